@@ -1,0 +1,266 @@
+"""Inputs: a batch of tensors for the network, and beside each row what a person sees of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from clearhead.errors import BadInput, BadOption, TooLong
+from clearhead.model import Model, longest
+
+Box = tuple[float, float, float, float]
+LONG = ("error", "truncate", "windows")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One input as a person sees it.
+
+    `offsets` are (start, end) in `text`, or (segment, start, end) for a pair; None for special tokens' empty spans
+    is not used: those are (0, 0). `box` is where the network's picture lies on the original, in its pixels.
+    """
+
+    tokens: tuple[str, ...] = ()
+    special: tuple[bool, ...] = ()
+    text: str | tuple[str, str] | None = None
+    offsets: tuple[tuple[int, ...], ...] | None = None
+    image: Image.Image | None = None
+    box: Box | None = None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One input ready to be put into a batch."""
+
+    item: Item
+    values: dict[str, Any]
+
+    @property
+    def length(self) -> int:
+        return len(self.item.tokens)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A batch: the tensors the network is called with, and one Item per row."""
+
+    tensors: dict[str, Tensor]
+    items: tuple[Item, ...]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def is_single(inputs: Any) -> bool:
+    """Whether this is one input rather than a list or a batch of tensors."""
+    pair = isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(part, str) for part in inputs)
+    return pair or isinstance(inputs, str | Path | Image.Image)
+
+
+def as_inputs(model: Model, inputs: Any) -> Inputs:
+    """Anything that can be explained, as one batch."""
+    if isinstance(inputs, Inputs):
+        return _moved(inputs, model)
+    if isinstance(inputs, Mapping):
+        return from_tensors(model, inputs)
+    return collate(model, [encode(model, one) for one in listed(inputs)])
+
+
+def listed(inputs: Any) -> list[Any]:
+    """One input or several, as a list that is not empty."""
+    several = [inputs] if is_single(inputs) else list(inputs) if isinstance(inputs, Sequence) else None
+    if several is None:
+        raise BadInput(
+            f"A {type(inputs).__name__} cannot be explained: give a text, a pair of texts, an image, a path to an image, "
+            "a dict of tensors, or a list of these."
+        )
+    if not several:
+        raise BadInput("The list of inputs is empty: there is nothing to explain.")
+    return several
+
+
+def encode(model: Model, one: Any, *, long: str = "error") -> Encoded:
+    """Tokenises a text or pair, or prepares an image."""
+    if model.processor is None:
+        raise BadInput(
+            f"{model.name} was loaded without a tokenizer or image processor: give a dict of tensors, or load it with one."
+        )
+    if model.takes_images:
+        return _encode_image(model, one)
+    pair = isinstance(one, tuple)
+    if isinstance(one, Path | Image.Image) or not (isinstance(one, str) or (pair and is_single(one))):
+        raise BadInput(f"{model.name} reads text, but a {type(one).__name__} was given.")
+    return _encode_text(model, one, long)
+
+
+# --- text ------------------------------------------------------------------------------------------------------
+
+
+def _encode_text(model: Model, text: str | tuple[str, str], long: str) -> Encoded:
+    segments = text if isinstance(text, tuple) else (text,)
+    if not all(segment.strip() for segment in segments):
+        raise BadInput("The text is empty: there is nothing to explain.")
+    fast = bool(getattr(model.processor, "is_fast", False))
+    values = model.processor(
+        *segments, return_special_tokens_mask=True, return_offsets_mapping=fast, **_truncation(model, long)
+    )
+    special = tuple(bool(flag) for flag in values.pop("special_tokens_mask"))
+    spans = values.pop("offset_mapping", None)
+    ids = values["input_ids"]
+    _check_length(model, len(ids))
+    if all(special):
+        raise BadInput(f"The tokenizer finds no token in {text!r}: there is nothing to explain.")
+    offsets = None if spans is None else tuple(_offset(values, place, span, text) for place, span in enumerate(spans))
+    item = Item(tuple(model.processor.convert_ids_to_tokens(ids)), special, text, offsets)
+    names = [name for name in values if name in ("input_ids", "attention_mask", "token_type_ids")]
+    return Encoded(item, {name: list(values[name]) for name in names})
+
+
+def _truncation(model: Model, long: str) -> dict[str, Any]:
+    if long not in LONG:
+        raise BadOption(f"long={long!r} is not a choice. Use one of {', '.join(LONG)}.")
+    limit = longest(model)
+    return {"truncation": True, "max_length": limit} if long == "truncate" and limit else {"truncation": False}
+
+
+def _offset(values: Any, place: int, span: tuple[int, int], text: str | tuple[str, str]) -> tuple[int, ...]:
+    """The characters of a token in the original text, without the blank some tokenizers count in."""
+    segment = values.sequence_ids()[place] or 0
+    part = text[segment] if isinstance(text, tuple) else text
+    start, end = span
+    while start < end and part[start].isspace():
+        start += 1
+    return (segment, start, end) if isinstance(text, tuple) else (start, end)
+
+
+def _check_length(model: Model, length: int) -> None:
+    limit = longest(model)
+    if limit is not None and length > limit:
+        raise TooLong(
+            f"The input has {length} tokens, but {model.name} takes at most {limit}. Use long='truncate' to explain "
+            "the beginning, or long='windows' to explain overlapping parts and stitch them together."
+        )
+
+
+def collate(model: Model, batch: Sequence[Encoded]) -> Inputs:
+    """Pads on the right and stacks; a sample gives the same numbers in any batch."""
+    names = batch[0].values.keys()
+    if model.takes_images:
+        tensors = {name: torch.stack([one.values[name] for one in batch]) for name in names}
+    else:
+        width = max(one.length for one in batch)
+        tensors = {name: _padded(model, name, batch, width) for name in names}
+    return _moved(Inputs(tensors, tuple(one.item for one in batch)), model)
+
+
+def _padded(model: Model, name: str, batch: Sequence[Encoded], width: int) -> Tensor:
+    pad = getattr(model.config, "pad_token_id", None) or 0
+    fill = {"input_ids": pad, "token_type_ids": getattr(model.processor, "pad_token_type_id", 0)}.get(name, 0)
+    return torch.tensor([one.values[name] + [fill] * (width - one.length) for one in batch])
+
+
+def _moved(inputs: Inputs, model: Model) -> Inputs:
+    """On the model's device; floating inputs in its type."""
+    tensors = {
+        name: tensor.to(model.device, model.dtype if tensor.is_floating_point() else None)
+        for name, tensor in inputs.tensors.items()
+    }
+    return Inputs(tensors, inputs.items)
+
+
+# --- tensors ---------------------------------------------------------------------------------------------------
+
+
+def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
+    """A batch from tensors as the network takes them; labels are left out."""
+    kept = {name: value for name, value in tensors.items() if name not in ("labels", "special_tokens_mask")}
+    main = next((name for name in ("input_ids", "pixel_values", "inputs_embeds") if name in kept), None)
+    if main is None:
+        raise BadInput(f"The tensors {sorted(kept)} hold none of input_ids, pixel_values or inputs_embeds.")
+    for name, value in kept.items():
+        if not isinstance(value, Tensor):
+            raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
+        if value.shape[:1] != kept[main].shape[:1] or len(value) == 0:
+            raise BadInput(f"'{name}' has shape {tuple(value.shape)}, which does not go with {main} {tuple(kept[main].shape)}.")
+    _check_dtype(main, kept[main])
+    if main != "pixel_values":
+        _check_length(model, kept[main].shape[1])
+    return _moved(Inputs(dict(kept), tuple(_items(model, main, kept))), model)
+
+
+def _check_dtype(name: str, value: Tensor) -> None:
+    floating = name != "input_ids"
+    if value.is_floating_point() != floating or value.dtype == torch.bool:
+        wanted = "a floating type" if floating else "integers"
+        raise BadInput(f"'{name}' has dtype {value.dtype}, but {wanted} are needed.")
+
+
+def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> list[Item]:
+    rows = len(tensors[main])
+    if main == "pixel_values":
+        height, width = tensors[main].shape[-2:]
+        return [Item(box=(0, 0, width, height)) for _ in range(rows)]
+    mask = tensors.get("attention_mask", torch.ones(tensors[main].shape[:2])).bool()
+    if not mask.any(1).all():
+        raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
+    if main == "inputs_embeds":
+        return [Item(tuple(map(str, range(int(row.sum())))), (False,) * int(row.sum())) for row in mask]
+    return [_id_item(model, ids[row].tolist()) for ids, row in zip(tensors[main], mask, strict=True)]
+
+
+def _id_item(model: Model, ids: list[int]) -> Item:
+    if model.processor is None:
+        return Item(tuple(map(str, ids)), (False,) * len(ids))
+    special = set(model.processor.all_special_ids)
+    return Item(tuple(model.processor.convert_ids_to_tokens(ids)), tuple(one in special for one in ids))
+
+
+# --- images ----------------------------------------------------------------------------------------------------
+
+
+def _encode_image(model: Model, source: Any) -> Encoded:
+    image = open_image(source).convert("RGB")
+    pixels = model.processor(images=image, return_tensors="pt")["pixel_values"][0]
+    box = placement(model.processor, image.size, (pixels.shape[-1], pixels.shape[-2]))
+    return Encoded(Item(image=image, box=box), {"pixel_values": pixels})
+
+
+def open_image(source: Any) -> Image.Image:
+    if isinstance(source, Image.Image):
+        return source
+    if not isinstance(source, str | Path):
+        raise BadInput(f"An image model was given a {type(source).__name__}: give a picture or the path to one.")
+    try:
+        with Image.open(source) as file:
+            file.load()
+            return file.copy()
+    except FileNotFoundError:
+        raise BadInput(f"There is no image at '{source}'.") from None
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise BadInput(f"'{source}' cannot be read as an image: {error}") from error
+
+
+def placement(processor: Any, original: tuple[int, int], final: tuple[int, int]) -> Box:
+    """Where the network's picture lies on the original: (left, top, right, bottom) in original pixels."""
+    width, height = original
+    resized_width, resized_height = _resized(processor, width, height)
+    if not getattr(processor, "do_center_crop", False):
+        return (0, 0, width, height)
+    left, top = (resized_width - final[0]) // 2, (resized_height - final[1]) // 2
+    across, down = width / resized_width, height / resized_height
+    return (left * across, top * down, (left + final[0]) * across, (top + final[1]) * down)
+
+
+def _resized(processor: Any, width: int, height: int) -> tuple[int, int]:
+    size = getattr(processor, "size", None)
+    size = dict(size) if size is not None else {}
+    if not getattr(processor, "do_resize", True):
+        return width, height
+    if size.get("shortest_edge"):
+        scale = size["shortest_edge"] / min(width, height)
+        return max(1, int(width * scale)), max(1, int(height * scale))
+    return size.get("width") or width, size.get("height") or height

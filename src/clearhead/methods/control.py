@@ -1,0 +1,29 @@
+"""The control that every table needs."""
+
+import zlib
+
+import torch
+from torch import Tensor
+
+from clearhead.method import Scores, method
+from clearhead.trace import Trace
+
+
+@method(paper="decoded paper's Random", signed=False, class_specific=False)
+def random(trace: Trace, *, seed: int = 0) -> Scores:
+    """Uniform noise that depends on the seed and the input alone, not on the batch."""
+    noise_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
+    for place, mask_T in enumerate(trace.mask_BT.cpu()):
+        drawn = torch.rand(int(mask_T.sum()), dtype=torch.float64, generator=_generator(trace, place, seed))
+        noise_BT[place, mask_T] = drawn
+    return Scores(noise_BT, diagnostics=[{"seed": seed, "samples": 1}] * len(noise_BT))
+
+
+def _generator(trace: Trace, place: int, seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed * 2**32 + zlib.crc32(_content(trace, place)))
+
+
+def _content(trace: Trace, place: int) -> bytes:
+    ids = trace.inputs.tensors.get("input_ids")
+    own: Tensor = trace.leaf[place] if ids is None else ids[place][trace.mask_BT[place]]
+    return own.detach().cpu().to(torch.float32).numpy().tobytes()

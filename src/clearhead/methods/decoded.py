@@ -1,0 +1,58 @@
+"""Layer saliency decoded onto input tokens by the pre-trained language-model head."""
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.method import Scores, method
+from clearhead.methods.activation import gradient_times_hidden, layer_of, layer_saliency
+from clearhead.model import vocabulary_logits
+from clearhead.trace import Trace
+
+LAYER_SCORES = {
+    "gradcam": layer_saliency,
+    "gradient-x-hidden": lambda trace, layer: gradient_times_hidden(trace)[layer],
+    "gradient": lambda trace, layer: trace.hidden_gradients[layer].norm(dim=-1),
+    "norm": lambda trace, layer: trace.hidden_states[layer].norm(dim=-1),
+}
+
+
+@method(paper="Decoded layer saliency, Alg. 1", signed=False, class_specific=True)
+def decoded_gradcam(trace: Trace, *, layer: int | None = None, top: int | None = None, score: str = "gradcam") -> Scores:
+    """Scores of a layer's positions, shared among the input tokens that the masked-LM head decodes them to.
+
+    `layer` is the hidden state, `top` keeps the τ best tokens of every position, `score` is the layer score α.
+    """
+    if trace.is_image:
+        raise UnsupportedModel("decoded-gradcam decodes onto words, so it needs a text model.")
+    if score not in LAYER_SCORES:
+        raise BadOption(f"score={score!r} is not a choice of 'decoded-gradcam'. Use one of {', '.join(LAYER_SCORES)}.")
+    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
+        raise BadOption(f"top={top!r} must be a whole number of tokens, at least 1, or None to keep all.")
+    chosen = layer_of(trace, layer)
+    ids_BT = trace.inputs.tensors.get("input_ids")
+    if ids_BT is None:
+        raise UnsupportedModel("decoded-gradcam needs input_ids: embeddings alone name no words.")
+    share_BST = _decoded(trace, chosen, ids_BT, top)
+    alpha_BS = LAYER_SCORES[score](trace, chosen) * trace.mask_BT
+    tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
+    return Scores(tokens_BT.gather(1, first_occurrence(ids_BT, trace.mask_BT)) * trace.mask_BT)
+
+
+def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """For each position, where its token first occurs among the real ones."""
+    same_BTS = (ids_BT[:, :, None] == ids_BT[:, None, :]) & mask_BT[:, None, :]
+    return same_BTS.int().argmax(-1)
+
+
+def _decoded(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
+    """Probability that position s decodes to the token first seen at t; zero for repeats and padding (B,S,T)."""
+    probability_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT).softmax(-1)
+    share_BST = probability_BSV.gather(2, ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1))
+    positions = torch.arange(ids_BT.shape[1], device=ids_BT.device)
+    distinct_BT = (first_occurrence(ids_BT, trace.mask_BT) == positions) & trace.mask_BT
+    share_BST = share_BST * distinct_BT[:, None]
+    if top is None:
+        return share_BST
+    best = share_BST.topk(min(top, share_BST.shape[-1]), -1)
+    return torch.zeros_like(share_BST).scatter(2, best.indices, best.values)

@@ -1,0 +1,287 @@
+"""The model that is explained: network, processor, optional masked-LM head; and how it is loaded."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead import zoo
+from clearhead.errors import BadFile, BadInput, BadOption, UnsupportedModel
+
+HEADS = {
+    "ForSequenceClassification": "AutoModelForSequenceClassification",
+    "ForImageClassification": "AutoModelForImageClassification",
+    "ForImageClassificationWithTeacher": "AutoModelForImageClassification",
+    "ForQuestionAnswering": "AutoModelForQuestionAnswering",
+}
+PROBLEMS = {
+    "regression": "regression",
+    "multi_label_classification": "multi-label",
+    "single_label_classification": "single-label",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A Hugging Face network with what turns raw input into its tensors.
+
+    `processor` is a tokenizer, an image processor, or None (tensors in); `lm` a masked-language model whose head
+    decodes hidden states.
+    """
+
+    network: Any
+    processor: Any = None
+    lm: Any = None
+    name: str = "model"
+    copies: dict[str, "Model"] = field(default_factory=dict, repr=False)
+
+    @property
+    def config(self) -> Any:
+        return self.network.config
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the first floating parameter: quantised models hold integer ones too."""
+        return next(p.dtype for p in self.network.parameters() if p.dtype.is_floating_point)
+
+    @property
+    def takes_images(self) -> bool:
+        return getattr(self.network, "main_input_name", "input_ids") == "pixel_values"
+
+    @property
+    def labels(self) -> list[str]:
+        names = getattr(self.config, "id2label", None) or {}
+        return [str(names.get(index, f"LABEL_{index}")) for index in range(len(names))]
+
+    @property
+    def problem(self) -> str:
+        """single-label, multi-label, one-logit, regression or span: decides what a probability is."""
+        if type(self.network).__name__.endswith("ForQuestionAnswering"):
+            return "span"
+        kind = PROBLEMS.get(getattr(self.config, "problem_type", None) or "")
+        if len(self.labels) == 1:
+            return "regression" if kind in (None, "regression") else "one-logit"
+        return kind or "single-label"
+
+    @property
+    def can_pad(self) -> bool:
+        """Whether texts of different lengths may share a batch."""
+        return self.takes_images or getattr(self.config, "pad_token_id", None) is not None
+
+
+def load(
+    model: Any = None,
+    processor: Any = None,
+    *,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    lm_head: Any = None,
+    allow_pickle: bool = False,
+) -> Model:
+    """Makes a Model of what you have: nothing (the embedded default), a name, a folder, a hub id, or objects.
+
+    Objects in memory are used as they are and left untouched; asking for another device or dtype makes a copy.
+    Code from model repositories is never executed, and pickled weights are refused unless `allow_pickle`.
+
+    >>> clearhead.load("path/to/my-bert", device="cuda")     # doctest: +SKIP
+    """
+    if isinstance(model, Model):
+        loaded = model
+    elif model is None or (isinstance(model, str) and model in zoo.names()):
+        loaded = _from_zoo(model or zoo.DEFAULT)
+    elif isinstance(model, str | Path):
+        loaded = _from_folder(str(model), allow_pickle)
+    else:
+        loaded = _from_objects(model, processor)
+    if lm_head is not None:
+        loaded = replace(loaded, lm=_lm(lm_head, allow_pickle))
+    _check_head(loaded)
+    return _placed(loaded, device, dtype)
+
+
+def _from_zoo(name: str) -> Model:
+    network, processor, lm = zoo.open_model(name)
+    return Model(network, processor, lm, name)
+
+
+def _from_folder(source: str, allow_pickle: bool) -> Model:
+    import transformers
+
+    try:
+        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise BadFile(_not_loadable(source, error)) from error
+    architecture = (getattr(config, "architectures", None) or ["?"])[0]
+    head = next((auto for ending, auto in HEADS.items() if architecture.endswith(ending)), None)
+    if head is None:
+        raise UnsupportedModel(_wrong_head(architecture))
+    options = {"trust_remote_code": False, "use_safetensors": None if allow_pickle else True}
+    try:
+        network = getattr(transformers, head).from_pretrained(source, **options).eval()
+        processor = _processor(source, head)
+    except (OSError, ValueError) as error:
+        raise BadFile(_not_loadable(source, error)) from error
+    return Model(network, processor, None, source)
+
+
+def _processor(source: str, head: str) -> Any:
+    import transformers
+
+    kind = transformers.AutoImageProcessor if "Image" in head else transformers.AutoTokenizer
+    return kind.from_pretrained(source, trust_remote_code=False)
+
+
+def _not_loadable(source: str, error: Exception) -> str:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    names = ", ".join(zoo.names())
+    return (
+        f"'{source}' cannot be loaded: {reason} Give a folder with config.json and safetensors weights, a hub id, "
+        f"or one of {names}. Pickled weights need allow_pickle=True."
+    )
+
+
+def _from_objects(source: Any, processor: Any) -> Model:
+    if hasattr(source, "model") and hasattr(source, "preprocess"):
+        parts = (getattr(source, "image_processor", None), getattr(source, "tokenizer", None))
+        processor = processor or next((part for part in parts if part is not None), None)
+        source = source.model
+    network = unwrapped(source)
+    if not isinstance(network, nn.Module) or not hasattr(network, "config"):
+        raise UnsupportedModel(
+            f"A {type(source).__name__} cannot be explained: give a Hugging Face Transformer (a PreTrainedModel), its "
+            "name, or its folder."
+        )
+    name = getattr(network.config, "_name_or_path", "") or type(network).__name__
+    return Model(network, processor, None, name)
+
+
+def unwrapped(network: Any) -> Any:
+    """The eager Hugging Face network inside torch.compile and adapter wrappers."""
+    network = getattr(network, "_orig_mod", network)
+    if hasattr(network, "get_base_model") and hasattr(network, "peft_config"):
+        if getattr(network.active_peft_config, "is_prompt_learning", False):
+            raise UnsupportedModel("Prompt-learning adapters add tokens that are not in the input. Merge or remove them.")
+        network = network.get_base_model()
+    return getattr(network, "_orig_mod", network)
+
+
+def _lm(source: Any, allow_pickle: bool) -> Any:
+    import transformers
+
+    if isinstance(source, nn.Module):
+        return unwrapped(source)
+    options = {"trust_remote_code": False, "use_safetensors": None if allow_pickle else True}
+    try:
+        return transformers.AutoModelForMaskedLM.from_pretrained(str(source), **options).eval()
+    except (OSError, ValueError) as error:
+        raise BadFile(_not_loadable(str(source), error)) from error
+
+
+def _check_head(model: Model) -> None:
+    kind = type(model.network).__name__
+    refused = ("ForTokenClassification", "ForCausalLM", "ForMaskedLM", "LMHeadModel", "ForConditionalGeneration")
+    if kind.endswith(refused):
+        raise UnsupportedModel(_wrong_head(kind))
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise UnsupportedModel(f"{kind} has an encoder and a decoder; Clearhead explains models with one stack of blocks.")
+
+
+def _wrong_head(kind: str) -> str:
+    return (
+        f"{kind} has no classification, regression or answer-span head. Token classification and generation are not "
+        "covered: load a …ForSequenceClassification, …ForImageClassification or …ForQuestionAnswering model."
+    )
+
+
+def _placed(model: Model, device: Any, dtype: Any) -> Model:
+    wanted_dtype = _dtype(dtype) if dtype is not None else model.dtype
+    wanted_device = torch.device(device) if device is not None else model.device
+    same_device = wanted_device.type == model.device.type and wanted_device.index in (None, model.device.index)
+    if same_device and wanted_dtype == model.dtype:
+        return model
+    try:
+        return _copied(model, wanted_device, wanted_dtype)
+    except (RuntimeError, AssertionError) as error:
+        raise BadOption(f"The model cannot be put on '{device}': {str(error).splitlines()[0]}") from error
+
+
+def _copied(model: Model, device: torch.device, dtype: torch.dtype) -> Model:
+    lm = None if model.lm is None else copy.deepcopy(model.lm).to(device, dtype)
+    network = copy.deepcopy(model.network).to(device, dtype)
+    return replace(model, network=network, lm=lm, copies={})
+
+
+def _dtype(name: str | torch.dtype) -> torch.dtype:
+    found = getattr(torch, name, None) if isinstance(name, str) else name
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise BadOption(f"'{name}' is not a floating type. Use float32, float64, float16 or bfloat16.")
+    return found
+
+
+def precise(model: Model, precision: str | None) -> Model:
+    """The same model in another floating type; the copy is made once and kept with the model."""
+    if precision is None or _dtype(precision) == model.dtype:
+        return model
+    if precision not in model.copies:
+        model.copies[precision] = _copied(model, model.device, _dtype(precision))
+    return model.copies[precision]
+
+
+def word_table(network: Any) -> Tensor | None:
+    """The weights of the word embedding, by which the start of a text's trace is recognised."""
+    try:
+        table = network.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        return None
+    return getattr(table, "weight", None)
+
+
+def longest(model: Model) -> int | None:
+    """How many tokens the network takes at most; None where nothing limits it."""
+    limits = [
+        module.num_embeddings - (module.padding_idx + 1 if module.padding_idx else getattr(module, "offset", 0))
+        for name, module in model.network.named_modules()
+        if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in ("position_embeddings", "embed_positions", "wpe")
+    ]
+    said = getattr(model.processor, "model_max_length", None)
+    if said is not None and said < 10**9:
+        limits.append(said)
+    return min(limits, default=getattr(model.config, "max_position_embeddings", None))
+
+
+@contextmanager
+def decoding(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
+    """Inside, the language model's encoder returns these hidden states, whatever it is called with."""
+    from transformers.modeling_outputs import BaseModelOutput
+
+    encoder = lm.base_model
+    norm = next((getattr(encoder, name) for name in ("final_norm", "ln_f", "norm") if hasattr(encoder, name)), None)
+    hidden_BTD = hidden_BTD if norm is None else norm(hidden_BTD)
+    encoder.__dict__["forward"] = lambda *_, **__: BaseModelOutput(last_hidden_state=hidden_BTD)
+    try:
+        yield
+    finally:
+        del encoder.__dict__["forward"]
+
+
+def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) -> Tensor:
+    """What the pre-trained masked-LM head makes of hidden states (B,T,V)."""
+    if model.lm is None:
+        raise UnsupportedModel(
+            f"decoded-gradcam needs the masked-LM head that {model.name} was trained from. Load it with "
+            "clearhead.load(…, lm_head=<masked-LM model or folder>)."
+        )
+    with decoding(model.lm, hidden_BTD.to(next(model.lm.parameters()).dtype)), torch.no_grad():
+        logits: Tensor = model.lm(input_ids=input_ids_BT).logits
+    if int(input_ids_BT.max()) >= logits.shape[-1]:
+        raise BadInput("The masked-LM head has a smaller vocabulary than the tokenizer: it belongs to another model.")
+    return logits

@@ -1,0 +1,401 @@
+"""The tape: one forward pass of an unmodified network, written down as the steps relevance walks back.
+
+`recording` runs the network's own forward under a torch function mode. Gradients stay with autograd; the tape
+adds, for every call that depends on the input, the rule that carries relevance back through it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from clearhead.errors import UnsupportedOperation
+from clearhead.rules import Back, Flow, RuleSet, Shares, depends, rule_for, unchanged
+
+NODE = "_clearhead_node"
+UNSEEN = (
+    "An activation was made where it cannot be followed: by compiled or quantised code, or written in place "
+    "through a view. Choose a method without relevance."
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call on the tape: which node it made, from which nodes, and how relevance goes back."""
+
+    node: int
+    parents: tuple[int, ...]
+    back: Back
+
+
+@dataclass
+class AttentionMap:
+    """A softmax that weights values: its result, and the hidden state before and after the block around it."""
+
+    map: Tensor
+    used: bool = False
+    before: Tensor | None = None
+    after: Tensor | None = None
+
+
+@dataclass
+class Tape:
+    """Steps in the order of the forward pass, the input leaf, and the attention maps met on the way."""
+
+    steps: list[Step] = field(default_factory=list)
+    maps: list[AttentionMap] = field(default_factory=list)
+    leaf: Tensor | None = None
+    patches: tuple[int, int] | None = None
+    count: int = 0
+
+    def node(self, tensor: Tensor) -> int | None:
+        """The number of an activation; a tensor written in place gets a new one at each write."""
+        known: dict[int, int] = tensor.__dict__.get(NODE, {})
+        return known.get(tensor._version)
+
+    def enter(self, tensor: Tensor) -> int:
+        self.count += 1
+        tensor.__dict__.setdefault(NODE, {})[tensor._version] = self.count
+        return self.count
+
+    def write(self, out: Tensor, activations: Any, back: Back) -> None:
+        parents = [self.node(activation) for activation in activations]
+        known = tuple(parent for parent in parents if parent is not None)
+        back = back if len(known) == len(parents) else _refuse(UNSEEN)
+        self.steps.append(Step(self.enter(out), known, back))
+
+
+# `x += y` rebinds x, so it may as well make a new tensor, and what was kept of the old one stays true.
+OUT_OF_PLACE: dict[Any, Any] = {
+    Tensor.__iadd__: Tensor.__add__,
+    Tensor.__isub__: Tensor.__sub__,
+    Tensor.__imul__: Tensor.__mul__,
+    Tensor.__itruediv__: Tensor.__truediv__,
+}
+
+
+def plain_name(function: Callable[..., Any]) -> str:
+    """'add' for torch.add, Tensor.add_, Tensor.__radd__ …; the property's name for a property."""
+    name = getattr(function, "__name__", str(function))
+    if name == "__get__":
+        return str(getattr(function.__self__, "__name__", name))  # type: ignore[attr-defined]
+    if name.startswith("__") and name.endswith("__"):
+        name = name.strip("_")
+        if name in ("radd", "rmul", "iadd", "isub", "imul", "itruediv"):
+            return name[1:]
+        return name
+    return name.rstrip("_")
+
+
+class Recording(TorchFunctionMode):
+    """Writes every call that depends on the input onto a tape."""
+
+    def __init__(self, tape: Tape, words: Tensor | None) -> None:
+        super().__init__()
+        self.tape, self.words = tape, words
+        self.modules: list[str] = []
+        self.origin: dict[int, AttentionMap] = {}
+        self.paused = 0
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = plain_name(function)
+        if name == "embedding" and self.tape.leaf is None and self._weight(args, kwargs) is self.words:
+            return self.begin(function(*args, **kwargs))
+        if self.paused or not _any_depends(args, kwargs):
+            return function(*args, **kwargs)
+        if name == "scaled_dot_product_attention":
+            with self:
+                return attend(*args, **kwargs)
+        if name == "softmax":
+            kwargs = _keep_precision(args, kwargs)
+        function = OUT_OF_PLACE.get(function, function)
+        before = _values_before_write(function, args)
+        out = function(*args, **kwargs)
+        self._write(name, out, before, kwargs)
+        return out
+
+    @staticmethod
+    def _weight(args: Any, kwargs: Any) -> Any:
+        return args[1] if len(args) > 1 else kwargs.get("weight")
+
+    def begin(self, tensor: Tensor) -> Tensor:
+        """Makes a tensor the leaf where dependence on the input starts."""
+        leaf = tensor.detach().clone().requires_grad_()
+        self.tape.leaf = leaf
+        self.tape.enter(leaf)
+        return leaf
+
+    def _write(self, name: str, out: Any, args: Any, kwargs: Any) -> None:
+        several = isinstance(out, list | tuple)
+        for index, tensor in enumerate(out if several else [out]):
+            if depends(tensor) and self.tape.node(tensor) is None:
+                self._write_one(name, tensor, index if several else None, args, kwargs)
+
+    def _write_one(self, name: str, out: Tensor, index: int | None, args: Any, kwargs: Any) -> None:
+        rule = rule_for(name, index)
+        place = self.modules[-1] if self.modules else "the network"
+        try:
+            activations, back = rule(out, *args, **kwargs) if rule else self._unknown(name, place, args, kwargs)
+        except UnsupportedOperation as error:
+            activations, back = _all_activations(args, kwargs), _refuse(f"{error} (in '{place}')")
+        self.tape.write(out, activations, back)
+        self._follow_attention(name, out, activations, args)
+        if name == "conv2d" and args[0] is self.tape.leaf:
+            self.tape.patches = (out.shape[-2], out.shape[-1])
+
+    def _unknown(self, name: str, place: str, args: Any, kwargs: Any) -> tuple[list[Tensor], Back]:
+        message = (
+            f"No relevance rule for the operation '{name}' in '{place}'. Choose a method without relevance "
+            "(att-cat, integrated-gradients, …) for this model."
+        )
+        return _all_activations(args, kwargs), _refuse(message)
+
+    def _follow_attention(self, name: str, out: Tensor, activations: Any, args: Any) -> None:
+        """A softmax over keys becomes an attention map once it stands on the left of a matrix product."""
+        node = self.tape.node(out)
+        if name == "softmax" and out.dim() >= 3:
+            self.origin[node] = AttentionMap(out)  # type: ignore[index]
+        elif name in ("matmul", "bmm"):
+            found = self.origin.get(self.tape.node(args[0]) or 0)
+            if found is not None and not found.used:
+                found.used = True
+                self.tape.maps.append(found)
+        elif len(activations) == 1:
+            source = self.origin.get(self.tape.node(activations[0]) or 0)
+            if source is not None:
+                self.origin[node] = source  # type: ignore[index]
+
+
+def _refuse(message: str) -> Back:
+    def back(relevance: Tensor, flow: Flow) -> Shares:
+        raise UnsupportedOperation(message)
+
+    return back
+
+
+def _all_activations(args: Any, kwargs: Any) -> list[Tensor]:
+    flat = [*args, *kwargs.values()]
+    nested = [part for value in flat for part in (value if isinstance(value, list | tuple) else [value])]
+    return [value for value in nested if depends(value)]
+
+
+def _any_depends(args: Any, kwargs: Any) -> bool:
+    for value in (*args, *kwargs.values()):
+        if depends(value) or (isinstance(value, list | tuple) and any(map(depends, value))):
+            return True
+    return False
+
+
+def _keep_precision(args: Any, kwargs: Any) -> Any:
+    """Some models ask for a float32 softmax even in float64; a trace never computes in less than it was given."""
+    lower = kwargs.get("dtype") is not None and kwargs["dtype"].itemsize < args[0].dtype.itemsize
+    return {**kwargs, "dtype": args[0].dtype} if lower else kwargs
+
+
+def _values_before_write(function: Any, args: Any) -> Any:
+    """For a call that overwrites its first argument, a copy of that argument which stands for it on the tape."""
+    name = getattr(function, "__name__", "")
+    if not name.endswith("_") or name.startswith("_") or not depends(args[0]):
+        return args
+    copy = args[0].clone()
+    copy.__dict__[NODE] = {0: args[0].__dict__.get(NODE, {}).get(args[0]._version)}
+    return (copy, *args[1:])
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Scaled dot-product attention in its elementary steps, so that the map itself can be seen."""
+    if enable_gqa:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
+    scores = torch.matmul(query, key.transpose(-2, -1)) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is None:
+        return torch.matmul(F.softmax(scores, -1), value)
+    if attn_mask.dtype == torch.bool:
+        attn_mask = scores.new_zeros(attn_mask.shape).masked_fill(~attn_mask, -torch.inf)
+    attention = F.softmax(scores + attn_mask, -1)
+    blind = (attn_mask == -torch.inf).all(-1, keepdim=True)
+    if blind.any():
+        attention = attention.masked_fill(blind, 0.0)
+    return torch.matmul(attention, value)
+
+
+# --- modules -------------------------------------------------------------------------------------------------
+
+
+def is_one_operation(module: nn.Module) -> bool:
+    """Norms and activation functions that are written out in elementary steps but pass relevance as a whole."""
+    kind = type(module)
+    if kind in (nn.Softmax, nn.MultiheadAttention):
+        return False
+    return kind.__name__.endswith("Norm") or kind.__module__ in (
+        "transformers.activations",
+        "torch.nn.modules.activation",
+    )
+
+
+@contextmanager
+def watching(network: nn.Module, mode: Recording) -> Iterator[None]:
+    """Hooks that tell the recording which module it is in and where the blocks begin and end."""
+    with ExitStack() as stack:
+        for name, module in network.named_modules():
+            before, after = _watch(mode, name or type(network).__name__, is_one_operation(module))
+            stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+            stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+        yield
+
+
+def _watch(mode: Recording, name: str, whole: bool) -> tuple[Any, Any]:
+    opened: list[int] = []
+
+    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
+        mode.modules.append(name)
+        opened.append(len(mode.tape.maps))
+        mode.paused += whole
+
+    def after(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
+        mode.modules.pop()
+        mode.paused -= whole
+        inside = mode.tape.maps[opened.pop() :]
+        source, result = _first_tensor([*args, *kwargs.values()]), _first_tensor([out])
+        if whole and not mode.paused and depends(result) and mode.tape.node(result) is None:
+            mode.tape.write(result, *unchanged(result, source))
+        if len(inside) == 1 and _same_tokens(source, result):
+            inside[0].before, inside[0].after = source, result
+
+    return before, after
+
+
+def _first_tensor(values: Any) -> Any:
+    for value in values:
+        if depends(value):
+            return value
+        if isinstance(value, list | tuple):
+            found = _first_tensor(value)
+            if found is not None:
+                return found
+    return None
+
+
+def _same_tokens(source: Any, result: Any) -> bool:
+    return source is not None and result is not None and source.dim() == 3 and source.shape == result.shape
+
+
+@contextmanager
+def frozen(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode without parameter gradients; every flag goes back to what it was."""
+    training = [(module, module.training) for module in network.modules()]
+    trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    try:
+        for module, _ in training:
+            module.training = False
+        for parameter in trainable:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for module, flag in training:
+            module.training = flag
+        for parameter in trainable:
+            parameter.requires_grad_(True)
+
+
+@contextmanager
+def plain_execution(device: torch.device) -> Iterator[None]:
+    """Eager, with gradients, in the model's own precision, whatever surrounds the call."""
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(device.type, enabled=False),
+        torch.compiler.set_stance("force_eager"),
+    ):
+        yield
+
+
+def record(
+    network: nn.Module,
+    tensors: dict[str, Tensor],
+    words: Tensor | None,
+    leaf: str | None,
+    head: Callable[[Any], Tensor],
+) -> tuple[Tape, Tensor]:
+    """Runs the network once; `head` takes the logits out of what it returns.
+
+    `leaf` names the float input, or None where dependence starts at the word table `words`.
+    """
+    tape = Tape()
+    mode = Recording(tape, words)
+    device = next(iter(tensors.values())).device
+    with plain_execution(device), frozen(network), watching(network, mode):
+        inputs = {name: tensor.clone() for name, tensor in tensors.items()}
+        if leaf is not None:
+            inputs[leaf] = mode.begin(inputs[leaf])
+        with mode:
+            return tape, head(network(**inputs))
+
+
+# --- the way back ---------------------------------------------------------------------------------------------
+
+
+class RelevancePass:
+    """Relevance on its way from a seed at the output towards the input, as far as it has been asked for.
+
+    `keep` says which activations will be asked for, and what of their relevance is worth keeping.
+    """
+
+    def __init__(self, tape: Tape, rules: RuleSet, output: Tensor, seed: Tensor) -> None:
+        self.tape = tape
+        self.flow = Flow(rules, seed.shape[0], seed.new_zeros(seed.shape[0]))
+        self.position = len(tape.steps)
+        self.pending: dict[int, Tensor] = {_known(tape, output): seed}
+        self.wanted: dict[int, Callable[[Tensor], Tensor]] = {}
+        self.kept: dict[int, Tensor] = {}
+
+    def keep(self, tensor: Tensor, part: Callable[[Tensor], Tensor] = lambda relevance: relevance) -> None:
+        self.wanted[_known(self.tape, tensor)] = part
+
+    @torch.no_grad()
+    def at(self, tensor: Tensor) -> Tensor:
+        """What was to be kept of this activation's relevance: zeros where none arrives."""
+        node = _known(self.tape, tensor)
+        while self.position and self.tape.steps[self.position - 1].node > node:
+            self._step_back()
+        if node not in self.kept:
+            arrived = self.pending.get(node)
+            none = torch.zeros_like(tensor, dtype=self.flow.dropped_B.dtype)
+            self.kept[node] = self.wanted[node](none if arrived is None else arrived)
+        return self.kept[node]
+
+    def _step_back(self) -> None:
+        self.position -= 1
+        step = self.tape.steps[self.position]
+        arrived = self.pending.pop(step.node, None)
+        if arrived is None:
+            return
+        if step.node in self.wanted:
+            self.kept[step.node] = self.wanted[step.node](arrived)
+        for parent, part in zip(step.parents, step.back(arrived, self.flow), strict=True):
+            present = self.pending.get(parent)
+            self.pending[parent] = part if present is None else present + part
+
+
+def _known(tape: Tape, tensor: Tensor) -> int:
+    node = tape.node(tensor)
+    if node is None:
+        raise UnsupportedOperation("This tensor is not part of the trace, so no relevance can be asked for it.")
+    return node

@@ -1,0 +1,125 @@
+"""The output of the model, or the contrast of two outputs, that is explained."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import BadInput
+from clearhead.registry import unknown
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What is explained: a class, a class against another (`versus`), or an answer span.
+
+    `index` and `versus` are class numbers or labels; `span` is (start, end) token positions, either of
+    which may be None to explain the other alone. Without any of them the prediction is meant.
+
+    >>> Target(2, versus=0).index
+    2
+    """
+
+    index: int | str | None = None
+    versus: int | str | None = None
+    span: tuple[int | None, int | None] | None = None
+
+    def _key(self) -> object:
+        plain = self.versus is None and self.span is None
+        return self.index if plain else (self.index, self.versus, self.span)
+
+    def __eq__(self, other: object) -> bool:
+        """A plain class target equals its index, so `explanation.target == 1` reads as one expects."""
+        return self._key() == (other._key() if isinstance(other, Target) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+TargetLike = Target | int | str | None
+
+
+def resolve(target: TargetLike, logits_C: Tensor, labels: Sequence[str], spans: bool) -> Target:
+    """The same target with numbers for labels and the prediction for None, checked against the model."""
+    wanted = target if isinstance(target, Target) else Target(target)
+    if spans:
+        return _resolve_span(wanted, logits_C)
+    if wanted.span is not None:
+        raise BadInput("A span target needs a question-answering model; give a class index or label instead.")
+    index = int(logits_C.argmax()) if wanted.index is None else _class(wanted.index, labels)
+    versus = None if wanted.versus is None else _class(wanted.versus, labels)
+    if index == versus:
+        raise BadInput(f"Class '{labels[index]}' cannot be contrasted with itself. Choose another `versus`.")
+    return Target(index, versus)
+
+
+def _class(name: int | str, labels: Sequence[str]) -> int:
+    if isinstance(name, str):
+        folded = [label.casefold() for label in labels]
+        if name in labels:
+            return list(labels).index(name)
+        if folded.count(name.casefold()) == 1:
+            return folded.index(name.casefold())
+        raise unknown("label", name, list(labels))
+    if isinstance(name, bool) or not isinstance(name, int) or not 0 <= name < len(labels):
+        raise BadInput(f"Target {name!r} is not a class of this model, which has classes 0 … {len(labels) - 1}.")
+    return name
+
+
+def _resolve_span(wanted: Target, logits_2T: Tensor) -> Target:
+    if wanted.index is not None or wanted.versus is not None:
+        raise BadInput("This model answers with a span: give Target(span=(start, end)), or None for its own.")
+    span = wanted.span if wanted.span is not None else _best_span(logits_2T)
+    for position in span:
+        if position is not None and not 0 <= position < logits_2T.shape[-1]:
+            raise BadInput(f"Span {span} lies outside the {logits_2T.shape[-1]} tokens of the input.")
+    if span == (None, None):
+        raise BadInput("A span target needs a start, an end, or both.")
+    return Target(span=span)
+
+
+def _best_span(logits_2T: Tensor) -> tuple[int, int]:
+    """The most probable pair with start ≤ end."""
+    pairs_TT = logits_2T[0][:, None] + logits_2T[1][None, :]
+    allowed = torch.ones_like(pairs_TT, dtype=torch.bool).triu()
+    best = int(pairs_TT.masked_fill(~allowed, -torch.inf).argmax())
+    return divmod(best, logits_2T.shape[-1])
+
+
+def seeds(targets: Sequence[Target], logits: Tensor) -> list[tuple[int, Tensor]]:
+    """One-hot starting points with their signs: one per class, two for a contrast or a span.
+
+    The gradient is that of Σ sign · ⟨seed, logits⟩; relevance is Σ sign · (the pass from that seed), because
+    one pass started at +1 and −1 would carry a total of zero, which the add rule cannot normalise.
+    """
+    first, second = torch.zeros_like(logits), torch.zeros_like(logits)
+    sign = 1
+    for row, target in enumerate(targets):
+        if target.span is not None:
+            places = [(place, position) for place, position in enumerate(target.span) if position is not None]
+            for seed, (place, position) in zip((first, second), places, strict=False):
+                seed[row, place, position] = 1
+        else:
+            first[row, target.index] = 1
+            if target.versus is not None:
+                second[row, target.versus] = 1
+                sign = -1
+    return [(1, first), (sign, second)] if second.any() else [(1, first)]
+
+
+def probability(target: Target, logits: Tensor, problem: str) -> float | None:
+    """What the model itself says of the target: None for a regression."""
+    scores = logits.double()
+    if target.span is not None:
+        chosen: list[Any] = [
+            scores[place].softmax(-1)[position]
+            for place, position in enumerate(target.span)
+            if position is not None
+        ]
+        return float(torch.stack(chosen).prod())
+    if problem == "regression":
+        return None
+    shares = scores.softmax(-1) if problem == "single-label" else scores.sigmoid()
+    return float(shares[target.index])

@@ -1,0 +1,317 @@
+"""The trace: one forward pass, with gradients and relevance on demand, each computed once.
+
+Shape letters, used as suffixes of names everywhere:
+B batch · H head · T query token · S key token · D hidden · C class · L layer or block · P pixel row · Q pixel column
+Blocks are numbered from the input; hidden state 0 is the embedding output, hidden state b + 1 the output of block b.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearhead.errors import BadInput, NotFinite, UnsupportedModel
+from clearhead.inputs import Inputs, as_inputs
+from clearhead.model import Model, precise, word_table
+from clearhead.rules import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS, RuleSet
+from clearhead.tape import RelevancePass, Tape, plain_execution, record
+from clearhead.target import Target, TargetLike, resolve, seeds
+
+
+@dataclass(frozen=True)
+class Forward:
+    """What one forward pass left behind; traces for several targets share it."""
+
+    tape: Tape
+    output: Tensor
+    attentions: list[Tensor]
+    hidden_states: list[Tensor]
+    block_inputs: list[Tensor]
+
+    @property
+    def leaf(self) -> Tensor:
+        assert self.tape.leaf is not None
+        return self.tape.leaf
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients of the target's score, of everything at once."""
+
+    attentions: list[Tensor]
+    hidden_states: list[Tensor]
+    block_inputs: list[Tensor]
+    leaf: Tensor
+
+
+class Trace:
+    """One forward pass of a batch, and what follows from it for one target per sample.
+
+    >>> trace = capture(model, "a fine film")                # doctest: +SKIP
+    >>> trace.attention_relevances[-1].shape                 # doctest: +SKIP
+    torch.Size([1, 12, 5, 5])
+    """
+
+    def __init__(self, model: Model, inputs: Inputs, forward: Forward, targets: tuple[Target, ...]) -> None:
+        self.model, self.inputs, self.forward, self.targets = model, inputs, forward, targets
+        self._passes: dict[tuple[str, int], RelevancePass] = {}
+
+    @property
+    def logits(self) -> Tensor:
+        """(B,C); for a question-answering model (B,2,T), start before end."""
+        return self.forward.output.detach()
+
+    @property
+    def attentions(self) -> list[Tensor]:
+        return [attention.detach() for attention in self.forward.attentions]
+
+    @property
+    def hidden_states(self) -> list[Tensor]:
+        return [hidden.detach() for hidden in self.forward.hidden_states]
+
+    @property
+    def block_inputs(self) -> list[Tensor]:
+        """What each block received: hidden state b, unless the network changes it between blocks."""
+        return [hidden.detach() for hidden in self.forward.block_inputs]
+
+    @property
+    def leaf(self) -> Tensor:
+        """Where dependence on the input begins: word embeddings (B,T,D), or pixel values (B,C,P,Q)."""
+        return self.forward.leaf.detach()
+
+    @property
+    def is_image(self) -> bool:
+        return self.forward.leaf.dim() == 4
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of patches."""
+        return self.forward.tape.patches
+
+    @cached_property
+    def mask_BT(self) -> Tensor:
+        """True where a token is real, not padding."""
+        mask = self.inputs.tensors.get("attention_mask")
+        hidden = self.forward.hidden_states[0]
+        if mask is None or self.is_image:
+            return torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
+        return mask.bool()
+
+    def with_target(self, target: TargetLike | Sequence[TargetLike]) -> "Trace":
+        """The same forward pass, explained for another target."""
+        return Trace(self.model, self.inputs, self.forward, resolve_all(self.model, self.inputs, self.logits, target))
+
+    @cached_property
+    def _seeds(self) -> list[tuple[int, Tensor]]:
+        return seeds(self.targets, self.logits)
+
+    @cached_property
+    def score_B(self) -> Tensor:
+        """The logit, contrast of logits, or sum of start and end logits that is explained."""
+        total = sum(sign * (seed * self.logits).flatten(1).sum(1) for sign, seed in self._seeds)
+        assert isinstance(total, Tensor)
+        return total
+
+    @cached_property
+    def gradients(self) -> Gradients:
+        wanted = self.forward
+        tensors = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs, wanted.leaf]
+        direction = sum(sign * seed for sign, seed in self._seeds)
+        with plain_execution(wanted.output.device):
+            found = torch.autograd.grad(
+                wanted.output, tensors, direction, retain_graph=True, allow_unused=True, materialize_grads=True
+            )
+        parts = iter(found)
+        return Gradients(
+            [next(parts) for _ in wanted.attentions],
+            [next(parts) for _ in wanted.hidden_states],
+            [next(parts) for _ in wanted.block_inputs],
+            next(parts),
+        )
+
+    @property
+    def attention_gradients(self) -> list[Tensor]:
+        return self.gradients.attentions
+
+    @property
+    def hidden_gradients(self) -> list[Tensor]:
+        return self.gradients.hidden_states
+
+    @property
+    def leaf_gradient(self) -> Tensor:
+        return self.gradients.leaf
+
+    def _pass(self, rules: RuleSet, number: int) -> RelevancePass:
+        """The relevance pass from one seed; resumed, never repeated."""
+        key = (rules.name, number)
+        if key not in self._passes:
+            seed = self._seeds[number][1]
+            seed = seed.to(torch.promote_types(seed.dtype, torch.float32))
+            started = RelevancePass(self.forward.tape, rules, self.forward.output, seed)
+            for attention in self.forward.attentions[0 if rules is POSITIVE else -1 :]:
+                started.keep(attention)
+            for hidden in self.forward.hidden_states:
+                started.keep(hidden, lambda relevance: relevance.sum(-1))
+            started.keep(self.forward.leaf)
+            self._passes[key] = started
+        return self._passes[key]
+
+    def relevance_at(self, tensor: Tensor, rules: RuleSet = POSITIVE) -> Tensor:
+        """Signed sum of the passes from every seed, at an activation of the forward pass."""
+        parts = [sign * self._pass(rules, number).at(tensor) for number, (sign, _) in enumerate(self._seeds)]
+        return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+    @cached_property
+    def attention_relevances(self) -> list[Tensor]:
+        """R of every attention map under the rules of TransAtt (B,H,T,S)."""
+        return [self.relevance_at(attention) for attention in reversed(self.forward.attentions)][::-1]
+
+    def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
+        """Relevance of the embedding output, summed over D (B,T)."""
+        return self.relevance_at(self.forward.hidden_states[0], rules)
+
+    def pixel_relevance(self) -> Tensor:
+        """The z-plus pass carried on through the patch convolution (B,C,P,Q)."""
+        for number in range(len(self._seeds)):
+            started = self._pass(Z_PLUS, number)
+            started.at(self.forward.hidden_states[0])
+            started.flow.rules = Z_PLUS_PIXELS
+        return self.relevance_at(self.forward.leaf, Z_PLUS)
+
+    def conservation(self, rules: RuleSet = POSITIVE) -> list[dict[str, float]]:
+        """Per sample, how far ΣR at the embedding output is from 1, and what units without contribution took."""
+        gaps, dropped = [], []
+        for number, (_, seed) in enumerate(self._seeds):
+            passed = self._pass(rules, number)
+            total_B = passed.at(self.forward.hidden_states[0]).double().sum(1)
+            gaps.append((total_B - seed.flatten(1).sum(1)).abs())
+            dropped.append(passed.flow.dropped_B.abs())
+        gap_B, dropped_B = torch.stack(gaps).amax(0).tolist(), torch.stack(dropped).amax(0).tolist()
+        return [{"conservation_gap": g, "dropped": d} for g, d in zip(gap_B, dropped_B, strict=True)]
+
+    @cached_property
+    def reading_BT(self) -> Tensor:
+        """Which tokens of the last hidden state the head reads, as weights that sum to one.
+
+        One-hot for a classification token, even where the head averages.
+        """
+        last = self.forward.hidden_states[-1]
+        seed = torch.stack([seed for _, seed in self._seeds]).sum(0)
+        reading = RelevancePass(self.forward.tape, READING, self.forward.output, seed.to(last.dtype))
+        reading.keep(last, lambda relevance: relevance.sum(-1))
+        weights_BT = reading.at(last).abs()
+        return weights_BT / weights_BT.sum(1, keepdim=True)
+
+    @property
+    def leading(self) -> int:
+        """How many class, distillation and register tokens stand before an image's patches."""
+        return self.forward.hidden_states[0].shape[1] - self._cells if self.is_image else 0
+
+    @property
+    def _cells(self) -> int:
+        if self.grid is None:
+            raise UnsupportedModel(f"{self.model.name} does not cut its image into patches by a convolution.")
+        return self.grid[0] * self.grid[1]
+
+    def patches(self, pixels_BPQ: Tensor) -> Tensor:
+        """Sums of a pixel map over each patch, zero for the tokens before the patches (B,T)."""
+        rows, columns = self.grid if self._cells and self.grid else (0, 0)
+        cells_BRC = F.adaptive_avg_pool2d(pixels_BPQ, (rows, columns))
+        area = pixels_BPQ.shape[-2] * pixels_BPQ.shape[-1] / (rows * columns)
+        return F.pad(cells_BRC.flatten(1) * area, (self.leading, 0))
+
+    def as_patches(self, scores_BT: Tensor) -> Tensor:
+        """Scores of merged patches shared among the patches that were merged; others as they are."""
+        tokens = self.forward.hidden_states[0].shape[1]
+        if scores_BT.shape[1] == tokens:
+            return scores_BT
+        ratio = (tokens / scores_BT.shape[1]) ** 0.5
+        if not self.is_image or self.leading or ratio != int(ratio) or self.grid is None:
+            raise UnsupportedModel(f"The blocks of {self.model.name} do not keep the tokens of the input.")
+        factor = int(ratio)
+        cells = scores_BT.unflatten(1, (self.grid[0] // factor, self.grid[1] // factor)) / factor**2
+        return cells.repeat_interleave(factor, 1).repeat_interleave(factor, 2).flatten(1)
+
+    def require_token_maps(self) -> None:
+        """Refuses models whose attention maps do not relate all tokens to all tokens."""
+        tokens = self.forward.hidden_states[0].shape[:2]
+        for attention in self.forward.attentions:
+            if attention.dim() != 4 or (attention.shape[0], attention.shape[-1]) != tuple(tokens):
+                raise UnsupportedModel(
+                    f"The attention maps of {self.model.name} have shape {tuple(attention.shape)}, which does not "
+                    f"relate its {tokens[1]} tokens to each other (windows, merged tokens). Choose lrp or a gradient "
+                    "method instead."
+                )
+
+
+def capture(
+    model: Model,
+    inputs: Any,
+    target: TargetLike | Sequence[TargetLike] = None,
+    *,
+    precision: str | None = None,
+) -> Trace:
+    """Runs the unmodified model once and keeps what explanations need.
+
+    `inputs` is anything `explain` takes, or Inputs; `target` one target, or a list with one per sample.
+    `precision="float64"` runs a float64 copy of the model, for the last digits of relevance.
+    """
+    model = precise(model, precision)
+    batch = as_inputs(model, inputs)
+    leaf = next((name for name in ("pixel_values", "inputs_embeds") if name in batch.tensors), None)
+    tape, logits = record(
+        model.network, batch.tensors, word_table(model.network), leaf, lambda out: _logits(model, out)
+    )
+    forward = _forward(model, tape, logits)
+    return Trace(model, batch, forward, resolve_all(model, batch, logits.detach(), target))
+
+
+def _logits(model: Model, output: Any) -> Tensor:
+    """The head's output: (B,C), or start and end stacked to (B,2,T)."""
+    if hasattr(output, "start_logits"):
+        logits = torch.stack([output.start_logits, output.end_logits], 1)
+    else:
+        logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor) or (logits.dim() != 2 and not hasattr(output, "start_logits")):
+        raise UnsupportedModel(
+            f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
+            "and answer spans; token classification and generation are not covered."
+        )
+    if not torch.isfinite(logits).all():
+        raise NotFinite(f"{model.name} returned NaN or infinite logits: check the weights, dtype and input.")
+    return logits
+
+
+def _forward(model: Model, tape: Tape, logits: Tensor) -> Forward:
+    blocks = [found for found in tape.maps if found.before is not None]
+    if not logits.requires_grad or tape.leaf is None:
+        raise UnsupportedModel(
+            f"The logits of {model.name} do not depend differentiably on its input, as in some quantised models. "
+            "Load it unquantised."
+        )
+    if not blocks:
+        raise UnsupportedModel(
+            f"No attention maps were found in {model.name}: it is not a Transformer, or it never forms them "
+            "(Longformer, XLNet). Choose a perturbation method such as occlusion."
+        )
+    before = [found.before for found in blocks if found.before is not None]
+    after = [found.after for found in blocks if found.after is not None]
+    return Forward(tape, logits, [found.map for found in blocks], [before[0], *after], before)
+
+
+def resolve_all(
+    model: Model, inputs: Inputs, logits: Tensor, target: TargetLike | Sequence[TargetLike]
+) -> tuple[Target, ...]:
+    rows = logits.shape[0]
+    wanted = list(target) if isinstance(target, list | tuple) else [target] * rows
+    if len(wanted) != rows:
+        raise BadInput(f"{len(wanted)} targets were given for {rows} inputs: give one for all, or one for each.")
+    spans = logits.dim() == 3
+    mask = inputs.tensors.get("attention_mask")
+    if spans and mask is not None:
+        logits = logits.masked_fill(~mask.bool()[:, None], -torch.inf)
+    return tuple(resolve(one, row, model.labels, spans) for one, row in zip(wanted, logits, strict=True))
