@@ -185,7 +185,9 @@ def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
         if not isinstance(value, Tensor):
             raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
         if value.shape[:1] != kept[main].shape[:1] or len(value) == 0:
-            raise BadInput(f"'{name}' has shape {tuple(value.shape)}, which does not go with {main} {tuple(kept[main].shape)}.")
+            raise BadInput(
+                f"'{name}' has shape {tuple(value.shape)}, which does not go with {main} {tuple(kept[main].shape)}."
+            )
     _check_dtype(main, kept[main])
     if main != "pixel_values":
         _check_length(model, kept[main].shape[1])

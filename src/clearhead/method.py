@@ -41,7 +41,9 @@ class Method:
 METHODS: Registry[Method] = Registry("method")
 
 
-def method(*, paper: str, signed: bool, class_specific: bool) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
+def method(
+    *, paper: str, signed: bool, class_specific: bool
+) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
     """Registers a function (trace, *, options) → Scores under the kebab-case of its name."""
 
     def register(compute: Callable[..., Scores]) -> Callable[..., Scores]:

@@ -46,12 +46,14 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        return next(self.network.parameters()).device
+        device: torch.device = next(self.network.parameters()).device
+        return device
 
     @property
     def dtype(self) -> torch.dtype:
         """The type of the first floating parameter: quantised models hold integer ones too."""
-        return next(p.dtype for p in self.network.parameters() if p.dtype.is_floating_point)
+        dtype: torch.dtype = next(p.dtype for p in self.network.parameters() if p.dtype.is_floating_point)
+        return dtype
 
     @property
     def takes_images(self) -> bool:
@@ -106,6 +108,11 @@ def load(
         loaded = replace(loaded, lm=_lm(lm_head, allow_pickle))
     _check_head(loaded)
     return _placed(loaded, device, dtype)
+
+
+def models() -> dict[str, Any]:
+    """The embedded models by name, with what each is for and how good it is."""
+    return {name: zoo.describe(name) for name in zoo.names()}
 
 
 def _from_zoo(name: str) -> Model:
@@ -169,7 +176,9 @@ def unwrapped(network: Any) -> Any:
     network = getattr(network, "_orig_mod", network)
     if hasattr(network, "get_base_model") and hasattr(network, "peft_config"):
         if getattr(network.active_peft_config, "is_prompt_learning", False):
-            raise UnsupportedModel("Prompt-learning adapters add tokens that are not in the input. Merge or remove them.")
+            raise UnsupportedModel(
+                "Prompt-learning adapters add tokens that are not in the input. Merge or remove them."
+            )
         network = network.get_base_model()
     return getattr(network, "_orig_mod", network)
 
@@ -188,11 +197,19 @@ def _lm(source: Any, allow_pickle: bool) -> Any:
 
 def _check_head(model: Model) -> None:
     kind = type(model.network).__name__
-    refused = ("ForTokenClassification", "ForCausalLM", "ForMaskedLM", "LMHeadModel", "ForConditionalGeneration")
+    refused = (
+        "ForTokenClassification",
+        "ForCausalLM",
+        "ForMaskedLM",
+        "LMHeadModel",
+        "ForConditionalGeneration",
+    )
     if kind.endswith(refused):
         raise UnsupportedModel(_wrong_head(kind))
     if getattr(model.config, "is_encoder_decoder", False):
-        raise UnsupportedModel(f"{kind} has an encoder and a decoder; Clearhead explains models with one stack of blocks.")
+        raise UnsupportedModel(
+            f"{kind} has an encoder and a decoder; Clearhead explains models with one stack of blocks."
+        )
 
 
 def _wrong_head(kind: str) -> str:
@@ -205,7 +222,10 @@ def _wrong_head(kind: str) -> str:
 def _placed(model: Model, device: Any, dtype: Any) -> Model:
     wanted_dtype = _dtype(dtype) if dtype is not None else model.dtype
     wanted_device = torch.device(device) if device is not None else model.device
-    same_device = wanted_device.type == model.device.type and wanted_device.index in (None, model.device.index)
+    same_device = wanted_device.type == model.device.type and wanted_device.index in (
+        None,
+        model.device.index,
+    )
     if same_device and wanted_dtype == model.dtype:
         return model
     try:
@@ -250,7 +270,8 @@ def longest(model: Model) -> int | None:
     limits = [
         module.num_embeddings - (module.padding_idx + 1 if module.padding_idx else getattr(module, "offset", 0))
         for name, module in model.network.named_modules()
-        if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in ("position_embeddings", "embed_positions", "wpe")
+        if isinstance(module, nn.Embedding)
+        and name.rsplit(".", 1)[-1] in ("position_embeddings", "embed_positions", "wpe")
     ]
     said = getattr(model.processor, "model_max_length", None)
     if said is not None and said < 10**9:

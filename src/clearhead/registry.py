@@ -1,7 +1,9 @@
 """A mapping from names to things that answers a misspelling with a suggestion."""
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from types import ModuleType
 from typing import TypeVar
 
 from clearhead.errors import UnknownName
@@ -38,3 +40,12 @@ class Registry(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(self._things)
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(self._things)}}}"
+
+
+def answers(package: str, listing: Callable[[], object]) -> None:
+    """Lets a package be called like a function: `clearhead.methods()` lists what `clearhead/methods/` holds."""
+    module = sys.modules[package]
+    module.__class__ = type("Catalogue", (ModuleType,), {"__call__": lambda self: listing()})

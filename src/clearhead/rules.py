@@ -251,13 +251,20 @@ def unchanged(out: Tensor, input: Tensor, *_: Any, **__: Any) -> Recorded:
     return (input,), lambda relevance, flow: (relevance,)
 
 
+def _transposed(
+    function: Callable[..., Tensor], *point: Tensor
+) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, ...]]]:
+    """The function's value, and the transpose of its derivative."""
+    return torch.func.vjp(function, *point)  # type: ignore[return-value]
+
+
 def _eq2(activation: Tensor, function: Callable[[Tensor], Tensor]) -> Back:
     """Eq. 2 for a function that is linear in its one activation: x ⊙ Jᵀ(R / f(x))."""
     x = Kept(activation)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
         point = x.to(relevance.dtype)
-        out, pull = torch.func.vjp(function, point)
+        out, pull = _transposed(function, point)
         if not flow.rules.proportional:
             return (pull(relevance)[0],)
         return (pull(flow.divide(relevance, out.clone()))[0] * point,)
@@ -288,12 +295,13 @@ def elements(function: Callable[..., Any], index: int | None) -> Rule:
         shapes = [activation.shape for activation in activations]
 
         def moved(*values: Tensor) -> Tensor:
-            result = function(*_filled(holes, iter(values)), **kwargs)
-            return result if index is None else result[index]
+            result: Any = function(*_filled(holes, iter(values)), **kwargs)
+            picked: Tensor = result if index is None else result[index]
+            return picked
 
         def back(relevance: Tensor, flow: Flow) -> Shares:
             blanks = [relevance.new_zeros(shape) for shape in shapes]
-            return torch.func.vjp(moved, *blanks)[1](relevance)
+            return _transposed(moved, *blanks)[1](relevance)
 
         return activations, back
 
@@ -362,7 +370,7 @@ def conv2d(
             shifted = convolve(lower, kernel.clamp(min=0)) + convolve(upper, kernel.clamp(max=0))
             return convolve(values, kernel) - shifted
 
-        out, pull = torch.func.vjp(bounded, pixels, low, high)
+        out, pull = _transposed(bounded, pixels, low, high)
         parts = pull(flow.divide(relevance, out.clone()))
         return (parts[0] * pixels + parts[1] * low + parts[2] * high,)
 
@@ -370,7 +378,7 @@ def conv2d(
 
 
 def _named(rule: Rule, names: str) -> dict[str, Rule]:
-    return {name: rule for name in names.split()}
+    return dict.fromkeys(names.split(), rule)
 
 
 def _moving(names: str) -> dict[str, Callable[..., Any]]:

@@ -26,6 +26,12 @@ class Target:
     versus: int | str | None = None
     span: tuple[int | None, int | None] | None = None
 
+    @property
+    def number(self) -> int:
+        """The class number of a resolved target."""
+        assert isinstance(self.index, int)
+        return self.index
+
     def _key(self) -> object:
         plain = self.versus is None and self.span is None
         return self.index if plain else (self.index, self.versus, self.span)
@@ -102,8 +108,8 @@ def seeds(targets: Sequence[Target], logits: Tensor) -> list[tuple[int, Tensor]]
             for seed, (place, position) in zip((first, second), places, strict=False):
                 seed[row, place, position] = 1
         else:
-            first[row, target.index] = 1
-            if target.versus is not None:
+            first[row, target.number] = 1
+            if isinstance(target.versus, int):
                 second[row, target.versus] = 1
                 sign = -1
     return [(1, first), (sign, second)] if second.any() else [(1, first)]
@@ -114,12 +120,10 @@ def probability(target: Target, logits: Tensor, problem: str) -> float | None:
     scores = logits.double()
     if target.span is not None:
         chosen: list[Any] = [
-            scores[place].softmax(-1)[position]
-            for place, position in enumerate(target.span)
-            if position is not None
+            scores[place].softmax(-1)[position] for place, position in enumerate(target.span) if position is not None
         ]
         return float(torch.stack(chosen).prod())
     if problem == "regression":
         return None
     shares = scores.softmax(-1) if problem == "single-label" else scores.sigmoid()
-    return float(shares[target.index])
+    return float(shares[target.number])

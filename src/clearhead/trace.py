@@ -112,18 +112,22 @@ class Trace:
     @cached_property
     def score_B(self) -> Tensor:
         """The logit, contrast of logits, or sum of start and end logits that is explained."""
-        total = sum(sign * (seed * self.logits).flatten(1).sum(1) for sign, seed in self._seeds)
-        assert isinstance(total, Tensor)
-        return total
+        parts = [sign * (seed * self.logits).flatten(1).sum(1) for sign, seed in self._seeds]
+        return torch.stack(parts).sum(0)
 
     @cached_property
     def gradients(self) -> Gradients:
         wanted = self.forward
         tensors = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs, wanted.leaf]
-        direction = sum(sign * seed for sign, seed in self._seeds)
+        direction = torch.stack([sign * seed for sign, seed in self._seeds]).sum(0)
         with plain_execution(wanted.output.device):
             found = torch.autograd.grad(
-                wanted.output, tensors, direction, retain_graph=True, allow_unused=True, materialize_grads=True
+                wanted.output,
+                tensors,
+                direction,
+                retain_graph=True,
+                allow_unused=True,
+                materialize_grads=True,
             )
         parts = iter(found)
         return Gradients(
@@ -156,7 +160,8 @@ class Trace:
                 started.keep(attention)
             for hidden in self.forward.hidden_states:
                 started.keep(hidden, lambda relevance: relevance.sum(-1))
-            started.keep(self.forward.leaf)
+            if self.is_image:
+                started.keep(self.forward.leaf)
             self._passes[key] = started
         return self._passes[key]
 
@@ -233,7 +238,7 @@ class Trace:
         if not self.is_image or self.leading or ratio != int(ratio) or self.grid is None:
             raise UnsupportedModel(f"The blocks of {self.model.name} do not keep the tokens of the input.")
         factor = int(ratio)
-        cells = scores_BT.unflatten(1, (self.grid[0] // factor, self.grid[1] // factor)) / factor**2
+        cells = scores_BT.reshape(-1, self.grid[0] // factor, self.grid[1] // factor) / factor**2
         return cells.repeat_interleave(factor, 1).repeat_interleave(factor, 2).flatten(1)
 
     def require_token_maps(self) -> None:
@@ -272,6 +277,7 @@ def capture(
 
 def _logits(model: Model, output: Any) -> Tensor:
     """The head's output: (B,C), or start and end stacked to (B,2,T)."""
+    logits: Any
     if hasattr(output, "start_logits"):
         logits = torch.stack([output.start_logits, output.end_logits], 1)
     else:
@@ -307,7 +313,7 @@ def resolve_all(
     model: Model, inputs: Inputs, logits: Tensor, target: TargetLike | Sequence[TargetLike]
 ) -> tuple[Target, ...]:
     rows = logits.shape[0]
-    wanted = list(target) if isinstance(target, list | tuple) else [target] * rows
+    wanted: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * rows
     if len(wanted) != rows:
         raise BadInput(f"{len(wanted)} targets were given for {rows} inputs: give one for all, or one for each.")
     spans = logits.dim() == 3

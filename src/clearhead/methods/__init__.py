@@ -1,5 +1,9 @@
-"""The methods, one file per family; importing this package registers them."""
+"""The methods, one file per family; importing this package registers them, calling it lists them."""
 
+from clearhead.method import METHODS
 from clearhead.methods import activation, attention, control, decoded, gradient, relevance
+from clearhead.registry import answers
 
 __all__ = ["activation", "attention", "control", "decoded", "gradient", "relevance"]
+
+answers(__name__, lambda: METHODS)

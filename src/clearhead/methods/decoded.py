@@ -1,5 +1,7 @@
 """Layer saliency decoded onto input tokens by the pre-trained language-model head."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,16 +11,18 @@ from clearhead.methods.activation import gradient_times_hidden, layer_of, layer_
 from clearhead.model import vocabulary_logits
 from clearhead.trace import Trace
 
-LAYER_SCORES = {
+LAYER_SCORES: dict[str, Callable[[Trace, int], Tensor]] = {
     "gradcam": layer_saliency,
     "gradient-x-hidden": lambda trace, layer: gradient_times_hidden(trace)[layer],
-    "gradient": lambda trace, layer: trace.hidden_gradients[layer].norm(dim=-1),
-    "norm": lambda trace, layer: trace.hidden_states[layer].norm(dim=-1),
+    "gradient": lambda trace, layer: trace.hidden_gradients[layer].square().sum(-1).sqrt(),
+    "norm": lambda trace, layer: trace.hidden_states[layer].square().sum(-1).sqrt(),
 }
 
 
 @method(paper="Decoded layer saliency, Alg. 1", signed=False, class_specific=True)
-def decoded_gradcam(trace: Trace, *, layer: int | None = None, top: int | None = None, score: str = "gradcam") -> Scores:
+def decoded_gradcam(
+    trace: Trace, *, layer: int | None = None, top: int | None = None, score: str = "gradcam"
+) -> Scores:
     """Scores of a layer's positions, shared among the input tokens that the masked-LM head decodes them to.
 
     `layer` is the hidden state, `top` keeps the τ best tokens of every position, `score` is the layer score α.

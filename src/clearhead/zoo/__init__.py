@@ -9,5 +9,9 @@ def names() -> list[str]:
     return []
 
 
+def describe(name: str) -> dict[str, Any]:
+    raise KeyError(name)
+
+
 def open_model(name: str) -> Any:
     raise KeyError(name)

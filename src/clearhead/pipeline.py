@@ -1,0 +1,186 @@
+"""explain and compare: from raw inputs to explanations, in batches, one trace for all methods."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+import clearhead.methods  # noqa: F401  registers the methods
+from clearhead.errors import BadInput, BadOption
+from clearhead.explanation import Explanation
+from clearhead.inputs import Encoded, Inputs, Item, collate, encode, from_tensors, is_single, listed
+from clearhead.method import METHODS, Scores, Spelling, spelled
+from clearhead.model import Model, load
+from clearhead.target import TargetLike, probability
+from clearhead.trace import Trace, capture
+from clearhead.windows import explain_windows, needs_windows
+
+DEFAULT_METHOD = "trans-att"
+BATCH = 16
+
+
+def explain(
+    model: Any,
+    inputs: Any,
+    method: Any = DEFAULT_METHOD,
+    target: TargetLike | Sequence[TargetLike] = None,
+    *,
+    batch_size: int | None = None,
+    precision: str | None = None,
+    long: str = "error",
+    **options: Any,
+) -> Any:
+    """One input gives an Explanation; a list, or a batch of tensors, gives a list of them.
+
+    `target` is None (the prediction), a class index, a label, a Target, or a list with one per input. Further keyword
+    arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `long` says what
+    to do with texts longer than the model takes: "error", "truncate" or "windows".
+
+    >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
+    """
+    spelling = spelled(method, **options)
+    found = compare(model, inputs, [spelling], target, batch_size=batch_size, precision=precision, long=long)
+    return found[spelling.text]
+
+
+def compare(
+    model: Any,
+    inputs: Any,
+    methods: Iterable[Any] | None = None,
+    target: TargetLike | Sequence[TargetLike] = None,
+    *,
+    batch_size: int | None = None,
+    precision: str | None = None,
+    long: str = "error",
+) -> dict[str, Any]:
+    """Several methods from one trace: {name as spelled: Explanation, or list of them}.
+
+    Without `methods`, every method that the model supports is not guessed: name the ones you want.
+    """
+    model = model if isinstance(model, Model) else load(model)
+    spellings = [spelled(one) for one in ([DEFAULT_METHOD] if methods is None else methods)]
+    _check(spellings, batch_size)
+    rows = list(_explained(model, inputs, spellings, target, batch_size, precision, long))
+    found = {spelling.text: [row[place] for row in rows] for place, spelling in enumerate(spellings)}
+    return {name: several[0] for name, several in found.items()} if is_single(inputs) else found
+
+
+def _check(spellings: list[Spelling], batch_size: int | None) -> None:
+    if not spellings:
+        raise BadOption(f"No method was named. There is: {', '.join(METHODS)}.")
+    if batch_size is not None and (isinstance(batch_size, bool) or batch_size < 1):
+        raise BadOption(f"batch_size={batch_size!r} must be a whole number, at least 1.")
+
+
+def _explained(
+    model: Model,
+    inputs: Any,
+    spellings: list[Spelling],
+    target: Any,
+    batch_size: int | None,
+    precision: str | None,
+    long: str,
+) -> Iterator[list[Explanation]]:
+    """For each input in order, its explanations by each method."""
+    size = batch_size or BATCH
+    if isinstance(inputs, Mapping | Inputs):
+        batch = from_tensors(model, inputs) if isinstance(inputs, Mapping) else inputs
+        targets = _targets(target, len(batch))
+        for places in _chunks(list(range(len(batch))), size if model.can_pad else 1):
+            part = _rows(batch, places)
+            yield from explain_batch(model, part, [targets[place] for place in places], spellings, precision)
+        return
+    encoded = [encode(model, one, long=long) if not needs_windows(model, one, long) else one for one in listed(inputs)]
+    targets = _targets(target, len(encoded))
+    found: dict[int, list[Explanation]] = {}
+    for place, one in enumerate(encoded):
+        if not isinstance(one, Encoded):
+            found[place] = explain_windows(model, one, targets[place], spellings, precision, size, explain_batch)
+    plain = sorted((place for place in range(len(encoded)) if place not in found), key=lambda p: encoded[p].length)
+    for places in _chunks(plain, size if model.can_pad else 1):
+        part = collate(model, [encoded[place] for place in places])
+        rows = explain_batch(model, part, [targets[place] for place in places], spellings, precision)
+        found.update(zip(places, rows, strict=True))
+    yield from (found[place] for place in range(len(encoded)))
+
+
+def _targets(target: Any, count: int) -> list[TargetLike]:
+    several = list(target) if isinstance(target, list | tuple) else [target] * count
+    if len(several) != count:
+        raise BadInput(f"{len(several)} targets were given for {count} inputs: give one for all, or one for each.")
+    return several
+
+
+def _chunks(places: list[int], size: int) -> Iterator[list[int]]:
+    return (places[start : start + size] for start in range(0, len(places), size))
+
+
+def _rows(batch: Inputs, rows: list[int]) -> Inputs:
+    return Inputs({name: value[rows] for name, value in batch.tensors.items()}, tuple(batch.items[row] for row in rows))
+
+
+def explain_batch(
+    model: Model,
+    inputs: Inputs,
+    targets: Sequence[TargetLike],
+    spellings: Sequence[Spelling],
+    precision: str | None = None,
+) -> list[list[Explanation]]:
+    """One trace, every method: per input the explanations in the order of the methods."""
+    trace = capture(model, inputs, list(targets), precision=precision)
+    columns = [_explanations(trace, spelling, spelling(trace)) for spelling in spellings]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _explanations(trace: Trace, spelling: Spelling, scores: Scores) -> list[Explanation]:
+    return [_explanation(trace, spelling, scores, place) for place in range(len(trace.targets))]
+
+
+def _explanation(trace: Trace, spelling: Spelling, scores: Scores, place: int) -> Explanation:
+    item, target, model = trace.inputs.items[place], trace.targets[place], trace.model
+    mask = trace.mask_BT[place]
+    tokens, special = _image_tokens(trace) if trace.is_image else (item.tokens, np.array(item.special, dtype=bool))
+    given = scores.diagnostics[place] if scores.diagnostics else {}
+    return Explanation(
+        tokens=tokens,
+        relevance=_array(scores.relevance_BT[place][mask]),
+        special=special,
+        target=target,
+        label=_label(model, target.index, target.versus, item, target.span),
+        method=spelling.method.name,
+        text=item.text,
+        offsets=item.offsets,
+        layers=None if scores.layers_BLT is None else _array(scores.layers_BLT[place][:, mask]),
+        grid=trace.grid if trace.is_image else None,
+        pixels=None if scores.pixels_BPQ is None else _array(scores.pixels_BPQ[place]),
+        image=item.image,
+        box=item.box,
+        probability=probability(target, trace.logits[place], model.problem),
+        options={**spelling.method.options, **spelling.options},
+        model=model.name,
+        diagnostics={"score": float(trace.score_B[place]), "precision": _name(trace.logits), **given},
+    )
+
+
+def _array(tensor: Tensor) -> Any:
+    tensor = tensor.detach().cpu()
+    return (tensor if tensor.dtype.itemsize >= 4 else tensor.float()).numpy().copy()
+
+
+def _name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _image_tokens(trace: Trace) -> tuple[tuple[str, ...], Any]:
+    rows, columns = trace.grid or (0, 0)
+    leading = ["[CLS]", *(f"[REG{place}]" for place in range(1, trace.leading))][: trace.leading]
+    cells = [f"patch {row},{column}" for row in range(rows) for column in range(columns)]
+    return (*leading, *cells), np.arange(len(leading) + len(cells)) < len(leading)
+
+
+def _label(model: Model, index: Any, versus: Any, item: Item, span: Any) -> str:
+    if span is not None:
+        return " … ".join(item.tokens[place] for place in span if place is not None)
+    name = model.labels[index]
+    return name if versus is None else f"{name} rather than {model.labels[versus]}"

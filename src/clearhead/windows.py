@@ -1,0 +1,135 @@
+"""Texts longer than the model takes: overlapping windows, explained one by one and stitched together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from clearhead.errors import BadInput, UnsupportedModel
+from clearhead.explanation import Explanation
+from clearhead.inputs import Encoded, Inputs, Item, collate
+from clearhead.method import Spelling
+from clearhead.model import Model, longest
+from clearhead.target import Target, TargetLike
+
+ExplainBatch = Callable[[Model, Inputs, Sequence[TargetLike], Sequence[Spelling], str | None], list[list[Explanation]]]
+
+
+def needs_windows(model: Model, one: Any, long: str) -> bool:
+    """Whether this text was asked to be cut into windows and is too long for one."""
+    limit = longest(model)
+    if long != "windows" or model.takes_images or limit is None or model.processor is None:
+        return False
+    return len(model.processor(*(one if isinstance(one, tuple) else (one,)), truncation=False)["input_ids"]) > limit
+
+
+def explain_windows(
+    model: Model,
+    text: Any,
+    target: TargetLike,
+    spellings: Sequence[Spelling],
+    precision: str | None,
+    size: int,
+    explain_batch: ExplainBatch,
+) -> list[Explanation]:
+    """Explains half-overlapping windows for one common target; a token in two windows gets their mean.
+
+    Without a target, the class with the highest logit averaged over the windows is explained in all of them.
+    """
+    if not isinstance(text, str):
+        raise BadInput("A pair of texts cannot be cut into windows: use long='truncate', or explain shorter texts.")
+    if model.problem == "span":
+        raise UnsupportedModel("Windows are not defined for answer spans: give the passage that holds the answer.")
+    windows = _windows(model, text)
+    if target is None or (isinstance(target, Target) and target.index is None):
+        target = Target(_prediction(model, windows, size))
+    step = size if model.can_pad else 1
+    rows = [
+        row
+        for start in range(0, len(windows), step)
+        for row in explain_batch(
+            model,
+            collate(model, windows[start : start + step]),
+            [target] * len(windows[start : start + step]),
+            spellings,
+            precision,
+        )
+    ]
+    return [_stitched(text, [row[place] for row in rows]) for place in range(len(spellings))]
+
+
+def _windows(model: Model, text: str) -> list[Encoded]:
+    limit = longest(model)
+    assert limit is not None
+    tokenizer = model.processor
+    if not getattr(tokenizer, "is_fast", False):
+        raise UnsupportedModel("Windows need a fast tokenizer, which knows where tokens lie in the text.")
+    inside = limit - tokenizer.num_special_tokens_to_add()
+    cut = tokenizer(
+        text,
+        truncation=True,
+        max_length=limit,
+        stride=inside // 2,
+        return_overflowing_tokens=True,
+        return_special_tokens_mask=True,
+        return_offsets_mapping=True,
+    )
+    names = [name for name in cut if name in ("input_ids", "attention_mask", "token_type_ids")]
+    return [_window(tokenizer, text, cut, names, place) for place in range(len(cut["input_ids"]))]
+
+
+def _window(tokenizer: Any, text: str, cut: Any, names: list[str], place: int) -> Encoded:
+    ids = cut["input_ids"][place]
+    item = Item(
+        tuple(tokenizer.convert_ids_to_tokens(ids)),
+        tuple(bool(flag) for flag in cut["special_tokens_mask"][place]),
+        text,
+        tuple((start, end) for start, end in cut["offset_mapping"][place]),
+    )
+    return Encoded(item, {name: list(cut[name][place]) for name in names})
+
+
+def _prediction(model: Model, windows: list[Encoded], size: int) -> int:
+    step = size if model.can_pad else 1
+    with torch.inference_mode():
+        parts = [
+            model.network(**collate(model, windows[start : start + step]).tensors).logits
+            for start in range(0, len(windows), step)
+        ]
+    return int(torch.cat(parts).mean(0).argmax())
+
+
+def _stitched(text: str, parts: list[Explanation]) -> Explanation:
+    """One explanation of the whole text; special tokens of the first window stand for all."""
+    first = parts[0]
+    sums: dict[tuple[int, ...], list[tuple[str, float, Any]]] = {}
+    for part in parts:
+        for place in np.flatnonzero(~part.special):
+            column = None if part.layers is None else part.layers[:, place]
+            offset = (part.offsets or ())[place]
+            sums.setdefault(offset, []).append((part.tokens[place], part.relevance[place], column))
+    order = sorted(sums)
+    probabilities = [part.probability for part in parts if part.probability is not None]
+    layers = [np.mean([entry[2] for entry in sums[offset]], 0) for offset in order if first.layers is not None]
+    return replace(
+        first,
+        tokens=tuple(sums[offset][0][0] for offset in order),
+        relevance=np.array([np.mean([entry[1] for entry in sums[offset]]) for offset in order]),
+        special=np.zeros(len(order), dtype=bool),
+        text=text,
+        offsets=tuple(order),
+        layers=np.stack(layers, 1) if layers else None,
+        probability=float(np.mean(probabilities)) if probabilities else None,
+        diagnostics={**_worst(parts), "windows": len(parts)},
+    )
+
+
+def _worst(parts: list[Explanation]) -> dict[str, Any]:
+    """Gaps are the largest of any window; everything else is the first window's."""
+    merged = dict(parts[0].diagnostics)
+    for key in merged:
+        if key.endswith("_gap") or key == "dropped":
+            merged[key] = max(part.diagnostics[key] for part in parts)
+    return merged
