@@ -11,7 +11,11 @@ STEPS = 9
 
 @dataclass(frozen=True)
 class Theme:
-    """Paper, ink and the two ends of the scale; `faint` is ink for what matters less, `line` for borders."""
+    """Paper, ink and the two ends of the scale.
+
+    `faint` is ink for what matters less, `line` for borders; `above` and `below` underline words for and against the
+    class, so that the sign survives without colour.
+    """
 
     paper: Rgb
     ink: Rgb
@@ -19,6 +23,8 @@ class Theme:
     line: Rgb
     positive: Rgb
     negative: Rgb
+    above: Rgb
+    below: Rgb
 
 
 LIGHT = Theme(
@@ -28,6 +34,8 @@ LIGHT = Theme(
     line=(208, 211, 218),
     positive=(240, 138, 46),
     negative=(104, 164, 246),
+    above=(140, 66, 0),
+    below=(20, 78, 168),
 )
 DARK = Theme(
     paper=(24, 26, 31),
@@ -36,6 +44,8 @@ DARK = Theme(
     line=(70, 74, 84),
     positive=(168, 78, 6),
     negative=(34, 98, 190),
+    above=(255, 178, 104),
+    below=(150, 196, 255),
 )
 
 

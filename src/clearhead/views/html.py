@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from clearhead.explanation import Explanation
-from clearhead.views import markup
-from clearhead.views.piece import largest, level_for, pieces, scored, visible
-from clearhead.views.wording import headline
+from clearhead.views import heatmap, markup
+from clearhead.views.piece import LEVELS, level_for, pieces, scored, visible
 
 MANY = 20
 NOTEBOOK = 100
@@ -55,12 +54,14 @@ def page(bodies: Iterable[str], title: str) -> str:
 
 def card(explanation: Explanation, *, level: str | None = None) -> str:
     """One explanation with everything there is to see."""
+    if explanation.grid is not None:
+        return _article(markup.heading(explanation), _shown(explanation), markup.footer(explanation))
     level = level or level_for(explanation)
     return _article(
         markup.heading(explanation),
         markup.spoken(explanation, level),
-        markup.levels(explanation, level),
-        _legend(explanation, level),
+        markup.levels(explanation, level, _full(explanation)),
+        _legend(explanation, _full(explanation)),
         markup.footer(explanation),
         markup.numbers(explanation, level),
     )
@@ -73,44 +74,50 @@ def cards(explanations: Sequence[Explanation]) -> list[str]:
 
 def brief(explanation: Explanation) -> str:
     """Label and coloured text, nothing to unfold."""
-    level = level_for(explanation)
-    parts = pieces(explanation, level)
-    return _article(markup.heading(explanation), markup.text(parts, largest(scored(explanation, level))))
+    return _article(markup.heading(explanation), _shown(explanation))
 
 
 def methods(found: Mapping[str, Explanation]) -> str:
     """The same input by several methods, stacked; each has its own scale."""
     first = next(iter(found.values()))
-    rows = [f"<h3>{markup.escaped(name)}</h3>{_text(one)}{_legend(one, level_for(one))}" for name, one in found.items()]
-    return _article(markup.heading(first, method=False), *rows)
+    rows = [f"<div><h3>{markup.escaped(name)}</h3>{_shown(one)}</div>" for name, one in found.items()]
+    side = "ch-side" if first.grid is not None else "ch-stacked"
+    return _article(markup.heading(first, method=False), f'<div class="{side}">{"".join(rows)}</div>')
 
 
 def classes(explanations: Sequence[Explanation]) -> str:
     """The same input for two or more classes side by side, on one scale."""
-    full = largest(piece for one in explanations for piece in scored(one, level_for(one)))
-    columns = [
-        f"<div>{markup.heading(one, tag='h3')}{_text(one, full)}{_legend(one, level_for(one), full)}</div>"
-        for one in explanations
-    ]
+    full = max(_full(one) for one in explanations)
+    columns = [f"<div>{markup.heading(one, tag='h3')}{_shown(one, full)}</div>" for one in explanations]
     return _article(f'<div class="ch-side">{"".join(columns)}</div>')
 
 
 def title_of(explanations: Sequence[Explanation]) -> str:
     """A title for a page of explanations."""
-    if len(explanations) == 1:
-        return headline(explanations[0])
+    if len(explanations) == 1 or len({one.label for one in explanations}) == 1:
+        return f"Why “{explanations[0].label}”?"
     return f"{len(explanations)} explanations by {', '.join(dict.fromkeys(one.method for one in explanations))}"
 
 
-def _text(explanation: Explanation, full: float | None = None) -> str:
+def _shown(explanation: Explanation, full: float | None = None) -> str:
+    """The coloured text or photo with its legend."""
+    full = full or _full(explanation)
+    if explanation.grid is not None:
+        signed = heatmap.is_signed([explanation])
+        return heatmap.figure(explanation, full=full) + heatmap.legend(full, explanation.label, signed)
     level = level_for(explanation)
-    return markup.text(pieces(explanation, level), full or largest(scored(explanation, level)))
+    return markup.text(pieces(explanation, level), full) + _legend(explanation, full)
 
 
-def _legend(explanation: Explanation, level: str, full: float | None = None) -> str:
-    several = scored(explanation, level)
-    signed = any((piece.relevance or 0.0) < 0 for piece in several)
-    return markup.legend(full or largest(several), explanation.label, signed)
+def _full(explanation: Explanation) -> float:
+    if explanation.grid is not None:
+        return heatmap.full_of(explanation)
+    return markup.full_of(explanation)
+
+
+def _legend(explanation: Explanation, full: float) -> str:
+    signed = any((piece.relevance or 0.0) < 0 for level in LEVELS for piece in scored(explanation, level))
+    return markup.legend(full, explanation.label, signed)
 
 
 def _article(*parts: str) -> str:

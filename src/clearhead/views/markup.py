@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from clearhead.explanation import Explanation
 from clearhead.views.color import DARK, LIGHT, STEPS, background, hexadecimal, step
-from clearhead.views.piece import Piece, aside, is_hidden, largest, pieces, scored, shown, strongest, visible
+from clearhead.views.piece import LEVELS, Piece, aside, is_hidden, largest, pieces, scored, shown, strongest, visible
 from clearhead.views.wording import diagnosis, number, percent, spelling
 
 TABLE = 20
@@ -51,8 +51,8 @@ def _colors() -> str:
         "ink": (LIGHT.ink, DARK.ink),
         "faint": (LIGHT.faint, DARK.faint),
         "line": (LIGHT.line, DARK.line),
-        "for": (background(STEPS, LIGHT), background(STEPS, DARK)),
-        "against": (background(-STEPS, LIGHT), background(-STEPS, DARK)),
+        "for": (LIGHT.above, DARK.above),
+        "against": (LIGHT.below, DARK.below),
     }
     variables = "".join(f"--ch-{name}:{_both(*pair)};" for name, pair in names.items())
     steps = "".join(
@@ -97,15 +97,20 @@ def _tip(piece: Piece, count: int) -> str:
     return f"{tokens} · {number(piece.relevance or 0.0)} · rank {piece.rank} of {count}"
 
 
-def levels(explanation: Explanation, level: str, full: float | None = None) -> str:
-    """The text at the given level and, behind a check box, at the other one."""
-    other = "word" if level == "token" else "token"
+def levels(explanation: Explanation, level: str, full: float) -> str:
+    """The text at the given level and, behind a check box, at the other one, on the same scale."""
     if explanation.text is None or explanation.offsets is None:
-        return text(pieces(explanation), full or largest(scored(explanation)))
-    first = text(pieces(explanation, level), full or largest(scored(explanation, level)), "ch-word")
-    second = text(pieces(explanation, other), full or largest(scored(explanation, other)), "ch-token")
+        return text(pieces(explanation), full)
+    other = "word" if level == "token" else "token"
+    first = text(pieces(explanation, level), full, "ch-word")
+    second = text(pieces(explanation, other), full, "ch-token")
     box = f'<label><input type="checkbox" class="ch-tokens" autocomplete="off"> Show {other}s</label>'
     return f"{first}{second}{box}"
+
+
+def full_of(explanation: Explanation) -> float:
+    """The largest relevance of any word or token: what the full colour stands for."""
+    return max(largest(scored(explanation, level)) for level in LEVELS)
 
 
 # --- around the text -------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import clearhead.methods  # noqa: F401  registers the methods, whose defaults are not worth saying
 from clearhead.explanation import Explanation
 from clearhead.method import METHODS
 from clearhead.views.piece import visible
