@@ -61,9 +61,14 @@ def outline(explanation: Explanation, *, top: float = OUTLINE) -> Image.Image:
     share = shares(explanation)
     seen = share[~np.isnan(share)]
     inside = np.nan_to_num(share, nan=-np.inf) >= np.percentile(seen, 100 - top)
-    thick = max(1, round(max(share.shape) / 400))
+    return edge_of(inside)
+
+
+def edge_of(inside: Array) -> Image.Image:
+    """A white line in a black one along the border of a region."""
+    thick = max(1, round(max(inside.shape) / 400))
     white, black = _edge(inside, thick), _edge(inside, 2 * thick)
-    canvas = np.zeros((*share.shape, 4), dtype=np.uint8)
+    canvas = np.zeros((*inside.shape, 4), dtype=np.uint8)
     canvas[black] = (0, 0, 0, 255)
     canvas[white] = (255, 255, 255, 255)
     return Image.fromarray(canvas, "RGBA")
@@ -123,18 +128,16 @@ def overlay(
 
 def figure(explanation: Explanation, *, full: float | None = None) -> str:
     """Photo and heat map as layers, with opacity, patches and outline to choose; no script."""
-    small = _small(photo(explanation))
+    shown = small(photo(explanation))
     layers = [
-        ("ch-photo", data_url(small, "JPEG")),
-        ("ch-heat ch-smooth", data_url(_small(veil(explanation, full=full)), "PNG")),
-        ("ch-heat ch-exact", data_url(_small(veil(explanation, smooth=False, full=full)), "PNG")),
-        ("ch-outline", data_url(_small(outline(explanation)), "PNG")),
+        ("ch-photo", data_url(shown, "JPEG")),
+        ("ch-heat ch-smooth", data_url(small(veil(explanation, full=full)), "PNG")),
+        ("ch-heat ch-exact", data_url(small(veil(explanation, smooth=False, full=full)), "PNG")),
+        ("ch-outline", data_url(small(outline(explanation)), "PNG")),
     ]
-    described = markup.attribute(description(explanation))
+    described = [description(explanation), "", "", ""]
     images = "".join(
-        f'<img class="{name}" src="{url}" width="{small.width}" height="{small.height}" '
-        f'alt="{described if place == 0 else ""}">'
-        for place, (name, url) in enumerate(layers)
+        markup.image(url, shown.size, said, css) for (css, url), said in zip(layers, described, strict=True)
     )
     return f'<div class="ch-figure"><div class="ch-stack">{images}</div>{_controls()}</div>'
 
@@ -170,7 +173,8 @@ def legend(full: float, label: str, signed: bool) -> str:
     return f'<p class="ch-legend">{below}<span>0</span>{above}</p>'
 
 
-def _small(image: Image.Image) -> Image.Image:
+def small(image: Image.Image) -> Image.Image:
+    """No larger than a page needs."""
     scale = min(1.0, SHOWN / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     return image if scale == 1 else image.resize(size, Image.Resampling.BILINEAR)

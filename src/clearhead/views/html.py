@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from clearhead.explanation import Explanation
-from clearhead.views import heatmap, markup
+from clearhead.views import heatmap, layers, markup
 from clearhead.views.piece import LEVELS, level_for, pieces, scored, visible
 
 MANY = 20
@@ -52,19 +52,26 @@ def page(bodies: Iterable[str], title: str) -> str:
 # --- bodies ----------------------------------------------------------------------------------------------------
 
 
-def card(explanation: Explanation, *, level: str | None = None) -> str:
-    """One explanation with everything there is to see."""
+def card(explanation: Explanation, *, level: str | None = None, rollout: Explanation | None = None) -> str:
+    """One explanation with everything there is to see; `rollout` adds its row to the blocks."""
     if explanation.grid is not None:
-        return _article(markup.heading(explanation), _shown(explanation), markup.footer(explanation))
+        return markup.card(markup.heading(explanation), _shown(explanation), markup.footer(explanation))
     level = level or level_for(explanation)
-    return _article(
+    return markup.card(
         markup.heading(explanation),
         markup.spoken(explanation, level),
         markup.levels(explanation, level, _full(explanation)),
         _legend(explanation, _full(explanation)),
         markup.footer(explanation),
         markup.numbers(explanation, level),
+        _blocks(explanation, rollout),
     )
+
+
+def _blocks(explanation: Explanation, rollout: Explanation | None) -> str:
+    if explanation.layers is None:
+        return ""
+    return markup.folded("Block by block", layers.heat_map(explanation, rollout))
 
 
 def cards(explanations: Sequence[Explanation]) -> list[str]:
@@ -74,22 +81,21 @@ def cards(explanations: Sequence[Explanation]) -> list[str]:
 
 def brief(explanation: Explanation) -> str:
     """Label and coloured text, nothing to unfold."""
-    return _article(markup.heading(explanation), _shown(explanation))
+    return markup.card(markup.heading(explanation), _shown(explanation))
 
 
 def methods(found: Mapping[str, Explanation]) -> str:
     """The same input by several methods, stacked; each has its own scale."""
     first = next(iter(found.values()))
-    rows = [f"<div><h3>{markup.escaped(name)}</h3>{_shown(one)}</div>" for name, one in found.items()]
-    side = "ch-side" if first.grid is not None else "ch-stacked"
-    return _article(markup.heading(first, method=False), f'<div class="{side}">{"".join(rows)}</div>')
+    rows = [f"<h3>{markup.escaped(name)}</h3>{_shown(one)}" for name, one in found.items()]
+    body = markup.beside(rows) if first.grid is not None else "".join(rows)
+    return markup.card(markup.heading(first, method=False), body)
 
 
 def classes(explanations: Sequence[Explanation]) -> str:
     """The same input for two or more classes side by side, on one scale."""
     full = max(_full(one) for one in explanations)
-    columns = [f"<div>{markup.heading(one, tag='h3')}{_shown(one, full)}</div>" for one in explanations]
-    return _article(f'<div class="ch-side">{"".join(columns)}</div>')
+    return markup.card(markup.beside(markup.heading(one, tag="h3") + _shown(one, full) for one in explanations))
 
 
 def title_of(explanations: Sequence[Explanation]) -> str:
@@ -118,7 +124,3 @@ def _full(explanation: Explanation) -> float:
 def _legend(explanation: Explanation, full: float) -> str:
     signed = any((piece.relevance or 0.0) < 0 for level in LEVELS for piece in scored(explanation, level))
     return markup.legend(full, explanation.label, signed)
-
-
-def _article(*parts: str) -> str:
-    return f'<article class="ch-card">{"".join(parts)}</article>'

@@ -1,5 +1,6 @@
 """Markdown: a table of the strongest words below the text, for issues and notes."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from clearhead.explanation import Explanation
@@ -7,6 +8,8 @@ from clearhead.views.piece import segments, strongest, visible
 from clearhead.views.wording import diagnosis, headline, number
 
 COUNT = 10
+MARKS = "\\`*_[]<>#|~&$!"
+LIST = re.compile(r"^(\s*\d*)([-+.)=])")
 
 
 def document(explanations: Sequence[Explanation]) -> str:
@@ -33,5 +36,5 @@ def section(explanation: Explanation) -> str:
 
 def escaped(text: str) -> str:
     """Every character that Markdown or HTML would take as markup is written as itself."""
-    marks = "\\`*_{}[]()<>#+-.!|~&$"
-    return "".join(f"\\{one}" if one in marks else " " if one in "\r\n\t" else one for one in visible(text))
+    line = "".join(f"\\{one}" if one in MARKS else " " if one in "\r\n\t" else one for one in visible(text))
+    return LIST.sub(r"\1\\\2", line)

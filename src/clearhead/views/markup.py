@@ -143,17 +143,42 @@ def spoken(explanation: Explanation, level: str) -> str:
     return f'<p class="ch-sr">Strongest {level}s: {escape(words)}.</p>'
 
 
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of HTML cells: the first of each row names it, the others are numbers."""
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(map(_row, rows))}</tbody></table>"
+
+
+def _row(cells: Sequence[str]) -> str:
+    numbers = "".join(f'<td class="ch-n">{cell}</td>' for cell in cells[1:])
+    return f'<tr><th scope="row" dir="auto">{cells[0]}</th>{numbers}</tr>'
+
+
+def folded(title: str, body: str) -> str:
+    """What opens on a click or a key."""
+    return f"<details><summary>{escaped(title)}</summary>{body}</details>"
+
+
+def card(*parts: str) -> str:
+    """A framed part of the page."""
+    return f'<article class="ch-card">{"".join(parts)}</article>'
+
+
+def beside(columns: Iterable[str]) -> str:
+    """Parts side by side where there is room."""
+    return f'<div class="ch-side">{"".join(f"<div>{column}</div>" for column in columns)}</div>'
+
+
+def image(url: str, size: tuple[int, int], described: str, css: str) -> str:
+    """A picture; one without a description is decoration."""
+    return f'<img class="{css}" src="{url}" width="{size[0]}" height="{size[1]}" alt="{attribute(described)}">'
+
+
 def numbers(explanation: Explanation, level: str) -> str:
     """The strongest words as a table, folded away."""
     found = strongest(explanation, TABLE, level)
-    rows = "".join(
-        f'<tr><td>{escaped(piece.text)}</td><td class="ch-n">{number(piece.relevance or 0.0)}</td>'
-        f'<td class="ch-n">{piece.rank}</td></tr>'
-        for piece in found
-    )
-    head = f'<tr><th scope="col">{level}</th><th scope="col">relevance</th><th scope="col">rank</th></tr>'
-    table = f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
-    return f"<details><summary>Strongest {level}s as numbers</summary>{table}</details>"
+    rows = [(escaped(piece.text), number(piece.relevance or 0.0), str(piece.rank)) for piece in found]
+    return folded(f"Strongest {level}s as numbers", table((level, "relevance", "rank"), rows))
 
 
 def footer(explanation: Explanation) -> str:
