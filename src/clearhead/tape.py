@@ -369,6 +369,12 @@ class RelevancePass:
             self.kept[node] = self.wanted[node](none if arrived is None else arrived)
         return self.kept[node]
 
+    def forget(self, tensor: Tensor) -> None:
+        """Lets go of what was kept of an activation."""
+        node = _known(self.tape, tensor)
+        self.kept.pop(node, None)
+        self.wanted.pop(node, None)
+
     def _step_back(self) -> None:
         self.position -= 1
         step = self.tape.steps[self.position]
