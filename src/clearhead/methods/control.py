@@ -21,7 +21,7 @@ def random(trace: Trace, *, seed: int = 0) -> Scores:
 
 def generator(trace: Trace, place: int, seed: int) -> torch.Generator:
     """Random numbers that depend on the seed and on this one input, whatever shares its batch."""
-    return torch.Generator().manual_seed(seed * 2**32 + zlib.crc32(_content(trace, place)))
+    return torch.Generator().manual_seed(zlib.crc32(str(seed).encode(), zlib.crc32(_content(trace, place))))
 
 
 def _content(trace: Trace, place: int) -> bytes:
