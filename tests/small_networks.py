@@ -9,28 +9,8 @@ from torch import nn
 
 from clearhead.model import Model
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    ".",
-    "a",
-    "fine",
-    "film",
-    "with",
-    "no",
-    "plot",
-    "is",
-    "it",
-    "really",
-    "good",
-    "or",
-    "bad",
-    "##ly",
-    "##s",
-]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "a", "fine", "film", "with", "no", "plot", "is", "it"]
+WORDS += ["really", "good", "or", "bad", "##ly", "##s"]
 
 
 def tokenizer() -> Any:

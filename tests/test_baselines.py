@@ -292,7 +292,7 @@ def test_gradient_shap_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> No
 def test_deeplift_agrees_with_captum() -> None:
     from captum.attr import DeepLift
 
-    leaf, forward = embedded(bert(), TEXTS[0])
+    leaf, _ = embedded(bert(), TEXTS[0])
     module = bert().network
 
     class FromEmbeddings(torch.nn.Module):
@@ -333,7 +333,7 @@ def test_shapley_sampling_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) ->
     ids = IDS[:1]
     orders = torch.stack([torch.randperm(6, generator=torch.Generator().manual_seed(seed)) for seed in range(4)])
     sampling = ShapleyValueSampling(decoder_probability)
-    sampling.permutation_generator = lambda features, samples: iter(orders)
+    sampling.permutation_generator = lambda features, samples: iter(orders.tolist())
     wanted = sampling.attribute(ids, baselines=0, target=1, n_samples=4)
     monkeypatch.setattr(perturbation, "_orders", lambda *_: orders)
     found = clearhead.explain(llama(), {"input_ids": ids}, "shapley-sampling", target=1, absent="pad", samples=4)[0]
@@ -444,12 +444,12 @@ def test_classes_differ_where_they_should(case: str, name: str) -> None:
     assert np.allclose(one, other, atol=1e-9) != METHODS[name].class_specific
 
 
-@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize("name", [*SAMPLED, "random"])
 def test_seeds_matter_and_are_told(name: str) -> None:
     model = bert()
     first, second = (clearhead.explain(model, TEXTS[0], name, target=0, seed=seed) for seed in (0, 1))
     assert first.diagnostics["seed"] == 0 and second.diagnostics["seed"] == 1
-    assert first.diagnostics["samples"] == METHODS[name].options["samples"]
+    assert first.diagnostics["samples"] == METHODS[name].options.get("samples", 1)
     assert not np.allclose(first.relevance, second.relevance, atol=1e-9)
 
 

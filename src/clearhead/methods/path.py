@@ -224,5 +224,5 @@ def _noisy(trace: Trace, sample: int, noise: float, seed: int, number: int) -> T
 
 def numbered(trace: Trace, sample: int, seed: int, number: int) -> torch.Generator:
     """A generator for one draw of one input, so that draws can be made in any order."""
-    first = torch.randint(2**62, (1,), generator=generator(trace, sample, seed))
-    return torch.Generator().manual_seed((int(first) + number * 0x9E3779B97F4A7C15) % 2**63)
+    first = torch.randint(2**32, (1,), generator=generator(trace, sample, seed))
+    return torch.Generator().manual_seed((int(first) + number * 0x9E3779B9) % 2**32)
