@@ -304,6 +304,10 @@ def test_masks_and_units_that_do_not_fit() -> None:
     model = bert()
     with pytest.raises(BadInput, match=r"\(masks, 3\)"):
         perturbed_logits(model, "a fine film", [torch.ones(1, 5, dtype=torch.bool)])
+    with pytest.raises(BadInput, match="at least one row"):
+        perturbed_logits(model, "a fine film", [torch.ones(0, 3, dtype=torch.bool)])
+    with pytest.raises(BadInput, match="nothing to hide"):
+        units_of(model, as_inputs(model, {"input_ids": torch.tensor([[2, 3]])}))
     with pytest.raises(BadInput, match="as many"):
         perturbed_logits(model, TEXTS, [torch.ones(1, 3, dtype=torch.bool)])
     with pytest.raises(BadOption, match="sub-word"):

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from clearhead.batching import in_batches
+from clearhead.errors import UnsupportedModel
 from clearhead.model import Model, word_table
 from clearhead.tape import frozen, plain_execution, plain_name
 from clearhead.target import seeds
@@ -41,8 +42,12 @@ def logits_from(model: Model, tensors: dict[str, Tensor], leaf: Tensor) -> Tenso
     name = next((name for name in ("pixel_values", "inputs_embeds") if name in tensors), None)
     if name is not None:
         return logits_of(model, model.network(**{**tensors, name: leaf}))
-    with Replacing(word_table(model.network), leaf):
-        return logits_of(model, model.network(**tensors))
+    replacing = Replacing(word_table(model.network), leaf)
+    with replacing:
+        logits = logits_of(model, model.network(**tensors))
+    if not replacing.done:
+        raise UnsupportedModel(f"{model.name} does not look its words up in a table: choose a perturbation method.")
+    return logits
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def visit(
 
     def compute(start: int, stop: int) -> None:
         leaf = torch.stack([point.make() for point in points[start:stop]]).detach().requires_grad_()
-        score_N = _scores(trace, points[start:stop], leaf)
+        score_N = score_from(trace, [point.sample for point in points[start:stop]], leaf)
         (gradient,) = torch.autograd.grad(score_N.sum(), leaf)
         for place in range(stop - start):
             receive(start + place, score_N[place].detach(), gradient[place])
@@ -80,19 +85,20 @@ def scores_at(trace: Trace, points: Sequence[Point], *, batch: int | None = None
 
     def compute(start: int, stop: int) -> None:
         leaf = torch.stack([point.make() for point in points[start:stop]])
-        found.append(_scores(trace, points[start:stop], leaf))
+        found.append(score_from(trace, [point.sample for point in points[start:stop]], leaf))
 
     with plain_execution(trace.model.device), frozen(trace.model.network), torch.no_grad():
         _in_batches(trace, len(points), compute, batch)
     return torch.cat(found)
 
 
-def _scores(trace: Trace, points: Sequence[Point], leaf: Tensor) -> Tensor:
-    rows = [point.sample for point in points]
+def score_from(trace: Trace, samples: Sequence[int], leaf: Tensor) -> Tensor:
+    """The explained score of these samples, each with its own row of `leaf`."""
+    rows = list(samples)
     tensors = {name: value[rows] for name, value in trace.inputs.tensors.items()}
     logits = logits_from(trace.model, tensors, leaf)
-    direction = sum(sign * seed for sign, seed in seeds([trace.targets[row] for row in rows], logits.detach()))
-    return (logits * direction).flatten(1).sum(1)
+    parts = [sign * seed for sign, seed in seeds([trace.targets[row] for row in rows], logits.detach())]
+    return (logits * torch.stack(parts).sum(0)).flatten(1).sum(1)
 
 
 def _in_batches(trace: Trace, count: int, compute: Callable[[int, int], None], batch: int | None) -> None:

@@ -26,7 +26,7 @@ from clearhead.units import Units, text_mask, units_of
 
 TEXT_ABSENT = ("mask", "pad", "delete", "attention", "mask-attention")
 IMAGE_ABSENT = ("zero", "mean", "blur")
-TOKENS = {"cpu": 2048, "cuda": 65536}
+TOKENS = {"cpu": 1024, "cuda": 65536}
 PIXELS_PER_TOKEN = 256
 PART = 1024
 
@@ -121,6 +121,8 @@ def _rows(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Units]) -> _Ro
                 f"Input {place} has {unit.count} units ({unit.kind}), so its masks must be a boolean tensor "
                 f"(masks, {unit.count}), not {mask.dtype} {tuple(mask.shape)}."
             )
+    if not any(map(len, masks)):
+        raise BadInput("There is no mask, so there is nothing to run: give each input at least one row.")
     widest = max(unit.count for unit in units)
     present = [F.pad(F.pad(mask.cpu(), (1, 0), value=True), (0, widest - mask.shape[1]), value=True) for mask in masks]
     example_R = torch.repeat_interleave(torch.tensor([len(mask) for mask in masks]))

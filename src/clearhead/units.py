@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.inputs import Inputs, Item
 from clearhead.model import Model
 
@@ -66,6 +66,8 @@ def _text_units(item: Item, mask_T: Tensor, unit: str) -> Units:
     for place, position in enumerate(positions):
         if not item.special[place]:
             labels_T[position] = names.setdefault(own[place], len(names) + 1)
+    if not names:
+        raise BadInput(f"The input {' '.join(item.tokens)!r} holds special tokens only: there is nothing to hide.")
     return Units(unit, labels_T, len(names))
 
 

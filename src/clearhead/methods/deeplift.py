@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.batching import progress
 from clearhead.errors import ClearheadError, UnsupportedModel
-from clearhead.leaf import logits_from
+from clearhead.leaf import score_from
 from clearhead.method import Scores, method
 from clearhead.methods.gradient import product_scores
 from clearhead.methods.path import baseline_leaf, noisy_points, require_count, told, wide_zeros
 from clearhead.tape import frozen, plain_execution
-from clearhead.target import seeds
 from clearhead.trace import Trace
 
 NOTE = (
@@ -34,13 +34,15 @@ def deeplift_shap(
     product = wide_zeros(trace.leaf)
     noisy = noisy_points(trace, samples, noise, seed)
     diagnostics = []
-    for sample in range(len(product)):
-        moves = [point.make() - trace.leaf[sample] for point in noisy if point.sample == sample]
-        references = torch.stack([base[sample] + move for move in moves])
-        product[sample], effect = _lifted(trace, shap, sample, references)
-        gap = abs(float(_real(trace, product, sample).double().sum()) - effect)
-        diagnostics.append({"completeness_gap": gap, "effect": effect, "samples": samples, "seed": seed, "note": NOTE})
-    return told(product_scores(trace, product), [{**one, "baseline": baseline} for one in diagnostics])
+    with progress(len(product), "inputs") as advance:
+        for sample in range(len(product)):
+            moves = [point.make() - trace.leaf[sample] for point in noisy if point.sample == sample]
+            product[sample], effect = _lifted(trace, shap, sample, base[sample] + torch.stack(moves))
+            gap = abs(float(_real(trace, product, sample).double().sum()) - effect)
+            diagnostics.append({"completeness_gap": gap, "effect": effect, "samples": samples, "seed": seed})
+            advance(1)
+    told_by = {"baseline": baseline, "note": NOTE}
+    return told(product_scores(trace, product), [{**one, **told_by} for one in diagnostics])
 
 
 def _real(trace: Trace, product: Tensor, sample: int) -> Tensor:
@@ -56,13 +58,7 @@ class _FromLeaf(nn.Module):
         self.trace, self.sample = trace, sample
 
     def forward(self, leaf: Tensor) -> Tensor:
-        rows = [self.sample] * len(leaf)
-        tensors = {name: value[rows] for name, value in self.trace.inputs.tensors.items()}
-        logits = logits_from(self.trace.model, tensors, leaf)
-        direction = sum(
-            sign * seed for sign, seed in seeds([self.trace.targets[self.sample]] * len(leaf), logits.detach())
-        )
-        return (logits * direction).flatten(1).sum(1)
+        return score_from(self.trace, [self.sample] * len(leaf), leaf)
 
 
 def _lifted(trace: Trace, shap: Any, sample: int, references: Tensor) -> tuple[Tensor, float]:
@@ -73,7 +69,7 @@ def _lifted(trace: Trace, shap: Any, sample: int, references: Tensor) -> tuple[T
         warnings.simplefilter("ignore")
         try:
             found: Tensor = shap(module).attribute(leaf, doubled)
-        except (AssertionError, AttributeError, RuntimeError) as error:
+        except (AssertionError, AttributeError, RuntimeError, ValueError) as error:
             raise UnsupportedModel(f"Captum's DeepLiftShap cannot run {trace.model.name}: {error}") from error
         with torch.no_grad():
             effect = float(module(leaf).double() - module(references).double().mean())

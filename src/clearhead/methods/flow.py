@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clearhead.batching import progress
 from clearhead.errors import BadInput, ClearheadError
 from clearhead.method import Scores, method
 from clearhead.trace import Trace
@@ -44,7 +45,12 @@ def token_flows(maps_LTS: Array, reading_T: Array) -> Array:
     """The maximum flow to every token, exact but for capacities rounded to 2⁻²⁸."""
     tokens = maps_LTS.shape[-1]
     capacities_LTS = 0.5 * maps_LTS + 0.5 * np.eye(tokens)
-    return np.array([_maximum(*_network(capacities_LTS, reading_T, token)) for token in range(tokens)])
+    flow_T = np.zeros(tokens)
+    with progress(tokens, "flows") as advance:
+        for token in range(tokens):
+            flow_T[token] = _maximum(*_network(capacities_LTS, reading_T, token))
+            advance(1)
+    return flow_T
 
 
 def _network(capacities_LTS: Array, reading_T: Array, token: int) -> tuple[Any, int, int]:
