@@ -7,6 +7,7 @@ is a ratio of times measured in turn, and the median over rounds, because the ma
 """
 
 import argparse
+import os
 import platform
 import sys
 import time
@@ -235,7 +236,9 @@ def table(rows: list[tuple[str, float, Any, Any]]) -> str:
 def report(given: argparse.Namespace) -> str:
     model = text_model(given.shape, given.device)
     names = ["attention-flow", *captum_calls(model, texts([8], given.device)["input_ids"])]
-    where = torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} CPU thread(s)"
+    where = (
+        torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} of {os.cpu_count()} CPU threads"
+    )
     parts = [
         "# Perturbation, path and flow methods",
         f"BERT of shape {given.shape} ({platform.machine()}, {where}, torch {torch.__version__}); median of "

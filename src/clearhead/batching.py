@@ -34,7 +34,7 @@ def in_batches(
                 advance(stop - start)
                 start = stop
             else:
-                _refuse(stop - start, size)
+                _make_room(stop - start, size)
                 tokens = (stop - start) // 2 * lengths[start]
 
 
@@ -50,7 +50,8 @@ def _fits(compute: Callable[[int, int], None], start: int, stop: int) -> bool:
     return True
 
 
-def _refuse(rows: int, size: int | None) -> None:
+def _make_room(rows: int, size: int | None) -> None:
+    """Frees what the failed batch held, or says why a smaller one cannot be tried."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     if size is not None:

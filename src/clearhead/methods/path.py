@@ -163,10 +163,8 @@ def require_count(name: str, value: Any) -> None:
 
 def effects(trace: Trace, base: Tensor, batch: int | None) -> Tensor:
     """f(input) − f(baseline) of every sample, in float64."""
-    samples = range(len(base))
-    ends = [Point(one, partial(between, trace, base, one, share)) for one in samples for share in (0.0, 1.0)]
-    score_B2 = scores_at(trace, ends, batch=batch).double().reshape(-1, 2)
-    return score_B2[:, 1] - score_B2[:, 0]
+    ends = [Point(one, partial(between, trace, base, one, 0.0)) for one in range(len(base))]
+    return trace.score_B.double() - scores_at(trace, ends, batch=batch).double()
 
 
 def completeness_gap(trace: Trace, product: Tensor, effect_B: Tensor) -> Tensor:
