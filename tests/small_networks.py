@@ -80,6 +80,13 @@ def llama() -> Model:
     return Model(_ready(transformers.LlamaForSequenceClassification(config)), name="tiny-llama")
 
 
+def lonely_gpt() -> Model:
+    """A decoder without a padding token, which takes one input at a time."""
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=60, n_embd=32, n_layer=2, n_head=4, n_positions=64, num_labels=3)
+    return Model(_ready(transformers.GPT2ForSequenceClassification(config)), name="tiny-gpt")
+
+
 def vit() -> Model:
     torch.manual_seed(0)
     config = transformers.ViTConfig(

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import linprog
-from small_networks import answering_bert, bert, linear_image, linear_text, llama, picture, vit
+from small_networks import answering_bert, bert, linear_image, linear_text, llama, lonely_gpt, picture, vit
 
 import clearhead
 from clearhead import Target
-from clearhead.errors import BadInput, BadOption, ClearheadError
+from clearhead.errors import BadInput, BadOption, ClearheadError, UnsupportedModel
 from clearhead.inputs import as_inputs
 from clearhead.method import METHODS
 from clearhead.methods import flow, path
@@ -289,6 +289,7 @@ def test_gradient_shap_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_allclose(found.relevance, wanted.sum(-1)[0].detach().numpy(), atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_deeplift_agrees_with_captum() -> None:
     from captum.attr import DeepLift
 
@@ -482,6 +483,17 @@ def test_given_embeddings_are_explained(name: str) -> None:
     if name not in SAMPLED:
         words = clearhead.explain(model, {"input_ids": IDS[:1]}, name, target=0)[0]
         np.testing.assert_allclose(found.relevance, words.relevance, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_a_model_without_padding_takes_one_input_at_a_time(name: str) -> None:
+    ids = {"input_ids": IDS[:, :3]}
+    if name == "deeplift-shap":
+        with pytest.raises(UnsupportedModel, match="padding token"):
+            clearhead.explain(lonely_gpt(), ids, name, target=0)
+    else:
+        for found in clearhead.explain(lonely_gpt(), ids, name, target=0):
+            assert np.isfinite(found.relevance).all()
 
 
 @pytest.mark.parametrize(
