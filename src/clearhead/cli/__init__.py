@@ -1,0 +1,81 @@
+"""The command line: one file per command, each added to `app` below.
+
+Commands import the engine when they run, so that `--help` and shell completion answer at once.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.compare import compare
+from clearhead.cli.explain import explain
+from clearhead.cli.listing import listing
+from clearhead.version import __version__
+
+MISTAKE = 2
+
+app = typer.Typer(
+    name="clearhead",
+    help="Why a Transformer decided what it decided, and how far the explanation can be trusted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("explain")(explain)
+app.command("compare")(compare)
+app.command("list")(listing)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"clearhead {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Why a Transformer decided what it decided, and how far the explanation can be trusted."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs a command; a user's mistake is one line on stderr and exit code 2."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        code = app(arguments, standalone_mode=False)
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        sys.stdout = None
+        code = 0
+    except Exception as error:
+        message = _mistake(error)
+        if message is None:
+            raise
+        code = _complain(message)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _mistake(error: Exception) -> str | None:
+    """The line for a user's mistake; None for a fault of ours, which keeps its traceback."""
+    from clearhead.errors import ClearheadError
+
+    if isinstance(error, ClearheadError):
+        return str(error)
+    if hasattr(error, "format_message"):
+        return str(error.format_message()) or "Nothing was asked. See clearhead --help."
+    if isinstance(error, typer.Abort):
+        return "Stopped."
+    return None
+
+
+def _complain(message: str) -> int:
+    print(f"clearhead: {' '.join(message.split())}", file=sys.stderr)
+    return MISTAKE

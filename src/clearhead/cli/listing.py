@@ -1,0 +1,102 @@
+"""clearhead list."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.cli import sink
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+KINDS = ("methods", "metrics", "tasks", "models")
+
+
+def kinds(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+def listing(
+    kind: Annotated[
+        str, typer.Argument(metavar="methods|metrics|tasks|models", autocompletion=kinds, show_default=False)
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON each.")] = False,
+) -> None:
+    """List the methods, metrics, tasks or models there are."""
+    from clearhead.registry import unknown
+
+    if kind not in KINDS:
+        raise unknown("list", kind, list(KINDS))
+    rows = list(_rows(kind))
+    if not rows:
+        print(f"No {kind} are installed.")
+    elif json:
+        _print_json(rows)
+    else:
+        _print(rows)
+
+
+def _rows(kind: str) -> Iterator[dict[str, Any]]:
+    """Whatever the catalogue of that kind holds; a kind this version does not have is empty."""
+    import clearhead
+
+    try:
+        catalogue = getattr(clearhead, kind)()
+    except (AttributeError, ImportError):
+        return
+    for name, thing in catalogue.items():
+        yield {"name": name, **(_method(thing) if kind == "methods" else _described(thing))}
+
+
+def _method(method: Any) -> dict[str, Any]:
+    return {
+        "signed": method.signed,
+        "class_specific": method.class_specific,
+        "paper": method.paper,
+        "options": dict(method.options),
+        "summary": method.summary,
+    }
+
+
+def _described(thing: Any) -> dict[str, Any]:
+    """Plain facts of a model's card, a metric or a task."""
+    facts = thing if isinstance(thing, dict) else getattr(thing, "__dict__", {"is": str(thing)})
+    plain = {key: value for key, value in facts.items() if isinstance(value, str | int | float | bool)}
+    plain.pop("name", None)
+    return plain | ({"summary": thing.summary} if hasattr(thing, "summary") else {})
+
+
+def _print_json(rows: list[dict[str, Any]]) -> None:
+    from json import dumps
+
+    for row in rows:
+        print(dumps(row, ensure_ascii=False))
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from clearhead.views import terminal
+
+    terminal.console(plain=sink.is_plain()).print(_table(rows))
+
+
+def _table(rows: list[dict[str, Any]]) -> "Table":
+    """Name beside summary, with the other facts in a fainter line below."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    for row in rows:
+        facts = " · ".join(_fact(key, value) for key, value in row.items() if key not in ("name", "summary") and value)
+        body = Text(str(row.get("summary", ""))).append("\n" if row.get("summary") else "").append(facts, style="dim")
+        table.add_row(Text(row["name"], style="bold"), body)
+    return table
+
+
+def _fact(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return key.replace("_", "-")
+    if isinstance(value, dict):
+        return "-o " + " -o ".join(f"{name}={default}" for name, default in value.items())
+    return str(value) if key == "paper" else f"{key.replace('_', ' ')} {value}"

@@ -1,0 +1,111 @@
+"""The options that commands share, and how they become arguments of the engine."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.errors import BadOption
+
+if TYPE_CHECKING:
+    from clearhead.model import Model
+
+
+def method_names(incomplete: str) -> list[str]:
+    """For shell completion."""
+    from clearhead import methods  # noqa: F401  registers them
+    from clearhead.method import METHODS
+
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
+def model_names(incomplete: str) -> list[str]:
+    """For shell completion."""
+    from clearhead import zoo
+
+    return [name for name in zoo.names() if name.startswith(incomplete)]
+
+
+INPUTS = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        show_default=False,
+        help="A text, - for standard input, a .txt file, an image, or a .csv, .tsv, .jsonl or .parquet table.",
+    ),
+]
+MODEL = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="M",
+        autocompletion=model_names,
+        help="An embedded model by name, a folder, or a hub id; without it the embedded text model.",
+    ),
+]
+TARGET = Annotated[
+    str | None, typer.Option(metavar="LABEL", help="The class to explain, by label or number; else the prediction.")
+]
+VERSUS = Annotated[str | None, typer.Option(metavar="LABEL", help="Explain the class rather than this one.")]
+OUT = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write .html, .png, .svg, .json, .jsonl, .parquet or .md.")
+]
+JSON = Annotated[bool, typer.Option("--json", help="Print one line of JSON per explanation (docs/json.md).")]
+COLUMN = Annotated[
+    str | None, typer.Option(metavar="C", help="The table's column with the texts; two with a comma for pairs.")
+]
+PAIR = Annotated[bool, typer.Option("--pair", help="Take the two texts as one pair.")]
+LONG = Annotated[str, typer.Option(metavar="error|truncate|windows", help="What to do with texts that are too long.")]
+PRECISION = Annotated[str | None, typer.Option(metavar="TYPE", help="Compute in float64 or another floating type.")]
+BATCH_SIZE = Annotated[int | None, typer.Option(metavar="N", help="How many inputs share a pass.")]
+DEVICE = Annotated[str | None, typer.Option(metavar="D", help="cpu, cuda, cuda:1 …")]
+LM_HEAD = Annotated[str | None, typer.Option(metavar="FOLDER", help="The masked-LM model that decoded-gradcam needs.")]
+
+
+def opened(model: str | None, device: str | None, lm_head: str | None) -> "Model":
+    """The model, with its shortcomings told in one line."""
+    import clearhead
+
+    return clearhead.load(model, device=device, lm_head=lm_head)
+
+
+def target_of(model: "Model", target: str | None, versus: str | None) -> Any:
+    """A label or a class number, alone or against another."""
+    from clearhead.target import Target
+
+    first, second = _class(model, target), _class(model, versus)
+    return first if second is None else Target(first, versus=second)
+
+
+def _class(model: "Model", text: str | None) -> str | int | None:
+    if text is None or text in model.labels:
+        return text
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def pairs(options: Sequence[str]) -> dict[str, Any]:
+    """-o key=value, repeated."""
+    from clearhead.method import value_of
+
+    found = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not key.strip():
+            raise BadOption(f"-o {option} is not written key=value, for example -o layer=4.")
+        found[key.strip().replace("-", "_")] = value_of(value.strip())
+    return found
+
+
+@contextmanager
+def progress(total: int, wanted: bool) -> Iterator[Any]:
+    """A bar on stderr; nothing where stderr is no terminal or there is little to do."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not wanted or not console.is_terminal) as bar:
+        task = bar.add_task("Explaining", total=total)
+        yield lambda count: bar.advance(task, count)

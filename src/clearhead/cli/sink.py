@@ -1,0 +1,124 @@
+"""Where results go: the terminal, lines of JSON, or a file whose ending says what it holds."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clearhead.errors import BadOption
+
+if TYPE_CHECKING:
+    from clearhead.explanation import Explanation
+
+    Named = Sequence[tuple[str, Explanation]]
+
+ENDINGS = (".html", ".png", ".svg", ".json", ".jsonl", ".parquet", ".md")
+PRINTED = 10
+
+
+def check(out: Path | None) -> None:
+    """Refuses an ending or a folder before any work is done."""
+    if out is None:
+        return
+    if out.suffix.casefold() not in ENDINGS:
+        raise BadOption(f"'{out.name}' has no ending that says what to write. Use one of {', '.join(ENDINGS)}.")
+    if not out.parent.is_dir():
+        raise BadOption(f"There is no folder '{out.parent}' to write '{out.name}' into. Make it first.")
+
+
+def is_plain() -> bool:
+    """Whether standard output takes no colours: no terminal, or NO_COLOR."""
+    return bool(os.environ.get("NO_COLOR")) or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
+
+
+def write(out: Path, found: "Named", *, compared: bool) -> None:
+    """Writes the file, whole or not at all, and says so on stderr."""
+    from clearhead.explanation import write_whole
+
+    ending = out.suffix.casefold()
+    if ending in (".png", ".svg", ".json") and len(found) > 1 and not (compared and ending != ".json"):
+        other = ".jsonl" if ending == ".json" else ".html"
+        raise BadOption(f"'{out.name}' holds one explanation, but there are {len(found)}: use {other}.")
+    if ending == ".json":
+        found[0][1].save(out)
+    else:
+        write_whole(out, WRITERS[ending](found, compared))
+    print(f"Wrote {out}", file=sys.stderr)
+
+
+def show(found: "Named", *, compared: bool, all_rows: bool) -> None:
+    """Prints for people."""
+    from clearhead.views import terminal
+
+    console = terminal.console(plain=is_plain())
+    if compared:
+        console.print(terminal.methods(dict(found)))
+        return
+    shown = found if all_rows else found[:PRINTED]
+    for place, (_, explanation) in enumerate(shown):
+        if place:
+            console.rule(characters="─" if not is_plain() else "-")
+        console.print(terminal.view(explanation))
+    if len(shown) < len(found):
+        print(f"… and {len(found) - len(shown)} more in the file.")
+
+
+def print_lines(found: "Named") -> None:
+    """One record per line."""
+    from clearhead.views.record import line
+
+    for name, explanation in found:
+        print(line(explanation, name))
+
+
+# --- by ending -------------------------------------------------------------------------------------------------
+
+
+def _html(found: "Named", compared: bool) -> bytes:
+    from clearhead.views import html
+
+    explanations = [one for _, one in found]
+    bodies = [html.methods(dict(found))] if compared else html.cards(explanations)
+    return html.page(bodies, html.title_of(explanations)).encode()
+
+
+def _lines(found: "Named", compared: bool) -> bytes:
+    from clearhead.views.record import line
+
+    return "".join(line(one, name) + "\n" for name, one in found).encode()
+
+
+def _parquet(found: "Named", compared: bool) -> bytes:
+    from clearhead.tables import parquet
+    from clearhead.views.record import row
+
+    return parquet([row(one, name) for name, one in found])
+
+
+def _markdown(found: "Named", compared: bool) -> bytes:
+    from clearhead.views import markdown
+
+    return markdown.document([one for _, one in found]).encode()
+
+
+def _png(found: "Named", compared: bool) -> bytes:
+    from clearhead.views import picture
+
+    return picture.png(picture.drawn([one for _, one in found]))
+
+
+def _svg(found: "Named", compared: bool) -> bytes:
+    from clearhead.views import picture
+
+    return picture.svg([one for _, one in found]).encode()
+
+
+WRITERS: Mapping[str, Callable[["Named", bool], bytes]] = {
+    ".html": _html,
+    ".png": _png,
+    ".svg": _svg,
+    ".jsonl": _lines,
+    ".parquet": _parquet,
+    ".md": _markdown,
+}

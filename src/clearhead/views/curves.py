@@ -1,0 +1,147 @@
+"""Curves: what happens to the model's answer as the strongest tokens are hidden, or revealed, beside random."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clearhead.errors import BadInput
+from clearhead.views import markup
+
+WIDTH, HEIGHT = 520, 300
+LEFT, RIGHT, TOP, BOTTOM = 48, 150, 16, 44
+# Colours that stay apart for the colour-blind; (light, dark) pairs with 3:1 against their paper.
+STROKES = (
+    ("#b35900", "#ff9d42"),
+    ("#1f5fbf", "#7fb4ff"),
+    ("#00785a", "#3fc79f"),
+    ("#a0367a", "#ec8fc9"),
+    ("#6b5b00", "#d9c24a"),
+    ("#4d4d4d", "#c9c9c9"),
+)
+DASHES = ("", "7 4", "2 3", "9 3 2 3", "5 5", "1 4")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line: the share of tokens hidden or revealed, 0 … 1, and the value there, with its interval if known."""
+
+    name: str
+    shares: tuple[float, ...]
+    values: tuple[float, ...]
+    low: tuple[float, ...] | None = None
+    high: tuple[float, ...] | None = None
+
+
+def chart(curves: Sequence[Curve], *, title: str, across: str = "tokens hidden", up: str = "probability") -> str:
+    """A line per curve, named at its end, with the numbers as a table behind."""
+    if not curves or any(len(curve.shares) != len(curve.values) or not curve.shares for curve in curves):
+        raise BadInput("Every curve needs as many values as shares, and at least one.")
+    low, high = _range(curves)
+    lines = "".join(_line(curve, place, low, high) for place, curve in enumerate(curves))
+    names = "".join(
+        _name(curve, place, y) for (place, curve), y in zip(enumerate(curves), _spread(curves, low, high), strict=True)
+    )
+    return (
+        f"<h3>{markup.escaped(title)}</h3>"
+        f'<svg class="ch-chart" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">'
+        f"<title>{markup.attribute(_said(curves, title))}</title>{_axes(low, high, across, up)}{lines}{names}</svg>"
+        f"{_table(curves, across)}"
+    )
+
+
+def _range(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Probabilities are drawn from 0 to 1, anything else from its lowest to its highest."""
+    several = [value for curve in curves for part in (curve.values, curve.low, curve.high) for value in part or ()]
+    low, high = min(0.0, *several), max(several)
+    high = 1.0 if low >= 0 and 0.2 < high <= 1 else high
+    return low, high if high > low else low + 1
+
+
+def _x(share: float) -> float:
+    return LEFT + share * (WIDTH - LEFT - RIGHT)
+
+
+def _y(value: float, low: float, high: float) -> float:
+    return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+
+
+def _axes(low: float, high: float, across: str, up: str) -> str:
+    marks = "".join(
+        f'<path class="ch-axis" d="M{LEFT} {_y(value, low, high):.1f}H{_x(1):.0f}"/>'
+        + _label(LEFT - 6, _y(value, low, high) + 4, f"{value:.2g}", "end")
+        for value in (low + (high - low) * part / 4 for part in range(5))
+    )
+    below = "".join(
+        _label(_x(part / 4), HEIGHT - BOTTOM + 16, f"{part * 25} %", "end" if part == 4 else "middle")
+        for part in range(5)
+    )
+    side = f'<g transform="translate(13 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_label(0, 0, up)}</g>'
+    return f"{marks}{below}{_label(_x(0.5), HEIGHT - 8, across)}{side}"
+
+
+def _label(x: float, y: float, text: str, anchor: str = "middle") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{markup.escaped(text)}</text>'
+
+
+def _line(curve: Curve, place: int, low: float, high: float) -> str:
+    points = " ".join(
+        f"{_x(share):.1f},{_y(value, low, high):.1f}" for share, value in zip(curve.shares, curve.values, strict=True)
+    )
+    dash = DASHES[place % len(DASHES)]
+    dashed = f' stroke-dasharray="{dash}"' if dash else ""
+    line = f'<polyline points="{points}" style="stroke:{_stroke(place)}" fill="none" stroke-width="2.5"{dashed}/>'
+    return _band(curve, place, low, high) + line
+
+
+def _band(curve: Curve, place: int, low: float, high: float) -> str:
+    if curve.low is None or curve.high is None:
+        return ""
+    upper = [
+        f"{_x(share):.1f},{_y(value, low, high):.1f}" for share, value in zip(curve.shares, curve.high, strict=True)
+    ]
+    lower = [
+        f"{_x(share):.1f},{_y(value, low, high):.1f}" for share, value in zip(curve.shares, curve.low, strict=True)
+    ]
+    return f'<polygon points="{" ".join(upper + lower[::-1])}" style="fill:{_stroke(place)}" opacity=".15"/>'
+
+
+def _spread(curves: Sequence[Curve], low: float, high: float) -> list[float]:
+    """Heights for the names, moved apart where lines end close together."""
+    order = sorted(range(len(curves)), key=lambda place: -curves[place].values[-1])
+    heights, above = [0.0] * len(curves), TOP - 16.0
+    for place in order:
+        above = max(_y(curves[place].values[-1], low, high), above + 16)
+        heights[place] = above
+    over = max(0.0, above - (HEIGHT - BOTTOM + 8))
+    return [height - over for height in heights]
+
+
+def _name(curve: Curve, place: int, y: float) -> str:
+    dash = DASHES[place % len(DASHES)]
+    dashed = f' stroke-dasharray="{dash}"' if dash else ""
+    start = _x(1) + 6
+    return (
+        f'<path d="M{start:.0f} {y:.1f}h22" style="stroke:{_stroke(place)}" stroke-width="2.5"{dashed}/>'
+        f'<text x="{start + 27:.0f}" y="{y + 4:.1f}">{markup.escaped(curve.name)}</text>'
+    )
+
+
+def _stroke(place: int) -> str:
+    light, dark = STROKES[place % len(STROKES)]
+    return f"light-dark({light},{dark})"
+
+
+def _said(curves: Sequence[Curve], title: str) -> str:
+    ends = "; ".join(f"{curve.name} from {curve.values[0]:.2g} to {curve.values[-1]:.2g}" for curve in curves)
+    return f"{title}: {ends}."
+
+
+def _table(curves: Sequence[Curve], across: str) -> str:
+    shares = sorted({share for curve in curves for share in curve.shares})
+    rows = [(f"{share * 100:.0f} %", *(_at(curve, share) for curve in curves)) for share in shares]
+    columns = [markup.escaped(name) for name in (across, *(curve.name for curve in curves))]
+    return markup.folded("The curves as numbers", markup.table(columns, rows))
+
+
+def _at(curve: Curve, share: float) -> str:
+    found = dict(zip(curve.shares, curve.values, strict=True)).get(share)
+    return "" if found is None else f"{found:.3g}"

@@ -1,0 +1,323 @@
+"""Pictures of explanations: one layout of boxes, drawn as PNG or written as SVG; photos keep their original size."""
+
+import io
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from html import escape
+
+from PIL import Image, ImageDraw, ImageFont, features
+
+from clearhead.errors import BadOption
+from clearhead.explanation import Explanation
+from clearhead.views import heatmap
+from clearhead.views.color import LIGHT, STEPS, Rgb, background, hexadecimal, step
+from clearhead.views.piece import Piece, aside, largest, pieces, visible
+from clearhead.views.wording import diagnosis, number, percent, spelling
+
+WIDTH, MARGIN, GAP = 760, 24, 14
+BODY, SMALL, TITLE = 19, 14, 22
+SCALE = 2
+FONTS = (
+    "DejaVuSans.ttf",
+    "NotoSans-Regular.ttf",
+    "LiberationSans-Regular.ttf",
+    "Arial.ttf",
+    "Arial Unicode.ttf",
+    "segoeui.ttf",
+    "NotoSansArabic-Regular.ttf",
+    "NotoSansHebrew-Regular.ttf",
+    "NotoSansDevanagari-Regular.ttf",
+    "NotoSansThai-Regular.ttf",
+    "NotoSansCJK-Regular.ttc",
+    "msgothic.ttc",
+    "Symbola.ttf",
+)
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+@dataclass(frozen=True)
+class Box:
+    """A word on its colour: where it stands, how it is written, which step of the scale is behind it."""
+
+    text: str
+    x: float
+    y: float
+    width: float
+    size: int
+    step: int = 0
+    ink: Rgb = LIGHT.ink
+
+    @property
+    def height(self) -> float:
+        return self.size * 1.5
+
+
+def drawn(explanations: Sequence[Explanation]) -> Image.Image:
+    """One explanation as a picture, or several of the same input below or beside each other."""
+    if all(one.grid is not None for one in explanations):
+        return _photos(explanations)
+    boxes, height = _layout(explanations)
+    return _painted(boxes, height)
+
+
+def svg(explanations: Sequence[Explanation]) -> str:
+    """The same as scalable text that can be searched and copied; photos are embedded."""
+    if all(one.grid is not None for one in explanations):
+        return _photo_svg(explanations)
+    boxes, height = _layout(explanations)
+    return _svg(WIDTH, height, "".join(_svg_box(box) for box in boxes), _spoken(explanations))
+
+
+def png(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+# --- layout ----------------------------------------------------------------------------------------------------
+
+
+def _layout(explanations: Sequence[Explanation]) -> tuple[list[Box], float]:
+    boxes: list[Box] = []
+    y = float(MARGIN)
+    for place, explanation in enumerate(explanations):
+        y += GAP * 1.5 if place else 0
+        part, y = _block(explanation, y)
+        boxes += part
+    return boxes, y + MARGIN
+
+
+def _block(explanation: Explanation, y: float) -> tuple[list[Box], float]:
+    """Heading, text, legend, special tokens and diagnostics of one explanation, from y down."""
+    probability = "" if explanation.probability is None else f" · {percent(explanation.probability)}"
+    parts = pieces(explanation)
+    full = largest(piece for part in parts for piece in part)
+    boxes, y = _line(f"{explanation.label}{probability}", y, TITLE)
+    more, y = _line(" · ".join(filter(None, [spelling(explanation), explanation.model])), y, SMALL, LIGHT.faint)
+    boxes += more
+    for part in parts:
+        more, y = _flow(part, full, y + GAP / 2)
+        boxes += more
+    more, y = _legend(
+        explanation, full, signed=any((one.relevance or 0) < 0 for part in parts for one in part), y=y + GAP
+    )
+    boxes += more
+    others = "   ".join(f"{token} {number(value)}" for token, value in aside(explanation)[:8])
+    for line in filter(None, [others and f"special tokens: {others}", diagnosis(explanation)]):
+        more, y = _line(line, y, SMALL, LIGHT.faint)
+        boxes += more
+    return boxes, y
+
+
+def _line(text: str, y: float, size: int, ink: Rgb = LIGHT.ink) -> tuple[list[Box], float]:
+    """Plain words, wrapped."""
+    words = [Piece(word) for word in _split(visible(text))]
+    boxes, y = _flow(words, 0.0, y, size=size)
+    return [replace(box, ink=ink) for box in boxes], y
+
+
+def _split(text: str) -> list[str]:
+    found = [part for word in text.split(" ") for part in (" ", word)]
+    return [part for part in found[1:] if part]
+
+
+def _flow(part: Sequence[Piece], full: float, y: float, *, size: int = BODY) -> tuple[list[Box], float]:
+    """Pieces set in lines; a text that reads from the right is mirrored as a whole."""
+    boxes: list[Box] = []
+    x, right = 0.0, WIDTH - 2 * MARGIN
+    for text, place in _runs(part, full):
+        width = measure(text, size)
+        if text == "\n" or (x + width > right and not text.isspace()):
+            x, y = 0.0, y + size * 1.75
+        if text == "\n" or (x == 0 and text.isspace()):
+            continue
+        boxes.append(Box(text, x + MARGIN, y, width, size, place))
+        x += width
+    mirrored = _reads_from_right("".join(piece.text for piece in part))
+    return [_mirrored(box) for box in boxes] if mirrored else boxes, y + size * 1.75
+
+
+def _runs(part: Sequence[Piece], full: float) -> Iterator[tuple[str, int]]:
+    """Pieces as text that fits a line, with line breaks by themselves."""
+    for piece in part:
+        place = 0 if piece.relevance is None else step(piece.relevance, full)
+        for number_of, line in enumerate(visible(piece.text).replace("\r", "").replace("\t", "    ").split("\n")):
+            if number_of:
+                yield "\n", 0
+            for start in range(0, len(line), 40):
+                yield line[start : start + 40], place
+
+
+def _reads_from_right(text: str) -> bool:
+    kinds = (unicodedata.bidirectional(character) for character in text)
+    right = next((kind for kind in kinds if kind in ("L", "R", "AL")), "L") != "L"
+    if right and not features.check("raqm"):
+        raise BadOption("This text reads from right to left, which Pillow cannot set here. Use .html instead.")
+    return right
+
+
+def _mirrored(box: Box) -> Box:
+    return replace(box, x=WIDTH - box.x - box.width)
+
+
+def _legend(explanation: Explanation, full: float, *, signed: bool, y: float) -> tuple[list[Box], float]:
+    boxes: list[Box] = []
+    x = float(MARGIN)
+    words = [(f"against {number(-full)} ", 0), *((" ", one) for one in range(-STEPS, 0, 2))] if signed else []
+    words += [(" 0 ", 0), *((" ", one) for one in range(1, STEPS + 1, 2))]
+    words += [(f" {number(full)} for {visible(explanation.label)}", 0)]
+    for text, place in words:
+        width = 16.0 if place else measure(text, SMALL)
+        boxes.append(Box(text, x, y, width, SMALL, place, LIGHT.faint))
+        x += width
+    return boxes, y + SMALL * 1.75
+
+
+# --- fonts -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def fonts(size: int) -> tuple[Font, ...]:
+    """The fonts found on this machine, in order of preference, and Pillow's own as the last."""
+    found: list[Font] = []
+    for name in FONTS:
+        try:
+            found.append(ImageFont.truetype(name, size))
+        except OSError:
+            continue
+    return (*found, ImageFont.load_default(size))
+
+
+@cache
+def _font_for(character: str, size: int) -> Font:
+    """The first font that has the character."""
+    several = fonts(size)
+    return next((font for font in several if _has(font, character)), several[0])
+
+
+def _has(font: Font, character: str) -> bool:
+    return character.isspace() or bytes(font.getmask(character)) != bytes(font.getmask("\U0010fffd"))
+
+
+def _written(text: str, size: int) -> Iterator[tuple[str, Font]]:
+    """The text in stretches of one font; marks stay with the character before them."""
+    stretch, font = "", fonts(size)[0]
+    for character in text:
+        wanted = font if unicodedata.combining(character) or character == " " else _font_for(character, size)
+        if wanted is not font and stretch:
+            yield stretch, font
+            stretch = ""
+        stretch, font = stretch + character, wanted
+    if stretch:
+        yield stretch, font
+
+
+def measure(text: str, size: int) -> float:
+    return sum(font.getlength(part) for part, font in _written(text, size * SCALE)) / SCALE
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------
+
+
+def _painted(boxes: Sequence[Box], height: float) -> Image.Image:
+    image = Image.new("RGB", (WIDTH * SCALE, round(height * SCALE)), LIGHT.paper)
+    draw = ImageDraw.Draw(image)
+    for box in boxes:
+        if box.step:
+            _paint_background(draw, box)
+    for box in boxes:
+        x = box.x * SCALE
+        for part, font in _written(box.text, box.size * SCALE):
+            draw.text((x, (box.y + box.size * 1.12) * SCALE), part, fill=box.ink, font=font, anchor="ls")
+            x += font.getlength(part)
+    return image
+
+
+def _paint_background(draw: ImageDraw.ImageDraw, box: Box) -> None:
+    """Colour, and below it a line: solid for the class, dashed against it."""
+    left, right, top, bottom = (SCALE * one for one in (box.x, box.x + box.width, box.y, box.y + box.height))
+    draw.rectangle((left, top, right, bottom), fill=background(box.step, LIGHT))
+    end = LIGHT.above if box.step > 0 else LIGHT.below
+    dash = right - left if box.step > 0 else 10.0
+    while left < right:
+        draw.line((left, bottom, min(left + dash, right), bottom), fill=end, width=2 * SCALE)
+        left += dash + 6
+
+
+def _photos(explanations: Sequence[Explanation]) -> Image.Image:
+    """One photo at its original size; several side by side, each with its caption."""
+    if len(explanations) == 1:
+        return heatmap.overlay(explanations[0])
+    overlays = [heatmap.overlay(one) for one in explanations]
+    height = max(one.height for one in overlays) + 40
+    canvas = Image.new("RGB", (sum(one.width for one in overlays) + GAP * (len(overlays) - 1), height), LIGHT.paper)
+    draw, x = ImageDraw.Draw(canvas), 0
+    for explanation, picture in zip(explanations, overlays, strict=True):
+        canvas.paste(picture, (x, 40))
+        draw.text((x + 4, 10), _caption(explanation), fill=LIGHT.ink, font=fonts(SMALL + 2)[0])
+        x += picture.width + GAP
+    return canvas
+
+
+def _caption(explanation: Explanation) -> str:
+    return visible(f"{explanation.label} · {spelling(explanation)}")
+
+
+# --- SVG -------------------------------------------------------------------------------------------------------
+
+
+def _svg(width: float, height: float, body: str, title: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}" role="img" font-family="DejaVu Sans, Noto Sans, Arial, sans-serif">'
+        f"<title>{escape(title)}</title>"
+        f'<rect width="100%" height="100%" fill="{hexadecimal(LIGHT.paper)}"/>{body}</svg>\n'
+    )
+
+
+def _svg_box(box: Box) -> str:
+    """The written width is fixed, so that colour and word agree in any font."""
+    behind = _svg_background(box) if box.step else ""
+    if not box.text.strip():
+        return behind
+    return (
+        f'{behind}<text x="{box.x:.1f}" y="{box.y + box.size * 1.12:.1f}" font-size="{box.size}" '
+        f'fill="{hexadecimal(box.ink)}" textLength="{box.width:.1f}" lengthAdjust="spacingAndGlyphs" '
+        f'xml:space="preserve">{escape(box.text)}</text>'
+    )
+
+
+def _svg_background(box: Box) -> str:
+    end = hexadecimal(LIGHT.above if box.step > 0 else LIGHT.below)
+    dash = "" if box.step > 0 else ' stroke-dasharray="5 3"'
+    bottom = box.y + box.height
+    return (
+        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
+        f'fill="{hexadecimal(background(box.step, LIGHT))}"/>'
+        f'<path d="M{box.x:.1f} {bottom:.1f}h{box.width:.1f}" stroke="{end}" stroke-width="2"{dash}/>'
+    )
+
+
+def _photo_svg(explanations: Sequence[Explanation]) -> str:
+    body, x, height = "", 0.0, 0.0
+    for explanation in explanations:
+        picture = heatmap.photo(explanation)
+        body += _svg_image(heatmap.greyed(explanation), "JPEG", x, 1.0) + _svg_image(
+            heatmap.veil(explanation), "PNG", x, heatmap.OPACITY
+        )
+        body += f'<text x="{x + 4:g}" y="24" font-size="16">{escape(_caption(explanation))}</text>'
+        x, height = x + picture.width + GAP, max(height, picture.height + 40.0)
+    return _svg(x - GAP, height, body, " ".join(heatmap.description(one) for one in explanations))
+
+
+def _svg_image(picture: Image.Image, kind: str, x: float, opacity: float) -> str:
+    return (
+        f'<image x="{x:g}" y="40" width="{picture.width}" height="{picture.height}" opacity="{opacity:g}" '
+        f'href="{heatmap.data_url(picture, kind)}"/>'
+    )
+
+
+def _spoken(explanations: Sequence[Explanation]) -> str:
+    return "; ".join(visible(f"{one.label} explained by {one.method}") for one in explanations)
