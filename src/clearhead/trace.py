@@ -287,13 +287,13 @@ def capture(
     batch = as_inputs(model, inputs)
     leaf = next((name for name in ("pixel_values", "inputs_embeds") if name in batch.tensors), None)
     tape, logits = record(
-        model.network, batch.tensors, word_table(model.network), leaf, lambda out: _logits(model, out)
+        model.network, batch.tensors, word_table(model.network), leaf, lambda out: logits_of(model, out)
     )
     forward = _forward(model, tape, logits)
     return Trace(model, batch, forward, resolve_all(model, batch, logits.detach(), target))
 
 
-def _logits(model: Model, output: Any) -> Tensor:
+def logits_of(model: Model, output: Any) -> Tensor:
     """The head's output: (B,C), or start and end stacked to (B,2,T)."""
     logits: Any
     if hasattr(output, "start_logits"):
