@@ -19,13 +19,12 @@ def explained(text: str | tuple[str, str], *, label: str = "negative", **changes
     segments = text if isinstance(text, tuple) else (text,)
     tokens, offsets, relevance = ["[CLS]"], [(0, 0, 0)], [0.2]
     for number, segment in enumerate(segments):
-        for place, match in enumerate(re.finditer(r"\w{1,5}|[^\w\s]", segment)):
-            word = re.search(r"\S+$", segment[: match.end()])
-            whole = re.match(r"\S+", segment[match.end() - len(word.group() if word else "") :])
-            score = RELEVANCE.get(whole.group().casefold() if whole else "", ((place * 7) % 5 - 2) / 20)
-            tokens.append(match.group().casefold())
-            offsets.append((number, *match.span()))
-            relevance.append(score * len(match.group()) / max(1, len(whole.group() if whole else "")))
+        for word in re.finditer(r"\S+", segment):
+            for place, match in enumerate(re.finditer(r"\w{1,5}|[^\w\s]", word.group())):
+                score = RELEVANCE.get(word.group().casefold(), ((word.start() * 7 + place) % 5 - 2) / 20)
+                tokens.append(match.group().casefold())
+                offsets.append((number, word.start() + match.start(), word.start() + match.end()))
+                relevance.append(score * len(match.group()) / len(word.group()))
         tokens.append("[SEP]")
         offsets.append((number, 0, 0))
         relevance.append(0.05)

@@ -112,6 +112,13 @@ def test_pieces_joined_are_the_text(text, level):
     assert "".join(piece.text for piece in part) == text
 
 
+@pytest.mark.parametrize("text", [*TEXTS.values(), ("a joyless film", "never again")])
+def test_words_are_those_of_the_explanation(text):
+    one = explained(text)
+    wanted = [(word.text, pytest.approx(word.relevance)) for word in one.words()]
+    assert [(piece.text, piece.relevance) for piece in scored(one, "word")] == wanted
+
+
 def test_tokens_that_share_characters_become_one_piece():
     twice = explained(
         "ok 🙂",

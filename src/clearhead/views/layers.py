@@ -14,9 +14,9 @@ WIDEST = 60
 
 
 def heat_map(explanation: Explanation, rollout: Explanation | None = None) -> str:
-    """A table of the blocks' scores, last block on top, then Sum and, if given, Rollout.
+    """A table of the blocks' scores, last block on top, then Rollout, if given, and Sum.
 
-    Every row is divided by its largest score outside special tokens. Long texts show their most relevant tokens, in reading order.
+    Every row is divided by its largest score outside special tokens. Long texts show their most relevant tokens.
     """
     if explanation.layers is None:
         raise BadOption(f"'{explanation.method}' has no scores per block. Use att-cat, cat or att-grads.")
