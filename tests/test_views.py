@@ -142,7 +142,7 @@ def test_strongest_counts_both_signs():
 
 def test_hidden_characters_are_spelled_out_and_joiners_kept():
     assert visible("a\u202eb") == "a⟨U+202E⟩b"
-    assert visible("\x1b[31m") == "␛[31m"
+    assert visible("\x1b[31m") == "⟨U+001B⟩[31m"
     assert visible("👩‍👧") == "👩‍👧"
     assert visible("a\u200db") == "a⟨U+200D⟩b"
 
@@ -158,8 +158,8 @@ def test_html_shows_the_text_at_both_levels(text):
 def test_html_shows_hostile_text_literally():
     reader = shown(html.page([html.card(explained(HOSTILE))], HOSTILE))
     assert "script" not in reader.tags
-    # Controls and lone surrogates are not allowed in HTML and show as pictures; the rest is there as it was.
-    expected = HOSTILE.replace("\x1b", "␛").replace("\x00", "␀").replace("\ud800", "⟨U+D800⟩")
+    # Controls and lone surrogates are not allowed in HTML and are spelled out; the rest is there as it was.
+    expected = HOSTILE.replace("\x1b", "⟨U+001B⟩").replace("\x00", "⟨U+0000⟩").replace("\ud800", "⟨U+D800⟩")
     assert reader.paragraphs == [expected, expected]
 
 
@@ -380,10 +380,24 @@ def test_svg_is_well_formed_and_holds_the_words(several):
         assert {"joyless", "tedious", "Never"} <= set(texts)
 
 
-def test_right_to_left_text_is_mirrored():
-    boxes, _ = picture._layout([explained(TEXTS["arabic"], label="x", model="")])
-    words = [box for box in boxes if box.text in TEXTS["arabic"].split()]
-    assert words[0].x > words[1].x > words[2].x
+def order(text: str) -> list[str]:
+    """The words of a picture from left to right."""
+    boxes, _ = picture._layout([explained(text, label="", model="", diagnostics={})])
+    words = text.split()
+    return [box.text for box in sorted(boxes, key=lambda box: box.x) if box.text in words]
+
+
+def test_right_to_left_words_stand_from_the_right():
+    assert order("שלוש מילים כאן") == ["כאן", "מילים", "שלוש"]
+    assert order("סרט with English inside והרבה") == ["והרבה", "with", "English", "inside", "סרט"]
+    assert order("he said שלוש מילים today") == ["he", "said", "מילים", "שלוש", "today"]
+
+
+def test_a_picture_refuses_what_no_font_can_write(monkeypatch):
+    monkeypatch.setattr(picture, "_has", lambda font, character: character.isascii())
+    with pytest.raises(BadOption, match=r"no font .* Use \.html"):
+        picture.drawn([explained(TEXTS["chinese"])])
+    assert picture.drawn([explained("a café au lait, s'il vous plaît")]).width > 0
 
 
 # --- terminal, Markdown, records -------------------------------------------------------------------------------

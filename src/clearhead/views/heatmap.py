@@ -53,7 +53,7 @@ def _colored(share: Array) -> Image.Image:
     size = np.nan_to_num(np.clip(np.abs(share), 0, 1))[..., None]
     warm, cold = ((1 - size) * np.array(pale) + size * np.array(strong) for pale, strong in (WARM, COLD))
     colors = np.where(np.nan_to_num(share)[..., None] >= 0, warm, cold)
-    return Image.fromarray(np.concatenate([colors, 255 * size**1.2], -1).round().astype(np.uint8), "RGBA")
+    return Image.fromarray(np.concatenate([colors, 255 * size**0.8], -1).round().astype(np.uint8), "RGBA")
 
 
 def outline(explanation: Explanation, *, top: float = OUTLINE) -> Image.Image:

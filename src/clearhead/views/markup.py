@@ -17,7 +17,7 @@ def escaped(text: str) -> str:
     """Text as HTML that shows exactly what is there.
 
     Hidden characters stay in place, so that copying gives the original, but are fenced in and labelled; controls,
-    which HTML does not allow, are replaced by their pictures.
+    which HTML does not allow, are replaced by their labels.
     """
     if text.isascii() and text.isprintable():
         return escape(text)

@@ -189,11 +189,10 @@ def is_hidden(text: str, place: int) -> bool:
 
 
 def visible(text: str) -> str:
-    """The text with hidden characters spelled out: control pictures, or ⟨U+202E⟩; never an escape sequence."""
+    """The text with hidden characters spelled out as ⟨U+202E⟩; never an escape sequence."""
     return "".join(shown(character) if is_hidden(text, place) else character for place, character in enumerate(text))
 
 
 def shown(character: str) -> str:
     """How one hidden character is spelled."""
-    code = ord(character)
-    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
+    return f"⟨U+{ord(character):04X}⟩"

@@ -13,6 +13,7 @@ from clearhead.views.wording import diagnosis, number, percent, spelling
 
 BAR = 12
 SHOWN_ASIDE = 6
+SHADES = (" ░▒▓█", " ·-=≡")
 
 
 def console(*, plain: bool, width: int | None = None, stderr: bool = False) -> Console:
@@ -54,7 +55,7 @@ def view(explanation: Explanation, *, level: str | None = None, count: int = 8) 
     """Answer, text, legend, the strongest words, and what else there is to know."""
     parts: list[RenderableType] = [_answer(explanation), Text()]
     if explanation.grid is not None:
-        parts += [_grid(explanation), Text()]
+        parts += [_grid(explanation)]
     else:
         parts += [
             *_texts(explanation, level),
@@ -148,18 +149,22 @@ def _short(explanation: Explanation) -> Text:
 
 
 def _grid(explanation: Explanation) -> Text:
-    """A picture's patches as two blocks each."""
+    """A picture's patches, two characters each: blocks speak for the class, lines against it."""
     values = explanation.relevance[~explanation.special].reshape(explanation.grid or (0, 0))
-    full = float(abs(values).max()) if values.size else 0.0
-    shades, line = " ░▒▓█", Text()
+    full = float(abs(values).max(initial=0.0))
+    line = Text()
     for row in values:
         for value in row:
-            place = step(float(value), full)
-            shade = shades[round(abs(place) / STEPS * 4)]
-            line.append(shade * 2, style=hexadecimal(_ink(float(value))) if place else "")
+            line.append_text(_patch(float(value), full))
         line.append("\n")
-    line.right_crop(1)
-    return line
+    line.append(f"\n{SHADES[1][-1]} {number(-full)} against   " if (values < 0).any() else "\n", style="dim")
+    return line.append(f"{SHADES[0][-1]} {number(full)} for {visible(explanation.label)}", style="dim")
+
+
+def _patch(value: float, full: float) -> Text:
+    place = step(value, full)
+    shade = SHADES[value < 0][round(abs(place) / STEPS * 4)]
+    return Text(shade * 2, style=hexadecimal(_ink(value)) if place else "")
 
 
 def _footer(explanation: Explanation) -> list[Text]:
