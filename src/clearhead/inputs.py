@@ -75,7 +75,7 @@ def listed(inputs: Any) -> list[Any]:
     several = [inputs] if is_single(inputs) else list(inputs) if isinstance(inputs, Sequence) else None
     if several is None:
         raise BadInput(
-            f"A {type(inputs).__name__} cannot be explained: give a text, a pair of texts, an image, a path to an image, "
+            f"A {type(inputs).__name__} cannot be explained: give a text, a pair of texts, an image, a path to one, "
             "a dict of tensors, or a list of these."
         )
     if not several:
@@ -87,7 +87,8 @@ def encode(model: Model, one: Any, *, long: str = "error") -> Encoded:
     """Tokenises a text or pair, or prepares an image."""
     if model.processor is None:
         raise BadInput(
-            f"{model.name} was loaded without a tokenizer or image processor: give a dict of tensors, or load it with one."
+            f"{model.name} was loaded without a tokenizer or image processor: give a dict of tensors, "
+            "or load it with one."
         )
     if model.takes_images:
         return _encode_image(model, one)

@@ -19,6 +19,7 @@ HEADS = {
     "ForImageClassificationWithTeacher": "AutoModelForImageClassification",
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
 }
+QUANTISED = ("torch.ao.nn.quantized", "torch.nn.quantized")
 PROBLEMS = {
     "regression": "regression",
     "multi_label_classification": "multi-label",
@@ -206,6 +207,8 @@ def _check_head(model: Model) -> None:
     )
     if kind.endswith(refused):
         raise UnsupportedModel(_wrong_head(kind))
+    if any(type(module).__module__.startswith(QUANTISED) for module in model.network.modules()):
+        raise UnsupportedModel(f"{kind} is quantised with kernels that have no gradient. Load it unquantised.")
     if getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedModel(
             f"{kind} has an encoder and a decoder; Clearhead explains models with one stack of blocks."
@@ -280,10 +283,11 @@ def longest(model: Model) -> int | None:
         if isinstance(module, nn.Embedding)
         and name.rsplit(".", 1)[-1] in ("position_embeddings", "embed_positions", "wpe")
     ]
+    stated = getattr(model.config, "max_position_embeddings", None)
     said = getattr(model.processor, "model_max_length", None)
     if said is not None and said < 10**9:
         limits.append(said)
-    return min(limits, default=getattr(model.config, "max_position_embeddings", None))
+    return min(limits, default=stated if stated and stated > 0 else None)
 
 
 @contextmanager

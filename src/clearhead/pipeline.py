@@ -12,7 +12,7 @@ from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, Item, collate, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Scores, Spelling, spelled
-from clearhead.model import Model, load
+from clearhead.model import Model, load, precise
 from clearhead.target import TargetLike, probability
 from clearhead.trace import Trace, capture
 from clearhead.windows import explain_windows, needs_windows
@@ -55,14 +55,11 @@ def compare(
     precision: str | None = None,
     long: str = "error",
 ) -> dict[str, Any]:
-    """Several methods from one trace: {name as spelled: Explanation, or list of them}.
-
-    Without `methods`, every method that the model supports is not guessed: name the ones you want.
-    """
-    model = model if isinstance(model, Model) else load(model)
+    """Several methods from one trace: {name as spelled: Explanation, or list of them}."""
+    model = precise(model if isinstance(model, Model) else load(model), precision)
     spellings = [spelled(one) for one in ([DEFAULT_METHOD] if methods is None else methods)]
     _check(spellings, batch_size)
-    rows = list(_explained(model, inputs, spellings, target, batch_size, precision, long))
+    rows = list(_explained(model, inputs, spellings, target, batch_size, long))
     found = {spelling.text: Explanations(row[place] for row in rows) for place, spelling in enumerate(spellings)}
     return Comparison({name: several[0] for name, several in found.items()} if is_single(inputs) else found)
 
@@ -80,7 +77,6 @@ def _explained(
     spellings: list[Spelling],
     target: Any,
     batch_size: int | None,
-    precision: str | None,
     long: str,
 ) -> Iterator[list[Explanation]]:
     """For each input in order, its explanations by each method."""
@@ -90,18 +86,18 @@ def _explained(
         targets = _targets(target, len(batch))
         for places in _chunks(list(range(len(batch))), size if model.can_pad else 1):
             part = _rows(batch, places)
-            yield from explain_batch(model, part, [targets[place] for place in places], spellings, precision)
+            yield from explain_batch(model, part, [targets[place] for place in places], spellings)
         return
     encoded = [encode(model, one, long=long) if not needs_windows(model, one, long) else one for one in listed(inputs)]
     targets = _targets(target, len(encoded))
     found: dict[int, list[Explanation]] = {}
     for place, one in enumerate(encoded):
         if not isinstance(one, Encoded):
-            found[place] = explain_windows(model, one, targets[place], spellings, precision, size, explain_batch)
+            found[place] = explain_windows(model, one, targets[place], spellings, size, explain_batch)
     plain = sorted((place for place in range(len(encoded)) if place not in found), key=lambda p: encoded[p].length)
     for places in _chunks(plain, size if model.can_pad else 1):
         part = collate(model, [encoded[place] for place in places])
-        rows = explain_batch(model, part, [targets[place] for place in places], spellings, precision)
+        rows = explain_batch(model, part, [targets[place] for place in places], spellings)
         found.update(zip(places, rows, strict=True))
     yield from (found[place] for place in range(len(encoded)))
 
@@ -126,10 +122,9 @@ def explain_batch(
     inputs: Inputs,
     targets: Sequence[TargetLike],
     spellings: Sequence[Spelling],
-    precision: str | None = None,
 ) -> list[list[Explanation]]:
     """One trace, every method: per input the explanations in the order of the methods."""
-    trace = capture(model, inputs, list(targets), precision=precision)
+    trace = capture(model, inputs, list(targets))
     columns = [_explanations(trace, spelling, spelling(trace)) for spelling in spellings]
     return [list(row) for row in zip(*columns, strict=True)]
 

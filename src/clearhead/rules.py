@@ -31,8 +31,12 @@ class Kept:
     def __init__(self, tensor: Tensor) -> None:
         self.tensor, self.version = tensor.detach(), tensor._version
 
+    @property
+    def intact(self) -> bool:
+        return self.tensor._version == self.version
+
     def to(self, dtype: torch.dtype) -> Tensor:
-        if self.tensor._version != self.version:
+        if not self.intact:
             raise UnsupportedOperation(
                 "The network overwrote an activation in place after using it, so relevance cannot be followed. "
                 "Choose a method without relevance."
@@ -137,14 +141,17 @@ READING = RuleSet("reading", evenly, proportional=False)
 def linear(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Recorded:
     if depends(weight) or type(weight) not in (Tensor, Parameter):
         raise UnsupportedOperation("A linear layer with quantised or input-dependent weights has no rule.")
-    kept = [Kept(tensor) for tensor in (input, weight, out)]
+    kept, result = [Kept(tensor) for tensor in (input, weight)], Kept(out)
     shift = None if bias is None else Kept(bias)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
         dtype = relevance.dtype
-        x, matrix, result = (value.to(dtype) for value in kept)
-        layer = Layer(x, matrix, None if shift is None else shift.to(dtype), result)
-        return (flow.rules.linear(layer, relevance, flow),)
+        x, matrix = (value.to(dtype) for value in kept)
+        added = None if shift is None else shift.to(dtype)
+        # The output serves as it is, unless it was rounded to less or overwritten since.
+        serves = result.intact and result.tensor.dtype == dtype
+        product = result.tensor if serves else F.linear(x, matrix, added)
+        return (flow.rules.linear(Layer(x, matrix, added, product), relevance, flow),)
 
     return (input,), back
 
@@ -186,16 +193,16 @@ def add(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
     shapes = [activation.shape for activation in activations]
     # Attention scores meet constants as masks only, and are too large to keep for that.
     keep = len(activations) == 2 or out.dim() < 4
-    total = Kept(out) if keep else None
-    values = [Kept(term) for term in terms if depends(term)] if keep else []
+    values = [Kept(term) if isinstance(term, Tensor) else term for term in terms] if keep else []
+    mine = [place for place, term in enumerate((input, other)) if depends(term)]
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
         split = len(shapes) == 2 or flow.rules.split_constants
-        if total is None or not split or not flow.rules.proportional:
+        if not keep or not split or not flow.rules.proportional:
             return [(relevance / len(shapes)).sum_to_size(shape) for shape in shapes]
-        scaled = flow.divide(relevance, total.to(relevance.dtype).clone())
-        pairs = zip(values, shapes, strict=True)
-        shares = [(scaled * value.to(relevance.dtype)).sum_to_size(shape) for value, shape in pairs]
+        u, v = (value.to(relevance.dtype) if isinstance(value, Kept) else value for value in values)
+        scaled = flow.divide(relevance, u + v)
+        shares = [(scaled * (u, v)[place]).sum_to_size(shape) for place, shape in zip(mine, shapes, strict=True)]
         return _normalise(shares, relevance, flow) if flow.rules.normalise_add else shares
 
     return activations, back

@@ -70,15 +70,6 @@ class Tape:
         self.steps.append(Step(self.enter(out), known, back))
 
 
-# `x += y` rebinds x, so it may as well make a new tensor, and what was kept of the old one stays true.
-OUT_OF_PLACE: dict[Any, Any] = {
-    Tensor.__iadd__: Tensor.__add__,
-    Tensor.__isub__: Tensor.__sub__,
-    Tensor.__imul__: Tensor.__mul__,
-    Tensor.__itruediv__: Tensor.__truediv__,
-}
-
-
 def plain_name(function: Callable[..., Any]) -> str:
     """'add' for torch.add, Tensor.add_, Tensor.__radd__ …; the property's name for a property."""
     name = getattr(function, "__name__", str(function))
@@ -86,9 +77,7 @@ def plain_name(function: Callable[..., Any]) -> str:
         return str(getattr(function.__self__, "__name__", name))  # type: ignore[attr-defined]
     if name.startswith("__") and name.endswith("__"):
         name = name.strip("_")
-        if name in ("radd", "rmul", "iadd", "isub", "imul", "itruediv"):
-            return name[1:]
-        return name
+        return name[1:] if name in ("radd", "rmul", "iadd", "isub", "imul", "itruediv") else name
     return name.rstrip("_")
 
 
@@ -114,7 +103,6 @@ class Recording(TorchFunctionMode):
                 return attend(*args, **kwargs)
         if name == "softmax":
             kwargs = _keep_precision(args, kwargs)
-        function = OUT_OF_PLACE.get(function, function)
         before = _values_before_write(function, args)
         out = function(*args, **kwargs)
         self._write(name, out, before, kwargs)

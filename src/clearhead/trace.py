@@ -121,15 +121,11 @@ class Trace:
         tensors = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs, wanted.leaf]
         direction = torch.stack([sign * seed for sign, seed in self._seeds]).sum(0)
         with plain_execution(wanted.output.device):
-            found = torch.autograd.grad(
-                wanted.output,
-                tensors,
-                direction,
-                retain_graph=True,
-                allow_unused=True,
-                materialize_grads=True,
-            )
-        parts = iter(found)
+            found = torch.autograd.grad(wanted.output, tensors, direction, retain_graph=True, allow_unused=True)
+        if found[-1] is None:
+            raise UnsupportedModel(_not_differentiable(self.model))
+        pairs = zip(found, tensors, strict=True)
+        parts = iter([torch.zeros_like(tensor) if part is None else part for part, tensor in pairs])
         return Gradients(
             [next(parts) for _ in wanted.attentions],
             [next(parts) for _ in wanted.hidden_states],
@@ -292,13 +288,17 @@ def _logits(model: Model, output: Any) -> Tensor:
     return logits
 
 
+def _not_differentiable(model: Model) -> str:
+    return (
+        f"The logits of {model.name} do not depend differentiably on its input, as in some quantised models. "
+        "Load it unquantised."
+    )
+
+
 def _forward(model: Model, tape: Tape, logits: Tensor) -> Forward:
     blocks = [found for found in tape.maps if found.before is not None]
     if not logits.requires_grad or tape.leaf is None:
-        raise UnsupportedModel(
-            f"The logits of {model.name} do not depend differentiably on its input, as in some quantised models. "
-            "Load it unquantised."
-        )
+        raise UnsupportedModel(_not_differentiable(model))
     if not blocks:
         raise UnsupportedModel(
             f"No attention maps were found in {model.name}: it is not a Transformer, or it never forms them "

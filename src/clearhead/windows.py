@@ -14,7 +14,7 @@ from clearhead.method import Spelling
 from clearhead.model import Model, longest
 from clearhead.target import Target, TargetLike
 
-ExplainBatch = Callable[[Model, Inputs, Sequence[TargetLike], Sequence[Spelling], str | None], list[list[Explanation]]]
+ExplainBatch = Callable[[Model, Inputs, Sequence[TargetLike], Sequence[Spelling]], list[list[Explanation]]]
 
 
 def needs_windows(model: Model, one: Any, long: str) -> bool:
@@ -30,7 +30,6 @@ def explain_windows(
     text: Any,
     target: TargetLike,
     spellings: Sequence[Spelling],
-    precision: str | None,
     size: int,
     explain_batch: ExplainBatch,
 ) -> list[Explanation]:
@@ -54,7 +53,6 @@ def explain_windows(
             collate(model, windows[start : start + step]),
             [target] * len(windows[start : start + step]),
             spellings,
-            precision,
         )
     ]
     return [_stitched(text, [row[place] for row in rows]) for place in range(len(spellings))]

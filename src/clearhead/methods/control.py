@@ -20,7 +20,7 @@ def random(trace: Trace, *, seed: int = 0) -> Scores:
 
 
 def _generator(trace: Trace, place: int, seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed * 2**32 + zlib.crc32(_content(trace, place)))
+    return torch.Generator().manual_seed(zlib.crc32(f"{seed}".encode(), zlib.crc32(_content(trace, place))))
 
 
 def _content(trace: Trace, place: int) -> bytes:

@@ -1,0 +1,353 @@
+"""explain and compare as a user meets them: texts, pairs, images, tensors, targets, long inputs, mistakes."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from tiny import image_model, image_processor, model, network, randomised, tensors, text_model, tokenizer
+
+import clearhead
+from clearhead import ClearheadError, Target, UnsupportedModel
+from clearhead.errors import BadInput, BadOption, NotFinite, TooLong, UnknownName
+
+
+@pytest.fixture(scope="module")
+def text():
+    return text_model()
+
+
+@pytest.fixture(scope="module")
+def image():
+    return image_model()
+
+
+def photo(width=60, height=40):
+    pixels = np.random.default_rng(0).integers(0, 255, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(pixels)
+
+
+def test_one_text_gives_one_explanation(text):
+    one = clearhead.explain(text, "A joyless film, never good!")
+    assert isinstance(one, clearhead.Explanation)
+    assert one.tokens == ("[CLS]", "a", "joy", "##less", "film", ",", "never", "good", "!", "[SEP]")
+    assert one.special.tolist() == [True] + 8 * [False] + [True]
+    assert one.offsets[3] == (5, 9)
+    assert one.text[5:9] == "less"
+    assert one.relevance.shape == (10,)
+    assert one.method == "trans-att"
+    assert one.label in ("negative", "neutral", "positive")
+    assert 0 < one.probability < 1
+    assert one.diagnostics["conservation_gap"] < 1e-9
+
+
+def test_many_texts_give_a_list_in_order(text):
+    texts = ["a good film", "the dull film is not good", "bad"]
+    together = clearhead.explain(text, texts, "att-cat", batch_size=2)
+    for given, one in zip(texts, together, strict=True):
+        assert one.text == given
+        np.testing.assert_allclose(one.relevance, clearhead.explain(text, given, "att-cat").relevance, rtol=1e-9)
+        assert one.layers.shape == (3, len(one.tokens))
+        np.testing.assert_allclose(one.layers.sum(0), one.relevance, rtol=1e-9)
+
+
+def test_a_pair_keeps_its_segments(text):
+    one = clearhead.explain(text, ("a good film", "not bad"), "gradient")
+    assert one.text == ("a good film", "not bad")
+    assert [offset[0] for offset in one.offsets] == [0, 0, 0, 0, 0, 1, 1, 0]
+    assert one.offsets[5] == (1, 0, 3)
+    assert [word.text for word in one.words()] == ["a", "good", "film", "not", "bad"]
+    assert [word.segment for word in one.words()] == [0, 0, 0, 1, 1]
+
+
+def test_tensors_give_a_list_without_padding():
+    found = clearhead.explain(model("bert"), tensors("bert"), "rollout")
+    assert [len(one.tokens) for one in found] == [9, 6, 9]
+    assert found[0].tokens[0] == str(int(tensors("bert")["input_ids"][0, 0]))
+    assert found[0].text is None
+    assert found[0].offsets is None
+    assert not found[0].special.any()
+
+
+def test_compare_shares_one_forward(text):
+    calls = []
+    handle = text.network.register_forward_hook(lambda *_: calls.append(1))
+    both = clearhead.compare(text, "a good film", ["att-cat", "trans-att:first_block=1", ("rollout", {})])
+    handle.remove()
+    assert list(both) == ["att-cat", "trans-att:first_block=1", "rollout"]
+    assert both["trans-att:first_block=1"].options["first_block"] == 1
+    assert len(calls) == 1
+
+
+def test_compare_on_many_gives_lists(text):
+    both = clearhead.compare(text, ["a good film", "bad"], ["att-cat", "rollout"])
+    assert {name: len(several) for name, several in both.items()} == {"att-cat": 2, "rollout": 2}
+
+
+def test_targets(text):
+    by_label = clearhead.explain(text, "a good film", "att-cat", target="positive")
+    by_index = clearhead.explain(text, "a good film", "att-cat", target=2)
+    np.testing.assert_array_equal(by_label.relevance, by_index.relevance)
+    assert by_label.target == 2
+    assert by_label.label == "positive"
+    each = clearhead.explain(text, ["a good film"] * 2, "att-cat", target=["negative", Target("positive")])
+    assert [one.label for one in each] == ["negative", "positive"]
+    np.testing.assert_allclose(each[1].relevance, by_label.relevance, rtol=1e-9)
+
+
+def test_a_contrast_is_a_difference(text):
+    contrast = clearhead.explain(text, "a good film", "att-cat", target=Target("positive", versus="negative"))
+    parts = [clearhead.explain(text, "a good film", "att-cat", target=name) for name in ("positive", "negative")]
+    np.testing.assert_allclose(contrast.relevance, parts[0].relevance - parts[1].relevance, rtol=1e-9, atol=1e-14)
+    assert contrast.label == "positive rather than negative"
+    trace = clearhead.capture(text, "a good film", Target(2, versus=0))
+    separate = [trace.with_target(target).attention_relevances[0] for target in (2, 0)]
+    torch.testing.assert_close(trace.attention_relevances[0], separate[0] - separate[1])
+    assert clearhead.explain(text, "a film", target=Target(2, versus=0)).diagnostics["conservation_gap"] < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("problem", "labels", "probability"),
+    [
+        ("multi_label_classification", 3, lambda logits: logits.sigmoid()[0, 0]),
+        ("multi_label_classification", 1, lambda logits: logits.sigmoid()[0, 0]),
+        ("single_label_classification", 3, lambda logits: logits.softmax(-1)[0, 0]),
+    ],
+)
+def test_heads_and_their_probability(problem, labels, probability):
+    explained = model("bert", problem_type=problem, num_labels=labels)
+    batch = tensors("bert", rows=1)
+    (one,) = clearhead.explain(explained, batch, target=0)
+    assert one.probability == pytest.approx(float(probability(explained.network(**batch).logits)))
+
+
+def test_a_regression_has_a_score_and_no_probability():
+    explained = model("bert", num_labels=1)
+    (one,) = clearhead.explain(explained, tensors("bert", rows=1))
+    assert one.probability is None
+    assert one.diagnostics["score"] == pytest.approx(float(explained.network(**tensors("bert", rows=1)).logits))
+
+
+@pytest.fixture(scope="module")
+def answers():
+    net = network("bert", kind=transformers.BertForQuestionAnswering, num_labels=2)
+    return clearhead.load(net, tokenizer())
+
+
+def test_answer_spans(answers):
+    pair = ("is the film good", "the film is very good , not dull")
+    whole = clearhead.explain(answers, pair, "att-cat", target=Target(span=(6, 8)))
+    start, end = (clearhead.explain(answers, pair, "att-cat", target=Target(span=s)) for s in ((6, None), (None, 8)))
+    np.testing.assert_allclose(whole.relevance, start.relevance + end.relevance, rtol=1e-9, atol=1e-14)
+    assert whole.probability == pytest.approx(start.probability * end.probability)
+    relevant = clearhead.explain(answers, pair, "trans-att", target=Target(span=(6, 8)))
+    assert relevant.diagnostics["conservation_gap"] < 1e-9
+    assert relevant.label == "the … is"
+
+
+def test_the_predicted_span_ignores_padding(answers):
+    pairs = [("good", "the film"), ("is the film good", "the film is very good , not dull")]
+    together = clearhead.explain(answers, pairs, "gradient")
+    for pair, one in zip(pairs, together, strict=True):
+        alone = clearhead.explain(answers, pair, "gradient")
+        assert one.target == alone.target
+        start, end = one.target.span
+        assert start <= end < len(one.tokens)
+        np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-8)
+
+
+def test_span_models_refuse_classes_and_others_refuse_spans(answers, text):
+    with pytest.raises(BadInput, match="span"):
+        clearhead.explain(answers, ("a", "film"), target=1)
+    with pytest.raises(BadInput, match="question-answering"):
+        clearhead.explain(text, "a film", target=Target(span=(0, 1)))
+    with pytest.raises(BadInput, match="outside"):
+        clearhead.explain(answers, ("a", "film"), target=Target(span=(0, 99)))
+
+
+def test_an_image(image):
+    one = clearhead.explain(image, photo(), "trans-att")
+    assert one.grid == (4, 4)
+    assert one.special.tolist() == [True] + 16 * [False]
+    assert one.tokens[1] == "patch 0,0"
+    heat = one.heatmap()
+    assert heat.shape == (40, 60)
+    assert np.isfinite(heat).all()
+    assert heat.min() >= one.relevance[1:].min() - 1e-12
+    assert heat.max() <= one.relevance[1:].max() + 1e-12
+
+
+def test_image_paths(image, tmp_path):
+    photo().save(tmp_path / "photo.png")
+    by_path = clearhead.explain(image, [tmp_path / "photo.png", str(tmp_path / "photo.png")], "rollout")
+    for one in by_path:
+        wanted = clearhead.explain(image, photo(), "rollout").relevance
+        np.testing.assert_allclose(one.relevance, wanted, rtol=1e-12)
+
+
+def test_pixel_maps_sum_to_patches(image):
+    for method in ("lrp", "gradient-x-input"):
+        one = clearhead.explain(image, photo(32, 32), method)
+        patches = one.pixels.reshape(4, 8, 4, 8).sum((1, 3))
+        np.testing.assert_allclose(patches.flatten(), one.relevance[1:], rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(one.heatmap(), one.pixels, atol=1e-9)
+    one = clearhead.explain(image, photo(32, 32), "gradient")
+    norms = np.sqrt((one.pixels**2).reshape(4, 8, 4, 8).sum((1, 3)))
+    np.testing.assert_allclose(norms.flatten(), one.relevance[1:], rtol=1e-6)
+
+
+def test_the_heat_map_is_placed_through_resize_and_crop():
+    processor = transformers.CLIPImageProcessorPil(
+        size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32}, do_center_crop=True
+    )
+    one = clearhead.explain(clearhead.load(network("vit"), processor), photo(100, 80), "rollout")
+    # 100×80 → 50×40, cropped to the middle 32×32: original columns 18 … 82 and rows 8 … 72.
+    assert one.box == (18.0, 8.0, 82.0, 72.0)
+    heat = one.heatmap()
+    assert heat.shape == (80, 100)
+    assert np.isnan(heat[:8]).all()
+    assert np.isnan(heat[:, :18]).all()
+    assert np.isfinite(heat[8:72, 18:82]).all()
+    # The middle of the first patch, 8 of the crop's 32 pixels wide, is 16/2 original pixels into the box.
+    np.testing.assert_allclose(heat[8:24, 18:34].mean(), one.relevance[1], rtol=0.3)
+
+
+def test_long_texts_are_refused_truncated_or_cut_into_windows():
+    explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
+    words = "the film is not good , never very good . a dull film finds its heart ! " * 3
+    with pytest.raises(TooLong, match=r"53 tokens, but .* takes at most 16.*truncate.*windows"):
+        clearhead.explain(explained, words)
+    cut = clearhead.explain(explained, words, long="truncate")
+    assert len(cut.tokens) == 16
+    whole = clearhead.explain(explained, words, "att-cat", target=1, long="windows")
+    assert len(whole.tokens) == 51
+    assert whole.diagnostics["windows"] == 7
+    assert [words[start:end] for start, end in whole.offsets] == words.split()
+    assert whole.layers.shape == (3, 51)
+    first = clearhead.explain(explained, " ".join(words.split()[:14]), "att-cat", target=1)
+    np.testing.assert_allclose(whole.relevance[:7], first.relevance[1:8], rtol=1e-9)
+    assert len(clearhead.explain(explained, ["good", words], "att-cat", long="windows")) == 2
+
+
+def test_windows_agree_on_one_class():
+    explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
+    words = "the film is not good , never very good . a dull film finds its heart ! " * 3
+    both = clearhead.compare(explained, words, ["rollout", "att-cat"], long="windows")
+    assert both["rollout"].target == both["att-cat"].target
+
+
+def test_rows_of_a_decoder_without_padding_are_explained_one_by_one():
+    net = network("gpt2")
+    batch = {"input_ids": tensors("gpt2", rows=1)["input_ids"].repeat(2, 1)}
+    wanted = clearhead.explain(net, batch, "att-cat")
+    net.config.pad_token_id = None
+    found = clearhead.explain(net, batch, "att-cat")
+    np.testing.assert_allclose(found[1].relevance, wanted[1].relevance, rtol=1e-9)
+
+
+def test_labels_in_the_tensors_are_ignored():
+    batch = {**tensors("bert"), "labels": torch.zeros(3, dtype=torch.long)}
+    assert len(clearhead.explain(model("bert"), batch, "gradient")) == 3
+
+
+def test_embeddings_may_be_given_instead_of_ids():
+    explained = model("bert")
+    batch = tensors("bert")
+    words = explained.network.get_input_embeddings()(batch["input_ids"]).detach()
+    by_words = clearhead.explain(explained, {"inputs_embeds": words, "attention_mask": batch["attention_mask"]})
+    by_ids = clearhead.explain(explained, batch)
+    for one, other in zip(by_words, by_ids, strict=True):
+        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "error", "says"),
+    [
+        ("", {}, BadInput, "empty"),
+        ("   ", {}, BadInput, "empty"),
+        ([], {}, BadInput, "empty"),
+        (3, {}, BadInput, "int"),
+        ([3], {}, BadInput, "int"),
+        (["a film", None], {}, BadInput, "NoneType"),
+        (photo(), {}, BadInput, "reads text"),
+        ("a film", {"target": "postive"}, UnknownName, "Did you mean 'positive'"),
+        ("a film", {"target": 7}, BadInput, r"classes 0 … 2"),
+        ("a film", {"target": [0, 1]}, BadInput, "2 targets were given for 1"),
+        ("a film", {"target": Target(1, versus=1)}, BadInput, "itself"),
+        ("a film", {"method": "attcat"}, UnknownName, "Did you mean 'att-cat'"),
+        ("a film", {"method": "att-cat:hiden=input"}, BadOption, "Did you mean 'hidden'"),
+        ("a film", {"method": "att-cat", "hidden": "both"}, BadOption, "Use 'output' or 'input'"),
+        ("a film", {"method": "trans-att", "first_block": 9}, BadOption, r"0 … 2"),
+        ("a film", {"method": "trans-att", "only_block": 9}, BadOption, r"-3 … 2"),
+        ("a film", {"method": "trans-att", "weight": "x"}, BadOption, "gradient"),
+        ("a film", {"method": "layer-gradcam", "layer": 4}, BadOption, r"0 \(embeddings\) … 3"),
+        ("a film", {"method": "rollout:normalise_rows"}, BadOption, "name=value"),
+        ("a film", {"method": "decoded-gradcam"}, UnsupportedModel, "lm_head"),
+        ("a film", {"method": "random", "sed": 1}, BadOption, "seed"),
+        ("a film", {"method": "gradient", "layer": 1}, BadOption, "no options"),
+        ("a film", {"batch_size": 0}, BadOption, "at least 1"),
+        ("a film", {"precision": "int8"}, BadOption, "float32"),
+        ("a film", {"long": "cut"}, BadOption, "truncate"),
+        ({"ids": torch.ones(1, 2)}, {}, BadInput, "input_ids"),
+        ({"input_ids": torch.ones(1, 2)}, {}, BadInput, "integers"),
+        ({"input_ids": [[1, 2]]}, {}, BadInput, "return_tensors"),
+        ({"input_ids": torch.ones(2, 3).long(), "attention_mask": torch.ones(1, 3)}, {}, BadInput, "does not go with"),
+        ({"input_ids": torch.ones(1, 3).long(), "attention_mask": torch.zeros(1, 3)}, {}, BadInput, "all zero"),
+        ({"input_ids": torch.ones(1, 99).long()}, {}, TooLong, "99 tokens"),
+    ],
+)
+def test_mistakes_are_named(text, inputs, options, error, says):
+    with pytest.raises(error, match=says) as caught:
+        clearhead.explain(text, inputs, **options)
+    assert isinstance(caught.value, ClearheadError)
+
+
+def test_image_mistakes(image, tmp_path):
+    (tmp_path / "no.png").write_text("not an image")
+    for given, says in ((tmp_path / "no.png", "cannot be read"), (tmp_path / "missing.png", "no image at"), (3, "int")):
+        with pytest.raises(BadInput, match=says):
+            clearhead.explain(image, [given])
+
+
+def test_nan_logits_are_an_error():
+    net = network("bert")
+    with torch.no_grad():
+        net.classifier.bias.fill_(float("nan"))
+    with pytest.raises(NotFinite, match="NaN"):
+        clearhead.explain(net, tensors("bert"))
+
+
+def test_texts_need_a_tokenizer():
+    with pytest.raises(BadInput, match="without a tokenizer"):
+        clearhead.explain(model("bert"), "a film")
+
+
+def test_greyscale_pictures_are_taken(image):
+    assert clearhead.explain(image, photo().convert("L"), "rollout").grid == (4, 4)
+
+
+def test_a_pipeline_object_is_taken():
+    net = network("bert", dtype=torch.float32)
+    pipe = transformers.pipeline("text-classification", model=net, tokenizer=tokenizer())
+    assert clearhead.explain(clearhead.load(pipe), "a good film", "rollout").text == "a good film"
+
+
+def test_images_of_the_image_processor_are_what_the_network_sees(image):
+    trace = clearhead.capture(image, photo())
+    wanted = image_processor()(images=photo(), return_tensors="pt")["pixel_values"]
+    torch.testing.assert_close(trace.leaf, wanted.double())
+
+
+def test_trace_shapes_of_the_contract(text):
+    trace = clearhead.capture(text, ["a good film", "bad"], [0, 2])
+    assert trace.logits.shape == (2, 3)
+    for maps in (trace.attentions, trace.attention_gradients, trace.attention_relevances):
+        assert [tuple(one.shape) for one in maps] == [(2, 4, 5, 5)] * 3
+    for states in (trace.hidden_states, trace.hidden_gradients):
+        assert [tuple(one.shape) for one in states] == [(2, 5, 32)] * 4
+
+
+def test_one_block_is_enough():
+    net = randomised(network("bert", num_hidden_layers=1))
+    (one, *_) = clearhead.explain(net, tensors("bert"))
+    assert one.diagnostics["conservation_gap"] < 1e-9

@@ -1,0 +1,170 @@
+"""Properties of the relevance rules: conservation, agreement with the papers' formulas, 0/0."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clearhead import rules
+from clearhead.errors import UnsupportedOperation
+from clearhead.rules import POSITIVE, READING, Z_PLUS, Flow
+
+SEEDS = st.integers(0, 10_000)
+
+
+def draw(seed, *shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def flow(rule_set=POSITIVE, batch=2):
+    return Flow(rule_set, batch, torch.zeros(batch, dtype=torch.float64))
+
+
+def activation(tensor):
+    return tensor.clone().requires_grad_()
+
+
+def back(rule, call, relevance, current, *args, **kwargs):
+    out = call(*args, **kwargs)
+    with torch.no_grad():
+        return rule(out, *args, **kwargs)[1](relevance, current)
+
+
+def naive_linear(x, weight, relevance, keep):
+    """Eq. 4 or 5 written out: contributions that `keep` allows, each by its share of the unit's sum."""
+    contributions = x[..., None, :] * weight
+    contributions = torch.where(keep(x[..., None, :], weight), contributions, 0)
+    return (contributions / contributions.sum(-1, keepdim=True) * relevance[..., None]).nan_to_num(0).sum(-2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.booleans())
+def test_positive_is_equation_5(seed, with_bias):
+    x, weight, relevance = activation(draw(seed, 2, 3, 7)), draw(seed + 1, 5, 7), draw(seed + 2, 2, 3, 5)
+    bias = draw(seed + 3, 5) if with_bias else None
+    (found,) = back(rules.linear, F.linear, relevance, flow(), x, weight, bias)
+    torch.testing.assert_close(found, naive_linear(x.detach(), weight, relevance, lambda a, b: a * b >= 0))
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS)
+def test_z_plus_is_equation_4(seed):
+    x, weight, relevance = activation(draw(seed, 2, 3, 7)), draw(seed + 1, 5, 7), draw(seed + 2, 2, 3, 5)
+    (found,) = back(rules.linear, F.linear, relevance, flow(Z_PLUS), x, weight)
+    torch.testing.assert_close(found, naive_linear(x.detach(), weight, relevance, lambda a, b: (a > 0) & (b > 0)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.floats(-5, 5))
+def test_linear_rules_are_linear_in_relevance(seed, factor):
+    x, weight = activation(draw(seed, 2, 3, 7)), draw(seed + 1, 5, 7)
+    first, second = draw(seed + 2, 2, 3, 5), draw(seed + 3, 2, 3, 5)
+    for rule_set in (POSITIVE, Z_PLUS):
+        parts = [back(rules.linear, F.linear, r, flow(rule_set), x, weight)[0] for r in (first, second)]
+        (together,) = back(rules.linear, F.linear, first + factor * second, flow(rule_set), x, weight)
+        torch.testing.assert_close(together, parts[0] + factor * parts[1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.sampled_from([POSITIVE, Z_PLUS]), st.sampled_from(["linear", "matmul", "add", "mul", "mean"]))
+def test_every_rule_conserves_each_sample(seed, rule_set, name):
+    u, v = activation(draw(seed, 2, 4, 4)), activation(draw(seed + 1, 2, 4, 4))
+    arguments = {"linear": (u, draw(seed + 2, 4, 4)), "mean": (u, 1)}.get(name, (u, v))
+    call = getattr(torch, name, F.linear)
+    relevance = draw(seed + 3, *call(*arguments).shape)
+    current = flow(rule_set)
+    shares = back(rules.RULES[name], call, relevance, current, *arguments)
+    total = sum(share.flatten(1).sum(1) for share in shares)
+    torch.testing.assert_close(total + current.dropped_B, relevance.flatten(1).sum(1), rtol=1e-8, atol=1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_add_is_normalised_by_the_formula_after_equation_9(seed):
+    u, v, relevance = activation(draw(seed, 2, 5)), activation(draw(seed + 1, 2, 5)), draw(seed + 2, 2, 5)
+    found = back(rules.add, torch.add, relevance, flow(), u, v)
+    plain = [part.detach() / (u + v).detach() * relevance for part in (u, v)]
+    sums, whole = [part.sum(1, keepdim=True) for part in plain], relevance.sum(1, keepdim=True)
+    weight = sums[0].abs() + sums[1].abs()
+    for share, part, total in zip(found, plain, sums, strict=True):
+        torch.testing.assert_close(share, part * total.abs() / weight * whole / total)
+
+
+def test_add_leaves_each_sample_to_itself():
+    u, v, relevance = activation(draw(1, 2, 5)), activation(draw(2, 2, 5)), draw(3, 2, 5)
+    together = back(rules.add, torch.add, relevance, flow(), u, v)
+    for row in range(2):
+        one = back(
+            rules.add,
+            torch.add,
+            relevance[row : row + 1],
+            flow(batch=1),
+            activation(u[row : row + 1].detach()),
+            activation(v[row : row + 1].detach()),
+        )
+        for whole, part in zip(together, one, strict=True):
+            torch.testing.assert_close(whole[row : row + 1], part)
+
+
+def test_matmul_halves_equation_2():
+    u, v, relevance = activation(draw(1, 2, 3, 4)), activation(draw(2, 2, 4, 5)), draw(3, 2, 3, 5)
+    to_u, to_v = back(rules.matmul, torch.matmul, relevance, flow(), u, v)
+    shares = u.detach()[..., None] * v.detach()[:, None] / (u @ v).detach()[:, :, None] * relevance[:, :, None] / 2
+    torch.testing.assert_close(to_u, shares.sum(-1))
+    torch.testing.assert_close(to_v, shares.sum(1))
+
+
+def test_constants_get_nothing():
+    x, constant, relevance = activation(draw(1, 2, 3)), draw(2, 2, 3), draw(3, 2, 3)
+    for rule, call in ((rules.add, torch.add), (rules.mul, torch.mul), (rules.sub, torch.sub)):
+        shares = back(rule, call, relevance, flow(), x, constant)
+        assert len(shares) == 1
+        torch.testing.assert_close(shares[0], relevance)
+
+
+@pytest.mark.parametrize("rule_set", [POSITIVE, Z_PLUS])
+def test_nothing_by_nothing_is_nothing_and_counted(rule_set):
+    x = activation(torch.tensor([[1.0, 2.0], [1.0, 2.0]], dtype=torch.float64))
+    weight = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], dtype=torch.float64)
+    current = flow(rule_set)
+    relevance = torch.tensor([[0.25, 0.75], [0.5, 0.5]], dtype=torch.float64)
+    (found,) = back(rules.linear, F.linear, relevance, current, x, weight)
+    assert torch.isfinite(found).all()
+    torch.testing.assert_close(current.dropped_B, torch.tensor([0.25, 0.5], dtype=torch.float64))
+    torch.testing.assert_close(found.sum(1) + current.dropped_B, relevance.sum(1))
+
+
+def test_rounding_is_not_taken_for_a_positive_contribution():
+    """All contributions negative, yet out + |x||w| is rounding noise rather than zero: still nothing."""
+    x = activation(torch.rand(1, 300, generator=torch.Generator().manual_seed(0)))
+    weight = -torch.rand(4, 300, generator=torch.Generator().manual_seed(1))
+    current = Flow(POSITIVE, 1, torch.zeros(1))
+    (found,) = back(rules.linear, F.linear, torch.ones(1, 4), current, x, weight)
+    assert found.abs().max() == 0
+    assert current.dropped_B.item() == pytest.approx(4, abs=1e-6)
+
+
+def test_reading_is_even_over_what_the_head_reads():
+    hidden = activation(draw(1, 2, 6, 4))
+    picked = hidden[:, 2]
+    rule = rules.rule_for("getitem", None)
+    _, way_back = rule(picked, hidden, (slice(None), 2))
+    (weights,) = way_back(torch.ones(2, 4, dtype=torch.float64), flow(READING))
+    assert weights.sum(-1)[:, 2].tolist() == [4, 4]
+    assert weights.sum() == 8
+
+
+def test_samples_that_cannot_be_told_apart_are_refused():
+    with pytest.raises(UnsupportedOperation, match="does not keep the 2 samples apart"):
+        flow(batch=2).per_sample(torch.ones(3, 4))
+
+
+@pytest.mark.parametrize("name", sorted(rules.MOVING))
+def test_every_moving_function_exists(name):
+    assert callable(rules.MOVING[name])
+    assert rules.rule_for(name, None) is not None
+
+
+def test_unknown_functions_have_no_rule():
+    assert rules.rule_for("einsum", None) is None

@@ -1,0 +1,172 @@
+"""What the tape records: attention taken apart, in-place writes, and refusals that name the operation."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from tiny import network, randomised, tensors
+from torch import nn
+
+import clearhead
+from clearhead import UnsupportedModel, UnsupportedOperation
+from clearhead.tape import attend, plain_name
+
+
+def draw(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_causal": True},
+        {"scale": 0.3},
+        {"attn_mask": draw(2, 1, 5, 5)},
+        {"attn_mask": draw(2, 1, 5, 5) > 0},
+    ],
+)
+def test_attention_in_steps_is_attention(options):
+    query, key, value = draw(3, 2, 4, 5, 8).unbind(0)
+    wanted = F.scaled_dot_product_attention(query, key, value, **options)
+    torch.testing.assert_close(attend(query, key, value, **options), wanted)
+
+
+def test_grouped_queries():
+    query, key, value = draw(2, 4, 5, 8), draw(2, 2, 5, 8), draw(2, 2, 5, 8) + 1
+    wanted = F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+    torch.testing.assert_close(attend(query, key, value, enable_gqa=True), wanted)
+
+
+def test_a_query_that_sees_nothing_gets_nothing():
+    query, key, value = draw(3, 1, 1, 2, 4).unbind(0)
+    mask = torch.tensor([[True, True], [False, False]])
+    assert attend(query, key, value, attn_mask=mask)[0, 0, 1].abs().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (torch.add, "add"),
+        (torch.Tensor.add_, "add"),
+        (torch.Tensor.__radd__, "add"),
+        (torch.Tensor.__iadd__, "add"),
+        (torch.Tensor.__getitem__, "getitem"),
+        (torch.Tensor.__truediv__, "truediv"),
+        (torch.Tensor.T.__get__, "T"),
+        (F.softmax, "softmax"),
+    ],
+)
+def test_plain_names(function, name):
+    assert plain_name(function) == name
+
+
+class Wrapped(nn.Module):
+    """A dense layer with something done to its result."""
+
+    def __init__(self, dense, change):
+        super().__init__()
+        self.dense, self.change = dense, change
+
+    def forward(self, hidden):
+        return self.change(self.dense(hidden))
+
+
+def changed(change):
+    net = network("bert")
+    net.bert.encoder.layer[1].output.dense = Wrapped(net.bert.encoder.layer[1].output.dense, change)
+    return clearhead.load(net)
+
+
+def test_an_operation_without_a_rule_is_named_with_its_module():
+    model = changed(lambda hidden: torch.special.erfc(hidden))
+    with pytest.raises(UnsupportedOperation, match=r"'special_erfc' in 'bert\.encoder\.layer\.1\.output\.dense'"):
+        clearhead.explain(model, tensors("bert"), "trans-att")
+
+
+def test_methods_without_relevance_do_not_need_rules():
+    model = changed(lambda hidden: torch.special.erfc(hidden))
+    assert len(clearhead.explain(model, tensors("bert"), "att-cat")) == 3
+
+
+def doubled(hidden):
+    hidden *= 2
+    return hidden
+
+
+@pytest.mark.parametrize(
+    ("write", "pure"),
+    [
+        (doubled, lambda hidden: hidden * 2),
+        (lambda hidden: hidden.add_(1), lambda hidden: hidden + 1),
+        (lambda hidden: hidden.add_(hidden.tanh()), lambda hidden: hidden + hidden.tanh()),
+    ],
+)
+def test_writes_in_place_are_followed(write, pure):
+    for one, other in zip(
+        clearhead.explain(changed(write), tensors("bert"), "trans-att"),
+        clearhead.explain(changed(pure), tensors("bert"), "trans-att"),
+        strict=True,
+    ):
+        assert one.relevance == pytest.approx(other.relevance)
+        assert one.diagnostics["conservation_gap"] < 1e-9
+
+
+def test_a_write_that_destroys_what_a_rule_needs_is_refused():
+    net = network("bert")
+    inner = net.bert.encoder.layer[1].output.dense
+
+    class Spoiling(nn.Module):
+        def forward(self, hidden):
+            out = inner(hidden)
+            hidden.mul_(2)
+            return out
+
+    net.bert.encoder.layer[1].output.dense = Spoiling()
+    with pytest.raises(UnsupportedOperation, match="in place"):
+        clearhead.explain(net, tensors("bert"), "lrp")
+
+
+def test_quantised_linear_layers_are_refused_for_relevance():
+    class Quantised(torch.Tensor):
+        pass
+
+    net = network("bert")
+    dense = net.bert.encoder.layer[0].output.dense
+    weight = dense.weight.detach().as_subclass(Quantised)
+    del dense.weight
+    dense.weight = weight
+    with pytest.raises(UnsupportedOperation, match="quantised"):
+        clearhead.explain(net, tensors("bert"), "trans-att")
+
+
+def test_models_without_attention_maps_are_refused():
+    config = transformers.LongformerConfig(
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=70,
+        attention_window=4,
+        num_labels=3,
+    )
+    net = randomised(transformers.LongformerForSequenceClassification(config).double().eval())
+    for method in ("trans-att", "rollout", "att-cat"):
+        with pytest.raises(clearhead.ClearheadError):
+            clearhead.explain(net, tensors("bert"), method)
+
+
+def test_xlnet_is_refused():
+    config = transformers.XLNetConfig(vocab_size=60, d_model=32, n_layer=2, n_head=4, d_inner=48, num_labels=3)
+    net = randomised(transformers.XLNetForSequenceClassification(config).double().eval())
+    for method in ("trans-att", "rollout"):
+        with pytest.raises(UnsupportedModel, match="attention maps"):
+            clearhead.explain(net, tensors("bert"), method)
+
+
+def test_a_network_that_is_no_transformer_is_refused():
+    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], num_labels=3)
+    net = transformers.ResNetForImageClassification(config).double().eval()
+    with pytest.raises(UnsupportedModel, match="not a Transformer"):
+        clearhead.explain(net, tensors("vit"), "trans-att")
