@@ -77,7 +77,9 @@ def test_unknown_attributes_are_attribute_errors():
 
 
 def test_importing_costs_nothing():
-    code = "import sys, clearhead; print(sorted({'torch', 'transformers', 'numpy', 'PIL', 'captum'} & set(sys.modules)))"
+    code = (
+        "import sys, clearhead; print(sorted({'torch', 'transformers', 'numpy', 'PIL', 'captum'} & set(sys.modules)))"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
