@@ -81,8 +81,7 @@ def photo() -> None:
     canvas = Image.new("RGB", (pair[0].width * 2 + 12, pair[0].height), "white")
     canvas.paste(pair[0], (0, 0))
     canvas.paste(pair[1], (pair[0].width + 12, 0))
-    canvas.save(HERE / "photo.png")
-    smaller(HERE / "photo.png")
+    canvas.save(HERE / "photo.jpg", quality=88)
 
 
 if __name__ == "__main__":

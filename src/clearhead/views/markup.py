@@ -133,7 +133,7 @@ def legend(full: float, label: str, signed: bool) -> str:
 
 
 def _swatches(places: Iterable[int]) -> str:
-    return "".join(f'<i class="{css_class(place)}"></i>' for place in places)
+    return f"""<b>{"".join(f'<i class="{css_class(place)}"></i>' for place in places)}</b>"""
 
 
 def spoken(explanation: Explanation, level: str) -> str:
