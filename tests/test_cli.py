@@ -115,6 +115,38 @@ def test_explain_prints_plain_text_into_a_pipe(run, model):
     assert "att-cat" in output
 
 
+def in_a_terminal(arguments: list[str], **environment: str) -> str:
+    """What a command writes to a terminal."""
+    import pty
+
+    found = bytearray()
+    source = str(Path(clearhead.__file__).parents[1])
+    variables = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    variables |= {"PYTHONPATH": source, "TERM": "xterm-256color", "COLORTERM": "truecolor", **environment}
+    leader, follower = pty.openpty()
+    with subprocess.Popen([sys.executable, "-m", "clearhead", *arguments], stdout=follower, env=variables):
+        os.close(follower)
+        while True:
+            try:
+                part = os.read(leader, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            found += part
+    os.close(leader)
+    return found.decode()
+
+
+def test_colours_in_a_terminal_unless_unwanted(model):
+    pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    command = ["explain", TEXT, "--model", model, "--method", "att-cat"]
+    assert "\x1b[" in in_a_terminal(command)
+    plain = in_a_terminal(command, NO_COLOR="1")
+    assert TEXT in plain
+    assert "\x1b" not in plain
+
+
 def test_json_is_what_python_gives(run, model):
     _, output, _ = run(
         "explain", TEXT, "-m", model, "--method", "att-cat", "-o", "hidden=input", "--target", "negative", "--json"

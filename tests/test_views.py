@@ -223,6 +223,7 @@ def test_notebook_shows_explanations_lists_and_comparisons():
         reader = shown(fragment)
         assert not {"html", "body", "script"} & set(reader.tags)
         assert one.text in reader.paragraphs
+    assert len(one._repr_html_()) < 8000
     grown = len(Explanations([one] * 50)._repr_html_()) - len(Explanations([one] * 40)._repr_html_())
     assert grown / 10 < 40 * len(str(one.text))
 

@@ -165,8 +165,8 @@ def _controls() -> str:
     )
     return (
         f'<label>Opacity <select class="ch-opacity" autocomplete="off">{choices}</select></label>'
-        '<label><input type="checkbox" class="ch-patches" autocomplete="off"> Exact patches</label>'
-        f'<label><input type="checkbox" class="ch-contour" autocomplete="off"> Outline the top {OUTLINE:g} %</label>'
+        '<label><input type="checkbox" class="ch-patches"> Exact patches</label>'
+        f'<label><input type="checkbox" class="ch-contour"> Outline the top {OUTLINE:g} %</label>'
     )
 
 

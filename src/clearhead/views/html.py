@@ -39,7 +39,8 @@ def _inputs(found: Mapping[str, Explanation | Sequence[Explanation]]) -> list[di
 
 def wrapped(bodies: Iterable[str]) -> str:
     """Bodies with their style sheet, ready to stand inside another page."""
-    return f'<div class="clearhead">{markup.style()}{"".join(bodies)}</div>'
+    body = "".join(bodies)
+    return f'<div class="clearhead">{markup.style(body)}{body}</div>'
 
 
 def page(bodies: Iterable[str], title: str) -> str:
