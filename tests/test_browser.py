@@ -177,6 +177,13 @@ def test_a_fragment_leaves_its_surroundings_alone(visit):
     assert visit(outside + html.fragment(review())).evaluate(measure) == before
 
 
+def test_a_narrow_window_needs_no_sideways_scrolling(visit):
+    page = visit(everything())
+    page.set_viewport_size({"width": 360, "height": 600})
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def test_a_long_text_renders_within_a_second(visit):
     source = html.page([html.card(explained(" ".join(f"word{place}" for place in range(1005))))], "long")
     assert len(source.encode()) < 1_000_000

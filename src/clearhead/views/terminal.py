@@ -1,6 +1,7 @@
 """Explanations in a terminal: signed colours behind the words of the original text, or plain text."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -16,12 +17,16 @@ SHOWN_ASIDE = 6
 SHADES = (" ░▒▓█", " ·-=≡")
 
 
-def console(*, plain: bool, width: int | None = None, stderr: bool = False) -> Console:
-    """A console that never interprets what it prints; `plain` writes no escape sequences at all."""
+def console(*, plain: bool, width: int | None = None) -> Console:
+    """A console that never interprets what it prints; `plain` writes no escape sequences at all.
+
+    Terminals that do not say what they can do get 256 colours: in sixteen, for and against would look alike.
+    """
+    found = Console(width=width, highlight=False, markup=False, emoji=False)
+    system: Literal["256", "truecolor"] = "truecolor" if found.color_system == "truecolor" else "256"
     return Console(
-        stderr=stderr,
         no_color=plain,
-        color_system=None if plain else "auto",
+        color_system=None if plain else system,
         force_terminal=False if plain else None,
         width=width,
         highlight=False,
@@ -102,10 +107,15 @@ def _text(part: Sequence[Piece], full: float) -> Text:
 
 
 def _style(number: int) -> str:
-    """Dark ink on the light scale, so that it reads on any terminal; against the class is also underlined twice."""
+    """Dark ink on the light scale, so that it reads on any terminal; against the class is also underlined twice.
+
+    The lowest step has no colour: on a dark terminal the palest would stand out most.
+    """
     if number == 0:
         return ""
     underline = "underline" if number > 0 else "underline2"
+    if abs(number) == 1:
+        return underline
     return f"{underline} {hexadecimal(LIGHT.ink)} on {hexadecimal(background(number, LIGHT))}"
 
 
