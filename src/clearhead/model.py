@@ -224,7 +224,7 @@ def _wrong_head(kind: str) -> str:
 
 def _placed(model: Model, device: Any, dtype: Any) -> Model:
     wanted_dtype = _dtype(dtype) if dtype is not None else model.dtype
-    wanted_device = torch.device(device) if device is not None else model.device
+    wanted_device = _device(device) if device is not None else model.device
     same_device = wanted_device.type == model.device.type and wanted_device.index in (
         None,
         model.device.index,
@@ -235,6 +235,13 @@ def _placed(model: Model, device: Any, dtype: Any) -> Model:
         return _copied(model, wanted_device, wanted_dtype)
     except (RuntimeError, AssertionError) as error:
         raise BadOption(f"The model cannot be put on '{device}': {str(error).splitlines()[0]}") from error
+
+
+def _device(name: Any) -> torch.device:
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise BadOption(f"'{name}' is not a device. Use cpu, cuda, cuda:1 …, or mps.") from error
 
 
 def _copied(model: Model, device: torch.device, dtype: torch.dtype) -> Model:

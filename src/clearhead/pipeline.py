@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import clearhead.methods  # noqa: F401  registers the methods
+from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, Item, collate, encode, from_tensors, is_single, listed
@@ -60,8 +61,8 @@ def compare(
     spellings = [spelled(one) for one in ([DEFAULT_METHOD] if methods is None else methods)]
     _check(spellings, batch_size)
     rows = list(_explained(model, inputs, spellings, target, batch_size, long))
-    found = {spelling.text: [row[place] for row in rows] for place, spelling in enumerate(spellings)}
-    return {name: several[0] for name, several in found.items()} if is_single(inputs) else found
+    found = {spelling.text: Explanations(row[place] for row in rows) for place, spelling in enumerate(spellings)}
+    return Comparison({name: several[0] for name, several in found.items()} if is_single(inputs) else found)
 
 
 def _check(spellings: list[Spelling], batch_size: int | None) -> None:

@@ -45,16 +45,45 @@ def explain(
 
     spelling = spelled(method, **option.pairs(options or []))
     opened = option.opened(model, device, lm_head)
-    found_inputs = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
+    read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
     settings = {"precision": precision, "batch_size": batch_size, "long": long}
-    wanted = option.target_of(opened, target, versus)
-    found = [(spelling.text, one) for one in _explained(opened, found_inputs, spelling, wanted, settings)]
+    explained = list(_explained(opened, read, spelling, option.target_of(opened, target, versus), settings))
+    found = [(spelling.text, one) for one in explained]
     if json:
         sink.print_lines(found)
     else:
         sink.show(found, compared=False, all_rows=out is None)
-    if out is not None:
+    if out is not None and out.suffix.casefold() == ".html":
+        sink.write_page(out, _bodies(opened, read, spelling, explained, settings), explained)
+    elif out is not None:
         sink.write(out, found, compared=False)
+
+
+def _bodies(
+    model: "Model", inputs: list[Any], spelling: Any, explained: list["Explanation"], settings: dict[str, Any]
+) -> list[str]:
+    """The page's parts; a few inputs also get their two classes side by side, and a row of rollout."""
+    from clearhead.views import html
+
+    if len(inputs) > html.MANY:
+        return html.cards(explained)
+    rollouts = _rollouts(model, inputs, explained, settings)
+    bodies = []
+    for one, source_, rollout in zip(explained, inputs, rollouts, strict=True):
+        bodies.append(html.card(one, rollout=rollout))
+        if one.target.versus is not None:
+            pair = _explained(model, [source_] * 2, spelling, [one.target.index, one.target.versus], settings)
+            bodies.append(html.classes(list(pair)))
+    return bodies
+
+
+def _rollouts(
+    model: "Model", inputs: list[Any], explained: list["Explanation"], settings: dict[str, Any]
+) -> list["Explanation | None"]:
+    """For methods with scores per block, what rollout says of the same inputs."""
+    if any(one.layers is None or one.grid is not None for one in explained):
+        return [None] * len(inputs)
+    return list(_explained(model, inputs, "rollout", [one.target for one in explained], settings))
 
 
 def _explained(
@@ -65,5 +94,6 @@ def _explained(
     with option.progress(len(inputs), len(inputs) > CHUNK) as advance:
         for start in range(0, len(inputs), CHUNK):
             part = inputs[start : start + CHUNK]
-            yield from explain(model, part, spelling, target, **settings)
+            own = target[start : start + CHUNK] if isinstance(target, list) else target
+            yield from explain(model, part, spelling, own, **settings)
             advance(len(part))

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 
 def method_names(incomplete: str) -> list[str]:
-    """For shell completion."""
-    from clearhead import methods  # noqa: F401  registers them
-    from clearhead.method import METHODS
+    """For shell completion, which cannot wait for torch: the decorated functions' names, read from the source."""
+    import re
+    from importlib.resources import files
 
-    return [name for name in METHODS if name.startswith(incomplete)]
+    sources = [
+        file.read_text("utf-8") for file in (files("clearhead") / "methods").iterdir() if file.name.endswith(".py")
+    ]
+    found = [name for source in sources for name in re.findall(r"^@method\([^@]*?\)\ndef (\w+)\(", source, re.M)]
+    return sorted(name for one in found if (name := one.replace("_", "-")).startswith(incomplete))
 
 
 def model_names(incomplete: str) -> list[str]:

@@ -47,6 +47,15 @@ def write(out: Path, found: "Named", *, compared: bool) -> None:
     print(f"Wrote {out}", file=sys.stderr)
 
 
+def write_page(out: Path, bodies: Sequence[str], explanations: "Sequence[Explanation]") -> None:
+    """Writes an HTML page of these parts."""
+    from clearhead.explanation import write_whole
+    from clearhead.views import html
+
+    write_whole(out, html.page(bodies, html.title_of(explanations)).encode())
+    print(f"Wrote {out}", file=sys.stderr)
+
+
 def show(found: "Named", *, compared: bool, all_rows: bool) -> None:
     """Prints for people."""
     from clearhead.views import terminal
@@ -79,8 +88,7 @@ def _html(found: "Named", compared: bool) -> bytes:
     from clearhead.views import html
 
     explanations = [one for _, one in found]
-    bodies = [html.methods(dict(found))] if compared else html.cards(explanations)
-    return html.page(bodies, html.title_of(explanations)).encode()
+    return html.page([html.methods(dict(found))], html.title_of(explanations)).encode()
 
 
 def _lines(found: "Named", compared: bool) -> bytes:

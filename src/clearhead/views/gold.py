@@ -20,7 +20,9 @@ def beside_text(explanations: Sequence[Explanation], marked: Spans) -> str:
     """
     texts = segments(explanations[0])
     spans = [_span(one, texts) for one in marked]
-    framed = [f'<p class="ch-text" dir="auto">{_framed(text, spans, place)}</p>' for place, text in enumerate(texts)]
+    framed = [
+        f'<p class="ch-text" dir="auto" lang="">{_framed(text, spans, place)}</p>' for place, text in enumerate(texts)
+    ]
     rows = [
         markup.heading(one, tag="h3")
         + markup.text(pieces(one), markup.full_of(one))
