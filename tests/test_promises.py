@@ -14,12 +14,14 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "clearhead"
 # A module imports only from its own line or a line above it.
 LAYERS = (
-    "errors version batching",
+    "errors version batching tables",
     "registry target zoo model inputs",
     "rules tape trace leaf explanation collection method units perturbation task metric",
-    "methods metrics tasks",
+    "methods tasks",
     "windows pipeline",
-    "benchmark views tables",
+    "metrics",
+    "significance evaluation",
+    "benchmark views",
     "runners report",
     "web cli __main__",
 )

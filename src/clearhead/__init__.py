@@ -28,7 +28,7 @@ _HOMES = {
     "read": "explanation",
 }
 
-_PACKAGES = ("methods",)
+_PACKAGES = ("methods", "metrics", "tasks")
 
 __all__ = [
     "ClearheadError",
@@ -44,8 +44,10 @@ __all__ = [
     "explain",
     "load",
     "methods",
+    "metrics",
     "models",
     "read",
+    "tasks",
 ]
 
 
