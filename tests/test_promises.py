@@ -21,7 +21,7 @@ LAYERS = (
     "windows pipeline",
     "metrics",
     "significance evaluation",
-    "benchmark views",
+    "results benchmark benchmarks views",
     "runners report",
     "web cli __main__",
 )

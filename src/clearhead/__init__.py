@@ -28,7 +28,7 @@ _HOMES = {
     "read": "explanation",
 }
 
-_PACKAGES = ("methods", "metrics", "tasks")
+_PACKAGES = ("benchmarks", "methods", "metrics", "tasks")
 
 __all__ = [
     "ClearheadError",
@@ -39,6 +39,7 @@ __all__ = [
     "UnsupportedModel",
     "UnsupportedOperation",
     "__version__",
+    "benchmarks",
     "capture",
     "compare",
     "explain",

@@ -117,7 +117,7 @@ def _differ(summary: Mapping[str, Any], name: str, first: str, row: Row) -> bool
     """Whether a test shows the two methods to differ; untested ones are taken as alike."""
     pair = {first, row["method"]}
     found = [one for one in summary["comparisons"] if one["name"] == name and {one["first"], one["second"]} == pair]
-    return bool(found) and found[0]["adjusted"] < LEVEL
+    return bool(found) and found[0]["p_corrected"] < LEVEL
 
 
 def verdict(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -229,7 +229,10 @@ def _legend(summary: Mapping[str, Any]) -> str:
 
 def _table(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Grid:
     strong = {(one.name, one.best) for one in standings(summary) if one.shown}
-    cells = {(row["name"], row["method"]): Cell(_value(row), (row["name"], row["method"]) in strong) for row in summary["rows"]}
+    cells = {
+        (row["name"], row["method"]): Cell(_value(row), (row["name"], row["method"]) in strong)
+        for row in summary["rows"]
+    }
     heads = [f"{name} {ARROWS.get(_better(summary, name), '')}".strip() for name in summary["values"]]
     empty = Cell("–")
     benchmark = BENCHMARKS.get(manifest["plan"]["benchmark"] or "")
@@ -292,8 +295,8 @@ def _comparisons(summary: Mapping[str, Any]) -> Iterator[Grid]:
             Cell(one["name"]),
             Cell(one["first"]),
             Cell(one["second"]),
-            Cell(_value({**one, "value": one["difference"]})),
-            Cell(_p(one["adjusted"]), one["adjusted"] < LEVEL),
+            Cell(_value(one)),
+            Cell(_p(one["p_corrected"]), one["p_corrected"] < LEVEL),
         )
         for one in summary["comparisons"]
     ]
@@ -308,8 +311,8 @@ def _p(value: float) -> str:
 def _provenance(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[str]:
     plan = manifest["plan"]
     yield f"Data: {plan['task']} (SHA-256 {manifest['hashes']['task'][:12]}), {summary['examples']} examples."
-    if summary["skipped"]:
-        yield summary["skipped"]
+    yield from (f"Skipped: {one}" for one in summary["skipped"])
+    yield from (f"Refused: {one}" for one in summary["refused"])
     yield f"Model: {plan['model'] or 'the embedded default'} (SHA-256 {manifest['hashes']['model'][:12]})."
     yield f"Methods: {', '.join(plan['methods'])}. Metrics: {', '.join(plan['metrics'])}. Seed {plan['seed']}."
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()) + "."
@@ -328,7 +331,8 @@ def _html(section: Section) -> str:
     paragraphs = "".join(f"<p>{markup.escaped(line)}</p>" for line in section.said)
     grids = "".join(f'<div class="ch-wide">{_html_grid(grid)}</div>' for grid in section.grids)
     charts = "".join(
-        curves.chart(one.lines, title=one.title, across=one.across, up=one.up, scale=one.scale) for one in section.charts
+        curves.chart(one.lines, title=one.title, across=one.across, up=one.up, scale=one.scale)
+        for one in section.charts
     )
     body = paragraphs + grids + charts
     if section.folded:

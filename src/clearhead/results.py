@@ -1,10 +1,11 @@
 """Results on disk: a run folder that survives being killed, and refuses what does not belong to it.
 
-    RUN/manifest.json                     what is run: plan, versions, seeds, hashes; written first, never changed
-    RUN/shards/00000-explanations.parquet one row per example, method and explained class
-    RUN/shards/00000-values.parquet       one row per example, method and metric; written last: then the shard is done
-    RUN/times/00000.json                  seconds, which differ from run to run and so live apart
-    RUN/results.json                      the table with its intervals, written at the end
+RUN/manifest.json                     what is run: plan, versions, seeds, hashes; written first, never changed
+RUN/shards/00000-explanations.parquet one row per example, method and explained class
+RUN/shards/00000-values.parquet       one row per example, method and metric; written last: then the shard is done
+RUN/shards/00000-notes.json           methods that refused the model, examples that were skipped
+RUN/times/00000.json                  seconds, which differ from run to run and so live apart
+RUN/summary.json                      the table with its intervals, written at the end
 """
 
 import hashlib
@@ -23,8 +24,9 @@ from clearhead.tables import parquet, read_parquet
 from clearhead.version import __version__
 
 FORMAT = 1
-MANIFEST, RESULTS, LOCK = "manifest.json", "results.json", "lock"
+MANIFEST, SUMMARY, LOCK = "manifest.json", "summary.json", "lock"
 PARTIAL = ".partial-"
+DECISIVE = ("clearhead", "torch", "transformers")
 AGAIN = "What is done is kept: the same command goes on from there."
 
 
@@ -36,6 +38,7 @@ class Outcome:
     explanations: Sequence[Mapping[str, Any]]
     values: Sequence[Mapping[str, Any]]
     seconds: Mapping[str, float]
+    notes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Results:
     def keep(self, outcome: Outcome) -> None:
         """Writes a shard; its values come last, so that a shard with values is whole."""
         write(self._times(outcome.number), _json(outcome.seconds))
+        write(self.folder / "shards" / f"{outcome.number:05d}-notes.json", _json(outcome.notes))
         write(self._shard(outcome.number, "explanations"), parquet([dict(row) for row in outcome.explanations]))
         write(self._shard(outcome.number, "values"), parquet([dict(row) for row in outcome.values]))
 
@@ -67,16 +71,20 @@ class Results:
         for path in sorted((self.folder / "shards").glob("*-explanations.parquet")):
             yield from read_parquet(path)
 
+    def notes(self) -> Iterator[dict[str, Any]]:
+        """By shard what was refused and skipped."""
+        yield from (_parsed(path) for path in sorted((self.folder / "shards").glob("*-notes.json")))
+
     def seconds(self) -> list[dict[str, float]]:
-        return [json.loads(path.read_bytes()) for path in sorted((self.folder / "times").glob("*.json"))]
+        return [_parsed(path) for path in sorted((self.folder / "times").glob("*.json"))]
 
     def summary(self) -> dict[str, Any] | None:
         """What was found at the end of a finished run."""
-        path = self.folder / RESULTS
+        path = self.folder / SUMMARY
         return dict(_parsed(path)) if path.exists() else None
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        write(self.folder / RESULTS, _json(summary))
+        write(self.folder / SUMMARY, _json(summary))
 
     def _shard(self, number: int, kind: str) -> Path:
         return self.folder / "shards" / f"{number:05d}-{kind}.parquet"
@@ -127,7 +135,9 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BadFile(f"Another process is writing into '{folder}'. Wait for it, or choose another --out.") from error
+            raise BadFile(
+                f"Another process is writing into '{folder}'. Wait for it, or choose another --out."
+            ) from error
         except OSError:
             pass  # a file system without locks
         yield
@@ -207,12 +217,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a run folder, after checking that this version reads it."""
     path = folder / MANIFEST
     if not path.exists():
-        raise BadFile(f"'{folder}' is no run folder: it has no {MANIFEST}. Make one with clearhead bench … --out {folder}.")
+        raise BadFile(
+            f"'{folder}' is no run folder: it has no {MANIFEST}. Make one with clearhead bench … --out {folder}."
+        )
     found = _parsed(path)
     if found.get("format") != FORMAT:
         raise BadFile(
-            f"'{folder}' has format {found.get('format')}, written by Clearhead {_of(found, 'clearhead')}; this version "
-            f"reads format {FORMAT}. Use that version, or choose another folder."
+            f"'{folder}' has format {found.get('format')}, written by Clearhead {_of(found, 'clearhead')}; this "
+            f"version reads format {FORMAT}. Use that version, or choose another folder."
         )
     return found
 
@@ -234,11 +246,12 @@ def _of(manifest: Mapping[str, Any], name: str) -> str:
 def check_same(folder: Path, wanted: Mapping[str, Any]) -> None:
     """Results of one thing never mix with those of another: the first difference is named."""
     kept = read_manifest(folder)
-    for name, value in wanted["versions"].items():
-        if _of(kept, name) != value:
+    for name in DECISIVE:
+        before, now = _of(kept, name), _of(wanted, name)
+        if before != now:
             raise BadFile(
-                f"'{folder}' was begun with {name} {_of(kept, name)}; this is {name} {value}. Finish it there, or choose "
-                "another --out."
+                f"'{folder}' was begun with {name} {before}; this is {name} {now}. Finish it there, or choose another "
+                "--out."
             )
     if kept["fingerprint"] != wanted["fingerprint"]:
         raise BadFile(f"'{folder}' holds another run: {_difference(kept, wanted)}. Choose another --out.")

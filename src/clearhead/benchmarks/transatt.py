@@ -4,7 +4,7 @@ from clearhead.benchmark import Benchmark, register
 
 METHODS = ("rollout", "raw-attention", "attention-gradcam", "lrp", "partial-lrp", "trans-att")
 VARIANTS = ("trans-att:weight=attention", "trans-att:only_block=-1", "trans-att:only_block=1", "trans-att")
-RANDOM = "random:seed=0..4"
+RANDOM = "random"
 PERTURBATIONS = (
     "negative-perturbation",
     "negative-perturbation:target=label",

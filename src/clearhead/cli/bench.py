@@ -1,7 +1,7 @@
 """clearhead bench."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +34,9 @@ NAME = Annotated[
         help="A paper's table, such as attcat-table1: its methods and metrics. See clearhead list benchmarks.",
     ),
 ]
-TASK = Annotated[str | None, typer.Option(metavar="PATH|NAME", help="The data: .tsv, .csv, .jsonl, .parquet, a folder …")]
+TASK = Annotated[
+    str | None, typer.Option(metavar="PATH|NAME", help="The data: .tsv, .csv, .jsonl, .parquet, a folder …")
+]
 METRICS = Annotated[
     list[str] | None,
     typer.Option("--metrics", metavar="A,B,C", help="As --methods; see clearhead list metrics."),
@@ -47,7 +49,8 @@ BATCH = Annotated[str, typer.Option(metavar="auto|N", help="How many inputs shar
 SHARD = Annotated[int, typer.Option(metavar="N", min=1, help="How many examples are kept at a time.")]
 SEED = Annotated[int, typer.Option(metavar="N", help="For the intervals and tests.")]
 RAY = Annotated[
-    str | None, typer.Option(metavar="ADDRESS|local", help="Run on a Ray cluster: its address, or local for this machine.")
+    str | None,
+    typer.Option(metavar="ADDRESS|local", help="Run on a Ray cluster: its address, or local for this machine."),
 ]
 WORKERS = Annotated[int | None, typer.Option(metavar="N", min=1, help="How many Ray workers hold a model.")]
 
@@ -65,9 +68,8 @@ def bench(
     reader: READER = None,
     limit: LIMIT = None,
     batch_size: BATCH = "auto",
-    shard: SHARD = 16,
+    shard: SHARD = 32,
     seed: SEED = 0,
-    long: option.LONG = "truncate",
     precision: option.PRECISION = None,
     device: option.DEVICE = None,
     lm_head: option.LM_HEAD = None,
@@ -90,7 +92,6 @@ def bench(
         shard=shard,
         batch_size=_batch(batch_size),
         precision=precision,
-        long=long,
         lm_head=lm_head,
         seed=seed,
         device=device,
@@ -148,7 +149,14 @@ def _runner(ray: str | None, workers: int | None) -> "Runner":
 def progress() -> Iterator[Callable[[int, int, str], None]]:
     """A bar with the time left on stderr, where that is a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -74,7 +74,7 @@ class Holder:
 def _shared_out(ray: Any, plan: Plan, jobs: Sequence[Job], count: int) -> Iterator[Outcome]:
     make = ray.remote(Holder).options(num_cpus=1, num_gpus=_gpus(ray, plan, count)).remote
     waiting, attempts = deque(jobs), dict.fromkeys((job.number for job in jobs), 0)
-    idle, running = [make(plan) for _ in range(count)], {}
+    idle, running = [make(plan) for _ in range(count)], dict[Any, tuple[Any, Job]]()
     while waiting or running:
         while waiting and idle:
             actor, job = idle.pop(), waiting.popleft()

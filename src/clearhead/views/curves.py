@@ -53,7 +53,8 @@ def chart(
     return (
         f"<h3>{markup.escaped(title)}</h3>"
         f'<svg class="ch-chart" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">'
-        f"<title>{markup.attribute(_said(curves, title))}</title>{_axes(low, high, across, up, scale)}{lines}{names}</svg>"
+        f"<title>{markup.attribute(_said(curves, title))}</title>"
+        f"{_axes(low, high, across, up, scale)}{lines}{names}</svg>"
         f"{_table(curves, across, scale)}"
     )
 
