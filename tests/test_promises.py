@@ -27,8 +27,8 @@ LAYERS = (
 )
 LAYER = {name: number for number, line in enumerate(LAYERS) for name in line.split()}
 CONTRACT = {
-    *("load", "explain", "compare", "capture", "read", "methods", "models"),
-    *("Target", "Explanation", "Model", "Trace"),
+    *("load", "explain", "compare", "capture", "read", "evaluate", "methods", "metrics", "tasks", "models"),
+    *("Target", "Explanation", "Model", "Trace", "Table"),
     *("ClearheadError", "UnsupportedModel", "UnsupportedOperation"),
 }
 

@@ -6,6 +6,7 @@ from clearhead.version import __version__
 
 if TYPE_CHECKING:
     from clearhead.errors import ClearheadError, UnsupportedModel, UnsupportedOperation
+    from clearhead.evaluation import Table, evaluate
     from clearhead.explanation import Explanation, read
     from clearhead.model import Model, load, models
     from clearhead.pipeline import compare, explain
@@ -16,12 +17,14 @@ _HOMES = {
     "ClearheadError": "errors",
     "Explanation": "explanation",
     "Model": "model",
+    "Table": "evaluation",
     "Target": "target",
     "Trace": "trace",
     "UnsupportedModel": "errors",
     "UnsupportedOperation": "errors",
     "capture": "trace",
     "compare": "pipeline",
+    "evaluate": "evaluation",
     "explain": "pipeline",
     "load": "model",
     "models": "model",
@@ -34,6 +37,7 @@ __all__ = [
     "ClearheadError",
     "Explanation",
     "Model",
+    "Table",
     "Target",
     "Trace",
     "UnsupportedModel",
@@ -42,6 +46,7 @@ __all__ = [
     "benchmarks",
     "capture",
     "compare",
+    "evaluate",
     "explain",
     "load",
     "methods",

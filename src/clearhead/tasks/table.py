@@ -156,7 +156,7 @@ def _cell(value: Any, name: str, path: Path) -> Any:
 
 def label_value(value: Any, name: str) -> int | str:
     """Numbers are class indices, also when written as text; anything else is a label's name."""
-    if isinstance(value, bool) or isinstance(value, int):
+    if isinstance(value, int):
         return int(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
