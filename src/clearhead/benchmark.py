@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from clearhead import zoo
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.registry import Registry
-from clearhead.tables import parquet
 from clearhead.results import (
     FORMAT,
     MANIFEST,
@@ -25,6 +24,7 @@ from clearhead.results import (
     opened,
     versions,
 )
+from clearhead.tables import parquet
 
 if TYPE_CHECKING:
     from clearhead.evaluation import Entry, Table

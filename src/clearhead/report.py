@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from clearhead.benchmarks import BENCHMARKS
-from clearhead.results import Results
+from clearhead.results import ARROWS, Results, number
 from clearhead.views import curves, html, markdown, markup
 from clearhead.views.curves import Curve
 
-ARROWS = {"higher": "↑", "lower": "↓"}
 LEVEL = 0.05
 LINES = 12
 Row = Mapping[str, Any]
@@ -255,11 +254,6 @@ def _value(row: Row) -> str:
     if row["low"] is None or not math.isfinite(row["low"]):
         return number(row["value"])
     return f"{number(row['value'])} [{number(row['low'])}, {number(row['high'])}]"
-
-
-def number(value: float) -> str:
-    """Three decimals, or two for what is counted in percent."""
-    return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
 def _time(seconds: float) -> str:

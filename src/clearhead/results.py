@@ -1,6 +1,6 @@
 """Results on disk: a run folder that survives being killed, and refuses what does not belong to it.
 
-RUN/manifest.json                     what is run: plan, versions, seeds, hashes; written first, never changed
+RUN/manifest.json                     what is run: plan, versions, seeds, hashes; kept from the first shard on
 RUN/shards/00000-explanations.parquet one row per example, method and explained class
 RUN/shards/00000-values.parquet       one row per example, method and metric; written last: then the shard is done
 RUN/shards/00000-notes.json           methods that refused the model, examples that were skipped
@@ -27,6 +27,7 @@ FORMAT = 1
 MANIFEST, SUMMARY, LOCK = "manifest.json", "summary.json", "lock"
 PARTIAL = ".partial-"
 DECISIVE = ("clearhead", "torch", "transformers")
+ARROWS = {"higher": "↑", "lower": "↓"}
 AGAIN = "What is done is kept: the same command goes on from there."
 
 
@@ -104,7 +105,7 @@ def opened(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Results]:
         for name in ("shards", "times"):
             (folder / name).mkdir(parents=True, exist_ok=True)
     with _locked(folder):
-        if (folder / MANIFEST).exists():
+        if (folder / MANIFEST).exists() and any((folder / "shards").glob("*-values.parquet")):
             check_same(folder, manifest)
         else:
             write(folder / MANIFEST, _json(manifest))
@@ -179,7 +180,7 @@ def _settle(folder: Path) -> None:
 
 
 def _json(plain: Mapping[str, Any]) -> bytes:
-    return (json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+    return (json.dumps(plain, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
 
 
 # --- the manifest ----------------------------------------------------------------------------------------------
@@ -269,3 +270,8 @@ def _difference(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 def _said(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"'{text}'" if len(text) < 80 else f"'{text[:77]}…'"
+
+
+def number(value: float) -> str:
+    """A value as tables show it: three decimals, or two for what is counted in percent."""
+    return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"

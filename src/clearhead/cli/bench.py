@@ -100,6 +100,8 @@ def bench(
     with progress() as advance:
         found = execute(plan, out, _runner(ray, workers), advance)
     show(found, json)
+    for line in (*found["skipped"], *found["refused"]):
+        print(line, file=sys.stderr)
     print(f"Results are in {out}. Tables, curves and a verdict: clearhead report {out}", file=sys.stderr)
 
 
@@ -178,16 +180,16 @@ def show(found: Mapping[str, Any], json: bool) -> None:
         for row in found["rows"]:
             print(dumps(row, ensure_ascii=False))
         return
-    from clearhead.views import terminal
+    from rich.console import Console
 
-    terminal.console(plain=sink.is_plain()).print(_grid(found))
+    Console(highlight=False, markup=False, no_color=sink.is_plain()).print(_grid(found))
 
 
 def _grid(found: Mapping[str, Any]) -> "Table":
     """A row per method, a column per value."""
     from rich.table import Table
 
-    from clearhead.report import ARROWS, number
+    from clearhead.results import ARROWS, number
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("method", no_wrap=True)
