@@ -45,7 +45,6 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; a user's mistake is one line on stderr and exit code 2."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:

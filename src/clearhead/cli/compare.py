@@ -43,6 +43,7 @@ def compare(
     found_inputs = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
     if len(found_inputs) != 1:
         raise BadInput(f"compare takes one input, but {len(found_inputs)} were given: use clearhead explain for many.")
+    sink.check_count(out, len(spellings), compared=True)
     wanted = option.target_of(opened, target, versus)
     results = pipeline.compare(opened, found_inputs[0], spellings, wanted, precision=precision, long=long)
     found = list(results.items())

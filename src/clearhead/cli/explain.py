@@ -46,6 +46,7 @@ def explain(
     spelling = spelled(method, **option.pairs(options or []))
     opened = option.opened(model, device, lm_head)
     read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
+    sink.check_count(out, len(read), compared=False)
     settings = {"precision": precision, "batch_size": batch_size, "long": long}
     explained = list(_explained(opened, read, spelling, option.target_of(opened, target, versus), settings))
     found = [(spelling.text, one) for one in explained]

@@ -70,9 +70,13 @@ LM_HEAD = Annotated[str | None, typer.Option(metavar="FOLDER", help="The masked-
 
 
 def opened(model: str | None, device: str | None, lm_head: str | None) -> "Model":
-    """The model, with its shortcomings told in one line."""
+    """The model, loaded without the chatter of the libraries below."""
+    from transformers.utils import logging
+
     import clearhead
 
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     return clearhead.load(model, device=device, lm_head=lm_head)
 
 

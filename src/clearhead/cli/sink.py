@@ -27,6 +27,14 @@ def check(out: Path | None) -> None:
         raise BadOption(f"There is no folder '{out.parent}' to write '{out.name}' into. Make it first.")
 
 
+def check_count(out: Path | None, count: int, *, compared: bool) -> None:
+    """Refuses to put several explanations into a file that holds one; methods of one input fit a picture."""
+    ending = "" if out is None else out.suffix.casefold()
+    if count > 1 and (ending == ".json" or (ending in (".png", ".svg") and not compared)):
+        other = ".jsonl" if ending == ".json" else ".html"
+        raise BadOption(f"A {ending} file holds one explanation, but there are {count}: use {other}.")
+
+
 def is_plain() -> bool:
     """Whether standard output takes no colours: no terminal, or NO_COLOR."""
     return bool(os.environ.get("NO_COLOR")) or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
@@ -37,9 +45,6 @@ def write(out: Path, found: "Named", *, compared: bool) -> None:
     from clearhead.explanation import write_whole
 
     ending = out.suffix.casefold()
-    if ending in (".png", ".svg", ".json") and len(found) > 1 and not (compared and ending != ".json"):
-        other = ".jsonl" if ending == ".json" else ".html"
-        raise BadOption(f"'{out.name}' holds one explanation, but there are {len(found)}: use {other}.")
     if ending == ".json":
         found[0][1].save(out)
     else:
