@@ -147,6 +147,12 @@ def test_colours_in_a_terminal_unless_unwanted(model):
     assert "\x1b" not in plain
 
 
+def test_output_that_cannot_write_every_character(model):
+    done = child("-m", "clearhead", "explain", "café", "--model", model, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "caf\\xe9" in done.stdout
+
+
 def test_json_is_what_python_gives(run, model):
     _, output, _ = run(
         "explain", TEXT, "-m", model, "--method", "att-cat", "-o", "hidden=input", "--target", "negative", "--json"
@@ -356,6 +362,8 @@ def test_a_bad_file_is_one_line(run, model, tmp_path, content, name, wanted):
 def test_other_bad_inputs(run, model, image_model, tmp_path):
     one_line(*run("explain", "-", "-m", model, stdin="\n"), "Standard input was empty")
     one_line(*run("explain", str(tmp_path), "-m", model), "is a folder")
+    one_line(*run("explain", "", "-m", model), "The text is empty")
+    one_line(*run("explain", "bad \udcff film", "-m", model), "Character 5")
     one_line(*run("explain", "a", "b", "c", "--pair", "-m", model), "exactly two texts")
     one_line(*run("compare", "a", "b", "-m", model), "compare takes one input")
     one_line(*run("explain", "x", "-m", str(tmp_path / "nothing")), "cannot be loaded")
