@@ -133,13 +133,19 @@ def measured(work: dict[str, Callable[[], object]], repeats: int, costly: int) -
 def table(found: dict[str, tuple[float, float, float]], base_seconds: float) -> str:
     first = next(iter(found.values()))[2]
     lines = ["| work | × forward + backward | spread | peak memory × |", "|---|---|---|---|"]
-    lines += [f"| {name} | {ratio:.2f} | {spread:.2f} | {memory / first:.2f} |" for name, (ratio, spread, memory) in found.items()]
+    lines += [
+        f"| {name} | {ratio:.2f} | {spread:.2f} | {memory / first:.2f} |"
+        for name, (ratio, spread, memory) in found.items()
+    ]
     return "\n".join([*lines, "", f"One forward + backward took {base_seconds:.2f} s and {first:.0f} MiB."])
 
 
 def growth(repeats: int) -> str:
     """How trans-att grows with tokens and batch, beside forward + backward."""
-    lines = ["| batch | tokens | forward + backward s | trans-att s | ratio | trans-att peak MiB |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| batch | tokens | forward + backward s | trans-att s | ratio | trans-att peak MiB |",
+        "|---|---|---|---|---|---|",
+    ]
     for size, tokens in ((1, 128), (1, 256), (1, 512), (1, 1024), (1, 2048), (2, 128), (4, 128), (8, 128), (16, 128)):
         model, inputs = bert(tokens), batch(size, tokens)
         work = rows(model, inputs)

@@ -130,3 +130,16 @@ def test_swin_spreads_merged_tokens_over_their_patches():
     last = (trace.hidden_gradients[-1] * trace.hidden_states[-1]).sum(-1)[0]
     np.testing.assert_allclose(one.layers[-1].sum(), last.sum(), rtol=1e-9)
     np.testing.assert_allclose(one.layers[-1].reshape(8, 8)[:2, :2], float(last[0]) / 4)
+
+
+def test_relevance_maps_can_be_asked_for_in_any_order():
+    """trans-att lets maps go as it uses them; asking for them afterwards, or before, gives the same numbers."""
+    first = clearhead.capture(model("bert"), tensors("bert"), 1)
+    maps = first.attention_relevances
+    folded = first.weighted_relevances
+    second = clearhead.capture(model("bert"), tensors("bert"), 1)
+    for one, other in zip(folded, second.weighted_relevances, strict=True):
+        torch.testing.assert_close(one, other)
+    for one, other in zip(maps, second.attention_relevances, strict=True):
+        torch.testing.assert_close(one, other)
+    assert second.conservation() == first.conservation()

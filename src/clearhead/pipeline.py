@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 import clearhead.methods  # noqa: F401  registers the methods
@@ -152,11 +153,17 @@ def _explanation(trace: Trace, spelling: Spelling, scores: Scores, place: int) -
         pixels=None if scores.pixels_BPQ is None else _array(scores.pixels_BPQ[place]),
         image=item.image,
         box=item.box,
-        probability=probability(target, trace.logits[place], model.problem),
+        probability=probability(target, _real_logits(trace, place), model.problem),
         options={**spelling.method.options, **spelling.options},
         model=model.name,
         diagnostics={"score": float(trace.score_B[place]), "precision": _name(trace.logits), **given},
     )
+
+
+def _real_logits(trace: Trace, place: int) -> Tensor:
+    """Padding cannot hold an answer, so it takes no share of a span's probability."""
+    logits = trace.logits[place]
+    return logits if logits.dim() == 1 else logits.masked_fill(~trace.mask_BT[place], -torch.inf)
 
 
 def _array(tensor: Tensor) -> Any:

@@ -59,6 +59,7 @@ class Trace:
     def __init__(self, model: Model, inputs: Inputs, forward: Forward, targets: tuple[Target, ...]) -> None:
         self.model, self.inputs, self.forward, self.targets = model, inputs, forward, targets
         self._passes: dict[tuple[str, int], RelevancePass] = {}
+        self._forgotten = False
 
     @property
     def logits(self) -> Tensor:
@@ -118,19 +119,24 @@ class Trace:
     @cached_property
     def gradients(self) -> Gradients:
         wanted = self.forward
-        tensors = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs, wanted.leaf]
+        everything = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs, wanted.leaf]
+        tensors = list({id(tensor): tensor for tensor in everything}.values())
         direction = torch.stack([sign * seed for sign, seed in self._seeds]).sum(0)
         with plain_execution(wanted.output.device):
             found = torch.autograd.grad(wanted.output, tensors, direction, retain_graph=True, allow_unused=True)
-        if found[-1] is None:
+        parts = dict(zip(map(id, tensors), found, strict=True))
+        if parts[id(wanted.leaf)] is None:
             raise UnsupportedModel(_not_differentiable(self.model))
-        pairs = zip(found, tensors, strict=True)
-        parts = iter([torch.zeros_like(tensor) if part is None else part for part, tensor in pairs])
+
+        def of(tensor: Tensor) -> Tensor:
+            part = parts[id(tensor)]
+            return torch.zeros_like(tensor) if part is None else part
+
         return Gradients(
-            [next(parts) for _ in wanted.attentions],
-            [next(parts) for _ in wanted.hidden_states],
-            [next(parts) for _ in wanted.block_inputs],
-            next(parts),
+            [of(tensor) for tensor in wanted.attentions],
+            [of(tensor) for tensor in wanted.hidden_states],
+            [of(tensor) for tensor in wanted.block_inputs],
+            of(wanted.leaf),
         )
 
     @property
@@ -152,7 +158,7 @@ class Trace:
             seed = self._seeds[number][1]
             seed = seed.to(torch.promote_types(seed.dtype, torch.float32))
             started = RelevancePass(self.forward.tape, rules, self.forward.output, seed)
-            for attention in self.forward.attentions[0 if rules is POSITIVE else -1 :]:
+            for attention in self.forward.attentions if rules is POSITIVE else self.forward.attentions[-1:]:
                 started.keep(attention)
             for hidden in self.forward.hidden_states:
                 started.keep(hidden, lambda relevance: relevance.sum(-1))
@@ -169,7 +175,23 @@ class Trace:
     @cached_property
     def attention_relevances(self) -> list[Tensor]:
         """R of every attention map under the rules of TransAtt (B,H,T,S)."""
+        if self._forgotten:
+            self._passes = {key: one for key, one in self._passes.items() if key[0] != POSITIVE.name}
         return [self.relevance_at(attention) for attention in reversed(self.forward.attentions)][::-1]
+
+    @cached_property
+    def weighted_relevances(self) -> list[Tensor]:
+        """E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13; the maps R are let go as soon as they are used."""
+        if "attention_relevances" in self.__dict__:
+            pairs = zip(self.attention_gradients, self.attention_relevances, strict=True)
+            return [(gradient * relevance).clamp_(min=0).mean(1) for gradient, relevance in pairs]
+        self._forgotten, maps = True, []
+        pairs = zip(self.attention_gradients, self.forward.attentions, strict=True)
+        for gradient, attention in reversed(list(pairs)):
+            maps.append((gradient * self.relevance_at(attention)).clamp_(min=0).mean(1))
+            for number in range(len(self._seeds)):
+                self._pass(POSITIVE, number).forget(attention)
+        return maps[::-1]
 
     def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
         """Relevance of the embedding output, summed over D (B,T)."""
@@ -265,13 +287,13 @@ def capture(
     batch = as_inputs(model, inputs)
     leaf = next((name for name in ("pixel_values", "inputs_embeds") if name in batch.tensors), None)
     tape, logits = record(
-        model.network, batch.tensors, word_table(model.network), leaf, lambda out: _logits(model, out)
+        model.network, batch.tensors, word_table(model.network), leaf, lambda out: logits_of(model, out)
     )
     forward = _forward(model, tape, logits)
     return Trace(model, batch, forward, resolve_all(model, batch, logits.detach(), target))
 
 
-def _logits(model: Model, output: Any) -> Tensor:
+def logits_of(model: Model, output: Any) -> Tensor:
     """The head's output: (B,C), or start and end stacked to (B,2,T)."""
     logits: Any
     if hasattr(output, "start_logits"):
@@ -302,7 +324,8 @@ def _forward(model: Model, tape: Tape, logits: Tensor) -> Forward:
     if not blocks:
         raise UnsupportedModel(
             f"No attention maps were found in {model.name}: it is not a Transformer, or it never forms them "
-            "(Longformer, XLNet). Choose a perturbation method such as occlusion."
+            "(Longformer, XLNet), or its attention implementation hides them (load it with sdpa or eager). Choose a "
+            "perturbation method such as occlusion."
         )
     before = [found.before for found in blocks if found.before is not None]
     after = [found.after for found in blocks if found.after is not None]

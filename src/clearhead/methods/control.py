@@ -14,13 +14,14 @@ def random(trace: Trace, *, seed: int = 0) -> Scores:
     """Uniform noise that depends on the seed and the input alone, not on the batch."""
     noise_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
     for place, mask_T in enumerate(trace.mask_BT.cpu()):
-        drawn = torch.rand(int(mask_T.sum()), dtype=torch.float64, generator=_generator(trace, place, seed))
+        drawn = torch.rand(int(mask_T.sum()), dtype=torch.float64, generator=generator(trace, place, seed))
         noise_BT[place, mask_T] = drawn
     return Scores(noise_BT, diagnostics=[{"seed": seed, "samples": 1}] * len(noise_BT))
 
 
-def _generator(trace: Trace, place: int, seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(zlib.crc32(f"{seed}".encode(), zlib.crc32(_content(trace, place))))
+def generator(trace: Trace, place: int, seed: int) -> torch.Generator:
+    """Random numbers that depend on the seed and on this one input, whatever shares its batch."""
+    return torch.Generator().manual_seed(zlib.crc32(str(seed).encode(), zlib.crc32(_content(trace, place))))
 
 
 def _content(trace: Trace, place: int) -> bytes:

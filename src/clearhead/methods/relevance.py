@@ -24,19 +24,19 @@ def trans_att(
     ablations); `first_block` and `normalise_rows` reproduce the authors' code.
     """
     trace.require_token_maps()
-    maps = [
-        (factor * relevance).clamp(min=0).mean(1)
-        for factor, relevance in zip(_factors(trace, weight), trace.attention_relevances, strict=True)
-    ]
+    maps = _weighted(trace, weight)
     chosen = _chosen(maps, first_block, only_block)
     relevance_BT = fold(trace.reading_BT.to(maps[0].dtype), normalised(chosen) if normalise_rows else chosen)
     return Scores(relevance_BT, diagnostics=trace.conservation())
 
 
-def _factors(trace: Trace, weight: str) -> list[Tensor]:
-    if weight not in ("gradient", "attention"):
+def _weighted(trace: Trace, weight: str) -> list[Tensor]:
+    if weight == "gradient":
+        return trace.weighted_relevances
+    if weight != "attention":
         raise BadOption(f"weight={weight!r} is not a choice of 'trans-att'. Use 'gradient' or 'attention'.")
-    return trace.attention_gradients if weight == "gradient" else trace.attentions
+    pairs = zip(trace.attentions, trace.attention_relevances, strict=True)
+    return [(attention * relevance).clamp_(min=0).mean(1) for attention, relevance in pairs]
 
 
 def _chosen(maps: list[Tensor], first_block: int, only_block: int | None) -> list[Tensor]:

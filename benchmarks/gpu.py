@@ -1,0 +1,135 @@
+"""Speed and memory of the engine on a GPU, as multiples of one forward + backward in the same run.
+
+    python benchmarks/gpu.py [--repeats 5] [--out FILE]
+
+Medians over device events, warm, random weights and inputs. Also checks that the GPU gives the CPU's numbers.
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import torch
+import transformers
+
+import clearhead
+from clearhead.method import spelled
+from clearhead.rules import POSITIVE
+
+FIFTEEN = (
+    *("raw-attention", "rollout", "grads", "att-grads", "attention-gradcam", "lrp", "partial-lrp", "trans-att"),
+    *("cat", "att-cat", "layer-gradcam", "decoded-gradcam", "gradient", "gradient-x-input", "random"),
+)
+Tensors = dict[str, torch.Tensor]
+
+
+def bert(dtype: torch.dtype, blocks: int = 12) -> clearhead.Model:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(num_labels=2, num_hidden_layers=blocks)
+    network = transformers.BertForSequenceClassification(config).eval().to("cuda", dtype)
+    return clearhead.load(network, lm_head=transformers.BertForMaskedLM(config).eval().to("cuda", dtype))
+
+
+def vit(dtype: torch.dtype) -> clearhead.Model:
+    torch.manual_seed(0)
+    network = transformers.ViTForImageClassification(transformers.ViTConfig(num_labels=10)).eval()
+    return clearhead.load(network.to("cuda", dtype))
+
+
+def texts(size: int, tokens: int) -> Tensors:
+    ids = torch.randint(1000, 30000, (size, tokens), generator=torch.Generator().manual_seed(0)).cuda()
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def pictures(size: int, dtype: torch.dtype) -> Tensors:
+    return {"pixel_values": torch.randn(size, 3, 224, 224, device="cuda", dtype=dtype)}
+
+
+def forward_backward(model: clearhead.Model, inputs: Tensors) -> None:
+    network = model.network.requires_grad_(False)
+    if "pixel_values" in inputs:
+        leaf = inputs["pixel_values"].detach().clone().requires_grad_()
+        logits = network(pixel_values=leaf).logits
+    else:
+        leaf = network.get_input_embeddings()(inputs["input_ids"]).detach().requires_grad_()
+        logits = network(inputs_embeds=leaf, attention_mask=inputs["attention_mask"]).logits
+    torch.autograd.grad(logits[:, 0].sum(), leaf)
+
+
+def scores(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> Callable[[], object]:
+    def work() -> object:
+        trace = clearhead.capture(model, inputs, 0)
+        return [spelled(name)(trace).relevance_BT for name in names]
+
+    return work
+
+
+def milliseconds(work: Callable[[], object], repeats: int) -> tuple[float, float]:
+    """Median time and peak memory in GiB."""
+    work(), work()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    times = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.median(times), (torch.cuda.max_memory_allocated() - before) / 2**30
+
+
+def line(name: str, model: clearhead.Model, inputs: Tensors, names: tuple[str, ...], repeats: int) -> str:
+    base, base_memory = milliseconds(lambda: forward_backward(model, inputs), repeats)
+    ours, memory = milliseconds(scores(model, inputs, names), repeats)
+    row = f"| {name} | {base:.2f} | {ours:.2f} | {ours / base:.2f} | {memory / base_memory:.2f} |"
+    print(row, flush=True)
+    return row
+
+
+def agreement() -> str:
+    """Largest difference of relevance maps between GPU and CPU in float64, and the conservation gap there."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96)
+    network = transformers.BertForSequenceClassification(config).double().eval()
+    ids = {"input_ids": torch.randint(1000, 30000, (4, 32))}
+    here = clearhead.capture(clearhead.load(network), ids, 1)
+    there = clearhead.capture(clearhead.load(network, device="cuda"), ids, 1)
+    pairs = zip(here.attention_relevances, there.attention_relevances, strict=True)
+    worst = max(float((one - other.cpu()).abs().max() / one.abs().max()) for one, other in pairs)
+    gap = max(found["conservation_gap"] for found in there.conservation(POSITIVE))
+    return f"GPU against CPU in float64: relevance differs by {worst:.1e} at most; conservation gap {gap:.1e}."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / f"{date.today()}-gpu.md")
+    options = parser.parse_args()
+    clearhead.methods()
+    parts = [agreement()]
+    print(parts[0], flush=True)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    float32, bfloat16, once = torch.float32, torch.bfloat16, ("trans-att",)
+    without = tuple(name for name in FIFTEEN if name not in ("lrp", "partial-lrp"))
+    model = bert(float32)
+    rows = [
+        line("trans-att, BERT-base, 128 tokens, batch 128, tf32", model, texts(128, 128), once, options.repeats),
+        line("all fifteen, the same", model, texts(128, 128), FIFTEEN, options.repeats),
+        line("without lrp and partial-lrp, the same", model, texts(128, 128), without, options.repeats),
+        line("trans-att, batch 1", model, texts(1, 128), once, options.repeats),
+        line("trans-att, batch 128, bf16", bert(bfloat16), texts(128, 128), once, options.repeats),
+        line("trans-att, ViT-base 224, batch 64, tf32", vit(float32), pictures(64, float32), once, options.repeats),
+    ]
+    head = ["| work | forward + backward ms | ours ms | ratio | memory ratio |", "|---|---|---|---|---|"]
+    title = f"# Engine on a GPU, {date.today()}\n\n`python benchmarks/gpu.py`, {torch.cuda.get_device_name()}, "
+    title += f"torch {torch.__version__}, transformers {transformers.__version__}, random weights."
+    options.out.write_text("\n\n".join([title, *parts, "\n".join([*head, *rows])]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

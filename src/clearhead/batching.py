@@ -1,0 +1,92 @@
+"""Full batches: how many rows fit into one pass, halved when memory runs out, with a bar for what takes longer."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from clearhead.errors import BadOption
+
+PATIENCE = 1.0
+
+
+def in_batches(
+    lengths: Sequence[int],
+    compute: Callable[[int, int], None],
+    *,
+    tokens: int,
+    size: int | None = None,
+    label: str = "model",
+) -> None:
+    """Calls compute(start, stop) over all rows, as many at a time as `tokens` allows for the longest of them.
+
+    `size` fixes the number of rows instead. Without it, `tokens` is halved whenever memory runs out; compute must
+    leave nothing behind when it fails.
+    """
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise BadOption(f"A batch of {size!r} rows makes no sense: give a whole number, at least 1, or None.")
+    start = 0
+    with progress(len(lengths), label) as advance:
+        while start < len(lengths):
+            stop = min(len(lengths), start + (size or max(1, tokens // max(1, lengths[start]))))
+            if _fits(compute, start, stop):
+                advance(stop - start)
+                start = stop
+            else:
+                _make_room(stop - start, size)
+                tokens = (stop - start) // 2 * lengths[start]
+
+
+def _fits(compute: Callable[[int, int], None], start: int, stop: int) -> bool:
+    try:
+        compute(start, stop)
+    except (torch.OutOfMemoryError, MemoryError):
+        return False
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):
+            raise
+        return False
+    return True
+
+
+def _make_room(rows: int, size: int | None) -> None:
+    """Frees what the failed batch held, or says why a smaller one cannot be tried."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if size is not None:
+        raise BadOption(f"A batch of {rows} rows does not fit into memory: give a smaller one, or none to find it.")
+    if rows == 1:
+        raise BadOption("Even a single input does not fit into memory: use a shorter input or another device.")
+
+
+@contextmanager
+def progress(total: int, label: str) -> Iterator[Callable[[int], None]]:
+    """Yields a function that counts rows done; a bar appears on a terminal's stderr after a second."""
+    from rich.console import Console
+    from rich.errors import LiveError
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    begun = time.monotonic()
+    done = 0
+    bar: Progress | None = None
+
+    def advance(rows: int) -> None:
+        nonlocal bar, done
+        done += rows
+        if bar is None and console.is_terminal and done < total and time.monotonic() - begun > PATIENCE:
+            bar = Progress(console=console, transient=True)
+            bar.add_task(label, total=total)
+            try:
+                bar.start()
+            except LiveError:
+                console.quiet = True
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
