@@ -279,6 +279,27 @@ def test_compare_by_names_and_spellings(run, model, tmp_path):
     assert (tmp_path / "all.html").read_text().count("<h3>") == 3
 
 
+def test_curves_are_the_models_own_answers(run, model, image_model, tmp_path):
+    out = tmp_path / "curves.html"
+    methods = ["--methods", "att-cat,rollout"]
+    code, _, errors = run(
+        "compare", "a bad film", "-m", model, *methods, "--target", "0", "--curves", "--out", str(out)
+    )
+    assert code == 0, errors
+    page = out.read_text()
+    assert page.count("<polyline") == 6
+    whole = clearhead.explain(clearhead.load(model), "a bad film", target=0).probability
+    hidden = clearhead.explain(clearhead.load(model), "[MASK] [MASK] [MASK]", target=0).probability
+    for chart, first, last in zip(page.split("<svg")[1:], (whole, hidden), (hidden, whole), strict=True):
+        rows = chart.split("<tbody>")[1].split("</tbody>")[0].split("<tr>")[1:]
+        assert rows[0].count(f">{first:.3g}<") == rows[-1].count(f">{last:.3g}<") == 3
+    photo = tmp_path / "photo.png"
+    Image.effect_noise((40, 40), 60).convert("RGB").save(photo)
+    code, _, errors = run("explain", str(photo), "-m", image_model, "--curves", "--out", str(out))
+    assert code == 0, errors
+    assert "patches hidden" in out.read_text()
+
+
 def test_list_methods(run):
     code, output, _ = run("list", "methods")
     assert code == 0
@@ -304,6 +325,7 @@ MISTAKES = {
     "method option": (["explain", "x", "--method", "att-cat", "-o", "hiden=input"], "Did you mean 'hidden'?"),
     "option form": (["explain", "x", "-o", "hidden"], "key=value"),
     "ending": (["explain", "x", "--out", "x.pdf"], ".html, .png"),
+    "curves": (["explain", "x", "--curves", "--out", "x.png"], "--out FILE.html"),
     "folder": (["explain", "x", "--out", "nowhere/x.html"], "no folder 'nowhere'"),
     "list": (["list", "method"], "Did you mean 'methods'?"),
     "batch": (["explain", "x", "--batch-size", "many"], "--batch-size"),
@@ -379,6 +401,6 @@ def test_one_picture_holds_one_explanation(run, model, tmp_path):
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("clearhead.cli.sink.check", lambda out: 1 / 0)
+    monkeypatch.setattr("clearhead.cli.sink.check", lambda out, curves: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["explain", "x"])
