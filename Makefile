@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check format
+.PHONY: setup demo test check format pictures
 
 setup: .venv/ready
 
@@ -25,3 +25,6 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+pictures: setup
+	$(BIN)/python docs/pictures.py

@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "clearhead"
 LAYERS = (
     "errors version batching",
     "registry target zoo model inputs",
-    "rules tape trace leaf explanation method units perturbation task metric",
+    "rules tape trace leaf explanation collection method units perturbation task metric",
     "methods metrics tasks",
     "windows pipeline",
     "benchmark views tables",

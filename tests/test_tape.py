@@ -80,7 +80,40 @@ def changed(change):
 
 def test_an_operation_without_a_rule_is_named_with_its_module():
     model = changed(lambda hidden: torch.special.erfc(hidden))
-    with pytest.raises(UnsupportedOperation, match=r"'special_erfc' in 'bert\.encoder\.layer\.1\.output\.dense'"):
+    with pytest.raises(
+        UnsupportedOperation, match=r"'special_erfc' as used in 'bert\.encoder\.layer\.1\.output\.dense'"
+    ):
+        clearhead.explain(model, tensors("bert"), "trans-att")
+
+
+@pytest.mark.parametrize(
+    ("odd", "plain"),
+    [
+        (lambda h: torch.cat(tensors=[h, h], dim=-1)[..., :32], lambda h: torch.cat([h, h], -1)[..., :32]),
+        (lambda h: h.where(h == h, 0.0), lambda h: h),
+        (lambda h: torch.where(condition=h == h, input=h, other=0.0), lambda h: h),
+        (lambda h: torch.permute(input=h, dims=(1, 0, 2)).permute(1, 0, 2), lambda h: h),
+        (lambda h: h.clone().masked_fill_(h != h, 0.0), lambda h: h),
+        (lambda h: h.chunk(2, -1)[0].repeat(1, 1, 2), lambda h: torch.cat([h[..., :16]] * 2, -1)),
+        (lambda h: torch.add(input=h, other=h, alpha=2), lambda h: h + 2 * h),
+        (lambda h: h.unsqueeze(1).expand(-1, 2, -1, -1).sum(1), lambda h: 2 * h),
+        (lambda h: -(1 - h) + 1, lambda h: h),
+    ],
+)
+def test_other_ways_to_write_the_same(odd, plain):
+    """However an operation is called, its relevance is that of its plain form."""
+    for one, other in zip(
+        clearhead.explain(changed(odd), tensors("bert"), "trans-att", 1),
+        clearhead.explain(changed(plain), tensors("bert"), "trans-att", 1),
+        strict=True,
+    ):
+        assert one.relevance == pytest.approx(other.relevance, rel=1e-9)
+        assert one.diagnostics["conservation_gap"] < 1e-9
+
+
+def test_an_activation_where_a_rule_expects_a_constant_is_refused():
+    model = changed(lambda hidden: torch.clamp(hidden, min=hidden * 0.5))
+    with pytest.raises(UnsupportedOperation, match="'clamp'"):
         clearhead.explain(model, tensors("bert"), "trans-att")
 
 

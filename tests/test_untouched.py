@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -214,3 +215,11 @@ def test_several_classes_share_one_forward():
     both = [trace.with_target(target).attention_relevances[0] for target in (0, 1)]
     assert len(calls) == 1
     assert not torch.allclose(*both)
+
+
+def test_threads_take_turns(plain):
+    net = network("bert")
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: explained(net), range(6)):
+            assert_plain(found, plain)
+    assert all(not module._forward_hooks for module in net.modules())

@@ -100,7 +100,7 @@ def load(
     if isinstance(model, Model):
         loaded = model
     elif model is None or (isinstance(model, str) and model in zoo.names()):
-        loaded = _from_zoo(model or zoo.DEFAULT)
+        loaded = _from_zoo(model or zoo.names()[0])
     elif isinstance(model, str | Path):
         loaded = _from_folder(str(model), allow_pickle)
     else:
@@ -134,11 +134,26 @@ def _from_folder(source: str, allow_pickle: bool) -> Model:
         raise UnsupportedModel(_wrong_head(architecture))
     options = {"trust_remote_code": False, "use_safetensors": None if allow_pickle else True}
     try:
-        network = getattr(transformers, head).from_pretrained(source, **options).eval()
-        processor = _processor(source, head)
+        with without_bars():
+            network = getattr(transformers, head).from_pretrained(source, **options).eval()
+            processor = _processor(source, head)
     except (OSError, ValueError) as error:
         raise BadFile(_not_loadable(source, error)) from error
     return Model(network, processor, None, source)
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Transformers' progress bars for reading weights, which flash by, are left out."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _processor(source: str, head: str) -> Any:
@@ -191,7 +206,8 @@ def _lm(source: Any, allow_pickle: bool) -> Any:
         return unwrapped(source)
     options = {"trust_remote_code": False, "use_safetensors": None if allow_pickle else True}
     try:
-        return transformers.AutoModelForMaskedLM.from_pretrained(str(source), **options).eval()
+        with without_bars():
+            return transformers.AutoModelForMaskedLM.from_pretrained(str(source), **options).eval()
     except (OSError, ValueError) as error:
         raise BadFile(_not_loadable(str(source), error)) from error
 
@@ -224,7 +240,7 @@ def _wrong_head(kind: str) -> str:
 
 def _placed(model: Model, device: Any, dtype: Any) -> Model:
     wanted_dtype = _dtype(dtype) if dtype is not None else model.dtype
-    wanted_device = torch.device(device) if device is not None else model.device
+    wanted_device = _device(device) if device is not None else model.device
     same_device = wanted_device.type == model.device.type and wanted_device.index in (
         None,
         model.device.index,
@@ -235,6 +251,13 @@ def _placed(model: Model, device: Any, dtype: Any) -> Model:
         return _copied(model, wanted_device, wanted_dtype)
     except (RuntimeError, AssertionError) as error:
         raise BadOption(f"The model cannot be put on '{device}': {str(error).splitlines()[0]}") from error
+
+
+def _device(name: Any) -> torch.device:
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise BadOption(f"'{name}' is not a device. Use cpu, cuda, cuda:1 …, or mps.") from error
 
 
 def _copied(model: Model, device: torch.device, dtype: torch.dtype) -> Model:

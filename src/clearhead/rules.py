@@ -298,11 +298,12 @@ def elements(function: Callable[..., Any], index: int | None) -> Rule:
 
     def rule(out: Tensor, *args: Any, **kwargs: Any) -> Recorded:
         activations: list[Tensor] = []
-        holes = _with_holes(args, activations)
+        holes, named = _with_holes((args, kwargs), activations)
         shapes = [activation.shape for activation in activations]
 
         def moved(*values: Tensor) -> Tensor:
-            result: Any = function(*_filled(holes, iter(values)), **kwargs)
+            left = iter(values)
+            result: Any = function(*_filled(holes, left), **_filled(named, left))
             picked: Tensor = result if index is None else result[index]
             return picked
 
@@ -325,6 +326,8 @@ def _with_holes(args: Any, found: list[Tensor]) -> Any:
         return _Hole
     if type(args) in (list, tuple):
         return type(args)(_with_holes(part, found) for part in args)
+    if type(args) is dict:
+        return {name: _with_holes(part, found) for name, part in args.items()}
     return args.detach() if isinstance(args, Tensor) else args
 
 
@@ -333,6 +336,8 @@ def _filled(args: Any, values: Any) -> Any:
         return next(values)
     if type(args) in (list, tuple):
         return type(args)([_filled(part, values) for part in args])
+    if type(args) is dict:
+        return {name: _filled(part, values) for name, part in args.items()}
     return args
 
 
@@ -346,8 +351,9 @@ def transpose(out: Tensor, input: Tensor, dim0: int, dim1: int) -> Recorded:
     return (input,), lambda relevance, flow: (relevance.transpose(dim0, dim1),)
 
 
-def permute(out: Tensor, input: Tensor, *dims: Any) -> Recorded:
-    order = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+def permute(out: Tensor, input: Tensor, *places: Any, dims: Any = None) -> Recorded:
+    given = places if dims is None else (dims,)
+    order = given[0] if len(given) == 1 and not isinstance(given[0], int) else given
     inverse = sorted(range(len(order)), key=lambda place: order[place] % len(order))
     return (input,), lambda relevance, flow: (relevance.permute(inverse),)
 
@@ -426,8 +432,12 @@ MOVING: dict[str, Callable[..., Any]] = {
 }
 
 
-def rule_for(name: str, index: int | None) -> Rule | None:
-    """The rule of a torch function by its plain name ('__iadd__' and 'add_' are 'add')."""
+def rule_for(name: str, function: Callable[..., Any], index: int | None) -> Rule | None:
+    """The rule of a torch function by its plain name ('__iadd__' and 'add_' are 'add').
+
+    A function that only moves elements is its own rule; one that does so in place is replaced by its pure twin.
+    """
     if name in MOVING:
-        return elements(MOVING[name], index)
+        in_place = getattr(function, "__name__", "") == f"{name}_"
+        return elements(MOVING[name] if in_place else function, index)
     return RULES.get(name)

@@ -4,6 +4,7 @@
 adds, for every call that depends on the input, the rule that carries relevance back through it.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +16,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.errors import UnsupportedOperation
-from clearhead.rules import Back, Flow, RuleSet, Shares, depends, rule_for, unchanged
+from clearhead.rules import Back, Flow, Recorded, Rule, RuleSet, Shares, depends, rule_for, unchanged
 
 NODE = "_clearhead_node"
+# A network carries hooks and frozen flags while it is traced, so threads take turns.
+ONE_AT_A_TIME = threading.RLock()
 UNSEEN = (
     "An activation was made where it cannot be followed: by compiled or quantised code, or written in place "
     "through a view. Choose a method without relevance."
@@ -105,7 +108,7 @@ class Recording(TorchFunctionMode):
             kwargs = _keep_precision(args, kwargs)
         before = _values_before_write(function, args)
         out = function(*args, **kwargs)
-        self._write(name, out, before, kwargs)
+        self._write(name, function, out, before, kwargs)
         return out
 
     @staticmethod
@@ -119,30 +122,43 @@ class Recording(TorchFunctionMode):
         self.tape.enter(leaf)
         return leaf
 
-    def _write(self, name: str, out: Any, args: Any, kwargs: Any) -> None:
+    def _write(self, name: str, function: Any, out: Any, args: Any, kwargs: Any) -> None:
         several = isinstance(out, list | tuple)
         for index, tensor in enumerate(out if several else [out]):
             if depends(tensor) and self.tape.node(tensor) is None:
-                self._write_one(name, tensor, index if several else None, args, kwargs)
+                rule = rule_for(name, function, index if several else None)
+                self._write_one(name, rule, tensor, args, kwargs)
 
-    def _write_one(self, name: str, out: Tensor, index: int | None, args: Any, kwargs: Any) -> None:
-        rule = rule_for(name, index)
-        place = self.modules[-1] if self.modules else "the network"
-        try:
-            activations, back = rule(out, *args, **kwargs) if rule else self._unknown(name, place, args, kwargs)
-        except UnsupportedOperation as error:
-            activations, back = _all_activations(args, kwargs), _refuse(f"{error} (in '{place}')")
+    def _write_one(self, name: str, rule: Rule | None, out: Tensor, args: Any, kwargs: Any) -> None:
+        present = _all_activations(args, kwargs)
+        activations, back = self._applied(name, rule, out, args, kwargs)
+        if {id(one) for one in activations} != {id(one) for one in present}:
+            activations, back = present, _refuse(self._no_rule(name))
         self.tape.write(out, activations, back)
         self._follow_attention(name, out, activations, args)
         if name == "conv2d" and args[0] is self.tape.leaf:
             self.tape.patches = (out.shape[-2], out.shape[-1])
 
-    def _unknown(self, name: str, place: str, args: Any, kwargs: Any) -> tuple[list[Tensor], Back]:
-        message = (
-            f"No relevance rule for the operation '{name}' in '{place}'. Choose a method without relevance "
-            "(att-cat, integrated-gradients, …) for this model."
+    def _applied(self, name: str, rule: Rule | None, out: Tensor, args: Any, kwargs: Any) -> Recorded:
+        """The rule's answer, or none where it has no word for arguments such as these."""
+        if rule is None:
+            return (), _refuse(self._no_rule(name))
+        try:
+            return rule(out, *args, **kwargs)
+        except UnsupportedOperation as error:
+            return _all_activations(args, kwargs), _refuse(f"{error} (in '{self._place}')")
+        except TypeError:
+            return (), _refuse(self._no_rule(name))
+
+    @property
+    def _place(self) -> str:
+        return self.modules[-1] if self.modules else "the network"
+
+    def _no_rule(self, name: str) -> str:
+        return (
+            f"No relevance rule for the operation '{name}' as used in '{self._place}'. Choose a method without "
+            "relevance (att-cat, integrated-gradients, …) for this model."
         )
-        return _all_activations(args, kwargs), _refuse(message)
 
     def _follow_attention(self, name: str, out: Tensor, activations: Any, args: Any) -> None:
         """A softmax over keys becomes an attention map once it stands on the left of a matrix product."""
@@ -329,7 +345,7 @@ def record(
     tape = Tape()
     mode = Recording(tape, words)
     device = next(iter(tensors.values())).device
-    with plain_execution(device), frozen(network), watching(network, mode):
+    with ONE_AT_A_TIME, plain_execution(device), frozen(network), watching(network, mode):
         inputs = {name: tensor.clone() for name, tensor in tensors.items()}
         if leaf is not None:
             inputs[leaf] = mode.begin(inputs[leaf])

@@ -324,7 +324,8 @@ def _forward(model: Model, tape: Tape, logits: Tensor) -> Forward:
     if not blocks:
         raise UnsupportedModel(
             f"No attention maps were found in {model.name}: it is not a Transformer, or it never forms them "
-            "(Longformer, XLNet). Choose a perturbation method such as occlusion."
+            "(Longformer, XLNet), or its attention implementation hides them (load it with sdpa or eager). Choose a "
+            "perturbation method such as occlusion."
         )
     before = [found.before for found in blocks if found.before is not None]
     after = [found.after for found in blocks if found.after is not None]

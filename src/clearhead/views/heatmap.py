@@ -17,20 +17,24 @@ COLD: tuple[Rgb, Rgb] = ((150, 205, 255), (16, 84, 200))
 OPACITY = 0.75
 OUTLINE = 20.0
 GREY = 0.9
+STRONG = 98
 SHOWN = 640
 
 
 def full_of(explanation: Explanation) -> float:
-    """The largest size of any patch's or pixel's relevance: what the full colour stands for."""
+    """What the full colour stands for: the size that only two in a hundred patches or pixels exceed.
+
+    Maps of images have a few outliers; on a scale up to the largest all others would look empty.
+    """
     source = explanation.relevance[~explanation.special] if explanation.pixels is None else explanation.pixels
     sizes = np.abs(source[np.isfinite(source)])
-    return float(sizes.max()) if sizes.size else 0.0
+    return float(np.percentile(sizes, STRONG) or sizes.max()) if sizes.size else 0.0
 
 
 def shares(explanation: Explanation, *, smooth: bool = True, full: float | None = None) -> Array:
-    """Relevance over the original picture as a share of the largest, −1 … 1; NaN where the model did not look."""
+    """Relevance over the original picture on the scale −1 … 1; NaN where the model did not look."""
     placed = explanation.heatmap() if smooth else _patches(explanation)
-    return placed / (full or full_of(explanation) or 1.0)
+    return np.clip(placed / (full or full_of(explanation) or 1.0), -1, 1)
 
 
 def _patches(explanation: Explanation) -> Array:
@@ -53,12 +57,12 @@ def _colored(share: Array) -> Image.Image:
     size = np.nan_to_num(np.clip(np.abs(share), 0, 1))[..., None]
     warm, cold = ((1 - size) * np.array(pale) + size * np.array(strong) for pale, strong in (WARM, COLD))
     colors = np.where(np.nan_to_num(share)[..., None] >= 0, warm, cold)
-    return Image.fromarray(np.concatenate([colors, 255 * size**1.2], -1).round().astype(np.uint8), "RGBA")
+    return Image.fromarray(np.concatenate([colors, 255 * size**0.8], -1).round().astype(np.uint8), "RGBA")
 
 
 def outline(explanation: Explanation, *, top: float = OUTLINE) -> Image.Image:
     """A line, white in black, around the `top` per cent most relevant of what the model saw."""
-    share = shares(explanation)
+    share = explanation.heatmap()
     seen = share[~np.isnan(share)]
     inside = np.nan_to_num(share, nan=-np.inf) >= np.percentile(seen, 100 - top)
     return edge_of(inside)
@@ -161,15 +165,15 @@ def _controls() -> str:
     )
     return (
         f'<label>Opacity <select class="ch-opacity" autocomplete="off">{choices}</select></label>'
-        '<label><input type="checkbox" class="ch-patches" autocomplete="off"> Exact patches</label>'
-        f'<label><input type="checkbox" class="ch-contour" autocomplete="off"> Outline the top {OUTLINE:g} %</label>'
+        '<label><input type="checkbox" class="ch-patches"> Exact patches</label>'
+        f'<label><input type="checkbox" class="ch-contour"> Outline the top {OUTLINE:g} %</label>'
     )
 
 
 def legend(full: float, label: str, signed: bool) -> str:
     """What the colours over a photo mean."""
-    below = f'<span>against {number(-full)}</span><i class="ch-cold"></i>' if signed else ""
-    above = f'<i class="ch-warm"></i><span>{number(full)} for {markup.escaped(label)}</span>'
+    below = f'<span>against {number(-full)} or more</span><i class="ch-cold"></i>' if signed else ""
+    above = f'<i class="ch-warm"></i><span>{number(full)} or more for {markup.escaped(label)}</span>'
     return f'<p class="ch-legend">{below}<span>0</span>{above}</p>'
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from clearhead.explanation import Explanation
-from clearhead.views import heatmap, layers, markup
-from clearhead.views.piece import LEVELS, level_for, pieces, scored, visible
+from clearhead.views import corpus, heatmap, layers, markup
+from clearhead.views.piece import LEVELS, largest, level_for, pieces, scored, visible
 
 MANY = 20
 NOTEBOOK = 100
+FEW = 3
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
 
 
@@ -21,17 +22,25 @@ def listing(explanations: Sequence[Explanation]) -> str:
     """Many explanations for a notebook cell: the text of each, no more than a hundred."""
     rest = len(explanations) - NOTEBOOK
     more = [f'<p class="ch-faint">… and {rest} more.</p>'] if rest > 0 else []
-    return wrapped([*cards(explanations[:NOTEBOOK]), *more])
+    shown = explanations[:NOTEBOOK]
+    return wrapped([*(map(card, shown) if len(shown) <= FEW else map(brief, shown)), *more])
 
 
-def comparison(found: Mapping[str, Explanation]) -> str:
-    """Several methods on one input for a notebook cell."""
-    return wrapped([methods(found)])
+def comparison(found: Mapping[str, Explanation | Sequence[Explanation]]) -> str:
+    """Several methods for a notebook cell: on one input, or on each of many, no more than a hundred."""
+    return wrapped(methods(row) for row in _inputs(found)[:NOTEBOOK])
+
+
+def _inputs(found: Mapping[str, Explanation | Sequence[Explanation]]) -> list[dict[str, Explanation]]:
+    """Per input its explanations by method."""
+    several = [[one] if isinstance(one, Explanation) else list(one) for one in found.values()]
+    return [dict(zip(found, row, strict=True)) for row in zip(*several, strict=True)]
 
 
 def wrapped(bodies: Iterable[str]) -> str:
     """Bodies with their style sheet, ready to stand inside another page."""
-    return f'<div class="clearhead">{markup.style()}{"".join(bodies)}</div>'
+    body = "".join(bodies)
+    return f'<div class="clearhead">{markup.style(body)}{body}</div>'
 
 
 def page(bodies: Iterable[str], title: str) -> str:
@@ -60,8 +69,8 @@ def card(explanation: Explanation, *, level: str | None = None, rollout: Explana
     return markup.card(
         markup.heading(explanation),
         markup.spoken(explanation, level),
-        markup.levels(explanation, level, _full(explanation)),
-        _legend(explanation, _full(explanation)),
+        markup.levels(explanation, level, markup.full_of(explanation)),
+        _legend(explanation, markup.full_of(explanation)),
         markup.footer(explanation),
         markup.numbers(explanation, level),
         _blocks(explanation, rollout),
@@ -75,8 +84,11 @@ def _blocks(explanation: Explanation, rollout: Explanation | None) -> str:
 
 
 def cards(explanations: Sequence[Explanation]) -> list[str]:
-    """A card each; where there are many, only their texts."""
-    return [card(one) if len(explanations) <= MANY else brief(one) for one in explanations]
+    """A card each; where there are many, only their texts, after the words that speak for each class."""
+    if len(explanations) <= MANY:
+        return [card(one) for one in explanations]
+    texts = [one for one in explanations if one.text is not None and one.offsets is not None]
+    return [*([corpus.summary(corpus.top_words(texts))] if texts else []), *map(brief, explanations)]
 
 
 def brief(explanation: Explanation) -> str:
@@ -118,7 +130,7 @@ def _shown(explanation: Explanation, full: float | None = None) -> str:
 def _full(explanation: Explanation) -> float:
     if explanation.grid is not None:
         return heatmap.full_of(explanation)
-    return markup.full_of(explanation)
+    return largest(scored(explanation, level_for(explanation)))
 
 
 def _legend(explanation: Explanation, full: float) -> str:

@@ -14,9 +14,9 @@ WIDEST = 60
 
 
 def heat_map(explanation: Explanation, rollout: Explanation | None = None) -> str:
-    """A table of the blocks' scores, last block on top, then Sum and, if given, Rollout.
+    """A table of the blocks' scores, last block on top, then Rollout, if given, and Sum.
 
-    Every row is divided by its largest score. Long texts show their most relevant tokens, in reading order.
+    Every row is divided by its largest score outside special tokens. Long texts show their most relevant tokens.
     """
     if explanation.layers is None:
         raise BadOption(f"'{explanation.method}' has no scores per block. Use att-cat, cat or att-grads.")
@@ -47,8 +47,7 @@ def _places(explanation: Explanation) -> list[int]:
 
 
 def _row(name: str, values: Array, explanation: Explanation, places: Sequence[int]) -> str:
-    kept = values[~explanation.special]
-    full = float(np.abs(kept).max()) if kept.size else 0.0
+    full = float(np.abs(values[~explanation.special]).max(initial=0.0)) or float(np.abs(values).max(initial=0.0))
     cells = "".join(_cell(float(values[place]), full, explanation.tokens[place], name) for place in places)
     return f'<tr><th scope="row">{name}</th>{cells}</tr>'
 

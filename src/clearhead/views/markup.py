@@ -1,5 +1,6 @@
 """The HTML that every page is made of; whatever comes from a user or a tokenizer passes through `escaped`."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
@@ -17,7 +18,7 @@ def escaped(text: str) -> str:
     """Text as HTML that shows exactly what is there.
 
     Hidden characters stay in place, so that copying gives the original, but are fenced in and labelled; controls,
-    which HTML does not allow, are replaced by their pictures.
+    which HTML does not allow, are replaced by their labels.
     """
     if text.isascii() and text.isprintable():
         return escape(text)
@@ -39,13 +40,24 @@ def attribute(text: str) -> str:
 
 
 @cache
-def style() -> str:
-    """The style sheet; every rule stays below .clearhead."""
-    sheet = (files("clearhead.views") / "style.css").read_text("utf-8")
-    return f"<style>{sheet}{_colors()}</style>"
+def sheet() -> tuple[str, ...]:
+    """The rules of the style sheet; each stays below .clearhead."""
+    written = (files("clearhead.views") / "style.css").read_text("utf-8")
+    return (*written.splitlines(), *_colors())
 
 
-def _colors() -> str:
+def style(body: str | None = None) -> str:
+    """The style sheet, or only the rules that a body needs, so that a notebook carries no more."""
+    rules = sheet() if body is None else [rule for rule in sheet() if _is_needed(rule, body)]
+    return f"<style>{''.join(rules)}</style>"
+
+
+def _is_needed(rule: str, body: str) -> bool:
+    names = re.findall(r"\.(ch-[a-z]+|[fa]\d)\b", rule.partition("{")[0])
+    return not names or any(name in body for name in names)
+
+
+def _colors() -> list[str]:
     names = {
         "paper": (LIGHT.paper, DARK.paper),
         "ink": (LIGHT.ink, DARK.ink),
@@ -55,12 +67,12 @@ def _colors() -> str:
         "against": (LIGHT.below, DARK.below),
     }
     variables = "".join(f"--ch-{name}:{_both(*pair)};" for name, pair in names.items())
-    steps = "".join(
+    steps = [
         f".clearhead .{css_class(place)}{{background:{_both(background(place, LIGHT), background(place, DARK))}}}"
         for place in range(-STEPS, STEPS + 1)
         if place
-    )
-    return f".clearhead{{{variables}}}{steps}"
+    ]
+    return [f".clearhead{{{variables}}}", *steps]
 
 
 def _both(light: tuple[int, int, int], dark: tuple[int, int, int]) -> str:
@@ -79,7 +91,7 @@ def text(parts: Sequence[Sequence[Piece]], full: float, extra: str = "") -> str:
     """One paragraph per text of the input, each word on its colour."""
     count = sum(piece.relevance is not None for part in parts for piece in part)
     return "".join(
-        f'<p class="ch-text {extra}" dir="auto">{"".join(_piece(piece, full, count) for piece in part)}</p>'
+        f'<p class="ch-text {extra}" dir="auto" lang="">{"".join(_piece(piece, full, count) for piece in part)}</p>'
         for part in parts
     )
 
@@ -104,7 +116,7 @@ def levels(explanation: Explanation, level: str, full: float) -> str:
     other = "word" if level == "token" else "token"
     first = text(pieces(explanation, level), full, "ch-word")
     second = text(pieces(explanation, other), full, "ch-token")
-    box = f'<label><input type="checkbox" class="ch-tokens" autocomplete="off"> Show {other}s</label>'
+    box = f'<label><input type="checkbox" class="ch-tokens"> Show {other}s</label>'
     return f"{first}{second}{box}"
 
 
@@ -133,7 +145,7 @@ def legend(full: float, label: str, signed: bool) -> str:
 
 
 def _swatches(places: Iterable[int]) -> str:
-    return "".join(f'<i class="{css_class(place)}"></i>' for place in places)
+    return f"""<b>{"".join(f'<i class="{css_class(place)}"></i>' for place in places)}</b>"""
 
 
 def spoken(explanation: Explanation, level: str) -> str:

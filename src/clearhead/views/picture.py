@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
+from itertools import groupby
 
 from PIL import Image, ImageDraw, ImageFont, features
 
@@ -18,7 +19,7 @@ from clearhead.views.wording import diagnosis, number, percent, spelling
 
 WIDTH, MARGIN, GAP = 760, 24, 14
 BODY, SMALL, TITLE = 19, 14, 22
-SCALE = 2
+SCALE, LINE = 2, 1.75
 FONTS = (
     "DejaVuSans.ttf",
     "NotoSans-Regular.ttf",
@@ -124,19 +125,57 @@ def _split(text: str) -> list[str]:
 
 
 def _flow(part: Sequence[Piece], full: float, y: float, *, size: int = BODY) -> tuple[list[Box], float]:
-    """Pieces set in lines; a text that reads from the right is mirrored as a whole."""
+    """Pieces set in lines, every direction of reading where it belongs."""
+    _check_glyphs("".join(piece.text for piece in part))
+    from_right = _reads_from_right("".join(piece.text for piece in part))
     boxes: list[Box] = []
     x, right = 0.0, WIDTH - 2 * MARGIN
     for text, place in _runs(part, full):
-        width = measure(text, size)
+        width = 0.0 if text == "\n" else measure(text, size)
         if text == "\n" or (x + width > right and not text.isspace()):
-            x, y = 0.0, y + size * 1.75
+            x, y = 0.0, y + size * LINE
         if text == "\n" or (x == 0 and text.isspace()):
             continue
         boxes.append(Box(text, x + MARGIN, y, width, size, place))
         x += width
-    mirrored = _reads_from_right("".join(piece.text for piece in part))
-    return [_mirrored(box) for box in boxes] if mirrored else boxes, y + size * 1.75
+    lines = [list(line) for _, line in groupby(boxes, key=lambda box: box.y)]
+    return [box for line in lines for box in _ordered(line, from_right)], y + size * LINE
+
+
+def _ordered(line: list[Box], from_right: bool) -> list[Box]:
+    """Words of the other direction change places among themselves; a line from the right is mirrored as a whole."""
+    runs = [list(run) for _, run in groupby(_directed(line, from_right), key=lambda entry: entry[1])]
+    placed = []
+    for run in runs:
+        boxes = [box for box, _ in run]
+        ends = boxes[0].x + boxes[-1].x + boxes[-1].width
+        placed += boxes if run[0][1] == from_right else [replace(box, x=ends - box.x - box.width) for box in boxes]
+    return [replace(box, x=WIDTH - box.x - box.width) for box in placed] if from_right else placed
+
+
+def _directed(line: list[Box], from_right: bool) -> list[tuple[Box, bool]]:
+    """Each box with whether it reads from the right; what has no direction joins equal neighbours, else the text."""
+    known = [_direction(box.text) for box in line]
+    found = []
+    for place, (box, own) in enumerate(zip(line, known, strict=True)):
+        before = next((one for one in reversed(known[:place]) if one is not None), from_right)
+        after = next((one for one in known[place + 1 :] if one is not None), from_right)
+        found.append((box, own if own is not None else before if before == after else from_right))
+    return found
+
+
+def _direction(text: str) -> bool | None:
+    kinds = (unicodedata.bidirectional(character) for character in text)
+    first = next((kind for kind in kinds if kind in ("L", "R", "AL")), None)
+    return None if first is None else first != "L"
+
+
+def _check_glyphs(text: str) -> None:
+    """A picture of empty frames helps nobody."""
+    letters = [character for character in text if character.isalnum()]
+    missing = [one for one in letters if not any(_has(font, one) for font in fonts(BODY * SCALE))]
+    if len(missing) * 4 > len(letters):
+        raise BadOption(f"There is no font on this machine that can write '{missing[0]}'. Use .html, or install one.")
 
 
 def _runs(part: Sequence[Piece], full: float) -> Iterator[tuple[str, int]]:
@@ -151,15 +190,10 @@ def _runs(part: Sequence[Piece], full: float) -> Iterator[tuple[str, int]]:
 
 
 def _reads_from_right(text: str) -> bool:
-    kinds = (unicodedata.bidirectional(character) for character in text)
-    right = next((kind for kind in kinds if kind in ("L", "R", "AL")), "L") != "L"
+    right = bool(_direction(text))
     if right and not features.check("raqm"):
         raise BadOption("This text reads from right to left, which Pillow cannot set here. Use .html instead.")
     return right
-
-
-def _mirrored(box: Box) -> Box:
-    return replace(box, x=WIDTH - box.x - box.width)
 
 
 def _legend(explanation: Explanation, full: float, *, signed: bool, y: float) -> tuple[list[Box], float]:
@@ -172,7 +206,7 @@ def _legend(explanation: Explanation, full: float, *, signed: bool, y: float) ->
         width = 16.0 if place else measure(text, SMALL)
         boxes.append(Box(text, x, y, width, SMALL, place, LIGHT.faint))
         x += width
-    return boxes, y + SMALL * 1.75
+    return boxes, y + SMALL * LINE
 
 
 # --- fonts -----------------------------------------------------------------------------------------------------
@@ -197,6 +231,7 @@ def _font_for(character: str, size: int) -> Font:
     return next((font for font in several if _has(font, character)), several[0])
 
 
+@cache
 def _has(font: Font, character: str) -> bool:
     return character.isspace() or bytes(font.getmask(character)) != bytes(font.getmask("\U0010fffd"))
 
@@ -205,7 +240,8 @@ def _written(text: str, size: int) -> Iterator[tuple[str, Font]]:
     """The text in stretches of one font; marks stay with the character before them."""
     stretch, font = "", fonts(size)[0]
     for character in text:
-        wanted = font if unicodedata.combining(character) or character == " " else _font_for(character, size)
+        mark = stretch and (unicodedata.category(character).startswith("M") or character in " \u200c\u200d")
+        wanted = font if mark else _font_for(character, size)
         if wanted is not font and stretch:
             yield stretch, font
             stretch = ""

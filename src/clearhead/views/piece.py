@@ -1,11 +1,14 @@
 """Pieces: the original text cut where relevance changes, every character kept; and how hidden characters show."""
 
+import re
+import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from clearhead.explanation import Explanation, Word
+from clearhead.explanation import Explanation
 
 LEVELS = ("word", "token")
 TOKENS_PER_WORD = 4
@@ -110,28 +113,28 @@ def _bare(explanation: Explanation) -> list[Piece]:
 
 
 def _word_spans(explanation: Explanation) -> list[Span]:
-    words = explanation.words()
-    owners = _tokens_of(explanation, words)
-    ranks = _ranks([word.relevance for word in words])
-    return [
-        (word.segment, word.start, word.end, Piece(word.text, word.relevance, tokens, rank))
-        for word, tokens, rank in zip(words, owners, ranks, strict=True)
+    """Words between blanks with the sum of the tokens that begin in them, like `Explanation.words`, in one pass."""
+    words = [
+        (number, *match.span())
+        for number, segment in enumerate(segments(explanation))
+        for match in re.finditer(r"\S+", segment)
     ]
-
-
-def _tokens_of(explanation: Explanation, words: Sequence[Word]) -> list[tuple[str, ...]]:
-    """For each word the tokens that begin within it."""
-    starts = [(word.segment, word.start) for word in words]
-    found: list[list[str]] = [[] for _ in words]
+    owned: dict[int, list[int]] = {}
     for place, (segment, start, _) in _placed(explanation):
-        word = int(np.searchsorted(_keys(starts), segment * 2**40 + start, side="right")) - 1
-        if word >= 0:
-            found[word].append(explanation.tokens[place])
-    return [tuple(tokens) for tokens in found]
+        word = bisect_right(words, (segment, start, sys.maxsize)) - 1
+        if word >= 0 and words[word][0] == segment and start < words[word][2]:
+            owned.setdefault(word, []).append(place)
+    found = sorted(owned.items())
+    return _spans(explanation, [(words[word], places) for word, places in found])
 
 
-def _keys(starts: Sequence[tuple[int, int]]) -> list[int]:
-    return [segment * 2**40 + start for segment, start in starts]
+def _spans(explanation: Explanation, owned: Sequence[tuple[tuple[int, int, int], list[int]]]) -> list[Span]:
+    """Stretches of text with the tokens they own, as pieces with their sums and ranks."""
+    sums = [float(explanation.relevance[places].sum()) for _, places in owned]
+    return [
+        (*span, Piece("", total, tuple(explanation.tokens[place] for place in places), rank))
+        for (span, places), total, rank in zip(owned, sums, _ranks(sums), strict=True)
+    ]
 
 
 def _placed(explanation: Explanation) -> list[tuple[int, tuple[int, int, int]]]:
@@ -152,11 +155,7 @@ def _token_spans(explanation: Explanation) -> list[Span]:
             merged[-1] = ((segment, before, max(until, end)), [*places, place])
         else:
             merged.append(((segment, start, end), [place]))
-    sums = [float(explanation.relevance[places].sum()) for _, places in merged]
-    return [
-        (*span, Piece("", total, tuple(explanation.tokens[place] for place in places), rank))
-        for (span, places), total, rank in zip(merged, sums, _ranks(sums), strict=True)
-    ]
+    return _spans(explanation, merged)
 
 
 def _ranks(values: Sequence[float]) -> list[int]:
@@ -190,11 +189,10 @@ def is_hidden(text: str, place: int) -> bool:
 
 
 def visible(text: str) -> str:
-    """The text with hidden characters spelled out: control pictures, or ⟨U+202E⟩; never an escape sequence."""
+    """The text with hidden characters spelled out as ⟨U+202E⟩; never an escape sequence."""
     return "".join(shown(character) if is_hidden(text, place) else character for place, character in enumerate(text))
 
 
 def shown(character: str) -> str:
     """How one hidden character is spelled."""
-    code = ord(character)
-    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
+    return f"⟨U+{ord(character):04X}⟩"

@@ -45,7 +45,7 @@ def row(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     return {
         **plain,
         "text": text[0] if isinstance(text, list) else text,
-        "second": text[1:] if isinstance(text, list) else None,
+        "second": text[1] if isinstance(text, list) else None,
     }
 
 

@@ -1,6 +1,7 @@
 """Explanations in a terminal: signed colours behind the words of the original text, or plain text."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -13,14 +14,19 @@ from clearhead.views.wording import diagnosis, number, percent, spelling
 
 BAR = 12
 SHOWN_ASIDE = 6
+SHADES = (" ░▒▓█", " ·-=≡")
 
 
-def console(*, plain: bool, width: int | None = None, stderr: bool = False) -> Console:
-    """A console that never interprets what it prints; `plain` writes no escape sequences at all."""
+def console(*, plain: bool, width: int | None = None) -> Console:
+    """A console that never interprets what it prints; `plain` writes no escape sequences at all.
+
+    Terminals that do not say what they can do get 256 colours: in sixteen, for and against would look alike.
+    """
+    found = Console(width=width, highlight=False, markup=False, emoji=False)
+    system: Literal["256", "truecolor"] = "truecolor" if found.color_system == "truecolor" else "256"
     return Console(
-        stderr=stderr,
         no_color=plain,
-        color_system=None if plain else "auto",
+        color_system=None if plain else system,
         force_terminal=False if plain else None,
         width=width,
         highlight=False,
@@ -54,7 +60,7 @@ def view(explanation: Explanation, *, level: str | None = None, count: int = 8) 
     """Answer, text, legend, the strongest words, and what else there is to know."""
     parts: list[RenderableType] = [_answer(explanation), Text()]
     if explanation.grid is not None:
-        parts += [_grid(explanation), Text()]
+        parts += [_grid(explanation)]
     else:
         parts += [
             *_texts(explanation, level),
@@ -101,10 +107,15 @@ def _text(part: Sequence[Piece], full: float) -> Text:
 
 
 def _style(number: int) -> str:
-    """Dark ink on the light scale, so that it reads on any terminal; against the class is also underlined twice."""
+    """Dark ink on the light scale, so that it reads on any terminal; against the class is also underlined twice.
+
+    The lowest step has no colour: on a dark terminal the palest would stand out most.
+    """
     if number == 0:
         return ""
     underline = "underline" if number > 0 else "underline2"
+    if abs(number) == 1:
+        return underline
     return f"{underline} {hexadecimal(LIGHT.ink)} on {hexadecimal(background(number, LIGHT))}"
 
 
@@ -148,18 +159,22 @@ def _short(explanation: Explanation) -> Text:
 
 
 def _grid(explanation: Explanation) -> Text:
-    """A picture's patches as two blocks each."""
+    """A picture's patches, two characters each: blocks speak for the class, lines against it."""
     values = explanation.relevance[~explanation.special].reshape(explanation.grid or (0, 0))
-    full = float(abs(values).max()) if values.size else 0.0
-    shades, line = " ░▒▓█", Text()
+    full = float(abs(values).max(initial=0.0))
+    line = Text()
     for row in values:
         for value in row:
-            place = step(float(value), full)
-            shade = shades[round(abs(place) / STEPS * 4)]
-            line.append(shade * 2, style=hexadecimal(_ink(float(value))) if place else "")
+            line.append_text(_patch(float(value), full))
         line.append("\n")
-    line.right_crop(1)
-    return line
+    line.append(f"\n{SHADES[1][-1]} {number(-full)} against   " if (values < 0).any() else "\n", style="dim")
+    return line.append(f"{SHADES[0][-1]} {number(full)} for {visible(explanation.label)}", style="dim")
+
+
+def _patch(value: float, full: float) -> Text:
+    place = step(value, full)
+    shade = SHADES[value < 0][round(abs(place) / STEPS * 4)]
+    return Text(shade * 2, style=hexadecimal(_ink(value)) if place else "")
 
 
 def _footer(explanation: Explanation) -> list[Text]:
