@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "clearhead"
 # A module imports only from its own line or a line above it.
 LAYERS = (
-    "errors version batching tables",
+    "errors version batching execution tables",
     "registry target zoo model inputs",
-    "rules tape trace leaf explanation collection method units perturbation task metric",
+    "flow moving rules tape propagation trace leaf explanation collection method units perturbation task metric",
     "methods tasks",
     "windows pipeline",
     "metrics",
