@@ -148,9 +148,11 @@ def _task_digest(plan: Plan) -> str:
 
 def _model_digest(name: str | None) -> str:
     """Of an embedded model its checksums, of a folder its files, of a hub id its downloaded snapshot."""
-    if name is None or name in zoo.names():
+    if zoo.names() and (name is None or name in zoo.names()):
         checksums = Path(zoo.__file__).with_name("checksums.json")
-        return fingerprint({"name": name or zoo.DEFAULT, "checksums": digest(checksums) if checksums.exists() else ""})
+        return fingerprint({"name": name or zoo.names()[0], "checksums": digest(checksums) if checksums.exists() else ""})
+    if name is None:
+        raise BadOption("Which model? This build has no embedded one: name a folder or a hub id with --model.")
     if Path(name).is_dir():
         return digest(Path(name))
     from huggingface_hub import snapshot_download

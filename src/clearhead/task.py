@@ -26,7 +26,7 @@ class Picture:
 
     content: bytes = field(repr=False)
 
-    def open(self) -> Image.Image:
+    def opened(self) -> Image.Image:
         try:
             with Image.open(io.BytesIO(self.content)) as file:
                 file.load()
@@ -45,7 +45,7 @@ class Mask:
 
     def array(self) -> Array:
         """1 foreground, 0 background, −1 without a label (rows × columns); by default all but 0 is foreground."""
-        picture = self.source.open() if isinstance(self.source, Picture) else _opened(self.source)
+        picture = self.source.opened() if isinstance(self.source, Picture) else _opened(self.source)
         values = np.asarray(picture if picture.mode in ("L", "P", "I") else picture.convert("L"))
         chosen = values != 0 if self.foreground is None else np.isin(values, self.foreground)
         return np.where(np.isin(values, self.unlabelled), -1, chosen).astype(np.int8)
@@ -53,7 +53,7 @@ class Mask:
 
 def _opened(path: Path) -> Image.Image:
     try:
-        return Picture(path.read_bytes()).open()
+        return Picture(path.read_bytes()).opened()
     except OSError as error:
         raise BadInput(f"'{path}' cannot be read: {error.strerror or error}") from error
     except BadInput as error:
@@ -64,8 +64,9 @@ def _opened(path: Path) -> Image.Image:
 class Example:
     """One row of a task.
 
-    `input` is a text, a pair of texts, a picture or the path to one. `label` is a class index or name. `gold` is what
-    people marked: (segment, start, end) spans of characters, a Mask, or a box as shares of the picture's sides.
+    `input` is a text, a pair of texts, a picture, the path to one, or something that is `opened()` to one. `label` is
+    a class index or name. `gold` is what people marked: (segment, start, end) spans of characters, a Mask, or a box as
+    shares of the picture's sides.
     """
 
     id: str
@@ -76,7 +77,7 @@ class Example:
     @property
     def raw(self) -> Any:
         """The input as `explain` takes it."""
-        return self.input.open() if isinstance(self.input, Picture) else self.input
+        return self.input.opened() if hasattr(self.input, "opened") else self.input
 
 
 @dataclass(frozen=True)

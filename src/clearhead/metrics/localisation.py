@@ -1,6 +1,7 @@
 """Localisation: does the relevance lie where the object, or the class, is?"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -120,13 +121,23 @@ def _joined(parts: list[Example]) -> list[Example]:
     ]
 
 
+@dataclass(frozen=True)
+class Canvas:
+    """Four pictures on one, put together when it is needed."""
+
+    parts: tuple[Example, ...]
+
+    def opened(self) -> Image.Image:
+        pictures = [open_image(part.raw).convert("RGB") for part in self.parts]
+        width, height = max(one.width for one in pictures), max(one.height for one in pictures)
+        canvas = Image.new("RGB", (2 * width, 2 * height))
+        for place, picture in enumerate(pictures):
+            canvas.paste(picture.resize((width, height)), (place % 2 * width, place // 2 * height))
+        return canvas
+
+
 def _canvas(parts: list[Example]) -> list[Example]:
-    pictures = [open_image(part.raw).convert("RGB") for part in parts]
-    width, height = max(one.width for one in pictures), max(one.height for one in pictures)
-    canvas = Image.new("RGB", (2 * width, 2 * height))
-    for place, picture in enumerate(pictures):
-        canvas.paste(picture.resize((width, height)), (place % 2 * width, place // 2 * height))
-    name = "+".join(part.id for part in parts)
+    canvas, name = Canvas(tuple(parts)), "+".join(part.id for part in parts)
     boxes = [(place % 2 / 2, place // 2 / 2, place % 2 / 2 + 0.5, place // 2 / 2 + 0.5) for place in range(4)]
     return [Example(f"{name}:{place}", canvas, parts[place].label, box) for place, box in enumerate(boxes)]
 

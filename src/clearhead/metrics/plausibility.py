@@ -1,5 +1,6 @@
 """Plausibility: do the most relevant words match those that people marked?"""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,7 +19,7 @@ def _spans(case: Case) -> Spans:
     gold = case.example.gold
     if not isinstance(gold, tuple) or (gold and not isinstance(gold[0], tuple)):
         raise BadInput(f"Example '{case.example.id}' has no marked words, which this metric compares with.")
-    return gold  # type: ignore[return-value]
+    return gold
 
 
 def _top_curve(records: Sequence[Record]) -> Curve:
@@ -58,8 +59,6 @@ def _words_touched(explanation: Explanation, spans: Spans) -> int:
 
 
 def _word_spans(text: str) -> list[tuple[int, int]]:
-    import re
-
     return [match.span() for match in re.finditer(r"\S+", text)]
 
 

@@ -2,9 +2,9 @@
 
 from clearhead.registry import answers
 from clearhead.task import TASKS
-from clearhead.tasks import table
+from clearhead.tasks import eraser, hugging_face, pictures, squad, table
 from clearhead.tasks.reading import read_task
 
-__all__ = ["read_task", "table"]
+__all__ = ["eraser", "hugging_face", "pictures", "read_task", "squad", "table"]
 
 answers(__name__, lambda: TASKS)
