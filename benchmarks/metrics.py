@@ -44,12 +44,14 @@ def examples(given: argparse.Namespace) -> list[Example]:
     ]
 
 
-def network(device: str) -> Model:
+def network(several: list[Example], device: str) -> Model:
+    """A BERT that knows every word of the texts."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     torch.manual_seed(0)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = Tokenizer(models.WordLevel({word: place for place, word in enumerate([*special, *_words()])}, "[UNK]"))
+    known = sorted({word for one in several for word in one.input.split()} | {f"w{place}" for place in range(WORDS)})
+    words = Tokenizer(models.WordLevel({word: place for place, word in enumerate([*special, *known])}, "[UNK]"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
@@ -61,10 +63,6 @@ def network(device: str) -> Model:
     )
     body = transformers.BertForSequenceClassification(config).eval().requires_grad_(False).to(device)
     return Model(body, tokenizer, name="BERT of MiniLM's shape, random weights")
-
-
-def _words() -> list[str]:
-    return [f"w{place}" for place in range(WORDS)]
 
 
 def seconds(work: Callable[[], Any], device: str) -> float:
@@ -123,8 +121,8 @@ def growth(model: Model, several: list[Example], counts: list[int]) -> list[tupl
 
 
 def report(given: argparse.Namespace) -> str:
-    model = clearhead.load(given.model, device=given.device) if given.model else network(given.device)
     several = examples(given)
+    model = clearhead.load(given.model, device=given.device) if given.model else network(several, given.device)
     spelling = spelled("raw-attention")
     cases = explain_cases(model, several, [spelling], ["prediction"]).cases[spelling.text]
     where = torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} of {os.cpu_count()} threads"
