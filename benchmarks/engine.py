@@ -9,8 +9,10 @@ interleaved, so that a busy machine disturbs all rows alike; medians of ratios a
 import argparse
 import gc
 import platform
+import resource
 import statistics
-import threading
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import date
@@ -22,7 +24,6 @@ import transformers
 from captum.attr import LayerGradientXActivation, LayerIntegratedGradients
 
 import clearhead
-from clearhead.method import METHODS
 
 FIFTEEN = (
     *("raw-attention", "rollout", "grads", "att-grads", "attention-gradcam", "lrp", "partial-lrp", "trans-att"),
@@ -93,50 +94,40 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def peak(work: Callable[[], object]) -> float:
-    """Mebibytes above the level before, sampled every two milliseconds."""
+def peak(name: str, size: int, tokens: int) -> float:
+    """Mebibytes that one run needs above the level before it, in a process of its own."""
+    command = [sys.executable, __file__, "--peak", name, "--batch", str(size), "--tokens", str(tokens)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def own_peak(name: str, size: int, tokens: int) -> float:
+    model = bert(tokens)
+    rows(model, batch(1, 16))[name]()
     gc.collect()
-    process, highest, done = psutil.Process(), [0], threading.Event()
-    before = process.memory_info().rss
-
-    def watch() -> None:
-        while not done.is_set():
-            highest[0] = max(highest[0], process.memory_info().rss)
-            done.wait(0.002)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    work()
-    done.set()
-    watcher.join()
-    return (highest[0] - before) / 2**20
+    before = psutil.Process().memory_info().rss
+    rows(model, batch(size, tokens))[name]()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before) / 2**20
 
 
-def measured(work: dict[str, Callable[[], object]], repeats: int, costly: int) -> dict[str, tuple[float, float, float]]:
-    """Median ratio to the first row, its spread, and peak memory; rows called costly by position run fewer rounds."""
+def measured(work: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """Ratios to the first row, round by round; the last row, which is slow, runs in the first round only."""
     names = list(work)
     for name in names[:-1]:
         work[name]()
     times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(repeats):
-        for place, name in enumerate(names):
-            if place < costly or turn < 2:
-                times[name].append(seconds(work[name]))
-    base = times[names[0]]
-    ratios = {name: [t / b for t, b in zip(times[name], base, strict=False)] for name in names}
-    return {
-        name: (statistics.median(ratios[name]), max(ratios[name]) - min(ratios[name]), peak(work[name]))
-        for name in names
-    }
+        for name in names if turn == 0 else names[:-1]:
+            times[name].append(seconds(work[name]))
+    return {name: [t / b for t, b in zip(times[name], times[names[0]], strict=False)] for name in names}
 
 
-def table(found: dict[str, tuple[float, float, float]], base_seconds: float) -> str:
-    first = next(iter(found.values()))[2]
+def table(ratios: dict[str, list[float]], size: int, tokens: int, base_seconds: float) -> str:
+    peaks = {name: peak(name, size, tokens) for name in ratios}
+    first = peaks["forward + backward"]
     lines = ["| work | × forward + backward | spread | peak memory × |", "|---|---|---|---|"]
-    lines += [
-        f"| {name} | {ratio:.2f} | {spread:.2f} | {memory / first:.2f} |"
-        for name, (ratio, spread, memory) in found.items()
-    ]
+    for name, values in ratios.items():
+        spread = max(values) - min(values)
+        lines.append(f"| {name} | {statistics.median(values):.2f} | {spread:.2f} | {peaks[name] / first:.2f} |")
     return "\n".join([*lines, "", f"One forward + backward took {base_seconds:.2f} s and {first:.0f} MiB."])
 
 
@@ -153,7 +144,8 @@ def growth(repeats: int) -> str:
         one(), two()
         base = statistics.median(seconds(one) for _ in range(repeats))
         ours = statistics.median(seconds(two) for _ in range(repeats))
-        lines.append(f"| {size} | {tokens} | {base:.2f} | {ours:.2f} | {ours / base:.2f} | {peak(two):.0f} |")
+        memory = peak("trans-att", size, tokens)
+        lines.append(f"| {size} | {tokens} | {base:.2f} | {ours:.2f} | {ours / base:.2f} | {memory:.0f} |")
         print(lines[-1], flush=True)
     return "\n".join(lines)
 
@@ -164,13 +156,17 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--growth", action="store_true", help="also measure how time and memory grow")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / f"{date.today()}-engine.md")
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    assert set(FIFTEEN) <= set(clearhead.methods()), METHODS
+    clearhead.methods()
+    if options.peak:
+        print(own_peak(options.peak, options.batch, options.tokens))
+        return
     model, inputs = bert(options.tokens), batch(options.batch, options.tokens)
     work = rows(model, inputs)
-    found = measured(work, options.repeats, costly=len(work) - 1)
-    text = table(found, seconds(work["forward + backward"]))
+    ratios = measured(work, options.repeats)
+    text = table(ratios, options.batch, options.tokens, seconds(work["forward + backward"]))
     print(text, flush=True)
     parts = [
         f"# Engine on a CPU, {date.today()}",

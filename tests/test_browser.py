@@ -168,6 +168,15 @@ def test_sign_survives_without_colour(visit):
     assert page.locator(".ch-word span", has_text="heart").evaluate(style) == "dashed"
 
 
+@pytest.mark.parametrize(
+    ("body", "dark"), [('data-jp-theme-light="false"', True), ('data-jp-theme-light="true"', False), ("", False)]
+)
+def test_a_fragment_follows_the_notebook(visit, body, dark):
+    page = visit(f"<!doctype html><title>x</title><body {body}>{html.fragment(review())}")
+    paper = page.locator(".clearhead").evaluate("node => getComputedStyle(node).backgroundColor")
+    assert paper == ("rgb(24, 26, 31)" if dark else "rgb(255, 255, 255)")
+
+
 def test_a_fragment_leaves_its_surroundings_alone(visit):
     outside = "<!doctype html><title>x</title><p id=one class=f9>text</p><table id=two><tr><th>a<td>b</table>"
     measure = """() => ['one', 'two'].map(id => JSON.stringify(

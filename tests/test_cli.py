@@ -147,6 +147,12 @@ def test_colours_in_a_terminal_unless_unwanted(model):
     assert "\x1b" not in plain
 
 
+def test_output_that_cannot_write_every_character(model):
+    done = child("-m", "clearhead", "explain", "café", "--model", model, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "caf\\xe9" in done.stdout
+
+
 def test_json_is_what_python_gives(run, model):
     _, output, _ = run(
         "explain", TEXT, "-m", model, "--method", "att-cat", "-o", "hidden=input", "--target", "negative", "--json"
@@ -273,6 +279,27 @@ def test_compare_by_names_and_spellings(run, model, tmp_path):
     assert (tmp_path / "all.html").read_text().count("<h3>") == 3
 
 
+def test_curves_are_the_models_own_answers(run, model, image_model, tmp_path):
+    out = tmp_path / "curves.html"
+    methods = ["--methods", "att-cat,rollout"]
+    code, _, errors = run(
+        "compare", "a bad film", "-m", model, *methods, "--target", "0", "--curves", "--out", str(out)
+    )
+    assert code == 0, errors
+    page = out.read_text()
+    assert page.count("<polyline") == 6
+    whole = clearhead.explain(clearhead.load(model), "a bad film", target=0).probability
+    hidden = clearhead.explain(clearhead.load(model), "[MASK] [MASK] [MASK]", target=0).probability
+    for chart, first, last in zip(page.split("<svg")[1:], (whole, hidden), (hidden, whole), strict=True):
+        rows = chart.split("<tbody>")[1].split("</tbody>")[0].split("<tr>")[1:]
+        assert rows[0].count(f">{first:.3g}<") == rows[-1].count(f">{last:.3g}<") == 3
+    photo = tmp_path / "photo.png"
+    Image.effect_noise((40, 40), 60).convert("RGB").save(photo)
+    code, _, errors = run("explain", str(photo), "-m", image_model, "--curves", "--out", str(out))
+    assert code == 0, errors
+    assert "patches hidden" in out.read_text()
+
+
 def test_list_methods(run):
     code, output, _ = run("list", "methods")
     assert code == 0
@@ -298,6 +325,7 @@ MISTAKES = {
     "method option": (["explain", "x", "--method", "att-cat", "-o", "hiden=input"], "Did you mean 'hidden'?"),
     "option form": (["explain", "x", "-o", "hidden"], "key=value"),
     "ending": (["explain", "x", "--out", "x.pdf"], ".html, .png"),
+    "curves": (["explain", "x", "--curves", "--out", "x.png"], "--out FILE.html"),
     "folder": (["explain", "x", "--out", "nowhere/x.html"], "no folder 'nowhere'"),
     "list": (["list", "method"], "Did you mean 'methods'?"),
     "batch": (["explain", "x", "--batch-size", "many"], "--batch-size"),
@@ -356,6 +384,8 @@ def test_a_bad_file_is_one_line(run, model, tmp_path, content, name, wanted):
 def test_other_bad_inputs(run, model, image_model, tmp_path):
     one_line(*run("explain", "-", "-m", model, stdin="\n"), "Standard input was empty")
     one_line(*run("explain", str(tmp_path), "-m", model), "is a folder")
+    one_line(*run("explain", "", "-m", model), "The text is empty")
+    one_line(*run("explain", "bad \udcff film", "-m", model), "Character 5")
     one_line(*run("explain", "a", "b", "c", "--pair", "-m", model), "exactly two texts")
     one_line(*run("compare", "a", "b", "-m", model), "compare takes one input")
     one_line(*run("explain", "x", "-m", str(tmp_path / "nothing")), "cannot be loaded")
@@ -365,13 +395,12 @@ def test_other_bad_inputs(run, model, image_model, tmp_path):
 
 
 def test_one_picture_holds_one_explanation(run, model, tmp_path):
-    code, _, errors = run("explain", "a film", "bad", "-m", model, "--out", str(tmp_path / "x.png"))
-    assert code == 2
-    assert "use .html" in errors
-    assert not (tmp_path / "x.png").exists()
+    one_line(*run("explain", "a film", "bad", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
+    one_line(*run("compare", "a", "-m", model, "--methods", "cat,grads", "--out", str(tmp_path / "x.json")), ".jsonl")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("clearhead.cli.sink.check", lambda out: 1 / 0)
+    monkeypatch.setattr("clearhead.cli.sink.check", lambda out, curves: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["explain", "x"])

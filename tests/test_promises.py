@@ -14,14 +14,14 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "clearhead"
 # A module imports only from its own line or a line above it.
 LAYERS = (
-    "errors version batching tables",
+    "errors version batching execution tables",
     "registry target zoo model inputs",
-    "rules tape trace leaf explanation collection method units perturbation task metric",
+    "flow moving rules tape propagation trace leaf explanation collection method units perturbation task metric",
     "methods tasks",
     "windows pipeline",
     "metrics",
     "significance evaluation",
-    "benchmark views",
+    "results benchmark benchmarks views",
     "runners report",
     "web cli __main__",
 )

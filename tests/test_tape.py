@@ -185,7 +185,7 @@ def test_models_without_attention_maps_are_refused():
         num_labels=3,
     )
     net = randomised(transformers.LongformerForSequenceClassification(config).double().eval())
-    for method in ("trans-att", "rollout", "att-cat"):
+    for method in ("trans-att", "rollout", "att-cat", "lrp", "cat", "layer-gradcam", "grads"):
         with pytest.raises(clearhead.ClearheadError):
             clearhead.explain(net, tensors("bert"), method)
 
@@ -193,9 +193,11 @@ def test_models_without_attention_maps_are_refused():
 def test_xlnet_is_refused():
     config = transformers.XLNetConfig(vocab_size=60, d_model=32, n_layer=2, n_head=4, d_inner=48, num_labels=3)
     net = randomised(transformers.XLNetForSequenceClassification(config).double().eval())
-    for method in ("trans-att", "rollout"):
+    for method in ("trans-att", "rollout", "att-cat", "lrp", "cat", "layer-gradcam", "grads"):
         with pytest.raises(UnsupportedModel, match="attention maps"):
             clearhead.explain(net, tensors("bert"), method)
+    for method in ("occlusion", "gradient", "integrated-gradients", "random"):
+        assert len(clearhead.explain(net, tensors("bert"), method)) == 3
 
 
 def test_a_network_that_is_no_transformer_is_refused():

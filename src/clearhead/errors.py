@@ -9,6 +9,7 @@ ClearheadError
 ├── BadOption (ValueError)                  a method does not take this option or value
 ├── NotFinite (ArithmeticError)             the model itself returned NaN or infinity
 └── BadFile (ValueError)                    a file is missing, damaged, or of another version
+    └── CorruptModel                        an embedded model is not the one that was shipped
 """
 
 
@@ -49,3 +50,7 @@ class NotFinite(ClearheadError, ArithmeticError):
 
 class BadFile(ClearheadError, ValueError):
     """A file cannot be read as what it claims to be."""
+
+
+class CorruptModel(BadFile):
+    """A file of an embedded model is missing or is not the one that was shipped."""

@@ -105,6 +105,7 @@ def _encode_text(model: Model, text: str | tuple[str, str], long: str) -> Encode
     segments = text if isinstance(text, tuple) else (text,)
     if not all(segment.strip() for segment in segments):
         raise BadInput("The text is empty: there is nothing to explain.")
+    _check_characters("".join(segments))
     fast = bool(getattr(model.processor, "is_fast", False))
     values = model.processor(
         *segments, return_special_tokens_mask=True, return_offsets_mapping=fast, **_truncation(model, long)
@@ -119,6 +120,13 @@ def _encode_text(model: Model, text: str | tuple[str, str], long: str) -> Encode
     item = Item(tuple(model.processor.convert_ids_to_tokens(ids)), special, text, offsets)
     names = [name for name in values if name in ("input_ids", "attention_mask", "token_type_ids")]
     return Encoded(item, {name: list(values[name]) for name in names})
+
+
+def _check_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"Character {error.start + 1} of the text is half a character: it was not UTF-8.") from error
 
 
 def _truncation(model: Model, long: str) -> dict[str, Any]:

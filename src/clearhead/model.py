@@ -100,7 +100,7 @@ def load(
     if isinstance(model, Model):
         loaded = model
     elif model is None or (isinstance(model, str) and model in zoo.names()):
-        loaded = _from_zoo(model or zoo.DEFAULT)
+        loaded = _from_zoo(model or zoo.names()[0])
     elif isinstance(model, str | Path):
         loaded = _from_folder(str(model), allow_pickle)
     else:

@@ -14,7 +14,7 @@ from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, Item, collate, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Scores, Spelling, spelled
 from clearhead.model import Model, load, precise
-from clearhead.target import TargetLike, probability
+from clearhead.target import Target, TargetLike, probability
 from clearhead.trace import Trace, capture
 from clearhead.windows import explain_windows, needs_windows
 
@@ -158,7 +158,12 @@ def _explanation(trace: Trace, spelling: Spelling, scores: Scores, place: int) -
         probability=probability(target, _real_logits(trace, place), model.problem),
         options={**spelling.method.options, **spelling.options},
         model=model.name,
-        diagnostics={"score": float(trace.score_B[place]), "precision": _name(trace.logits), **given},
+        diagnostics={
+            "score": float(trace.score_B[place]),
+            "precision": _name(trace.logits),
+            **_prediction(trace, place),
+            **given,
+        },
     )
 
 
@@ -166,6 +171,16 @@ def _real_logits(trace: Trace, place: int) -> Tensor:
     """Padding cannot hold an answer, so it takes no share of a span's probability."""
     logits = trace.logits[place]
     return logits if logits.dim() == 1 else logits.masked_fill(~trace.mask_BT[place], -torch.inf)
+
+
+def _prediction(trace: Trace, place: int) -> dict[str, Any]:
+    """What the model itself says, whatever is explained; nothing for spans and regressions."""
+    model = trace.model
+    if model.problem in ("span", "regression", "one-logit"):
+        return {}
+    best = Target(int(trace.logits[place].argmax()))
+    share = probability(best, trace.logits[place], model.problem)
+    return {"predicted": model.labels[best.number], "predicted_probability": share}
 
 
 def _array(tensor: Tensor) -> Any:

@@ -3,6 +3,7 @@
 Commands import the engine when they run, so that `--help` and shell completion answer at once.
 """
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -45,9 +46,10 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; a user's mistake is one line on stderr and exit code 2."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(arguments, standalone_mode=False)
     except KeyboardInterrupt:

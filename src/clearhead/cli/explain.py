@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli import option, sink, source
+from clearhead.cli import curve, option, sink, source
 
 if TYPE_CHECKING:
     from clearhead.explanation import Explanation
@@ -32,6 +32,7 @@ def explain(
     options: OPTIONS = None,
     text_column: option.COLUMN = None,
     pair: option.PAIR = False,
+    curves: option.CURVES = False,
     long: option.LONG = "error",
     precision: option.PRECISION = None,
     batch_size: option.BATCH_SIZE = None,
@@ -39,13 +40,14 @@ def explain(
     lm_head: option.LM_HEAD = None,
 ) -> None:
     """Explain texts or images: which words or patches made the model decide."""
-    sink.check(out)
+    sink.check(out, curves=curves)
     from clearhead import methods  # noqa: F401  registers them
     from clearhead.method import spelled
 
     spelling = spelled(method, **option.pairs(options or []))
     opened = option.opened(model, device, lm_head)
     read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
+    sink.check_count(out, len(read), compared=False)
     settings = {"precision": precision, "batch_size": batch_size, "long": long}
     explained = list(_explained(opened, read, spelling, option.target_of(opened, target, versus), settings))
     found = [(spelling.text, one) for one in explained]
@@ -54,18 +56,23 @@ def explain(
     else:
         sink.show(found, compared=False, all_rows=out is None)
     if out is not None and out.suffix.casefold() == ".html":
-        sink.write_page(out, _bodies(opened, read, spelling, explained, settings), explained)
+        sink.write_page(out, _bodies(opened, read, spelling, explained, settings, curves), explained)
     elif out is not None:
-        sink.write(out, found, compared=False)
+        sink.write(out, found)
 
 
 def _bodies(
-    model: "Model", inputs: list[Any], spelling: Any, explained: list["Explanation"], settings: dict[str, Any]
+    model: "Model",
+    inputs: list[Any],
+    spelling: Any,
+    explained: list["Explanation"],
+    settings: dict[str, Any],
+    curves: bool,
 ) -> list[str]:
-    """The page's parts; a few inputs also get their two classes side by side, and a row of rollout."""
+    """The page's parts; a few inputs also get a row of rollout, their two classes side by side, and curves."""
     from clearhead.views import html
 
-    if len(inputs) > html.MANY:
+    if len(inputs) > html.MANY and not curves:
         return html.cards(explained)
     rollouts = _rollouts(model, inputs, explained, settings)
     bodies = []
@@ -74,6 +81,8 @@ def _bodies(
         if one.target.versus is not None:
             pair = _explained(model, [source_] * 2, spelling, [one.target.index, one.target.versus], settings)
             bodies.append(html.classes(list(pair)))
+        if curves:
+            bodies.append(curve.card(model, source_, {spelling.text: one}))
     return bodies
 
 

@@ -61,6 +61,9 @@ JSON = Annotated[bool, typer.Option("--json", help="Print one line of JSON per e
 COLUMN = Annotated[
     str | None, typer.Option(metavar="C", help="The table's column with the texts; two with a comma for pairs.")
 ]
+CURVES = Annotated[
+    bool, typer.Option("--curves", help="Add to an .html file what hiding and revealing the strongest tokens does.")
+]
 PAIR = Annotated[bool, typer.Option("--pair", help="Take the two texts as one pair.")]
 LONG = Annotated[str, typer.Option(metavar="error|truncate|windows", help="What to do with texts that are too long.")]
 PRECISION = Annotated[str | None, typer.Option(metavar="TYPE", help="Compute in float64 or another floating type.")]
@@ -70,9 +73,13 @@ LM_HEAD = Annotated[str | None, typer.Option(metavar="FOLDER", help="The masked-
 
 
 def opened(model: str | None, device: str | None, lm_head: str | None) -> "Model":
-    """The model, with its shortcomings told in one line."""
+    """The model, loaded without the chatter of the libraries below."""
+    from transformers.utils import logging
+
     import clearhead
 
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     return clearhead.load(model, device=device, lm_head=lm_head)
 
 

@@ -17,8 +17,10 @@ ENDINGS = (".html", ".png", ".svg", ".json", ".jsonl", ".parquet", ".md")
 PRINTED = 10
 
 
-def check(out: Path | None) -> None:
+def check(out: Path | None, *, curves: bool) -> None:
     """Refuses an ending or a folder before any work is done."""
+    if curves and (out is None or out.suffix.casefold() != ".html"):
+        raise BadOption("--curves are drawn into a page: add --out FILE.html.")
     if out is None:
         return
     if out.suffix.casefold() not in ENDINGS:
@@ -27,23 +29,28 @@ def check(out: Path | None) -> None:
         raise BadOption(f"There is no folder '{out.parent}' to write '{out.name}' into. Make it first.")
 
 
+def check_count(out: Path | None, count: int, *, compared: bool) -> None:
+    """Refuses to put several explanations into a file that holds one; methods of one input fit a picture."""
+    ending = "" if out is None else out.suffix.casefold()
+    if count > 1 and (ending == ".json" or (ending in (".png", ".svg") and not compared)):
+        other = ".jsonl" if ending == ".json" else ".html"
+        raise BadOption(f"A {ending} file holds one explanation, but there are {count}: use {other}.")
+
+
 def is_plain() -> bool:
     """Whether standard output takes no colours: no terminal, or NO_COLOR."""
     return bool(os.environ.get("NO_COLOR")) or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
 
 
-def write(out: Path, found: "Named", *, compared: bool) -> None:
+def write(out: Path, found: "Named") -> None:
     """Writes the file, whole or not at all, and says so on stderr."""
     from clearhead.explanation import write_whole
 
     ending = out.suffix.casefold()
-    if ending in (".png", ".svg", ".json") and len(found) > 1 and not (compared and ending != ".json"):
-        other = ".jsonl" if ending == ".json" else ".html"
-        raise BadOption(f"'{out.name}' holds one explanation, but there are {len(found)}: use {other}.")
     if ending == ".json":
         found[0][1].save(out)
     else:
-        write_whole(out, WRITERS[ending](found, compared))
+        write_whole(out, WRITERS[ending]([one for _, one in found], [name for name, _ in found]))
     print(f"Wrote {out}", file=sys.stderr)
 
 
@@ -84,46 +91,38 @@ def print_lines(found: "Named") -> None:
 # --- by ending -------------------------------------------------------------------------------------------------
 
 
-def _html(found: "Named", compared: bool) -> bytes:
-    from clearhead.views import html
-
-    explanations = [one for _, one in found]
-    return html.page([html.methods(dict(found))], html.title_of(explanations)).encode()
-
-
-def _lines(found: "Named", compared: bool) -> bytes:
+def _lines(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
     from clearhead.views.record import line
 
-    return "".join(line(one, name) + "\n" for name, one in found).encode()
+    return "".join(line(one, name) + "\n" for one, name in zip(explanations, names, strict=True)).encode()
 
 
-def _parquet(found: "Named", compared: bool) -> bytes:
+def _parquet(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
     from clearhead.tables import parquet
     from clearhead.views.record import row
 
-    return parquet([row(one, name) for name, one in found])
+    return parquet([row(one, name) for one, name in zip(explanations, names, strict=True)])
 
 
-def _markdown(found: "Named", compared: bool) -> bytes:
+def _markdown(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
     from clearhead.views import markdown
 
-    return markdown.document([one for _, one in found]).encode()
+    return markdown.document(explanations).encode()
 
 
-def _png(found: "Named", compared: bool) -> bytes:
+def _png(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
     from clearhead.views import picture
 
-    return picture.png(picture.drawn([one for _, one in found]))
+    return picture.png(picture.drawn(explanations))
 
 
-def _svg(found: "Named", compared: bool) -> bytes:
+def _svg(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
     from clearhead.views import picture
 
-    return picture.svg([one for _, one in found]).encode()
+    return picture.svg(explanations).encode()
 
 
-WRITERS: Mapping[str, Callable[["Named", bool], bytes]] = {
-    ".html": _html,
+WRITERS: Mapping[str, Callable[["Sequence[Explanation]", Sequence[str]], bytes]] = {
     ".png": _png,
     ".svg": _svg,
     ".jsonl": _lines,

@@ -33,6 +33,8 @@ def _paired(found: list[Any]) -> list[Any]:
 def _read(argument: str, text_column: str | None, pictures: bool) -> list[Any]:
     if argument == "-":
         return [_stdin()]
+    if not argument.strip():
+        raise BadInput("The text is empty: there is nothing to explain.")
     path = Path(argument)
     kind = path.suffix.casefold()
     if not _exists(path):

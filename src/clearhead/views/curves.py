@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from clearhead.errors import BadInput
 from clearhead.views import markup
 
-WIDTH, HEIGHT = 520, 300
-LEFT, RIGHT, TOP, BOTTOM = 48, 150, 16, 44
+PLOT, HEIGHT = 322, 300
+LEFT, TOP, BOTTOM = 48, 16, 44
+NAME = 32
 # Colours that stay apart for the colour-blind; (light, dark) pairs with 3:1 against their paper.
 STROKES = (
     ("#b35900", "#ff9d42"),
@@ -40,9 +41,10 @@ def chart(curves: Sequence[Curve], *, title: str, across: str = "tokens hidden",
     names = "".join(
         _name(curve, place, y) for (place, curve), y in zip(enumerate(curves), _spread(curves, low, high), strict=True)
     )
+    width = LEFT + PLOT + 40 + 8 * max(min(len(curve.name), NAME) for curve in curves)
     return (
         f"<h3>{markup.escaped(title)}</h3>"
-        f'<svg class="ch-chart" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">'
+        f'<svg class="ch-chart" role="img" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">'
         f"<title>{markup.attribute(_said(curves, title))}</title>{_axes(low, high, across, up)}{lines}{names}</svg>"
         f"{_table(curves, across)}"
     )
@@ -57,7 +59,7 @@ def _range(curves: Sequence[Curve]) -> tuple[float, float]:
 
 
 def _x(share: float) -> float:
-    return LEFT + share * (WIDTH - LEFT - RIGHT)
+    return LEFT + share * PLOT
 
 
 def _y(value: float, low: float, high: float) -> float:
@@ -121,8 +123,12 @@ def _name(curve: Curve, place: int, y: float) -> str:
     start = _x(1) + 6
     return (
         f'<path d="M{start:.0f} {y:.1f}h22" style="stroke:{_stroke(place)}" stroke-width="2.5"{dashed}/>'
-        f'<text x="{start + 27:.0f}" y="{y + 4:.1f}">{markup.escaped(curve.name)}</text>'
+        f'<text x="{start + 27:.0f}" y="{y + 4:.1f}">{markup.escaped(_short(curve.name))}</text>'
     )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 
 def _stroke(place: int) -> str:

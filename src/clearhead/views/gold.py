@@ -8,7 +8,7 @@ from PIL import Image
 from clearhead.errors import BadInput
 from clearhead.explanation import Array, Explanation
 from clearhead.views import heatmap, markup
-from clearhead.views.piece import pieces, segments
+from clearhead.views.piece import largest, pieces, scored, segments
 
 Spans = Sequence[tuple[int, ...]]
 
@@ -25,7 +25,7 @@ def beside_text(explanations: Sequence[Explanation], marked: Spans) -> str:
     ]
     rows = [
         markup.heading(one, tag="h3")
-        + markup.text(pieces(one), markup.full_of(one))
+        + markup.text(pieces(one), largest(scored(one)))
         + f'<p class="ch-faint">{_found(one, spans)}</p>'
         for one in explanations
     ]

@@ -5,7 +5,7 @@ from html import escape
 
 from clearhead.explanation import Explanation
 from clearhead.views import corpus, heatmap, layers, markup
-from clearhead.views.piece import LEVELS, level_for, pieces, scored, visible
+from clearhead.views.piece import LEVELS, largest, level_for, pieces, scored, visible
 
 MANY = 20
 NOTEBOOK = 100
@@ -69,8 +69,8 @@ def card(explanation: Explanation, *, level: str | None = None, rollout: Explana
     return markup.card(
         markup.heading(explanation),
         markup.spoken(explanation, level),
-        markup.levels(explanation, level, _full(explanation)),
-        _legend(explanation, _full(explanation)),
+        markup.levels(explanation, level, markup.full_of(explanation)),
+        _legend(explanation, markup.full_of(explanation)),
         markup.footer(explanation),
         markup.numbers(explanation, level),
         _blocks(explanation, rollout),
@@ -130,7 +130,7 @@ def _shown(explanation: Explanation, full: float | None = None) -> str:
 def _full(explanation: Explanation) -> float:
     if explanation.grid is not None:
         return heatmap.full_of(explanation)
-    return markup.full_of(explanation)
+    return largest(scored(explanation, level_for(explanation)))
 
 
 def _legend(explanation: Explanation, full: float) -> str:

@@ -42,7 +42,11 @@ def headline(explanation: Explanation) -> str:
 def diagnosis(explanation: Explanation) -> str:
     """What the explanation says of itself, for people."""
     found = explanation.diagnostics
-    return " · ".join(_said(text, found[key]) for key, text in DIAGNOSTICS.items() if found.get(key) is not None)
+    said = [_said(text, found[key]) for key, text in DIAGNOSTICS.items() if found.get(key) is not None]
+    predicted, share = found.get("predicted"), found.get("predicted_probability")
+    if predicted is not None and share is not None and not explanation.label.startswith(predicted):
+        said.insert(0, f"the model predicts {visible(predicted)}, {percent(share)}")
+    return " · ".join(said)
 
 
 def _said(text: str, value: Any) -> str:
