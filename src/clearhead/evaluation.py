@@ -21,7 +21,7 @@ from clearhead.tasks import read_task
 from clearhead.trace import Trace, capture
 
 SEEDS = 20
-CHUNK = {"text": 1024, "image": 64}
+CASES = {"text": 8192, "image": 256}
 REFUSALS = (UnsupportedModel, UnsupportedOperation)
 
 
@@ -170,7 +170,7 @@ class _Run:
         measures = [one for one in measures if self._takes(one)]
         needs = needed(measures)
         check_labels(self.model, examples, needs)
-        size = CHUNK["image" if self.model.takes_images else "text"]
+        size = max(1, CASES["image" if self.model.takes_images else "text"] // len(self.spellings))
         for start in range(0, len(examples) if measures else 0, size):
             active = [one for one in self.spellings if one.text not in self.refused]
             found = explain_cases(

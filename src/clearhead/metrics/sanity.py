@@ -87,19 +87,31 @@ def redraw(parameters: Sequence[nn.Parameter], generator: torch.Generator) -> No
 
 
 def _again(model: Model, cases: Sequence[Case]) -> list[Explanation]:
-    """The same inputs and targets explained by the same methods on another model."""
-    groups: dict[str, tuple[Spelling, list[int]]] = {}
+    """The same inputs and targets explained by the same methods on another model; methods share traces."""
+    found: dict[int, Explanation] = {}
+    for by_method in _together(cases):
+        spellings = [spelling for spelling, _ in by_method]
+        first = by_method[0][1]
+        inputs: list[Any] = [cases[place].example.raw for place in first]
+        targets = [explained(cases[place], "prediction").target for place in first]
+        after = compare(model, inputs, spellings, targets, long="truncate")
+        for spelling, places in by_method:
+            found.update(zip(places, after[spelling.text], strict=True))
+    return [found[place] for place in range(len(cases))]
+
+
+def _together(cases: Sequence[Case]) -> list[list[tuple[Spelling, list[int]]]]:
+    """Methods, with the places of their cases, that explained the same inputs for the same targets."""
+    methods: dict[str, tuple[Spelling, list[int]]] = {}
     for place, case in enumerate(cases):
         known = explained(case, "prediction")
         spelling = spelled((known.method, known.options))
-        groups.setdefault(spelling.text, (spelling, []))[1].append(place)
-    found: dict[int, Explanation] = {}
-    for spelling, places in groups.values():
-        inputs: list[Any] = [cases[place].example.raw for place in places]
-        targets = [explained(cases[place], "prediction").target for place in places]
-        after = compare(model, inputs, [spelling], targets, long="truncate")[spelling.text]
-        found.update(zip(places, after, strict=True))
-    return [found[place] for place in range(len(cases))]
+        methods.setdefault(spelling.text, (spelling, []))[1].append(place)
+    groups: dict[Any, list[tuple[Spelling, list[int]]]] = {}
+    for spelling, places in methods.values():
+        key = tuple((cases[place].example.id, explained(cases[place], "prediction").target) for place in places)
+        groups.setdefault(key, []).append((spelling, places))
+    return list(groups.values())
 
 
 def _correlated(before: Explanation, after: Explanation, correlation: str, absolute: bool) -> float:

@@ -3,7 +3,7 @@
 import csv
 import gzip
 import json
-import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from clearhead.task import BadRow
 
 Row = dict[str, Any]
 Numbered = Iterator[tuple[int, Row | BadRow]]
-PEEK = 1 << 20
+DAMAGE = re.compile("[\udc80-\udcff]")
 
 
 def ending(path: Path) -> str:
@@ -33,7 +33,7 @@ def content(path: Path, limit: int = -1) -> bytes:
             return file.read(limit)
     except FileNotFoundError:
         raise BadFile(f"There is no file '{path}'. Check the name and the folder.") from None
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise BadFile(f"'{path}' cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -46,11 +46,14 @@ def lines(path: Path, limit: int = -1) -> list[str]:
 
 def damaged(text: str) -> bool:
     """Whether some bytes were not UTF-8."""
-    return any("\udc80" <= letter <= "\udcff" for letter in text)
+    return not text.isascii() and DAMAGE.search(text) is not None
 
 
-def separated(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of every row that is not empty; in tab-separated files quotes are plain characters."""
+def separated(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | BadRow]]:
+    """(line, cells) of every row that is not empty, or what is wrong with it.
+
+    In tab-separated files quotes are plain characters.
+    """
     plain = delimiter == "\t"
     numbered = (line + "\n" for line in lines(path))
     found = csv.reader(
@@ -62,7 +65,8 @@ def separated(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise BadFile(f"'{path}' is not a proper table at line {found.line_num}: {error}.") from error
+            yield found.line_num, BadRow(found.line_num, f"not a proper row ({error})")
+            continue
         if cells and any(cell.strip() for cell in cells):
             yield found.line_num, cells
 

@@ -73,19 +73,15 @@ def _separated(
     path: Path, delimiter: str, text: str | None, label: str | None, limit: int | None, header: bool | None = None
 ) -> Task:
     rows = list(separated(path, delimiter))
-    if not rows:
-        raise BadFile(f"'{path}' is empty: there is nothing to read.")
-    columns, body = rows[0][1], rows[1:]
+    first = next((cells for _, cells in rows if isinstance(cells, list)), None)
+    if first is None:
+        raise BadFile(f"'{path}' has no rows: there is nothing to read.")
     if header is None:
-        header = _is_header(columns, text, label)
-    if not header:
-        if delimiter == ",":
-            raise BadInput(
-                f"The first line of '{path}' names none of the usual columns. Name yours with text_column and "
-                f"label_column: {', '.join(columns)}."
-            )
-        columns, body = [str(place + 1) for place in range(len(columns))], rows
-        text, label = (text, label) if text else _guessed(path, body)
+        header = delimiter == "," or _is_header(first, text, label)
+    columns = first if header else [str(place + 1) for place in range(len(first))]
+    if not header and not text:
+        text, label = _guessed(path, [cells for _, cells in rows[:LOOK] if isinstance(cells, list)])
+    body = ((line, cells) for line, cells in rows if not (header and cells is first))
     named = ((line, _named(line, columns, cells)) for line, cells in body)
     return table_task(path.name, named, path, text, label, limit)
 
@@ -93,25 +89,26 @@ def _separated(
 def _is_header(cells: list[str], text: str | None, label: str | None) -> bool:
     folded = [cell.strip().casefold() for cell in cells]
     wanted = [part.strip() for part in (text or "").split(",") if part.strip()] + ([label] if label else [])
-    if any(one in cells for one in wanted):
+    if any(not one.isdecimal() for one in wanted):
         return True
     return any(one in (*TEXTS, *PICTURES, *LABELS) for one in folded)
 
 
-def _named(line: int, columns: list[str], cells: list[str]) -> Row | BadRow:
+def _named(line: int, columns: list[str], cells: list[str] | BadRow) -> Row | BadRow:
+    if isinstance(cells, BadRow):
+        return cells
     if len(cells) != len(columns):
         return BadRow(line, f"{len(cells)} columns instead of {len(columns)}")
     return dict(zip(columns, cells, strict=True))
 
 
-def _guessed(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[str, str | None]:
+def _guessed(path: Path, rows: list[list[str]]) -> tuple[str, str | None]:
     """Which columns of a file without a header are texts: the label column holds the fewest different values."""
-    width = Counter(len(cells) for _, cells in rows[:LOOK]).most_common(1)[0][0]
+    width = Counter(map(len, rows)).most_common(1)[0][0]
     if width == 1:
         return "1", None
     if width > 3:
         raise BadInput(f"'{path}' has {width} columns and no header: give text_column and label_column as numbers.")
-    sample = [cells for _, cells in rows[:LOOK] if len(cells) == width]
+    sample = [cells for cells in rows if len(cells) == width]
     label = min(range(width), key=lambda place: (len({cells[place] for cells in sample}), len(sample[0][place])))
-    texts = [str(place + 1) for place in range(width) if place != label]
-    return ",".join(texts), str(label + 1)
+    return ",".join(str(place + 1) for place in range(width) if place != label), str(label + 1)
