@@ -150,7 +150,9 @@ def _model_digest(name: str | None) -> str:
     """Of an embedded model its checksums, of a folder its files, of a hub id its downloaded snapshot."""
     if zoo.names() and (name is None or name in zoo.names()):
         checksums = Path(zoo.__file__).with_name("checksums.json")
-        return fingerprint({"name": name or zoo.names()[0], "checksums": digest(checksums) if checksums.exists() else ""})
+        return fingerprint(
+            {"name": name or zoo.names()[0], "checksums": digest(checksums) if checksums.exists() else ""}
+        )
     if name is None:
         raise BadOption("Which model? This build has no embedded one: name a folder or a hub id with --model.")
     if Path(name).is_dir():
@@ -288,10 +290,16 @@ def costs(worker: Worker, examples: "Sequence[Example]", methods: Collection[str
     from clearhead.evaluation import explain_cases
 
     few, found = examples[:SAMPLE], dict[str, float]()
-    for spelling in (one for one in worker.spellings if one.text in methods):
+    for spelling in (one for one in worker.spellings if one.text in methods and not _is_repeat(one, methods)):
         with timed(found, f"alone {spelling.text}"):
             explain_cases(worker.model, few, [spelling], ["prediction"], batch_size=worker.plan.batch_size)
     return {name: whole / len(few) for name, whole in found.items()}
+
+
+def _is_repeat(spelling: "Spelling", methods: Collection[str]) -> bool:
+    """Further seeds cost what the first does."""
+    seed = spelling.options.get("seed", 0)
+    return bool(seed) and f"{spelling.method.name}:seed=0" in methods
 
 
 def _measured(model: "Model", measure: "Measure", cases: "Mapping[str, list[Case]]") -> list[dict[str, Any]]:
