@@ -1,6 +1,7 @@
 """Results → one self-contained file: a verdict in plain words, tables with intervals, curves, cost."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from clearhead.views.curves import Curve
 
 LEVEL = 0.05
 LINES = 12
+FEW = 100
+NUMERIC = re.compile(r"[-+\de.,\[\] ×–sm%]*")
 Row = Mapping[str, Any]
 
 
@@ -132,38 +135,57 @@ def verdict(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"Only {summary['examples']} examples were measured: more would narrow the intervals."
 
 
-FEW = 100
-
-
 def _advice(summary: Mapping[str, Any], found: Sequence[Standing]) -> str:
-    controls = {name for name in summary["methods"] if _is_control(name)}
-    tried = [name for name in summary["methods"] if name not in controls]
-    if not tried:
-        return "Only controls were run: add methods to choose from."
-    if len(tried) == 1:
-        return f"Only {tried[0]} was run, so there is nothing to choose from."
-    counts = {name: sum(name in one.leading for one in found) for name in tried}
-    most = max(counts.values())
+    """Which method to use, and why; the controls are no candidates."""
+    tried = [name for name in summary["methods"] if not _is_control(name)]
+    if len(tried) < 2:
+        return f"Only {_listed(tried or ['the control'])} was run, so there is nothing to choose from."
+    if all(set(tried) <= set(one.leading) for one in found):
+        cheapest = min(tried, key=lambda name: _cost(summary, name))
+        return (
+            f"No difference between the methods can be shown: take the cheapest, {cheapest}, or measure more examples."
+        )
+    leads = {name: sum(name in one.leading for one in found) for name in tried}
+    most = max(leads.values())
     if most == 0:
-        return "On no value is any method among the best: random does better. Trust none of them here."
-    tied = [name for name in tried if counts[name] == most]
-    chosen = min(tied, key=lambda name: (-sum(one.best == name for one in found), summary["costs"].get(name, 0.0)))
-    where = "every value" if most == len(found) else f"{most} of {len(found)} values"
+        return "On no value is any method among the best: the control does better. Trust none of them here."
+    tied = [name for name in tried if leads[name] == most]
+    chosen = min(tied, key=lambda name: (-sum(one.best == name for one in found), _cost(summary, name)))
+    return _recommended(summary, chosen, [name for name in tied if name != chosen], most, len(found))
+
+
+def _recommended(summary: Mapping[str, Any], chosen: str, others: list[str], leads: int, count: int) -> str:
+    where = "every value" if leads == count else f"{leads} of {count} values"
     said = f"Use {chosen}: it is the best, or not shown to be worse than the best, on {where}"
-    others = [name for name in tied if name != chosen]
-    cost = summary["costs"].get(chosen)
-    said += f", at {_time(cost)} per example." if cost else "."
-    return said + (f" By that count {_listed(others)} {_are(others)} as good." if others else "")
+    seconds = _cost(summary, chosen)
+    said += f", at {_time(seconds)} per example." if math.isfinite(seconds) else "."
+    if not others:
+        return said
+    cheaper = [name for name in others if _cost(summary, name) < seconds]
+    note = f"; {_listed(cheaper)} {_costs_less(cheaper)}" if cheaper else ""
+    return f"{said} By that count {_listed(others)} {_are(others)} as good{note}."
+
+
+def _costs_less(names: Sequence[str]) -> str:
+    return "costs less" if len(names) == 1 else "cost less"
+
+
+def _cost(summary: Mapping[str, Any], name: str) -> float:
+    """Seconds per example; a method without a time comes last."""
+    return summary["costs"].get(name) or math.inf
 
 
 def _standing(summary: Mapping[str, Any], one: Standing) -> str:
-    way = "higher" if _better(summary, one.name) == "higher" else "lower"
+    value = f"{one.name} ({_better(summary, one.name)} is better)"
+    several = [row["method"] for row in _rows(summary, one.name)]
+    if len(several) == 1:
+        return f"{value}: only {one.best} was measured."
     if one.shown:
-        return f"{one.name} ({way} is better): {one.best} is best, and the tests show it against every other method."
-    if len(_rows(summary, one.name)) == 1:
-        return f"{one.name} ({way} is better): only {one.best} was measured."
+        return f"{value}: {one.best} is best, and the tests show it against every other method."
+    if len(one.leading) == len(several):
+        return f"{value}: no difference between {_listed(several)} can be shown."
     others = [name for name in one.leading if name != one.best]
-    return f"{one.name} ({way} is better): {one.best} is ahead, but no difference from {_listed(others)} can be shown."
+    return f"{value}: {one.best} has the best value, but no difference from {_listed(others)} can be shown."
 
 
 def _noise(summary: Mapping[str, Any], found: Sequence[Standing]) -> Iterator[str]:
@@ -362,7 +384,7 @@ def _markdown_grid(grid: Grid) -> str:
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = markdown.escaped(cell.text)
+    text = cell.text if NUMERIC.fullmatch(cell.text) else markdown.escaped(cell.text)
     return f"**{text}**" if cell.strong else text
 
 
@@ -373,5 +395,5 @@ def _numbers(chart: Chart) -> Grid:
     rows = []
     for line in chart.lines:
         at = dict(zip(line.shares, line.values, strict=True))
-        rows.append((Cell(line.name), *(Cell(f"{at[share]:.3f}" if share in at else "") for share in shares)))
+        rows.append((Cell(line.name), *(Cell(number(at[share]) if share in at else "") for share in shares)))
     return Grid((chart.across, *heads), tuple(rows))

@@ -273,5 +273,7 @@ def _said(value: Any) -> str:
 
 
 def number(value: float) -> str:
-    """A value as tables show it: three decimals, or two for what is counted in percent."""
+    """A value as tables show it: three decimals, two for what is counted in percent, one digit of what is tiny."""
+    if abs(value) < 0.0005:
+        return "0" if value == 0 else f"{value:.1g}"
     return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"
