@@ -46,6 +46,7 @@ def summary(**changes):
         "rows": rows,
         "comparisons": tests,
         "curves": {"aopc": [{"method": "att-cat", "x": [0.0, 0.5, 1.0], "y": [0.0, 0.4, 0.9]}]},
+        "words": [],
         "costs": {"att-cat": 0.02, "cat": 0.01, "random": 0.005},
         "seconds": 12.0,
         "examples": 200,
@@ -206,6 +207,13 @@ def test_a_sweep_over_k_is_labelled_with_its_numbers(folder):
     assert ">40</text>" in report.page(folder(found), found)
 
 
+def test_words_of_classes_are_listed_with_what_they_share(folder):
+    words = [{"method": "cat", "class": "negative", "tokens": ["bad", "film", HOSTILE], "shared": ["film"]}]
+    found = summary(words=words)
+    assert "bad film" in report.page(folder(found), found)
+    assert "<script" not in report.page(folder(found), found)
+
+
 def test_many_curves_are_spread_over_charts(folder):
     lines = [{"method": f"m{place}", "x": [0.0, 1.0], "y": [0.0, 1.0]} for place in range(report.LINES + 1)]
     found = summary(curves={"hiding": lines})
@@ -237,17 +245,24 @@ def test_a_real_run_is_reported(run, tmp_path):
     task.write_text(
         "label\tsentence\n" + "".join(f"{n % 2}\ta {'good' if n % 2 else 'bad'} film {n}\n" for n in range(6))
     )
-    plan = Plan(str(task), ("att-cat", "rollout", "random"), ("aopc", "hiding", "kendall"), model=model, shard=3)
+    plan = Plan(
+        str(task),
+        ("att-cat", "rollout", "random"),
+        ("aopc", "hiding", "kendall", "token-overlap"),
+        model=model,
+        shard=3,
+    )
     found = execute(plan, tmp_path / "run", local)
     assert found["methods"] == ["att-cat", "rollout", "random"]
-    assert len(found["comparisons"]) == 9
-    assert set(found["curves"]) == {"aopc", "hiding"}
+    assert {one["name"] for one in found["comparisons"]} == {"aopc", "hiding", "kendall", "token-overlap", "count"}
+    assert set(found["curves"]) == {"aopc", "hiding", "token-overlap"}
+    assert {one["method"] for one in found["words"]} == {"att-cat", "rollout", "random"}
     assert all(found["costs"][name] > 0 for name in found["methods"])
     code, output, errors = run(str(tmp_path / "run"))
     assert code == 0, errors
     assert output.strip()
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert "random" in page and page.count("<svg") == 2
+    assert "random" in page and page.count("<svg") >= 2
 
 
 def test_the_ending_says_what_to_write(run, folder, tmp_path):

@@ -291,9 +291,12 @@ def costs(worker: Worker, examples: "Sequence[Example]", methods: Collection[str
 
     few, found = examples[:SAMPLE], dict[str, float]()
     for spelling in (one for one in worker.spellings if one.text in methods and not _is_repeat(one, methods)):
-        with timed(found, f"alone {spelling.text}"):
-            explain_cases(worker.model, few, [spelling], ["prediction"], batch_size=worker.plan.batch_size)
-    return {name: whole / len(few) for name, whole in found.items()}
+        for attempt in ("first", "second"):
+            with timed(found, f"{attempt} {spelling.text}"):
+                explain_cases(worker.model, few, [spelling], ["prediction"], batch_size=worker.plan.batch_size)
+        fastest = min(found.pop(f"first {spelling.text}"), found.pop(f"second {spelling.text}"))
+        found[f"alone {spelling.text}"] = fastest / len(few)
+    return found
 
 
 def _is_repeat(spelling: "Spelling", methods: Collection[str]) -> bool:
@@ -404,6 +407,7 @@ def summarise(results: Results, manifest: Mapping[str, Any]) -> dict[str, Any]:
             for row in table.differences(seed=plan["seed"])
         ],
         "curves": _curves(table),
+        "words": _words(table),
         "costs": _costs(table, seconds),
         "seconds": sum(value for one in seconds for name, value in one.items() if name != "examples"),
         "examples": manifest["examples"],
@@ -459,6 +463,22 @@ def _curves(table: "Table") -> dict[str, list[dict[str, Any]]]:
         if several:
             heights = [sum(values) / len(several) for values in zip(*(ys for _, ys in several), strict=True)]
             found.setdefault(metric, []).append({"method": method, "x": list(several[0][0]), "y": heights})
+    return found
+
+
+def _words(table: "Table") -> list[dict[str, Any]]:
+    """For token overlap, by method and class: the strongest tokens, and those that other classes have too."""
+    from clearhead.metrics.corpus import word_lists
+
+    found = []
+    for (method, metric), repeats in table.records.items():
+        if table.measures[metric].metric.name != "token-overlap":
+            continue
+        lists = {name: [token for token, _ in pairs] for name, pairs in word_lists(repeats[0]).items()}
+        for name, tokens in lists.items():
+            others = {token for other, several in lists.items() if other != name for token in several}
+            shared = [token for token in tokens if token in others]
+            found.append({"method": method, "class": name, "tokens": tokens, "shared": shared})
     return found
 
 

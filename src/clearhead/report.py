@@ -81,11 +81,12 @@ def sections(results: Results, summary: Mapping[str, Any]) -> list[Section]:
         Section("Verdict", tuple(verdict(summary))),
         Section("Values", (_legend(summary),), (_table(manifest, summary),)),
         Section("Curves", (), (), tuple(_charts(summary))),
+        Section("Words", (WORDS,), tuple(_words(summary)), folded=True),
         Section("Cost", (COST,), tuple(_costs(summary))),
         Section("Comparisons", (TESTS,), tuple(_comparisons(summary)), folded=True),
         Section("What was run", tuple(_provenance(manifest, summary)), folded=True),
     ]
-    return [one for one in found if one.said[0:1] != ("",) and (one.said or one.grids or one.charts)]
+    return [one for one in found if one.grids or one.charts or one.title in ("Verdict", "What was run")]
 
 
 # --- the verdict -----------------------------------------------------------------------------------------------
@@ -235,6 +236,7 @@ COST = (
     "Seconds for one example when the method runs alone, measured on the first examples of the run; together methods "
     "share one pass through the model and cost less."
 )
+WORDS = "The strongest tokens of each predicted class, summed over its examples, and which of them another class has too."
 TESTS = (
     "Every pair of methods, example by example; p is corrected for the number of comparisons within a value (Holm). "
     "Below 0.05 the two are taken to differ."
@@ -305,6 +307,15 @@ def _costs(summary: Mapping[str, Any]) -> Iterator[Grid]:
         yield Grid(("method", "time per example", "beside the cheapest"), tuple(rows))
 
 
+def _words(summary: Mapping[str, Any]) -> Iterator[Grid]:
+    rows = [
+        (Cell(one["method"]), Cell(one["class"]), Cell(" ".join(one["tokens"])), Cell(" ".join(one["shared"])))
+        for one in summary["words"]
+    ]
+    if rows:
+        yield Grid(("method", "class", "strongest tokens", "shared"), tuple(rows))
+
+
 def _comparisons(summary: Mapping[str, Any]) -> Iterator[Grid]:
     rows = [
         (
@@ -345,7 +356,7 @@ def _file(task: str) -> str:
 
 def _html(section: Section) -> str:
     paragraphs = "".join(f"<p>{markup.escaped(line)}</p>" for line in section.said)
-    grids = "".join(f'<div class="ch-wide">{_html_grid(grid)}</div>' for grid in section.grids)
+    grids = "".join(f'<div style="overflow-x:auto">{_html_grid(grid)}</div>' for grid in section.grids)
     charts = "".join(
         curves.chart(one.lines, title=one.title, across=one.across, up=one.up, scale=one.scale)
         for one in section.charts
