@@ -236,7 +236,9 @@ COST = (
     "Seconds for one example when the method runs alone, measured on the first examples of the run; together methods "
     "share one pass through the model and cost less."
 )
-WORDS = "The strongest tokens of each predicted class, summed over its examples, and which of them another class has too."
+WORDS = (
+    "The strongest tokens of each predicted class, summed over its examples, and which of them another class has too."
+)
 TESTS = (
     "Every pair of methods, example by example; p is corrected for the number of comparisons within a value (Holm). "
     "Below 0.05 the two are taken to differ."
