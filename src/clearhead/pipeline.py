@@ -126,11 +126,13 @@ def explain_batch(
 ) -> list[list[Explanation]]:
     """One trace, every method: per input the explanations in the order of the methods."""
     trace = capture(model, inputs, list(targets))
-    columns = [_explanations(trace, spelling, spelling(trace)) for spelling in spellings]
+    columns = [explain_trace(trace, spelling) for spelling in spellings]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _explanations(trace: Trace, spelling: Spelling, scores: Scores) -> list[Explanation]:
+def explain_trace(trace: Trace, spelling: Spelling) -> list[Explanation]:
+    """What one method makes of a trace: an explanation per input."""
+    scores = spelling(trace)
     return [_explanation(trace, spelling, scores, place) for place in range(len(trace.targets))]
 
 

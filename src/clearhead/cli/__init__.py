@@ -13,6 +13,7 @@ import typer
 from clearhead.cli.compare import compare
 from clearhead.cli.explain import explain
 from clearhead.cli.listing import listing
+from clearhead.cli.serve import serve
 from clearhead.version import __version__
 
 MISTAKE = 2
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command("explain")(explain)
 app.command("compare")(compare)
 app.command("list")(listing)
+app.command("serve")(serve)
 
 
 def _version(wanted: bool) -> None:
