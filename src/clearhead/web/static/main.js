@@ -72,9 +72,9 @@ function fillModels() {
 function fillClasses() {
   find("model-summary").textContent = model().summary;
   const classes = model().problem === "span" ? [] : model().labels.map((label, place) => [String(place), label]);
-  options(find("target"), [["", "What the model predicts"], ...classes], state.target);
+  options(find("target"), [["", "Predicted"], ...classes], state.target);
   options(find("versus"), [["", "All others"], ...classes], state.versus);
-  options(find("other-target"), [["", "What the model predicts"], ...classes], state.target);
+  options(find("other-target"), [["", "Predicted"], ...classes], state.target);
   const examples = state.kind === "text" ? (EXAMPLES[state.model] ?? []) : [];
   find("examples").replaceChildren(...examples.map((text) => make("button", { type: "button", textContent: text, title: text, onclick: () => useExample(text) })));
 }
@@ -111,12 +111,11 @@ const usePicture = guarded(async (file) => {
 async function ask({ fresh = true } = {}) {
   readForm();
   if (fresh) [state.hidden, state.layer] = [[], 0];
-  await answer();
-  remember();
+  await answer(remember);
 }
 
 // Asks for the question as it stands and shows everything that follows from it.
-async function answer() {
+async function answer(then = () => {}) {
   asking.abort();
   asking = new AbortController();
   const signal = asking.signal;
@@ -130,6 +129,7 @@ async function answer() {
   find("problems").replaceChildren();
   showAnswer(toggleAndSave);
   save();
+  then();
   await startTrial();
   await showBeside();
   await prefetch(signal);
@@ -312,8 +312,7 @@ async function open(hash) {
     fillView();
   }
   if (!given || (state.kind === "image" ? !state.image : !state.text)) return;
-  await answer();
-  remember();
+  await answer(remember);
 }
 
 guarded(start)();

@@ -101,9 +101,16 @@ export function showHidden() {
 }
 
 export function legend(answer, full, negative) {
+  if (answer.grid) return photoLegend(answer, full, negative);
   const swatches = (names) => make("b", {}, ...names.map((name) => make("i", { className: name })));
   const below = negative ? [make("span", { textContent: `against ${signed(-full)}` }), swatches(["a9", "a7", "a5", "a3", "a1"])] : [];
   const above = [swatches(["f1", "f3", "f5", "f7", "f9"]), make("span", { textContent: `${signed(full)} for ${answer.label}` })];
+  return make("p", { className: "ch-legend" }, ...below, make("span", { textContent: "0" }), ...above);
+}
+
+function photoLegend(answer, full, negative) {
+  const below = negative ? [make("span", { textContent: `against ${signed(-full)} or more` }), make("i", { className: "ch-cold" })] : [];
+  const above = [make("i", { className: "ch-warm" }), make("span", { textContent: `${signed(full)} or more for ${answer.label}` })];
   return make("p", { className: "ch-legend" }, ...below, make("span", { textContent: "0" }), ...above);
 }
 
