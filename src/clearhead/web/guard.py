@@ -6,11 +6,13 @@ import ipaddress
 import json
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from starlette.exceptions import HTTPException
 
 from clearhead.web.limits import Limits
 
@@ -64,12 +66,8 @@ def _is_address(name: str) -> bool:
     return True
 
 
-class Refused(Exception):
-    """A request that goes no further."""
-
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.headers = status, headers or {}
+class Refused(HTTPException):
+    """A request that goes no further; an HTTPException, so that it passes whole through whoever reads the body."""
 
 
 class Guard:
@@ -89,7 +87,7 @@ class Guard:
             body = Counting(receive, self.limits)
             await self.app(scope, body, guarded)
         except Refused as refusal:
-            await guarded.refuse(refusal.status, str(refusal), refusal.headers)
+            await guarded.refuse(refusal.status_code, refusal.detail, refusal.headers)
         except Exception as error:
             LOG.error("%s in %s (%s %s)", type(error).__name__, _where(error), scope["method"], scope["path"])
             await guarded.refuse(500, "Something failed here; the server's log says where.")
@@ -185,7 +183,7 @@ class Answering:
             message = {**message, "headers": [*message.get("headers", []), *extra]}
         await self.send(message)
 
-    async def refuse(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+    async def refuse(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         if self.begun:
             return
         body = json.dumps({"error": text}).encode()

@@ -15,7 +15,7 @@ from clearhead.errors import BadOption
 from clearhead.web.guard import LOOPBACK, Door
 
 HEADERS_WITHIN = 15.0
-GRACE = 5
+GRACE = 3
 
 
 class Patient(H11Protocol):

@@ -22,6 +22,10 @@ def picture(text: str, limits: Limits) -> Image.Image:
             upright = ImageOps.exif_transpose(file).convert("RGB")
     except BadInput:
         raise
+    except Image.DecompressionBombError as error:
+        raise BadInput(
+            f"The picture has too many pixels; at most {limits.pixels // 1_000_000} million are taken."
+        ) from error
     except Exception as error:
         raise BadInput(f"The picture cannot be read: it is not a whole {', '.join(FORMATS)} file.") from error
     upright.thumbnail((limits.side, limits.side))

@@ -15,6 +15,7 @@ export async function startTrial() {
   running.abort();
   running = new AbortController();
   found.curve = null;
+  find("live").hidden = true;
   find("share").disabled = true;
   find("chart").setAttribute("aria-busy", "true");
   find("click-hint").textContent = `Or choose ${what()} above to hide them one by one.`;
@@ -79,6 +80,8 @@ function show(count, value) {
   const rows = [["Nothing hidden", before, ""], [`${count} of ${total} ${what()}`, value, "now"], ["As many at random", random, ""]];
   find("bars").replaceChildren(...rows.map(([name, share, css]) =>
     make("div", { className: css }, make("dt", { textContent: name }), make("dd", {}, bar(share)), make("dd", { className: "share", textContent: percent(share) }))));
+  find("live").hidden = !state.hidden.length;
+  find("live").textContent = `${count} of ${total} ${what()} hidden: ${percent(before)} → ${percent(value)}`;
   find("finding").textContent = state.hidden.length ? finding(value - before, random - before) : "";
   find("chart").replaceChildren(chart(curve, state.hidden.length ? { count, value, random } : null, what()));
 }
