@@ -15,7 +15,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is no
 CHROMIUM = os.environ.get("CLEARHEAD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(os.environ.get("CLEARHEAD_AXE") or "node_modules/axe-core/axe.min.js")
 FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync".split()
+    ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 )
 TEXT = "a good , tedious film never bad"
 
