@@ -15,6 +15,7 @@ from clearhead.cli.compare import compare
 from clearhead.cli.explain import explain
 from clearhead.cli.listing import listing
 from clearhead.cli.report import report
+from clearhead.cli.serve import serve
 from clearhead.version import __version__
 
 MISTAKE = 2
@@ -31,6 +32,7 @@ app.command("compare")(compare)
 app.command("bench")(bench)
 app.command("report")(report)
 app.command("list")(listing)
+app.command("serve")(serve)
 
 
 def _version(wanted: bool) -> None:
