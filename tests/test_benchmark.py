@@ -1,6 +1,7 @@
 """Benchmarks: killed at any moment they end with the same values; nothing is mixed, nothing is lost."""
 
 import errno
+import io
 import json
 import os
 import shutil
@@ -9,16 +10,21 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from samples import save_text_model
+import torch
+import transformers
+from PIL import Image
+from samples import save_image_model, save_text_model
 
 import clearhead
-from clearhead import results
-from clearhead.benchmark import BENCHMARKS, Plan, execute, expanded, jobs_of, read, streams_of
+from clearhead import report, results
+from clearhead.benchmark import Plan, execute, expanded, jobs_of, read, streams_of
 from clearhead.cli import main
 from clearhead.errors import BadFile, BadOption, ClearheadError
 from clearhead.results import Results
 from clearhead.runners.local import local
+from clearhead.tables import parquet
 
 SENTENCES = [
     (0, "a bad , tedious film"),
@@ -182,6 +188,8 @@ def test_a_crash_between_any_two_writes_loses_nothing(plan, whole, tmp_path, mon
             execute(plan, tmp_path / "run", local)
     execute(plan, tmp_path / "run", local)
     assert values(tmp_path / "run") == values(whole)
+    assert list(Results(tmp_path / "run").explanations()) == list(Results(whole).explanations())
+    assert len(Results(tmp_path / "run").seconds()) == Results(whole).manifest["shards"]
 
 
 # --- never mixed -----------------------------------------------------------------------------------------------
@@ -388,13 +396,56 @@ def test_the_papers_tables_name_methods_and_metrics_that_exist(name):
     assert [measured(one) for one in benchmark.metrics]
 
 
-@pytest.mark.parametrize("name", ["attcat-table1", "attcat-table2"])
-def test_a_papers_table_runs_on_ones_own_model(run, model, task, tmp_path, name):
-    code, output, errors = run(name, "--task", task, "--model", model, "--limit", "4", "--out", str(tmp_path / "run"))
+def pixels(seed: int, low: int, high: int) -> bytes:
+    buffer = io.BytesIO()
+    values = np.random.default_rng(seed).integers(low, high, (32, 32, 3) if high > 4 else (32, 32), dtype=np.uint8)
+    Image.fromarray(values).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def material(model, task, tmp_path_factory):
+    """By kind of data: the task, the model, and what else the command needs."""
+    folder = tmp_path_factory.mktemp("material")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    config = transformers.AutoConfig.from_pretrained(model)
+    torch.manual_seed(0)
+    transformers.BertForMaskedLM(config).save_pretrained(folder / "lm")
+    transformers.BertForQuestionAnswering(config).save_pretrained(folder / "qa")
+    tokenizer.save_pretrained(folder / "qa")
+    passage = "a good film has a heart"
+    answer = {"id": "1", "question": "what has a film", "answers": [{"text": "a heart", "answer_start": 16}]}
+    squad = {"data": [{"paragraphs": [{"context": passage, "qas": [answer, {**answer, "id": "2"}]}]}]}
+    (folder / "squad.json").write_text(json.dumps(squad))
+    marked = {"text": "a bad film , never good", "label": 0, "rationale_char_spans": [[2, 5]]}
+    (folder / "movies.jsonl").write_text(json.dumps(marked) + "\n" + json.dumps({**marked, "label": 1}) + "\n")
+    pets = [
+        {"image": pixels(n, 0, 256), "trimap": pixels(n, 1, 4), "breed_id": n % 2, "breed": ("cat", "dog")[n % 2]}
+        for n in range(4)
+    ]
+    (folder / "pets.parquet").write_bytes(parquet(pets))
+    image_model = str(save_image_model(folder / "vit"))
+    return {
+        "attcat-figure3": [str(folder / "squad.json"), "--model", str(folder / "qa")],
+        "attcat": [task, "--model", model],
+        "decoded": [task, "--model", model, "--lm-head", str(folder / "lm")],
+        "transatt-figure4": [str(folder / "movies.jsonl"), "--model", model],
+        "transatt": [str(folder / "pets.parquet"), "--model", image_model],
+    }
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_papers_table_runs_on_ones_own_model_and_data(run, material, tmp_path, name):
+    kind = name if name in material else name.split("-")[0]
+    code, output, errors = run(
+        name, "--limit", "2", "--out", str(tmp_path / "run"), "--json", "--task", *material[kind]
+    )
     assert code == 0, errors
-    for method in BENCHMARKS[name].methods:
-        assert method in output
-    assert Results(tmp_path / "run").manifest["examples"] == 4
+    rows = [json.loads(line) for line in output.splitlines()]
+    benchmark = clearhead.benchmarks()[name]
+    assert {row["method"] for row in rows} == set(expanded(benchmark.methods, 2)), errors
+    assert {row["metric"] for row in rows} == set(benchmark.metrics)
+    assert report.page(Results(tmp_path / "run"), Results(tmp_path / "run").summary())
 
 
 def test_methods_can_be_chosen_within_a_papers_table(run, model, task, tmp_path):
