@@ -162,8 +162,8 @@ def progress() -> Iterator[Callable[[int, int, str], None]]:
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console, transient=True) as bar:
-        bar.disable = not console.is_terminal
+    left = (TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *left, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("Starting", total=None)
 
         def advance(done: int, total: int, said: str) -> None:
