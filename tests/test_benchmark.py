@@ -116,6 +116,12 @@ def test_a_run_without_its_summary_only_sums_up_again(plan, whole, tmp_path):
     assert execute(plan, tmp_path / "run", forgetful) == Results(whole).summary()
 
 
+def test_a_summary_in_another_layout_is_made_anew(plan, whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    (tmp_path / "run" / results.SUMMARY).write_text('{"rows": []}')
+    assert execute(plan, tmp_path / "run", forgetful) == Results(whole).summary()
+
+
 # --- killed ----------------------------------------------------------------------------------------------------
 
 KILLS = """
@@ -459,6 +465,36 @@ def test_nothing_measured_is_an_error(plan, tmp_path):
     """A masked-LM head is needed, and this model has none."""
     with pytest.raises(ClearheadError, match="masked-LM"):
         execute(replace(plan, methods=("decoded-gradcam",)), tmp_path / "run", local)
+
+
+def limited(monkeypatch, most: int) -> list[int]:
+    """As if memory ended at batches of `most`."""
+    from clearhead import evaluation
+
+    real, seen = evaluation.explain_cases, []
+
+    def explain_cases(*arguments, batch_size, **options):
+        seen.append(batch_size)
+        if batch_size is not None and batch_size > most:
+            raise torch.OutOfMemoryError
+        return real(*arguments, batch_size=batch_size, **options)
+
+    monkeypatch.setattr(evaluation, "explain_cases", explain_cases)
+    return seen
+
+
+def test_automatic_batches_are_halved_until_they_fit(plan, whole, tmp_path, monkeypatch):
+    seen = limited(monkeypatch, 2)
+    found = execute(replace(plan, shard=9), tmp_path / "run", local)
+    assert seen[:3] == [9, 4, 2]
+    for row, wanted in zip(found["rows"], Results(whole).summary()["rows"], strict=True):
+        assert row["value"] == pytest.approx(wanted["value"], abs=1e-6)
+
+
+def test_a_fixed_batch_that_does_not_fit_is_a_mistake(plan, tmp_path, monkeypatch):
+    limited(monkeypatch, 2)
+    with pytest.raises(BadOption, match="A batch of 4 does not fit"):
+        execute(replace(plan, shard=9, batch_size=4), tmp_path / "run", local)
 
 
 def test_a_plan_without_methods_is_refused(plan, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from samples import HOSTILE, save_text_model
 
 from clearhead import report
-from clearhead.benchmark import Plan, execute
+from clearhead.benchmark import LAYOUT, Plan, execute
 from clearhead.cli import main
 from clearhead.results import FORMAT, MANIFEST, SUMMARY, Results, number
 from clearhead.runners.local import local
@@ -41,6 +41,7 @@ def summary(**changes):
     tests = [pair("aopc", "att-cat", "cat", 0.01), pair("lodds", "att-cat", "cat", 0.6)]
     tests += [pair(name, method, "random", 0.001) for name in ("aopc", "lodds") for method in ("att-cat", "cat")]
     return {
+        "layout": LAYOUT,
         "methods": ["att-cat", "cat", "random"],
         "values": {"aopc": "higher", "lodds": "lower"},
         "rows": rows,
@@ -51,6 +52,7 @@ def summary(**changes):
         "seconds": 12.0,
         "examples": 200,
         "shards": 1,
+        "done": 1,
         "skipped": [],
         "refused": [],
         **changes,
@@ -136,6 +138,12 @@ def test_without_a_control_the_verdict_asks_for_one():
 
 def test_few_examples_are_told():
     assert any("Only 20 examples" in line for line in report.verdict(summary(examples=20)))
+
+
+def test_an_unfinished_run_is_told():
+    said = list(report.verdict(summary(shards=8, done=3)))
+    assert said[0] == "This run is not finished: 3 of 8 shards are done."
+    assert said[1].startswith("Use att-cat")
 
 
 # --- the file --------------------------------------------------------------------------------------------------
@@ -260,9 +268,28 @@ def test_a_real_run_is_reported(run, tmp_path):
     assert all(found["costs"][name] > 0 for name in found["methods"])
     code, output, errors = run(str(tmp_path / "run"))
     assert code == 0, errors
-    assert output.strip()
+    assert output == next(report.verdict(found)) + "\n"
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "random" in page and page.count("<svg") >= 2
+
+
+def test_a_run_under_way_is_reported_and_left_as_it_is(run, tmp_path):
+    model = str(save_text_model(tmp_path / "model"))
+    task = tmp_path / "dev.tsv"
+    task.write_text("label\tsentence\n0\ta bad film\n1\ta good film\n")
+    plan = Plan(str(task), ("att-cat", "rollout"), ("aopc",), model=model, shard=1)
+
+    def stopping(plan, jobs):
+        yield next(iter(local(plan, jobs)))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(plan, tmp_path / "run", stopping)
+    code, output, _ = run(str(tmp_path / "run"))
+    assert code == 0
+    assert output == "This run is not finished: 1 of 2 shards are done.\n"
+    assert not (tmp_path / "run" / SUMMARY).exists()
+    assert execute(plan, tmp_path / "run", local)["done"] == 2
 
 
 def test_the_ending_says_what_to_write(run, folder, tmp_path):

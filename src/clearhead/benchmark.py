@@ -27,13 +27,13 @@ from clearhead.results import (
 from clearhead.tables import parquet
 
 if TYPE_CHECKING:
-    from clearhead.evaluation import Entry, Table
+    from clearhead.evaluation import Entry, Explained, Table
     from clearhead.method import Spelling
     from clearhead.metric import Case, Measure
     from clearhead.model import Model
     from clearhead.task import Example, Task
 
-SHARD, SAMPLE = 32, 8
+SHARD, SAMPLE, LAYOUT = 32, 8, 1
 RANGE = re.compile(r"(\w+)=(\d+)\.\.(\d+)")
 SHARE = re.compile(r"(\w+)=(\d+)/(\d+)")
 EVERY = re.compile(r"(\w+)=\*")
@@ -257,14 +257,13 @@ def _blocks(model: "Model", methods: Sequence[str]) -> int:
 
 def compute(worker: Worker, job: Job) -> Outcome:
     """Explains the examples of a shard by every method, from shared traces, and measures the explanations."""
-    from clearhead.evaluation import REFUSALS, explain_cases, needed
+    from clearhead.evaluation import REFUSALS, needed
 
-    stream, plan = worker.streams[job.stream], worker.plan
+    stream = worker.streams[job.stream]
     examples = stream.examples[job.start : job.stop]
     seconds: dict[str, float] = {"examples": len(examples)}
     with timed(seconds, "explaining"):
-        needs = needed(stream.measures)
-        found = explain_cases(worker.model, examples, worker.spellings, needs, batch_size=plan.batch_size)
+        found = _explained(worker, examples, needed(stream.measures))
     values, refused = [], dict(found.refused)
     for measure in stream.measures:
         try:
@@ -276,6 +275,23 @@ def compute(worker: Worker, job: Job) -> Outcome:
         seconds |= costs(worker, examples, found.cases)
     explanations = [row for method, several in found.cases.items() for case in several for row in _rows(case, method)]
     return Outcome(job.number, explanations, values, seconds, {"refused": refused, "skipped": dict(found.skipped)})
+
+
+def _explained(worker: Worker, examples: "Sequence[Example]", needs: Sequence[str]) -> "Explained":
+    """The cases; with an automatic batch size, batches are halved until they fit into memory."""
+    import torch
+
+    from clearhead.evaluation import explain_cases
+
+    size = worker.plan.batch_size or len(examples)
+    while True:
+        try:
+            return explain_cases(worker.model, examples, worker.spellings, needs, batch_size=size)
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            if worker.plan.batch_size is not None or size == 1:
+                raise BadOption(f"A batch of {size} does not fit into memory: give a smaller --batch-size.") from error
+        size = max(1, size // 2)
+        torch.cuda.empty_cache()
 
 
 @contextmanager
@@ -378,9 +394,12 @@ def check(plan: Plan) -> None:
 
 
 def summary_of(results: Results) -> dict[str, Any]:
-    """Values, intervals, tests, curves and costs; kept with a finished run, made anew for one still under way."""
+    """Values, intervals, tests, curves and costs: kept with a finished run, made anew for one still under way.
+
+    A summary in the layout of another version is made anew as well, since it follows from the values alone.
+    """
     kept = results.summary()
-    if kept is not None:
+    if kept is not None and kept.get("layout") == LAYOUT:
         return kept
     manifest = results.manifest
     found = summarise(results, manifest)
@@ -399,6 +418,7 @@ def summarise(results: Results, manifest: Mapping[str, Any]) -> dict[str, Any]:
         for part in measure.metric.values
     }
     return {
+        "layout": LAYOUT,
         "methods": list(dict.fromkeys(method for method, _ in table.records)),
         "values": columns,
         "rows": [{**row, "name": column_name(table.measures[row["metric"]], row["part"])} for row in table.rows],
@@ -412,6 +432,7 @@ def summarise(results: Results, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": sum(value for one in seconds for name, value in one.items() if name != "examples"),
         "examples": manifest["examples"],
         "shards": manifest["shards"],
+        "done": sum(results.has(number) for number in range(manifest["shards"])),
         "skipped": [*([manifest["skipped"]] if manifest["skipped"] else []), *_told(notes, "skipped")],
         "refused": _told(notes, "refused"),
     }

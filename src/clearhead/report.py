@@ -126,6 +126,8 @@ def _differ(summary: Mapping[str, Any], name: str, first: str, row: Row) -> bool
 def verdict(summary: Mapping[str, Any]) -> Iterator[str]:
     """In plain words: which method to use and why, what beats noise, and where no difference can be shown."""
     found = standings(summary)
+    if summary["done"] < summary["shards"]:
+        yield f"This run is not finished: {summary['done']} of {summary['shards']} shards are done."
     if not found:
         yield "Nothing could be measured: no example gave a finite value."
         return
