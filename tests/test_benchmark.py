@@ -500,3 +500,14 @@ def test_a_fixed_batch_that_does_not_fit_is_a_mistake(plan, tmp_path, monkeypatc
 def test_a_plan_without_methods_is_refused(plan, tmp_path):
     with pytest.raises(BadOption, match="at least one method"):
         execute(replace(plan, methods=()), tmp_path / "run", local)
+
+
+def test_a_clear_difference_survives_the_correction_for_many_comparisons():
+    """Values that are no means are tested by resampling, whose p must be able to become small."""
+    from clearhead.significance import _crossing, holm
+
+    drawn = np.random.default_rng(0).normal(1.0, 0.1, 1000)
+    assert holm([_crossing(drawn)] * 100)[0] < 0.001
+    assert _crossing(drawn - 1.0) > 0.5
+    assert 0.0 < _crossing(drawn - 0.8) < 0.1
+    assert _crossing(np.zeros(1000)) == 1.0
