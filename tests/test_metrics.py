@@ -612,6 +612,17 @@ def test_false_alarms_are_as_rare_as_promised():
     assert np.mean(np.array(found) < 0.05) < 0.15
 
 
+def test_the_interval_of_an_overlap_lies_around_it():
+    generator = np.random.default_rng(6)
+    words = [f"w{place}" for place in range(200)]
+    records = [
+        {"class": str(place % 2), "tokens": list(generator.choice(words, 10)), "relevance": [1.0] * 10}
+        for place in range(60)
+    ]
+    found = significance.intervals(measured("token-overlap"), [records], samples=200)["token-overlap"]
+    assert found.low < found.value < found.high
+
+
 def test_repeats_are_averaged():
     repeats = [*scored([1, 2, 3]), *scored([3, 4, 5])]
     assert significance.intervals(measured("aopc"), repeats)["aopc"].value == pytest.approx(3)

@@ -107,3 +107,10 @@ def test_every_method_has_a_page():
         page = ROOT / "docs" / "methods" / f"{name}.md"
         assert page.exists(), f"docs/methods/{name}.md is missing"
         assert name in (ROOT / "docs" / "methods" / "README.md").read_text()
+
+
+def test_every_metric_is_on_its_page():
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    for name, metric in clearhead.metrics().items():
+        row = next((line for line in page.splitlines() if line.startswith(f"| [{name}](")), "")
+        assert f"| {metric.better} |" in row, name

@@ -1,5 +1,8 @@
 """How far a value can be trusted, and whether two methods differ: seeded, from records alone.
 
+Intervals are percentiles of the value over resampled examples. A value that is no mean (the overlap of two top lists)
+shifts when examples are drawn twice and others not at all, so its resampled values are moved to lie around the value.
+
 What a metric answers for one method is a list of repeats, each a list with one record per example; all methods but
 `random`, which is averaged over seeds, have one repeat.
 """
@@ -45,10 +48,9 @@ def intervals(
     measure: Measure, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
 ) -> dict[str, Interval]:
     """Each value of the metric, with the interval over resampled examples."""
-    plain = _repeated(measure, repeats, np.ones((1, len(repeats[0]))))
-    drawn = _bootstrap(measure, repeats, samples, seed)
+    plain, drawn = _plain(measure, repeats), _bootstrap(measure, repeats, samples, seed)
     return {
-        name: Interval(float(value[0]), *_bounds(drawn[name], level), _count(measure, repeats[0], name))
+        name: Interval(value, *_bounds(drawn[name], level), _count(measure, repeats[0], name))
         for name, value in plain.items()
     }
 
@@ -63,14 +65,13 @@ def differences(
     """
     if len(first[0]) != len(second[0]):
         raise ValueError(f"A paired test needs the same examples, not {len(first[0])} and {len(second[0])} records.")
-    ones = np.ones((1, len(first[0])))
-    plain_first, plain_second = _repeated(measure, first, ones), _repeated(measure, second, ones)
+    plain_first, plain_second = _plain(measure, first), _plain(measure, second)
     drawn_first, drawn_second = _bootstrap(measure, first, samples, seed), _bootstrap(measure, second, samples, seed)
     found = {}
     for name in plain_first:
         drawn = drawn_first[name] - drawn_second[name]
         p = _flipped(first, second, name, seed) if measure.metric.is_mean else _crossing(drawn)
-        value = float(plain_first[name][0] - plain_second[name][0])
+        value = plain_first[name] - plain_second[name]
         found[name] = Difference(value, *_bounds(drawn, level), p, _count(measure, first[0], name))
     return found
 
@@ -89,6 +90,11 @@ def _count(measure: Measure, records: Sequence[Record], name: str) -> int:
     return int(np.isfinite(column(records, name)).sum()) if measure.metric.is_mean else len(records)
 
 
+def _plain(measure: Measure, repeats: Repeats) -> dict[str, float]:
+    """The values themselves."""
+    return {name: float(one[0]) for name, one in _repeated(measure, repeats, np.ones((1, len(repeats[0])))).items()}
+
+
 def _repeated(measure: Measure, repeats: Repeats, weights_RN: Array) -> dict[str, Array]:
     """The values (R), averaged over repeats."""
     found = [measure.resampled(records, weights_RN) for records in repeats]
@@ -98,7 +104,11 @@ def _repeated(measure: Measure, repeats: Repeats, weights_RN: Array) -> dict[str
 def _bootstrap(measure: Measure, repeats: Repeats, samples: int, seed: int) -> dict[str, Array]:
     """The values under resampling: the same examples are drawn for every method and repeat."""
     parts = [_repeated(measure, repeats, weights) for weights in _weights(len(repeats[0]), samples, seed)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    drawn = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if measure.metric.is_mean:
+        return drawn
+    plain = _plain(measure, repeats)
+    return {name: one + plain[name] - np.median(one) for name, one in drawn.items()}
 
 
 def _weights(count: int, samples: int, seed: int) -> Iterator[Array]:
