@@ -1,18 +1,19 @@
 """Runners: Ray answers as the local runner does, also when a worker is killed."""
 
 import os
-import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mortal import Doomed, Mortal
 from samples import save_text_model
 
 import clearhead
-from clearhead.benchmark import Job, Plan, execute
+from clearhead.benchmark import Plan, execute
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.results import Results
 from clearhead.runners.local import local
-from clearhead.runners.ray import ATTEMPTS, Cluster, Holder
+from clearhead.runners.ray import Cluster
 
 ray = pytest.importorskip("ray")
 
@@ -61,48 +62,24 @@ def same(found, wanted):
         assert [one[name] for name in plain] == [other[name] for name in plain]
 
 
-def test_ray_gives_the_local_values(plan, cluster, wanted, tmp_path):
-    execute(plan, tmp_path / "run", cluster)
-    same(list(Results(tmp_path / "run").values()), wanted)
-
-
-class Mortal(Holder):
-    """Its process is killed in the middle of its second shard, once."""
-
-    def compute(self, job: Job):
-        mark = Path(self.plan.task).with_suffix(".killed")
-        if job.number == 2 and not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().compute(job)
-
-
-def test_a_killed_worker_loses_nothing(plan, cluster, wanted, tmp_path, monkeypatch):
+def test_ray_gives_the_local_values_though_a_worker_is_killed(plan, cluster, wanted, tmp_path, monkeypatch):
     monkeypatch.setattr("clearhead.runners.ray.Holder", Mortal)
     execute(plan, tmp_path / "run", cluster)
     assert Path(plan.task).with_suffix(".killed").exists()
     same(list(Results(tmp_path / "run").values()), wanted)
 
 
-class Doomed(Holder):
-    """Dies at every shard."""
-
-    def compute(self, job: Job):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_shard_that_kills_every_worker_is_given_up_and_the_rest_is_kept(plan, cluster, wanted, tmp_path, monkeypatch):
+def test_a_shard_that_kills_every_worker_is_given_up_and_nothing_is_lost(plan, cluster, wanted, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.runners.ray.Holder", Doomed)
-        with pytest.raises(ClearheadError, match=f"lost its worker {ATTEMPTS} times"):
+        patch.setattr("clearhead.runners.ray.ATTEMPTS", 2)
+        with pytest.raises(ClearheadError, match="lost its worker 2 times"):
             execute(plan, tmp_path / "run", Cluster(workers=1))
     execute(plan, tmp_path / "run", local)
     same(list(Results(tmp_path / "run").values()), wanted)
 
 
 def test_a_mistake_found_by_a_worker_is_told_as_it_is(plan, cluster, tmp_path):
-    from dataclasses import replace
-
     task = tmp_path / "unknown.tsv"
     task.write_text("label\tsentence\nmaybe\ta film\n")
     with pytest.raises(BadInput, match="maybe"):
