@@ -297,7 +297,7 @@ async function start() {
   wireTest();
   wireKeep();
   wireTheme();
-  await open(location.hash);
+  await guarded(open)(location.hash);
   addEventListener("hashchange", guarded(() => open(location.hash)));
   document.body.dataset.ready = "true";
 }
