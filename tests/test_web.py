@@ -98,6 +98,42 @@ def test_another_method_needs_no_new_forward_pass(models):
     assert len(passes) == 1
 
 
+def test_what_is_remembered_is_bounded(models):
+    app = build(models, limits=Limits(inputs=3, answers=4, traces=2, squares=10_000))
+    studio = app.state.studio
+    with TestClient(app, base_url=HOME) as client:
+        for seed in range(8):
+            assert ask(client, text="a film", method="random", options={"seed": seed}).status_code == 200
+            assert ask(client, text="a film", target=seed % 3, versus=(seed + 1) % 3).status_code == 200
+        (known,) = studio._known.values()
+        assert len(known.answers) <= 5
+        assert len(known.traces) <= 3
+        for text in ("good", "bad", "dull", "film " * 60):
+            ask(client, text=text)
+    assert len(studio._known) == 3
+    assert [bool(known.traces) for known in studio._known.values()] == [False, True, True]
+
+
+def test_a_slow_body_is_given_up(models):
+    async def scenario():
+        sent = []
+        app = build(models, limits=Limits(upload=0.1))
+
+        async def receive():
+            await asyncio.sleep(0.06)
+            return {"type": "http.request", "body": b" ", "more_body": True}
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/api/explain", "query_string": b"", "headers": headers}
+        await app({**scope, "http_version": "1.1", "scheme": "http", "raw_path": b""}, receive, send)
+        return sent[0]["status"]
+
+    assert asyncio.run(scenario()) == 408
+
+
 def test_the_model_is_left_without_hooks(client, models):
     ask(client, text=TEXT)
     assert not models["text"].network._forward_pre_hooks
