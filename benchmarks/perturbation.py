@@ -246,7 +246,7 @@ def report(given: argparse.Namespace) -> str:
         "embeddings; a time is per text. The command: `" + " ".join(["python", *sys.argv]) + "`",
     ]
     for most in given.length:
-        lengths = [most - 2 * place for place in range(given.texts)]
+        lengths = [most - place % 4 for place in range(given.texts)]
         parts += [
             f"## {given.texts} texts of up to {most} tokens",
             table(compared(model, lengths, given.rounds, names)),
@@ -265,7 +265,7 @@ def main() -> None:
     options.add_argument("--device", default="cpu")
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--texts", type=int, default=2)
+    options.add_argument("--texts", type=int, default=8)
     options.add_argument("--length", type=int, nargs="+", default=[12, 24])
     options.add_argument("--out", type=Path)
     given = options.parse_args()

@@ -14,19 +14,21 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "clearhead"
 # A module imports only from its own line or a line above it.
 LAYERS = (
-    "errors version batching",
+    "errors version batching execution tables",
     "registry target zoo model inputs",
-    "rules tape trace leaf explanation collection method units perturbation task metric",
-    "methods metrics tasks",
+    "flow moving rules tape propagation trace leaf explanation collection method units perturbation task metric",
+    "methods tasks",
     "windows pipeline",
-    "benchmark views tables",
+    "metrics",
+    "significance evaluation",
+    "results benchmark benchmarks views",
     "runners report",
     "web cli __main__",
 )
 LAYER = {name: number for number, line in enumerate(LAYERS) for name in line.split()}
 CONTRACT = {
-    *("load", "explain", "compare", "capture", "read", "methods", "models"),
-    *("Target", "Explanation", "Model", "Trace"),
+    *("load", "explain", "compare", "capture", "read", "evaluate", "methods", "metrics", "tasks", "models"),
+    *("Target", "Explanation", "Model", "Trace", "Table"),
     *("ClearheadError", "UnsupportedModel", "UnsupportedOperation"),
 }
 

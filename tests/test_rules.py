@@ -6,9 +6,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead import rules
+from clearhead import moving, rules
 from clearhead.errors import UnsupportedOperation
-from clearhead.rules import POSITIVE, READING, Z_PLUS, Flow
+from clearhead.flow import Flow
+from clearhead.rules import POSITIVE, READING, Z_PLUS
 
 SEEDS = st.integers(0, 10_000)
 
@@ -160,10 +161,10 @@ def test_samples_that_cannot_be_told_apart_are_refused():
         flow(batch=2).per_sample(torch.ones(3, 4))
 
 
-@pytest.mark.parametrize("name", sorted(rules.MOVING))
+@pytest.mark.parametrize("name", sorted(moving.MOVING))
 def test_every_moving_function_exists(name):
-    assert callable(rules.MOVING[name])
-    assert rules.rule_for(name, rules.MOVING[name], None) is not None
+    assert callable(moving.MOVING[name])
+    assert rules.rule_for(name, moving.MOVING[name], None) is not None
 
 
 def test_unknown_functions_have_no_rule():

@@ -6,6 +6,7 @@ from clearhead.version import __version__
 
 if TYPE_CHECKING:
     from clearhead.errors import ClearheadError, UnsupportedModel, UnsupportedOperation
+    from clearhead.evaluation import Table, evaluate
     from clearhead.explanation import Explanation, read
     from clearhead.model import Model, load, models
     from clearhead.pipeline import compare, explain
@@ -16,36 +17,43 @@ _HOMES = {
     "ClearheadError": "errors",
     "Explanation": "explanation",
     "Model": "model",
+    "Table": "evaluation",
     "Target": "target",
     "Trace": "trace",
     "UnsupportedModel": "errors",
     "UnsupportedOperation": "errors",
     "capture": "trace",
     "compare": "pipeline",
+    "evaluate": "evaluation",
     "explain": "pipeline",
     "load": "model",
     "models": "model",
     "read": "explanation",
 }
 
-_PACKAGES = ("methods",)
+_PACKAGES = ("benchmarks", "methods", "metrics", "tasks")
 
 __all__ = [
     "ClearheadError",
     "Explanation",
     "Model",
+    "Table",
     "Target",
     "Trace",
     "UnsupportedModel",
     "UnsupportedOperation",
     "__version__",
+    "benchmarks",
     "capture",
     "compare",
+    "evaluate",
     "explain",
     "load",
     "methods",
+    "metrics",
     "models",
     "read",
+    "tasks",
 ]
 
 

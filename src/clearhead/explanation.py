@@ -120,6 +120,11 @@ class Explanation:
         return _save(self, Path(path))
 
 
+def stretched(source: Array, height: int, width: int) -> Array:
+    """A map stretched bilinearly to another size."""
+    return _placed(source, (0, 0, width, height), width, height)
+
+
 def _placed(source: Array, box: tuple[float, float, float, float], width: int, height: int) -> Array:
     """The source map stretched bilinearly over the box, on a canvas of the original size."""
     left, top, right, bottom = box

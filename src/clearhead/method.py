@@ -75,18 +75,23 @@ def spelled(name: Any, **options: Any) -> Spelling:
     """'att-cat', 'decoded-gradcam:layer=7,top=3' or (name, {options}), with further options laid over."""
     if isinstance(name, Spelling):
         return name
-    if isinstance(name, tuple) and len(name) == 2:
-        plain, given = name[0], dict(name[1])
-        text = plain + (":" + ",".join(f"{key}={value}" for key, value in given.items()) if given else "")
-    else:
-        text, (plain, _, tail) = str(name), str(name).partition(":")
-        given = _parsed(tail, text)
-    found = METHODS[plain.strip()]
+    text, plain, given = parsed_options(name)
+    found = METHODS[plain]
     merged = {**given, **options}
     for key in merged:
         if key not in found.options:
             raise _bad_option(found, key)
     return Spelling(text, found, merged)
+
+
+def parsed_options(name: Any) -> tuple[str, str, dict[str, Any]]:
+    """The way a name with options was written, the plain name, and the options."""
+    if isinstance(name, tuple) and len(name) == 2:
+        plain, given = name[0], dict(name[1])
+        text = plain + (":" + ",".join(f"{key}={value}" for key, value in given.items()) if given else "")
+        return text, plain.strip(), given
+    text, (plain, _, tail) = str(name), str(name).partition(":")
+    return text, plain.strip(), _parsed(tail, text)
 
 
 def _bad_option(found: Method, key: str) -> BadOption:

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from clearhead.batching import in_batches
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
+from clearhead.execution import frozen
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model
-from clearhead.tape import frozen
 from clearhead.target import Target
 from clearhead.trace import logits_of
 from clearhead.units import Units, text_mask, units_of

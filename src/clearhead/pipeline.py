@@ -131,7 +131,7 @@ def explain_batch(
 
 
 def explain_trace(trace: Trace, spelling: Spelling) -> list[Explanation]:
-    """What one method makes of a trace: an explanation per input."""
+    """One method on a trace that is there already: an explanation per input."""
     scores = spelling(trace)
     return [_explanation(trace, spelling, scores, place) for place in range(len(trace.targets))]
 

@@ -8,8 +8,8 @@ Everything that does not depend on the input is a constant and receives nothing.
 0/0 = 0; relevance lost to such units is counted in `flow.dropped_B`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,88 +18,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from clearhead.errors import UnsupportedOperation
-
-Shares = Sequence[Tensor]
-Back = Callable[[Tensor, "Flow"], Shares]
-Recorded = tuple[Sequence[Tensor], Back]
-Rule = Callable[..., Recorded]
-
-
-class Kept:
-    """A value that the way back needs, guarded against being overwritten in the meantime."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor, self.version = tensor.detach(), tensor._version
-
-    @property
-    def intact(self) -> bool:
-        return self.tensor._version == self.version
-
-    def to(self, dtype: torch.dtype) -> Tensor:
-        if not self.intact:
-            raise UnsupportedOperation(
-                "The network overwrote an activation in place after using it, so relevance cannot be followed. "
-                "Choose a method without relevance."
-            )
-        return self.tensor.to(dtype)
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A linear layer as it was called: out = x · weightᵀ + bias."""
-
-    x: Tensor
-    weight: Tensor
-    bias: Tensor | None
-    out: Tensor
-
-
-@dataclass(frozen=True)
-class RuleSet:
-    """How one pass treats the operations on which the papers differ."""
-
-    name: str
-    linear: Callable[[Layer, Tensor, "Flow"], Tensor]
-    normalise_add: bool = False
-    proportional: bool = True
-    split_constants: bool = False
-
-
-@dataclass
-class Flow:
-    """One pass of relevance: its rule set, the batch size, and what 0/0 took from each sample."""
-
-    rules: RuleSet
-    batch: int
-    dropped_B: Tensor
-
-    def per_sample(self, tensor: Tensor) -> Tensor:
-        """Sums over each sample; samples are the outermost part of the first axis."""
-        if tensor.dim() == 0 or tensor.shape[0] % self.batch:
-            raise UnsupportedOperation(
-                f"A tensor of shape {tuple(tensor.shape)} does not keep the {self.batch} samples apart. "
-                "Explain one input at a time, or choose a method without relevance."
-            )
-        return tensor.reshape(self.batch, -1).sum(1)
-
-    def spread(self, factor_B: Tensor, like: Tensor) -> Tensor:
-        """A number per sample, shaped so that it multiplies `like`."""
-        repeated = factor_B.repeat_interleave(like.shape[0] // self.batch)
-        return repeated.view(-1, *[1] * (like.dim() - 1))
-
-    def divide(self, relevance: Tensor, denominator: Tensor, empty: Tensor | None = None) -> Tensor:
-        """relevance / denominator with 0/0 = 0. Overwrites `denominator`, which must be the caller's own."""
-        empty = denominator == 0 if empty is None else empty
-        quotient = torch.div(relevance, denominator, out=denominator)
-        if not empty.any():
-            return quotient
-        self.dropped_B += self.per_sample(relevance * empty)
-        return quotient.masked_fill_(empty, 0.0)
-
-
-def depends(value: object) -> bool:
-    """Whether a value is an activation: parameters are frozen during a trace, so only those carry gradients."""
-    return isinstance(value, Tensor) and value.requires_grad
+from clearhead.flow import Back, Flow, Kept, Layer, Recorded, Rule, RuleSet, Shares, depends
+from clearhead.moving import MOVING, elements, permute, reshape, transpose, transposed
 
 
 def positive(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
@@ -258,20 +178,13 @@ def unchanged(out: Tensor, input: Tensor, *_: Any, **__: Any) -> Recorded:
     return (input,), lambda relevance, flow: (relevance,)
 
 
-def _transposed(
-    function: Callable[..., Tensor], *point: Tensor
-) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, ...]]]:
-    """The function's value, and the transpose of its derivative."""
-    return torch.func.vjp(function, *point)  # type: ignore[return-value]
-
-
 def _eq2(activation: Tensor, function: Callable[[Tensor], Tensor]) -> Back:
     """Eq. 2 for a function that is linear in its one activation: x ⊙ Jᵀ(R / f(x))."""
     x = Kept(activation)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
         point = x.to(relevance.dtype)
-        out, pull = _transposed(function, point)
+        out, pull = transposed(function, point)
         if not flow.rules.proportional:
             return (pull(relevance)[0],)
         return (pull(flow.divide(relevance, out.clone()))[0] * point,)
@@ -287,75 +200,6 @@ def contribution(function: Callable[..., Tensor]) -> Rule:
         return (input,), _eq2(input, lambda x: function(x, *args, **kwargs))
 
     return rule
-
-
-def elements(function: Callable[..., Any], index: int | None) -> Rule:
-    """Relevance follows the elements that a view, slice, copy or concatenation moves.
-
-    The way back is the function's own transpose, which does not depend on values: only shapes are kept.
-    `index` picks one result of a function that returns several.
-    """
-
-    def rule(out: Tensor, *args: Any, **kwargs: Any) -> Recorded:
-        activations: list[Tensor] = []
-        holes, named = _with_holes((args, kwargs), activations)
-        shapes = [activation.shape for activation in activations]
-
-        def moved(*values: Tensor) -> Tensor:
-            left = iter(values)
-            result: Any = function(*_filled(holes, left), **_filled(named, left))
-            picked: Tensor = result if index is None else result[index]
-            return picked
-
-        def back(relevance: Tensor, flow: Flow) -> Shares:
-            blanks = [relevance.new_zeros(shape) for shape in shapes]
-            return _transposed(moved, *blanks)[1](relevance)
-
-        return activations, back
-
-    return rule
-
-
-class _Hole:
-    """Stands where an activation stood among the arguments."""
-
-
-def _with_holes(args: Any, found: list[Tensor]) -> Any:
-    if depends(args):
-        found.append(args)
-        return _Hole
-    if type(args) in (list, tuple):
-        return type(args)(_with_holes(part, found) for part in args)
-    if type(args) is dict:
-        return {name: _with_holes(part, found) for name, part in args.items()}
-    return args.detach() if isinstance(args, Tensor) else args
-
-
-def _filled(args: Any, values: Any) -> Any:
-    if args is _Hole:
-        return next(values)
-    if type(args) in (list, tuple):
-        return type(args)([_filled(part, values) for part in args])
-    if type(args) is dict:
-        return {name: _filled(part, values) for name, part in args.items()}
-    return args
-
-
-def reshape(out: Tensor, input: Tensor, *_: Any, **__: Any) -> Recorded:
-    """The frequent case of `elements` where order does not change."""
-    shape = input.shape
-    return (input,), lambda relevance, flow: (relevance.reshape(shape),)
-
-
-def transpose(out: Tensor, input: Tensor, dim0: int, dim1: int) -> Recorded:
-    return (input,), lambda relevance, flow: (relevance.transpose(dim0, dim1),)
-
-
-def permute(out: Tensor, input: Tensor, *places: Any, dims: Any = None) -> Recorded:
-    given = places if dims is None else (dims,)
-    order = given[0] if len(given) == 1 and not isinstance(given[0], int) else given
-    inverse = sorted(range(len(order)), key=lambda place: order[place] % len(order))
-    return (input,), lambda relevance, flow: (relevance.permute(inverse),)
 
 
 def conv2d(
@@ -383,7 +227,7 @@ def conv2d(
             shifted = convolve(lower, kernel.clamp(min=0)) + convolve(upper, kernel.clamp(max=0))
             return convolve(values, kernel) - shifted
 
-        out, pull = _transposed(bounded, pixels, low, high)
+        out, pull = transposed(bounded, pixels, low, high)
         parts = pull(flow.divide(relevance, out.clone()))
         return (parts[0] * pixels + parts[1] * low + parts[2] * high,)
 
@@ -392,10 +236,6 @@ def conv2d(
 
 def _named(rule: Rule, names: str) -> dict[str, Rule]:
     return dict.fromkeys(names.split(), rule)
-
-
-def _moving(names: str) -> dict[str, Callable[..., Any]]:
-    return {name: getattr(torch, name, None) or getattr(Tensor, name) for name in names.split()}
 
 
 RULES: dict[str, Rule] = {
@@ -419,16 +259,6 @@ RULES: dict[str, Rule] = {
     **_named(transpose, "transpose swapaxes swapdims"),
     "permute": permute,
     "conv2d": conv2d,
-}
-
-MOVING: dict[str, Callable[..., Any]] = {
-    **_moving("cat concat stack split chunk unbind tensor_split narrow expand expand_as repeat roll flip"),
-    **_moving("gather index_select take_along_dim masked_fill where movedim moveaxis repeat_interleave t"),
-    **_moving("select tril triu diagonal broadcast_to tile rot90"),
-    "getitem": Tensor.__getitem__,
-    "pad": F.pad,
-    "T": lambda tensor: tensor.T,
-    "mT": lambda tensor: tensor.mT,
 }
 
 

@@ -24,6 +24,15 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def column_names(path: Path) -> list[str]:
+    """The columns of a Parquet file, without reading it; none where it is damaged."""
+    arrow = _arrow()
+    try:
+        return list(arrow.parquet.read_schema(path).names)
+    except (OSError, arrow.ArrowException):
+        return []
+
+
 def parquet(rows: Sequence[dict[str, Any]]) -> bytes:
     """Rows of plain data as the content of a Parquet file."""
     arrow = _arrow()

@@ -4,7 +4,6 @@
 adds, for every call that depends on the input, the rule that carries relevance back through it.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,11 +15,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.errors import UnsupportedOperation
-from clearhead.rules import Back, Flow, Recorded, Rule, RuleSet, Shares, depends, rule_for, unchanged
+from clearhead.execution import frozen, plain_execution
+from clearhead.flow import Back, Flow, Recorded, Rule, Shares, depends
+from clearhead.rules import rule_for, unchanged
 
 NODE = "_clearhead_node"
-# A network carries hooks and frozen flags while it is traced, so threads take turns.
-ONE_AT_A_TIME = threading.RLock()
 UNSEEN = (
     "An activation was made where it cannot be followed: by compiled or quantised code, or written in place "
     "through a view. Choose a method without relevance."
@@ -55,6 +54,11 @@ class Tape:
     leaf: Tensor | None = None
     patches: tuple[int, int] | None = None
     count: int = 0
+
+    @property
+    def blocks(self) -> list[AttentionMap]:
+        """The maps around which a block of the network was seen."""
+        return [found for found in self.maps if found.before is not None]
 
     def node(self, tensor: Tensor) -> int | None:
         """The number of an activation; a tensor written in place gets a new one at each write."""
@@ -301,36 +305,6 @@ def _same_tokens(source: Any, result: Any) -> bool:
     return source is not None and result is not None and source.dim() == 3 and source.shape == result.shape
 
 
-@contextmanager
-def frozen(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode without parameter gradients; every flag goes back to what it was."""
-    training = [(module, module.training) for module in network.modules()]
-    trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    try:
-        for module, _ in training:
-            module.training = False
-        for parameter in trainable:
-            parameter.requires_grad_(False)
-        yield
-    finally:
-        for module, flag in training:
-            module.training = flag
-        for parameter in trainable:
-            parameter.requires_grad_(True)
-
-
-@contextmanager
-def plain_execution(device: torch.device) -> Iterator[None]:
-    """Eager, with gradients, in the model's own precision, whatever surrounds the call."""
-    with (
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        torch.autocast(device.type, enabled=False),
-        torch.compiler.set_stance("force_eager"),
-    ):
-        yield
-
-
 def record(
     network: nn.Module,
     tensors: dict[str, Tensor],
@@ -345,67 +319,9 @@ def record(
     tape = Tape()
     mode = Recording(tape, words)
     device = next(iter(tensors.values())).device
-    with ONE_AT_A_TIME, plain_execution(device), frozen(network), watching(network, mode):
+    with plain_execution(device), frozen(network), watching(network, mode):
         inputs = {name: tensor.clone() for name, tensor in tensors.items()}
         if leaf is not None:
             inputs[leaf] = mode.begin(inputs[leaf])
         with mode:
             return tape, head(network(**inputs))
-
-
-# --- the way back ---------------------------------------------------------------------------------------------
-
-
-class RelevancePass:
-    """Relevance on its way from a seed at the output towards the input, as far as it has been asked for.
-
-    `keep` says which activations will be asked for, and what of their relevance is worth keeping.
-    """
-
-    def __init__(self, tape: Tape, rules: RuleSet, output: Tensor, seed: Tensor) -> None:
-        self.tape = tape
-        self.flow = Flow(rules, seed.shape[0], seed.new_zeros(seed.shape[0]))
-        self.position = len(tape.steps)
-        self.pending: dict[int, Tensor] = {_known(tape, output): seed}
-        self.wanted: dict[int, Callable[[Tensor], Tensor]] = {}
-        self.kept: dict[int, Tensor] = {}
-
-    def keep(self, tensor: Tensor, part: Callable[[Tensor], Tensor] = lambda relevance: relevance) -> None:
-        self.wanted[_known(self.tape, tensor)] = part
-
-    @torch.no_grad()
-    def at(self, tensor: Tensor) -> Tensor:
-        """What was to be kept of this activation's relevance: zeros where none arrives."""
-        node = _known(self.tape, tensor)
-        while self.position and self.tape.steps[self.position - 1].node > node:
-            self._step_back()
-        if node not in self.kept:
-            arrived = self.pending.get(node)
-            none = torch.zeros_like(tensor, dtype=self.flow.dropped_B.dtype)
-            self.kept[node] = self.wanted[node](none if arrived is None else arrived)
-        return self.kept[node]
-
-    def forget(self, tensor: Tensor) -> None:
-        """Lets go of what was kept of an activation."""
-        node = _known(self.tape, tensor)
-        self.kept.pop(node, None)
-        self.wanted.pop(node, None)
-
-    def _step_back(self) -> None:
-        self.position -= 1
-        step = self.tape.steps[self.position]
-        arrived = self.pending.pop(step.node, None)
-        if arrived is None:
-            return
-        if step.node in self.wanted:
-            self.kept[step.node] = self.wanted[step.node](arrived)
-        for parent, part in zip(step.parents, step.back(arrived, self.flow), strict=True):
-            present = self.pending.get(parent)
-            self.pending[parent] = part if present is None else present + part
-
-
-def _known(tape: Tape, tensor: Tensor) -> int:
-    node = tape.node(tensor)
-    if node is None:
-        raise UnsupportedOperation("This tensor is not part of the trace, so no relevance can be asked for it.")
-    return node

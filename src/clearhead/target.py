@@ -54,14 +54,15 @@ def resolve(target: TargetLike, logits_C: Tensor, labels: Sequence[str], spans: 
         return _resolve_span(wanted, logits_C)
     if wanted.span is not None:
         raise BadInput("A span target needs a question-answering model; give a class index or label instead.")
-    index = int(logits_C.argmax()) if wanted.index is None else _class(wanted.index, labels)
-    versus = None if wanted.versus is None else _class(wanted.versus, labels)
+    index = int(logits_C.argmax()) if wanted.index is None else class_number(wanted.index, labels)
+    versus = None if wanted.versus is None else class_number(wanted.versus, labels)
     if index == versus:
         raise BadInput(f"Class '{labels[index]}' cannot be contrasted with itself. Choose another `versus`.")
     return Target(index, versus)
 
 
-def _class(name: int | str, labels: Sequence[str]) -> int:
+def class_number(name: int | str, labels: Sequence[str]) -> int:
+    """The number of a class given by number or label."""
     if isinstance(name, str):
         folded = [label.casefold() for label in labels]
         if name in labels:

@@ -15,10 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
+from clearhead.execution import plain_execution
+from clearhead.flow import RuleSet
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model, precise, word_table
-from clearhead.rules import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS, RuleSet
-from clearhead.tape import RelevancePass, Tape, plain_execution, record
+from clearhead.propagation import RelevancePass
+from clearhead.rules import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
+from clearhead.tape import AttentionMap, Tape, record
 from clearhead.target import Target, TargetLike, resolve, seeds
 
 
@@ -26,16 +29,50 @@ from clearhead.target import Target, TargetLike, resolve, seeds
 class Forward:
     """What one forward pass left behind; traces for several targets share it."""
 
+    name: str
     tape: Tape
     output: Tensor
-    attentions: list[Tensor]
-    hidden_states: list[Tensor]
-    block_inputs: list[Tensor]
+    in_order: bool = True
 
     @property
     def leaf(self) -> Tensor:
         assert self.tape.leaf is not None
+        self._require_order()
         return self.tape.leaf
+
+    @property
+    def has_blocks(self) -> bool:
+        return bool(self.tape.blocks)
+
+    @property
+    def attentions(self) -> list[Tensor]:
+        return [block.map for block in self._blocks]
+
+    @property
+    def block_inputs(self) -> list[Tensor]:
+        return [block.before for block in self._blocks if block.before is not None]
+
+    @property
+    def hidden_states(self) -> list[Tensor]:
+        return [self.block_inputs[0], *(block.after for block in self._blocks if block.after is not None)]
+
+    @property
+    def _blocks(self) -> list[AttentionMap]:
+        if not self.has_blocks:
+            raise UnsupportedModel(
+                f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them "
+                "(Longformer, XLNet), or its attention implementation hides them (load it with sdpa or eager). "
+                "Choose a method that only asks for outputs, such as occlusion."
+            )
+        self._require_order()
+        return self.tape.blocks
+
+    def _require_order(self) -> None:
+        if not self.in_order:
+            raise UnsupportedModel(
+                f"{self.name} pads its tokens or lays them out in another order (Longformer, XLNet), so its gradients "
+                "cannot be placed. Choose a method that only asks for outputs, such as occlusion."
+            )
 
 
 @dataclass(frozen=True)
@@ -86,7 +123,7 @@ class Trace:
 
     @property
     def is_image(self) -> bool:
-        return self.forward.leaf.dim() == 4
+        return "pixel_values" in self.inputs.tensors
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -96,10 +133,10 @@ class Trace:
     @cached_property
     def mask_BT(self) -> Tensor:
         """True where a token is real, not padding."""
-        mask = self.inputs.tensors.get("attention_mask")
-        hidden = self.forward.hidden_states[0]
+        mask, ids = self.inputs.tensors.get("attention_mask"), self.inputs.tensors.get("input_ids")
         if mask is None or self.is_image:
-            return torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
+            tokens = self.forward.hidden_states[0] if self.is_image else self.forward.leaf if ids is None else ids
+            return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
         return mask.bool()
 
     def with_target(self, target: TargetLike | Sequence[TargetLike]) -> "Trace":
@@ -119,7 +156,8 @@ class Trace:
     @cached_property
     def gradients(self) -> Gradients:
         wanted = self.forward
-        everything = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs, wanted.leaf]
+        inside = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs] if wanted.has_blocks else []
+        everything = [*inside, wanted.leaf]
         tensors = list({id(tensor): tensor for tensor in everything}.values())
         direction = torch.stack([sign * seed for sign, seed in self._seeds]).sum(0)
         with plain_execution(wanted.output.device):
@@ -132,6 +170,8 @@ class Trace:
             part = parts[id(tensor)]
             return torch.zeros_like(tensor) if part is None else part
 
+        if not wanted.has_blocks:
+            return Gradients([], [], [], of(wanted.leaf))
         return Gradients(
             [of(tensor) for tensor in wanted.attentions],
             [of(tensor) for tensor in wanted.hidden_states],
@@ -141,11 +181,11 @@ class Trace:
 
     @property
     def attention_gradients(self) -> list[Tensor]:
-        return self.gradients.attentions
+        return self.gradients.attentions if self.forward.attentions else []
 
     @property
     def hidden_gradients(self) -> list[Tensor]:
-        return self.gradients.hidden_states
+        return self.gradients.hidden_states if self.forward.hidden_states else []
 
     @property
     def leaf_gradient(self) -> Tensor:
@@ -289,7 +329,7 @@ def capture(
     tape, logits = record(
         model.network, batch.tensors, word_table(model.network), leaf, lambda out: logits_of(model, out)
     )
-    forward = _forward(model, tape, logits)
+    forward = _forward(model, batch, tape, logits)
     return Trace(model, batch, forward, resolve_all(model, batch, logits.detach(), target))
 
 
@@ -317,19 +357,19 @@ def _not_differentiable(model: Model) -> str:
     )
 
 
-def _forward(model: Model, tape: Tape, logits: Tensor) -> Forward:
-    blocks = [found for found in tape.maps if found.before is not None]
+def _forward(model: Model, inputs: Inputs, tape: Tape, logits: Tensor) -> Forward:
     if not logits.requires_grad or tape.leaf is None:
         raise UnsupportedModel(_not_differentiable(model))
-    if not blocks:
-        raise UnsupportedModel(
-            f"No attention maps were found in {model.name}: it is not a Transformer, or it never forms them "
-            "(Longformer, XLNet), or its attention implementation hides them (load it with sdpa or eager). Choose a "
-            "perturbation method such as occlusion."
-        )
-    before = [found.before for found in blocks if found.before is not None]
-    after = [found.after for found in blocks if found.after is not None]
-    return Forward(tape, logits, [found.map for found in blocks], [before[0], *after], before)
+    ids, words = inputs.tensors.get("input_ids"), word_table(model.network)
+    known = ids is None or words is None or _in_order(tape.leaf.detach(), ids, words.detach())
+    return Forward(model.name, tape, logits, known)
+
+
+def _in_order(leaf_BTD: Tensor, ids_BT: Tensor, words_VD: Tensor) -> bool:
+    """Whether the word embeddings lie as samples × tokens; values decide where the shape alone cannot."""
+    if leaf_BTD.shape[:2] != ids_BT.shape:
+        return False
+    return ids_BT.shape[0] != ids_BT.shape[1] or torch.equal(leaf_BTD, F.embedding(ids_BT, words_VD))
 
 
 def resolve_all(

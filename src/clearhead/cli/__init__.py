@@ -10,9 +10,11 @@ from typing import Annotated
 
 import typer
 
+from clearhead.cli.bench import bench
 from clearhead.cli.compare import compare
 from clearhead.cli.explain import explain
 from clearhead.cli.listing import listing
+from clearhead.cli.report import report
 from clearhead.cli.serve import serve
 from clearhead.version import __version__
 
@@ -27,6 +29,8 @@ app = typer.Typer(
 )
 app.command("explain")(explain)
 app.command("compare")(compare)
+app.command("bench")(bench)
+app.command("report")(report)
 app.command("list")(listing)
 app.command("serve")(serve)
 

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from clearhead.batching import progress
 from clearhead.errors import ClearheadError, UnsupportedModel
+from clearhead.execution import frozen, plain_execution
 from clearhead.leaf import score_from
 from clearhead.method import Scores, method
 from clearhead.methods.gradient import product_scores
 from clearhead.methods.path import baseline_leaf, noisy_points, require_count, told, wide_zeros
-from clearhead.tape import frozen, plain_execution
 from clearhead.trace import Trace
 
 NOTE = (

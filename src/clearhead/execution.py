@@ -1,0 +1,42 @@
+"""How a network is run: frozen, eager, one thread at a time, and left as it was."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+# A network carries frozen flags, and hooks when it is traced, so threads take turns.
+ONE_AT_A_TIME = threading.RLock()
+
+
+@contextmanager
+def frozen(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode without parameter gradients, one thread at a time; every flag goes back to what it was."""
+    with ONE_AT_A_TIME:
+        training = [(module, module.training) for module in network.modules()]
+        trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        try:
+            for module, _ in training:
+                module.training = False
+            for parameter in trainable:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for module, flag in training:
+                module.training = flag
+            for parameter in trainable:
+                parameter.requires_grad_(True)
+
+
+@contextmanager
+def plain_execution(device: torch.device) -> Iterator[None]:
+    """Eager, with gradients, in the model's own precision, whatever surrounds the call."""
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(device.type, enabled=False),
+        torch.compiler.set_stance("force_eager"),
+    ):
+        yield

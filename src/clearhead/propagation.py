@@ -1,0 +1,65 @@
+"""The way back: relevance walks the tape from the output towards the input, as far as it is asked for."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import UnsupportedOperation
+from clearhead.flow import Flow, RuleSet
+from clearhead.tape import Tape
+
+
+class RelevancePass:
+    """Relevance on its way from a seed at the output towards the input, as far as it has been asked for.
+
+    `keep` says which activations will be asked for, and what of their relevance is worth keeping.
+    """
+
+    def __init__(self, tape: Tape, rules: RuleSet, output: Tensor, seed: Tensor) -> None:
+        self.tape = tape
+        self.flow = Flow(rules, seed.shape[0], seed.new_zeros(seed.shape[0]))
+        self.position = len(tape.steps)
+        self.pending: dict[int, Tensor] = {_known(tape, output): seed}
+        self.wanted: dict[int, Callable[[Tensor], Tensor]] = {}
+        self.kept: dict[int, Tensor] = {}
+
+    def keep(self, tensor: Tensor, part: Callable[[Tensor], Tensor] = lambda relevance: relevance) -> None:
+        self.wanted[_known(self.tape, tensor)] = part
+
+    @torch.no_grad()
+    def at(self, tensor: Tensor) -> Tensor:
+        """What was to be kept of this activation's relevance: zeros where none arrives."""
+        node = _known(self.tape, tensor)
+        while self.position and self.tape.steps[self.position - 1].node > node:
+            self._step_back()
+        if node not in self.kept:
+            arrived = self.pending.get(node)
+            none = torch.zeros_like(tensor, dtype=self.flow.dropped_B.dtype)
+            self.kept[node] = self.wanted[node](none if arrived is None else arrived)
+        return self.kept[node]
+
+    def forget(self, tensor: Tensor) -> None:
+        """Lets go of what was kept of an activation."""
+        node = _known(self.tape, tensor)
+        self.kept.pop(node, None)
+        self.wanted.pop(node, None)
+
+    def _step_back(self) -> None:
+        self.position -= 1
+        step = self.tape.steps[self.position]
+        arrived = self.pending.pop(step.node, None)
+        if arrived is None:
+            return
+        if step.node in self.wanted:
+            self.kept[step.node] = self.wanted[step.node](arrived)
+        for parent, part in zip(step.parents, step.back(arrived, self.flow), strict=True):
+            present = self.pending.get(parent)
+            self.pending[parent] = part if present is None else present + part
+
+
+def _known(tape: Tape, tensor: Tensor) -> int:
+    node = tape.node(tensor)
+    if node is None:
+        raise UnsupportedOperation("This tensor is not part of the trace, so no relevance can be asked for it.")
+    return node
