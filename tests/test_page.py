@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from samples import save_image_model, save_text_model
-from served import photo, serving
+from served import photo, save_run, serving
 
 pytest.importorskip("fastapi", reason="the page needs clearhead[web]")
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -24,7 +24,9 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 def address(tmp_path_factory):
     home = tmp_path_factory.mktemp("page")
     folders = [save_text_model(home / "text-one"), save_text_model(home / "text-two"), save_image_model(home / "photo")]
-    with serving(*(part for folder in folders for part in ("--model", str(folder)))) as (_, found):
+    run = save_run(home, folders[0])
+    models = [part for folder in folders for part in ("--model", str(folder))]
+    with serving(*models, "--run", str(run)) as (_, found):
         yield found
 
 
@@ -224,6 +226,24 @@ def test_compare_methods_classes_and_models(visit):
     assert "rollout · text-two" in page.inner_text("#columns article:nth-child(3)")
     page.get_by_role("button", name="Remove").first.click()
     playwright.expect(page.locator("#columns article")).to_have_count(2)
+
+
+def test_browse_a_run(visit):
+    page = visit()
+    page.select_option("#run-method", "rollout")
+    says(page, "#run-count", "6 of 6 examples")
+    values = page.locator("#run-examples li span:last-child").all_inner_texts()
+    assert values == sorted(values, key=float, reverse=True)
+    page.select_option("#run-order", label="lowest values")
+    playwright.expect(page.locator("#run-examples li span:last-child").first).to_have_text(values[-1])
+    text = page.locator("#run-examples li span").first.inner_text()
+    page.locator("#run-examples button").first.click()
+    measured(page)
+    assert page.locator("#shown .reading").inner_text() == text
+    assert page.input_value("#method") == "rollout"
+    with page.context.expect_page() as opened:
+        page.click("#report")
+    assert opened.value.locator("table").count() > 0
 
 
 def test_a_pair(visit):

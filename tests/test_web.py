@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import tiny
-from served import encoded, photo, serving
+from served import encoded, photo, save_run, serving
 
 import clearhead
 
@@ -220,6 +220,31 @@ def test_a_wrong_question_is_refused_with_a_reason(client, body):
 def test_hiding_what_is_not_there_is_refused(client):
     for place in (0, 8, 999):
         assert ask(client, "hide", text=TEXT, hidden=[[place]]).status_code == 422
+
+
+def test_a_run_can_be_browsed(models, tmp_path):
+    from clearhead.web.runs import Runs
+
+    pytest.importorskip("pyarrow", reason="runs are kept in Parquet files")
+    run = save_run(tmp_path, save_text_model(tmp_path / "model"))
+    with TestClient(build(models, runs=Runs([run])), base_url=HOME) as client:
+        assert client.get("/api/runs").json() == [
+            {"name": "my-run", "methods": ["att-cat", "rollout"], "metrics": ["aopc"]}
+        ]
+        asked = {"method": "rollout", "metric": "aopc"}
+        highest = client.get("/api/runs/my-run/examples", params=asked).json()
+        lowest = client.get("/api/runs/my-run/examples", params={**asked, "lowest": True, "start": 2}).json()
+        values = [one["value"] for one in highest["examples"]]
+        assert values == sorted(values, reverse=True)
+        assert [one["value"] for one in lowest["examples"]] == values[::-1][2:]
+        assert {tuple(one["text"]) for one in highest["examples"]} >= {("a heart",), ("bad heart",)}
+        told = client.get("/runs/my-run")
+        assert "aopc" in told.text
+        assert "script-src" not in told.headers["content-security-policy"]
+        assert "default-src 'none'" in told.headers["content-security-policy"]
+        assert client.get("/api/runs/other/examples", params=asked).status_code == 422
+        assert client.get("/api/runs/my-run/examples", params={**asked, "metric": "x"}).status_code == 422
+        assert 400 <= client.get("/runs/..%2f..%2fetc").status_code < 500
 
 
 # --- the queue -------------------------------------------------------------------------------------------------
