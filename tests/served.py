@@ -42,3 +42,25 @@ def serving(*arguments: str):
         process.wait()
         process.stdout.close()
         process.stderr.close()
+
+
+def save_run(folder: Path, model: Path) -> Path:
+    """A finished run of `clearhead bench` on six sentences."""
+    from clearhead.cli import main
+
+    sentences = [
+        "a good film",
+        "never a bad film",
+        "tedious , bad film",
+        "a heart",
+        "good , never tedious",
+        "bad heart",
+    ]
+    table = folder / "task.tsv"
+    table.write_text("label\tsentence\n" + "".join(f"{n % 2}\t{text}\n" for n, text in enumerate(sentences)), "utf-8")
+    command = ["bench", "--task", str(table), "--model", str(model), "--methods", "att-cat,rollout"]
+    try:
+        main([*command, "--metrics", "aopc", "--out", str(folder / "my-run")])
+    except SystemExit as left:
+        assert left.code == 0
+    return folder / "my-run"

@@ -1,6 +1,5 @@
 """The page in a real browser: ask, see, test, keep, compare; by mouse and by keyboard; with texts and photos."""
 
-import json
 import os
 import re
 import shutil
@@ -8,15 +7,14 @@ from pathlib import Path
 
 import pytest
 from samples import save_image_model, save_text_model
-from served import photo, serving
+from served import photo, save_run, serving
 
 pytest.importorskip("fastapi", reason="the page needs clearhead[web]")
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 CHROMIUM = os.environ.get("CLEARHEAD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(os.environ.get("CLEARHEAD_AXE") or "node_modules/axe-core/axe.min.js")
-FLAGS = (
-    ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+PATIENCE = 15_000
 TEXT = "a good , tedious film never bad"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
@@ -26,7 +24,9 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 def address(tmp_path_factory):
     home = tmp_path_factory.mktemp("page")
     folders = [save_text_model(home / "text-one"), save_text_model(home / "text-two"), save_image_model(home / "photo")]
-    with serving(*(part for folder in folders for part in ("--model", str(folder)))) as (_, found):
+    run = save_run(home, folders[0])
+    models = [part for folder in folders for part in ("--model", str(folder))]
+    with serving(*models, "--run", str(run)) as (_, found):
         yield found
 
 
@@ -46,6 +46,7 @@ def visit(browser, address):
     def visited(part="", **settings):
         context = browser.new_context(**settings)
         contexts.append(context)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -79,6 +80,11 @@ def drop(page, content=None):
     return page
 
 
+def says(page, selector, text):
+    """Waits without scripts of its own, which the page's policy would refuse."""
+    playwright.expect(page.locator(selector)).to_contain_text(text, timeout=PATIENCE)
+
+
 def shares(page):
     return [float(text.removesuffix(" %")) for text in page.locator("#bars .share").all_inner_texts()]
 
@@ -96,9 +102,9 @@ def test_another_class_and_a_contrast(visit):
     page = explain(visit())
     with page.expect_response("**/api/curve"):
         page.select_option("#target", label="positive")
-    page.wait_for_function("document.querySelector('#verdict').textContent.startsWith('positive')")
+    says(page, "#verdict", re.compile("^positive [0-9]"))
     page.select_option("#versus", label="negative")
-    page.wait_for_function("document.querySelector('#verdict').textContent.startsWith('positive rather than negative')")
+    says(page, "#verdict", "positive rather than negative")
 
 
 def test_method_layer_and_tokens(visit):
@@ -106,14 +112,16 @@ def test_method_layer_and_tokens(visit):
     colours = "[...document.querySelectorAll('#shown .word')].map(one => one.title).join()"
     before = page.evaluate(colours)
     page.select_option("#method", "att-cat")
-    page.wait_for_function(f"{colours} !== {json.dumps(before)}")
+    says(page, "#method-summary", "AttCAT")
+    assert page.evaluate(colours) != before
     assert page.locator("#layers").is_visible()
     whole = page.evaluate(colours)
     page.locator("#layer").focus()
     page.keyboard.press("ArrowRight")
     assert page.inner_text("#layer-name") == "1 of 2"
+    page.keyboard.press("ArrowRight")
     assert page.evaluate(colours) != whole
-    page.get_by_text("Tokens", exact=True).click()
+    page.locator("[name=level][value=token]").check()
     measured(page)
     assert page.locator("#shown [role=button]").all_inner_texts() == ["tedious", "film", "s"]
 
@@ -147,7 +155,7 @@ def test_hide_any_word_by_mouse_or_keyboard(visit, address):
         page.keyboard.press("ArrowLeft")
         page.keyboard.press("ArrowLeft")
         page.keyboard.press("Space")
-    page.wait_for_function("document.querySelector('#live').textContent.startsWith('2 of 7 words hidden')")
+    says(page, "#live", "2 of 7 words hidden")
     assert page.locator("#shown [aria-pressed=true]").all_inner_texts() == ["film", "bad"]
     own = httpx.post(f"{address}api/hide", json={"text": TEXT, "hidden": [[5, 7]]}).json()["values"][0]
     assert shares(page)[1] == pytest.approx(own * 100, abs=0.051)
@@ -164,11 +172,11 @@ def test_a_photo_is_asked_seen_and_tested(visit):
         page.locator(".patches button").nth(5).click()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('#live').textContent.startsWith('2 of 16 patches')")
+    says(page, "#live", "2 of 16 patches")
     assert page.locator(".patches [aria-selected=true]").count() == 2
     assert page.evaluate(pixels) != before
     smooth = page.evaluate(pixels)
-    page.get_by_text("Patches", exact=True).click()
+    page.locator("[name=smooth][value=exact]").check()
     assert page.evaluate(pixels) != smooth
 
 
@@ -183,7 +191,7 @@ def test_files_and_a_link_that_restores_everything(visit, browser, address):
     page.locator("#shown .word").nth(2).click()
     page.wait_for_selector("#live:not([hidden])")
     page.click("#link")
-    page.wait_for_function("document.querySelector('#kept').textContent === 'Link copied'")
+    says(page, "#kept", "Link copied")
     link = page.evaluate("navigator.clipboard.readText()")
     assert TEXT not in link.partition("#")[0]
     other = visit(link.removeprefix(address))
@@ -198,7 +206,7 @@ def test_a_photo_travels_in_a_link_and_the_visit_is_remembered(visit, address):
     other = visit(page.url.removeprefix(address))
     measured(other)
     assert other.inner_text("#verdict") == page.inner_text("#verdict")
-    page.get_by_text("Text", exact=True).first.click()
+    page.locator("[name=kind][value=text]").check()
     explain(page)
     assert page.locator("#visit li").count() == 2
     page.locator("#visit button").nth(1).click()
@@ -217,12 +225,30 @@ def test_compare_methods_classes_and_models(visit):
     page.wait_for_selector("#columns article:nth-child(3)")
     assert "rollout · text-two" in page.inner_text("#columns article:nth-child(3)")
     page.get_by_role("button", name="Remove").first.click()
-    page.wait_for_function("document.querySelectorAll('#columns article').length === 2")
+    playwright.expect(page.locator("#columns article")).to_have_count(2)
+
+
+def test_browse_a_run(visit):
+    page = visit()
+    page.select_option("#run-method", "rollout")
+    says(page, "#run-count", "6 of 6 examples")
+    values = page.locator("#run-examples li span:last-child").all_inner_texts()
+    assert values == sorted(values, key=float, reverse=True)
+    page.select_option("#run-order", label="lowest values")
+    playwright.expect(page.locator("#run-examples li span:last-child").first).to_have_text(values[-1])
+    text = page.locator("#run-examples li span").first.inner_text()
+    page.locator("#run-examples button").first.click()
+    measured(page)
+    assert page.locator("#shown .reading").inner_text() == text
+    assert page.input_value("#method") == "rollout"
+    with page.context.expect_page() as opened:
+        page.click("#report")
+    assert opened.value.locator("table").count() > 0
 
 
 def test_a_pair(visit):
     page = visit()
-    page.get_by_text("Pair", exact=True).click()
+    page.locator("[name=kind][value=pair]").check()
     page.fill("#second", "never a heart")
     explain(page)
     assert page.locator("#shown .reading").all_inner_texts() == [TEXT, "never a heart"]
@@ -252,10 +278,10 @@ def test_mistakes_and_errors_are_shown(visit):
     assert "Type a text first" in page.inner_text("[role=alert]")
     page.fill("#text", "film " * 300)
     page.click("#explain")
-    page.wait_for_function("document.querySelector('#problems').textContent.includes('tokens')")
+    says(page, "#problems", "tokens")
     visit.said.clear()
     page.evaluate("setTimeout(() => { throw new Error('a fault in the page') })")
-    page.wait_for_function("document.querySelector('#problems').textContent.includes('a fault in the page')")
+    says(page, "#problems", "a fault in the page")
     assert [one for one in visit.said if "a fault in the page" not in one] == []
     visit.said.clear()
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import tiny
-from served import encoded, photo, serving
+from served import encoded, photo, save_run, serving
 
 import clearhead
 
@@ -96,6 +96,42 @@ def test_another_method_needs_no_new_forward_pass(models):
         finally:
             hook.remove()
     assert len(passes) == 1
+
+
+def test_what_is_remembered_is_bounded(models):
+    app = build(models, limits=Limits(inputs=3, answers=4, traces=2, squares=10_000))
+    studio = app.state.studio
+    with TestClient(app, base_url=HOME) as client:
+        for seed in range(8):
+            assert ask(client, text="a film", method="random", options={"seed": seed}).status_code == 200
+            assert ask(client, text="a film", target=seed % 3, versus=(seed + 1) % 3).status_code == 200
+        (known,) = studio._known.values()
+        assert len(known.answers) <= 5
+        assert len(known.traces) <= 3
+        for text in ("good", "bad", "dull", "film " * 60):
+            ask(client, text=text)
+    assert len(studio._known) == 3
+    assert [bool(known.traces) for known in studio._known.values()] == [False, True, True]
+
+
+def test_a_slow_body_is_given_up(models):
+    async def scenario():
+        sent = []
+        app = build(models, limits=Limits(upload=0.1))
+
+        async def receive():
+            await asyncio.sleep(0.06)
+            return {"type": "http.request", "body": b" ", "more_body": True}
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/api/explain", "query_string": b"", "headers": headers}
+        await app({**scope, "http_version": "1.1", "scheme": "http", "raw_path": b""}, receive, send)
+        return sent[0]["status"]
+
+    assert asyncio.run(scenario()) == 408
 
 
 def test_the_model_is_left_without_hooks(client, models):
@@ -184,6 +220,31 @@ def test_a_wrong_question_is_refused_with_a_reason(client, body):
 def test_hiding_what_is_not_there_is_refused(client):
     for place in (0, 8, 999):
         assert ask(client, "hide", text=TEXT, hidden=[[place]]).status_code == 422
+
+
+def test_a_run_can_be_browsed(models, tmp_path):
+    from clearhead.web.runs import Runs
+
+    pytest.importorskip("pyarrow", reason="runs are kept in Parquet files")
+    run = save_run(tmp_path, save_text_model(tmp_path / "model"))
+    with TestClient(build(models, runs=Runs([run])), base_url=HOME) as client:
+        assert client.get("/api/runs").json() == [
+            {"name": "my-run", "methods": ["att-cat", "rollout"], "metrics": ["aopc"]}
+        ]
+        asked = {"method": "rollout", "metric": "aopc"}
+        highest = client.get("/api/runs/my-run/examples", params=asked).json()
+        lowest = client.get("/api/runs/my-run/examples", params={**asked, "lowest": True, "start": 2}).json()
+        values = [one["value"] for one in highest["examples"]]
+        assert values == sorted(values, reverse=True)
+        assert [one["value"] for one in lowest["examples"]] == values[::-1][2:]
+        assert {tuple(one["text"]) for one in highest["examples"]} >= {("a heart",), ("bad heart",)}
+        told = client.get("/runs/my-run")
+        assert "aopc" in told.text
+        assert "script-src" not in told.headers["content-security-policy"]
+        assert "default-src 'none'" in told.headers["content-security-policy"]
+        assert client.get("/api/runs/other/examples", params=asked).status_code == 422
+        assert client.get("/api/runs/my-run/examples", params={**asked, "metric": "x"}).status_code == 422
+        assert 400 <= client.get("/runs/..%2f..%2fetc").status_code < 500
 
 
 # --- the queue -------------------------------------------------------------------------------------------------

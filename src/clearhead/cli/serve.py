@@ -1,5 +1,6 @@
 """clearhead serve."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +24,9 @@ OPEN = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in t
 TOKEN = Annotated[
     str | None, typer.Option(metavar="T", help="What every request must bring; made up for hosts beyond loopback.")
 ]
+RUNS = Annotated[
+    list[Path] | None, typer.Option("--run", metavar="RUN", help="A run of clearhead bench to browse; repeat for more.")
+]
 PICKLE = Annotated[bool, typer.Option("--allow-pickle", help="Also read pickled weights, which can run code.")]
 
 
@@ -33,6 +37,7 @@ def serve(
     open_: OPEN = True,
     token: TOKEN = None,
     device: DEVICE = None,
+    run: RUNS = None,
     allow_pickle: PICKLE = False,
 ) -> None:
     """Open a page that explains what you type or drop, and lets you test it. Nothing leaves this machine."""
@@ -45,8 +50,9 @@ def serve(
     address = server.address_of(listening, door)
     models = server.opened(model or [], allow_pickle=allow_pickle, device=device)
     from clearhead.web.app import build
+    from clearhead.web.runs import Runs
 
-    app = build(models, door)
+    app = build(models, door, runs=Runs(run or []))
     typer.echo(f"Clearhead is at {address}  (Ctrl-C ends it)")
     if open_:
         typer.launch(address)

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
@@ -20,7 +20,21 @@ from clearhead.version import __version__
 from clearhead.views import html, markup, picture, piece, record
 from clearhead.web.guard import Door, Guard
 from clearhead.web.limits import LIMITS, Limits
-from clearhead.web.question import Asked, Curve, Curved, Described, Fault, Hidden, Hiding, Listed, Question
+from clearhead.web.question import (
+    Asked,
+    Curve,
+    Curved,
+    Described,
+    Examples,
+    Fault,
+    Hidden,
+    Hiding,
+    Listed,
+    Name,
+    Question,
+    Ran,
+)
+from clearhead.web.runs import Runs
 from clearhead.web.studio import Answer, Studio
 from clearhead.web.worker import Interrupted, Overloaded, Worker
 
@@ -35,8 +49,10 @@ PATIENCE = "2"
 FILES = {"html": "text/html; charset=utf-8", "png": "image/png", "json": "application/json"}
 
 
-def build(models: Mapping[str, Model], door: Door | None = None, limits: Limits = LIMITS) -> FastAPI:
-    """The page for these models; `door` says who may come in."""
+def build(
+    models: Mapping[str, Model], door: Door | None = None, limits: Limits = LIMITS, runs: Runs | None = None
+) -> FastAPI:
+    """The page for these models and finished runs; `door` says who may come in."""
     worker = Worker(limits)
     studio = Studio(models, limits, worker.check)
 
@@ -59,6 +75,7 @@ def build(models: Mapping[str, Model], door: Door | None = None, limits: Limits 
     _add_page(app)
     _add_lists(app, studio)
     _add_answers(app, Desk(worker, studio))
+    _add_runs(app, runs or Runs([]))
     return app
 
 
@@ -212,6 +229,31 @@ def _add_file(app: FastAPI, desk: Desk, kind: str) -> None:
         content = await asyncio.to_thread(written, answer, kind)
         headers = {"content-disposition": f'attachment; filename="clearhead.{kind}"'}
         return Response(content, media_type=FILES[kind], headers=headers)
+
+
+def _add_runs(app: FastAPI, found: Runs) -> None:
+    @app.get("/api/runs")
+    async def runs() -> list[Ran]:
+        """The benchmark runs named at the start, with their methods and metrics."""
+        return [await asyncio.to_thread(run.listed, name) for name, run in found.items()]
+
+    @app.get("/api/runs/{name}/examples", responses={422: FAULTS[422]})
+    async def examples(
+        name: Name,
+        method: Name,
+        metric: Name,
+        lowest: bool = False,
+        start: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+    ) -> Examples:
+        """A run's examples, those with the highest or lowest values first."""
+        return await asyncio.to_thread(found[name].examples, method, metric, lowest=lowest, start=start)
+
+    @app.get("/runs/{name}", include_in_schema=False)
+    async def told(name: str) -> Response:
+        page = await asyncio.to_thread(lambda: found[name].page)
+        return HTMLResponse(
+            page, headers={"content-security-policy": f"{html.POLICY}; frame-ancestors 'none'; sandbox"}
+        )
 
 
 def answered(answer: Answer) -> dict[str, Any]:

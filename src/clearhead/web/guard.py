@@ -153,12 +153,14 @@ class Counting:
         self.receive, self.limits = receive, limits
         self.size = 0
         self.done = False
+        self.until = asyncio.get_running_loop().time() + limits.upload
 
     async def __call__(self) -> MutableMapping[str, Any]:
         if self.done:
             return await self.receive()
         try:
-            message = await asyncio.wait_for(self.receive(), self.limits.upload)
+            async with asyncio.timeout_at(self.until):
+                message = await self.receive()
         except TimeoutError:
             raise Refused(408, "The request came too slowly.", {"connection": "close"}) from None
         self.size += len(message.get("body", b""))

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes in bytes, characters and pixels; times in seconds."""
+    """Sizes in bytes, characters and pixels; times in seconds.
+
+    Of the last `inputs` up to `answers` each are kept, and of the last `traces` their traces, as long as these have
+    no more than `squares` token pairs in all: the size of an attention map.
+    """
 
     body: int = 12_000_000
     characters: int = 100_000
@@ -18,7 +22,9 @@ class Limits:
     wait: float = 60.0
     upload: float = 20.0
     inputs: int = 32
+    answers: int = 64
     traces: int = 4
+    squares: int = 600_000
 
 
 LIMITS = Limits()

@@ -103,3 +103,29 @@ class Described(BaseModel):
     signed: bool
     class_specific: bool
     options: dict[str, Any]
+
+
+class Ran(BaseModel):
+    """A benchmark run of this server."""
+
+    name: str
+    methods: list[str]
+    metrics: list[str]
+
+
+class Example(BaseModel):
+    """One example of a run and its value."""
+
+    example: str
+    value: float
+    text: list[str] = Field(description="The text, two for a pair, none for a picture.")
+    label: str
+    probability: float | None
+    model: str
+
+
+class Examples(BaseModel):
+    """A part of a run's examples, in order."""
+
+    total: int
+    examples: list[Example]

@@ -45,10 +45,13 @@ def door_for(host: str, token: str | None) -> Door:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens, so that the address is known before anything is loaded."""
+    """A socket, so that the address is known before anything is loaded.
+
+    asyncio sends small answers at once only where the socket's protocol is named; else they wait 40 ms.
+    """
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
     except (OSError, OverflowError) as error:

@@ -50,6 +50,11 @@ class Remembered:
     answers: dict[Any, Answer] = field(default_factory=dict)
     random: dict[Any, list[list[float]]] = field(default_factory=dict)
 
+    @property
+    def squares(self) -> int:
+        """Token pairs of all traces: what their attention maps cost."""
+        return sum(trace.mask_BT.shape[1] ** 2 for trace in self.traces.values())
+
 
 class Studio:
     """Every method here runs in the worker's thread, so nothing is locked."""
@@ -101,8 +106,14 @@ class Studio:
         """Keeps the answers of the last inputs, and the traces, which are large, of fewer."""
         while len(self._known) > self.limits.inputs:
             self._known.popitem(last=False)
-        for old in list(self._known.values())[: -self.limits.traces]:
-            old.traces.clear()
+        squares = 0
+        for place, known in enumerate(reversed(self._known.values())):
+            squares += known.squares
+            if place and (place >= self.limits.traces or squares > self.limits.squares):
+                known.traces.clear()
+            _shorten(known.answers, self.limits.answers)
+            _shorten(known.random, self.limits.traces)
+            _shorten(known.traces, self.limits.traces)
 
     def trace(self, asked: Asked) -> Trace:
         """The trace of one input for its target: one forward pass, whatever is asked of it later."""
@@ -224,6 +235,12 @@ class Studio:
     def _hidden_logits(self, trace: Trace, masks: torch.Tensor) -> torch.Tensor:
         with self._interruptible(trace.model):
             return perturbed_logits(trace.model, trace.inputs, [masks])[0]
+
+
+def _shorten(kept: dict[Any, Any], most: int) -> None:
+    """Lets the oldest go; the forward pass, under None, came first and stays with its traces."""
+    for key in [key for key in kept if key is not None][: max(0, len(kept) - most)]:
+        del kept[key]
 
 
 def target_of(asked: Asked) -> Target:

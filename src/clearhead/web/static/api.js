@@ -4,7 +4,7 @@ const KEPT = 60;
 const answers = new Map();
 
 export async function lists() {
-  const names = ["models", "methods", "characters"];
+  const names = ["models", "methods", "characters", "runs"];
   const found = await Promise.all(names.map((name) => read(fetch(`/api/${name}`))));
   return Object.fromEntries(names.map((name, place) => [name, found[place]]));
 }
@@ -26,6 +26,10 @@ export async function file(kind, question) {
   const answer = await send(`/api/file/${kind}`, question);
   if (!answer.ok) throw new Error(await reason(answer));
   return answer.blob();
+}
+
+export function examples(run, asked) {
+  return read(fetch(`/api/runs/${encodeURIComponent(run)}/examples?${new URLSearchParams(asked)}`));
 }
 
 const post = (path, body, signal) => read(send(path, body, signal));

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { showBeside } from "./beside.js";
+import { startBrowsing } from "./browse.js";
 import { complain, find, make, options, percent } from "./dom.js";
 import * as link from "./link.js";
 import { loaded } from "./photo.js";
@@ -197,6 +198,19 @@ async function recall(given) {
   await answer();
 }
 
+// An example of a run becomes the question, on the run's model where this server has it.
+async function openExample(example, method) {
+  const [text, second = ""] = example.text;
+  const known = found.models.some((one) => one.name === example.model);
+  Object.assign(state, { kind: second ? "pair" : "text", text, second, target: "", versus: "" });
+  if (known) state.model = example.model;
+  if (found.methods.some((one) => one.name === method)) state.method = method;
+  fillForm();
+  fillView();
+  find("see").focus();
+  await ask();
+}
+
 // --- start -------------------------------------------------------------------------------------------------------
 
 function fillView() {
@@ -289,7 +303,7 @@ function wireTheme() {
 }
 
 async function start() {
-  const { models, methods, characters } = await api.lists();
+  const { models, methods, characters, runs } = await api.lists();
   [found.models, found.methods] = [models, methods];
   showCharacters(characters);
   wireAsk();
@@ -297,7 +311,8 @@ async function start() {
   wireTest();
   wireKeep();
   wireTheme();
-  await open(location.hash);
+  startBrowsing(runs, guarded, openExample);
+  await guarded(open)(location.hash);
   addEventListener("hashchange", guarded(() => open(location.hash)));
   document.body.dataset.ready = "true";
 }

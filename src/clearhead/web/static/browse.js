@@ -1,0 +1,40 @@
+// Benchmark runs: their examples sorted by value, each of which can be opened on the page.
+
+import * as api from "./api.js";
+import { find, make, options, percent } from "./dom.js";
+
+export function startBrowsing(runs, guarded, open) {
+  if (!runs.length) return;
+  find("browse").hidden = false;
+  options(find("run"), runs.map((run) => [run.name, run.name]), runs[0].name);
+  const show = guarded((start = 0) => showExamples(start, guarded, open));
+  const chooseRun = () => {
+    const run = runs.find((one) => one.name === find("run").value);
+    options(find("run-method"), run.methods.map((name) => [name, name]), find("run-method").value);
+    options(find("run-metric"), run.metrics.map((name) => [name, name]), find("run-metric").value);
+    find("report").href = `/runs/${encodeURIComponent(run.name)}`;
+    return show();
+  };
+  find("run").onchange = chooseRun;
+  for (const id of ["run-method", "run-metric", "run-order"]) find(id).onchange = () => show();
+  find("run-more").onclick = () => show(find("run-examples").childElementCount);
+  chooseRun();
+}
+
+async function showExamples(start, guarded, open) {
+  const method = find("run-method").value;
+  const asked = { method, metric: find("run-metric").value, lowest: find("run-order").value, start };
+  const { total, examples } = await api.examples(find("run").value, asked);
+  const lines = examples.map((one) => make("li", {}, line(one, guarded(() => open(one, method)))));
+  if (start) find("run-examples").append(...lines);
+  else find("run-examples").replaceChildren(...lines);
+  const shown = find("run-examples").childElementCount;
+  find("run-count").textContent = `${shown} of ${total} examples`;
+  find("run-more").hidden = shown >= total;
+}
+
+function line(one, onclick) {
+  const share = one.probability === null ? "" : ` ${percent(one.probability)}`;
+  const cells = [one.text.join(" · ") || `picture ${one.example}`, `${one.label}${share}`, Number(one.value.toPrecision(3)).toString()];
+  return make("button", { type: "button", disabled: !one.text.length, onclick }, ...cells.map((text) => make("span", { textContent: text })));
+}
