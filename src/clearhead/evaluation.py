@@ -21,7 +21,7 @@ from clearhead.tasks import read_task
 from clearhead.trace import Trace, capture
 
 SEEDS = 20
-CASES = {"text": 8192, "image": 256}
+CASES = {"text": 2048, "image": 256}
 REFUSALS = (UnsupportedModel, UnsupportedOperation)
 
 
