@@ -173,7 +173,7 @@ def test_quantised_linear_layers_are_refused_for_relevance():
         clearhead.explain(net, tensors("bert"), "trans-att")
 
 
-def test_models_without_attention_maps_are_refused():
+def longformer():
     config = transformers.LongformerConfig(
         vocab_size=60,
         hidden_size=32,
@@ -184,20 +184,35 @@ def test_models_without_attention_maps_are_refused():
         attention_window=4,
         num_labels=3,
     )
-    net = randomised(transformers.LongformerForSequenceClassification(config).double().eval())
-    for method in ("trans-att", "rollout", "att-cat", "lrp", "cat", "layer-gradcam", "grads"):
-        with pytest.raises(clearhead.ClearheadError):
-            clearhead.explain(net, tensors("bert"), method)
+    return randomised(transformers.LongformerForSequenceClassification(config).double().eval())
 
 
-def test_xlnet_is_refused():
+@pytest.mark.parametrize("method", ["trans-att", "rollout", "att-cat", "lrp", "cat", "layer-gradcam", "grads"])
+def test_models_without_attention_maps_are_refused(method):
+    with pytest.raises(UnsupportedModel, match="attention maps"):
+        clearhead.explain(longformer(), tensors("bert"), method)
+
+
+@pytest.mark.parametrize("method", ["gradient", "integrated-gradients"])
+def test_padding_inside_the_network_hides_where_gradients_belong(method):
+    with pytest.raises(UnsupportedModel, match="cannot be placed"):
+        clearhead.explain(longformer(), tensors("bert"), method)
+
+
+@pytest.mark.parametrize("method", ["occlusion", "random"])
+def test_methods_that_only_ask_for_outputs_work_without_maps(method):
+    assert [len(one.relevance) for one in clearhead.explain(longformer(), tensors("bert"), method)] == [9, 6, 9]
+
+
+@pytest.mark.parametrize("rows", [3, 9])
+def test_tokens_in_another_order_are_noticed(rows):
+    """XLNet puts tokens before samples, also where a square batch hides it."""
     config = transformers.XLNetConfig(vocab_size=60, d_model=32, n_layer=2, n_head=4, d_inner=48, num_labels=3)
     net = randomised(transformers.XLNetForSequenceClassification(config).double().eval())
-    for method in ("trans-att", "rollout", "att-cat", "lrp", "cat", "layer-gradcam", "grads"):
-        with pytest.raises(UnsupportedModel, match="attention maps"):
-            clearhead.explain(net, tensors("bert"), method)
-    for method in ("occlusion", "gradient", "integrated-gradients", "random"):
-        assert len(clearhead.explain(net, tensors("bert"), method)) == 3
+    for method in ("trans-att", "rollout", "lrp", "gradient"):
+        with pytest.raises(UnsupportedModel):
+            clearhead.explain(net, tensors("bert", rows=rows), method)
+    assert len(clearhead.explain(net, tensors("bert", rows=rows), "occlusion")) == rows
 
 
 def test_a_network_that_is_no_transformer_is_refused():

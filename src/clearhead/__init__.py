@@ -31,7 +31,7 @@ _HOMES = {
     "read": "explanation",
 }
 
-_PACKAGES = ("methods", "metrics", "tasks")
+_PACKAGES = ("benchmarks", "methods", "metrics", "tasks")
 
 __all__ = [
     "ClearheadError",
@@ -43,6 +43,7 @@ __all__ = [
     "UnsupportedModel",
     "UnsupportedOperation",
     "__version__",
+    "benchmarks",
     "capture",
     "compare",
     "evaluate",

@@ -108,7 +108,11 @@ def _encode_text(model: Model, text: str | tuple[str, str], long: str) -> Encode
     _check_characters("".join(segments))
     fast = bool(getattr(model.processor, "is_fast", False))
     values = model.processor(
-        *segments, return_special_tokens_mask=True, return_offsets_mapping=fast, **_truncation(model, long)
+        *segments,
+        return_special_tokens_mask=True,
+        return_offsets_mapping=fast,
+        verbose=False,
+        **_truncation(model, long),
     )
     special = tuple(bool(flag) for flag in values.pop("special_tokens_mask"))
     spans = values.pop("offset_mapping", None)

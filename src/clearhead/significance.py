@@ -7,6 +7,7 @@ What a metric answers for one method is a list of repeats, each a list with one 
 `random`, which is averaged over seeds, have one repeat.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -143,8 +144,13 @@ def _flipped(first: Repeats, second: Repeats, name: str, seed: int) -> float:
 
 
 def _crossing(drawn_R: Array) -> float:
+    """How often the resampled difference crosses zero, two-sided; where it never does, the tail of a normal curve.
+
+    Without the tail no p could fall below 2 / samples, too much for a correction over many comparisons.
+    """
     real = drawn_R[np.isfinite(drawn_R)]
     if not len(real):
         return 1.0
     side = min(int((real <= 0).sum()), int((real >= 0).sum()))
-    return min(1.0, 2 * (side + 1) / (len(real) + 1))
+    share, spread = min(1.0, 2 * (side + 1) / (len(real) + 1)), float(real.std())
+    return share if side or not spread else min(share, math.erfc(abs(float(real.mean())) / spread / math.sqrt(2)))

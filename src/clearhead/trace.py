@@ -32,10 +32,12 @@ class Forward:
     name: str
     tape: Tape
     output: Tensor
+    in_order: bool = True
 
     @property
     def leaf(self) -> Tensor:
         assert self.tape.leaf is not None
+        self._require_order()
         return self.tape.leaf
 
     @property
@@ -60,9 +62,17 @@ class Forward:
             raise UnsupportedModel(
                 f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them "
                 "(Longformer, XLNet), or its attention implementation hides them (load it with sdpa or eager). "
-                "Choose a method that needs none, such as occlusion or integrated-gradients."
+                "Choose a method that only asks for outputs, such as occlusion."
             )
+        self._require_order()
         return self.tape.blocks
+
+    def _require_order(self) -> None:
+        if not self.in_order:
+            raise UnsupportedModel(
+                f"{self.name} pads its tokens or lays them out in another order (Longformer, XLNet), so its gradients "
+                "cannot be placed. Choose a method that only asks for outputs, such as occlusion."
+            )
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,7 @@ class Trace:
 
     @property
     def is_image(self) -> bool:
-        return self.forward.leaf.dim() == 4
+        return "pixel_values" in self.inputs.tensors
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -123,9 +133,9 @@ class Trace:
     @cached_property
     def mask_BT(self) -> Tensor:
         """True where a token is real, not padding."""
-        mask = self.inputs.tensors.get("attention_mask")
-        tokens = self.forward.hidden_states[0] if self.is_image else self.forward.leaf
+        mask, ids = self.inputs.tensors.get("attention_mask"), self.inputs.tensors.get("input_ids")
         if mask is None or self.is_image:
+            tokens = self.forward.hidden_states[0] if self.is_image else self.forward.leaf if ids is None else ids
             return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
         return mask.bool()
 
@@ -319,7 +329,7 @@ def capture(
     tape, logits = record(
         model.network, batch.tensors, word_table(model.network), leaf, lambda out: logits_of(model, out)
     )
-    forward = _forward(model, tape, logits)
+    forward = _forward(model, batch, tape, logits)
     return Trace(model, batch, forward, resolve_all(model, batch, logits.detach(), target))
 
 
@@ -347,10 +357,19 @@ def _not_differentiable(model: Model) -> str:
     )
 
 
-def _forward(model: Model, tape: Tape, logits: Tensor) -> Forward:
+def _forward(model: Model, inputs: Inputs, tape: Tape, logits: Tensor) -> Forward:
     if not logits.requires_grad or tape.leaf is None:
         raise UnsupportedModel(_not_differentiable(model))
-    return Forward(model.name, tape, logits)
+    ids, words = inputs.tensors.get("input_ids"), word_table(model.network)
+    known = ids is None or words is None or _in_order(tape.leaf.detach(), ids, words.detach())
+    return Forward(model.name, tape, logits, known)
+
+
+def _in_order(leaf_BTD: Tensor, ids_BT: Tensor, words_VD: Tensor) -> bool:
+    """Whether the word embeddings lie as samples × tokens; values decide where the shape alone cannot."""
+    if leaf_BTD.shape[:2] != ids_BT.shape:
+        return False
+    return ids_BT.shape[0] != ids_BT.shape[1] or torch.equal(leaf_BTD, F.embedding(ids_BT, words_VD))
 
 
 def resolve_all(

@@ -22,7 +22,8 @@ def needs_windows(model: Model, one: Any, long: str) -> bool:
     limit = longest(model)
     if long != "windows" or model.takes_images or limit is None or model.processor is None:
         return False
-    return len(model.processor(*(one if isinstance(one, tuple) else (one,)), truncation=False)["input_ids"]) > limit
+    segments = one if isinstance(one, tuple) else (one,)
+    return len(model.processor(*segments, truncation=False, verbose=False)["input_ids"]) > limit
 
 
 def explain_windows(

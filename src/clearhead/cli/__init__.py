@@ -10,9 +10,12 @@ from typing import Annotated
 
 import typer
 
+from clearhead.cli.bench import bench
 from clearhead.cli.compare import compare
 from clearhead.cli.explain import explain
 from clearhead.cli.listing import listing
+from clearhead.cli.report import report
+from clearhead.cli.serve import serve
 from clearhead.version import __version__
 
 MISTAKE = 2
@@ -26,7 +29,10 @@ app = typer.Typer(
 )
 app.command("explain")(explain)
 app.command("compare")(compare)
+app.command("bench")(bench)
+app.command("report")(report)
 app.command("list")(listing)
+app.command("serve")(serve)
 
 
 def _version(wanted: bool) -> None:

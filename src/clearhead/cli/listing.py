@@ -10,7 +10,7 @@ from clearhead.cli import sink
 if TYPE_CHECKING:
     from rich.table import Table
 
-KINDS = ("methods", "metrics", "tasks", "models")
+KINDS = ("methods", "metrics", "tasks", "models", "benchmarks")
 
 
 def kinds(incomplete: str) -> list[str]:
@@ -19,11 +19,11 @@ def kinds(incomplete: str) -> list[str]:
 
 def listing(
     kind: Annotated[
-        str, typer.Argument(metavar="methods|metrics|tasks|models", autocompletion=kinds, show_default=False)
+        str, typer.Argument(metavar="methods|metrics|tasks|models|benchmarks", autocompletion=kinds, show_default=False)
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON each.")] = False,
 ) -> None:
-    """List the methods, metrics, tasks or models there are."""
+    """List the methods, metrics, tasks, models or benchmarks there are."""
     from clearhead.registry import unknown
 
     if kind not in KINDS:

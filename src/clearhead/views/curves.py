@@ -32,8 +32,18 @@ class Curve:
     high: tuple[float, ...] | None = None
 
 
-def chart(curves: Sequence[Curve], *, title: str, across: str = "tokens hidden", up: str = "probability") -> str:
-    """A line per curve, named at its end, with the numbers as a table behind."""
+def chart(
+    curves: Sequence[Curve],
+    *,
+    title: str,
+    across: str = "tokens hidden",
+    up: str = "probability",
+    scale: float | None = None,
+) -> str:
+    """A line per curve, named at its end, with the numbers as a table behind.
+
+    With `scale`, a share of 1 is labelled with that number instead of 100 %.
+    """
     if not curves or any(len(curve.shares) != len(curve.values) or not curve.shares for curve in curves):
         raise BadInput("Every curve needs as many values as shares, and at least one.")
     low, high = _range(curves)
@@ -45,8 +55,9 @@ def chart(curves: Sequence[Curve], *, title: str, across: str = "tokens hidden",
     return (
         f"<h3>{markup.escaped(title)}</h3>"
         f'<svg class="ch-chart" role="img" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">'
-        f"<title>{markup.attribute(_said(curves, title))}</title>{_axes(low, high, across, up)}{lines}{names}</svg>"
-        f"{_table(curves, across)}"
+        f"<title>{markup.attribute(_said(curves, title))}</title>"
+        f"{_axes(low, high, across, up, scale)}{lines}{names}</svg>"
+        f"{_table(curves, across, scale)}"
     )
 
 
@@ -66,14 +77,19 @@ def _y(value: float, low: float, high: float) -> float:
     return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
 
-def _axes(low: float, high: float, across: str, up: str) -> str:
+def share_text(share: float, scale: float | None) -> str:
+    """A place on the horizontal axis in percent, or as a number up to `scale`."""
+    return f"{share * 100:.0f} %" if scale is None else f"{share * scale:.4g}"
+
+
+def _axes(low: float, high: float, across: str, up: str, scale: float | None) -> str:
     marks = "".join(
         f'<path class="ch-axis" d="M{LEFT} {_y(value, low, high):.1f}H{_x(1):.0f}"/>'
         + _label(LEFT - 6, _y(value, low, high) + 4, f"{value:.2g}", "end")
         for value in (low + (high - low) * part / 4 for part in range(5))
     )
     below = "".join(
-        _label(_x(part / 4), HEIGHT - BOTTOM + 16, f"{part * 25} %", "end" if part == 4 else "middle")
+        _label(_x(part / 4), HEIGHT - BOTTOM + 16, share_text(part / 4, scale), "end" if part == 4 else "middle")
         for part in range(5)
     )
     side = f'<g transform="translate(13 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_label(0, 0, up)}</g>'
@@ -88,7 +104,7 @@ def _line(curve: Curve, place: int, low: float, high: float) -> str:
     points = " ".join(
         f"{_x(share):.1f},{_y(value, low, high):.1f}" for share, value in zip(curve.shares, curve.values, strict=True)
     )
-    dash = DASHES[place % len(DASHES)]
+    dash = _dash(place)
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     line = f'<polyline points="{points}" style="stroke:{_stroke(place)}" fill="none" stroke-width="2.5"{dashed}/>'
     return _band(curve, place, low, high) + line
@@ -118,13 +134,18 @@ def _spread(curves: Sequence[Curve], low: float, high: float) -> list[float]:
 
 
 def _name(curve: Curve, place: int, y: float) -> str:
-    dash = DASHES[place % len(DASHES)]
+    dash = _dash(place)
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     start = _x(1) + 6
     return (
         f'<path d="M{start:.0f} {y:.1f}h22" style="stroke:{_stroke(place)}" stroke-width="2.5"{dashed}/>'
         f'<text x="{start + 27:.0f}" y="{y + 4:.1f}">{markup.escaped(_short(curve.name))}</text>'
     )
+
+
+def _dash(place: int) -> str:
+    """After one round of colours the dashes have moved on, so that no two lines look the same."""
+    return DASHES[(place + place // len(STROKES)) % len(DASHES)]
 
 
 def _short(name: str) -> str:
@@ -141,9 +162,9 @@ def _said(curves: Sequence[Curve], title: str) -> str:
     return f"{title}: {ends}."
 
 
-def _table(curves: Sequence[Curve], across: str) -> str:
+def _table(curves: Sequence[Curve], across: str, scale: float | None) -> str:
     shares = sorted({share for curve in curves for share in curve.shares})
-    rows = [(f"{share * 100:.0f} %", *(_at(curve, share) for curve in curves)) for share in shares]
+    rows = [(share_text(share, scale), *(_at(curve, share) for curve in curves)) for share in shares]
     columns = [markup.escaped(name) for name in (across, *(curve.name for curve in curves))]
     return markup.folded("The curves as numbers", markup.table(columns, rows))
 

@@ -34,12 +34,12 @@ def record(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
 
 def line(explanation: Explanation, name: str | None = None) -> str:
     """The record as one line of JSON; numbers that JSON does not know become null."""
-    return json.dumps(_finite(record(explanation, name)), ensure_ascii=False, allow_nan=False)
+    return json.dumps(finite(record(explanation, name)), ensure_ascii=False, allow_nan=False)
 
 
 def row(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     """The record as a row of a table: what varies from method to method is JSON text."""
-    plain = _finite(record(explanation, name))
+    plain = finite(record(explanation, name))
     plain |= {key: json.dumps(plain[key]) for key in ("options", "target", "diagnostics")}
     text = plain["text"]
     return {
@@ -81,11 +81,12 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Plain data as JSON can hold it: NaN and infinity become null, what is unknown its text."""
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return value if isinstance(value, str | int | bool | type(None)) else str(value)

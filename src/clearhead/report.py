@@ -1,0 +1,414 @@
+"""Results → one self-contained file: a verdict in plain words, tables with intervals, curves, cost."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clearhead.benchmarks import BENCHMARKS
+from clearhead.results import ARROWS, Results, number
+from clearhead.views import curves, html, markdown, markup
+from clearhead.views.curves import Curve
+
+LEVEL = 0.05
+LINES = 12
+FEW = 100
+NUMERIC = re.compile(r"[-+\de.,\[\] ×–sm%]*")
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number or a name in a table; a strong one is best, and shown to be."""
+
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table whose first column names the rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over a share (0 … 1) or, with `scale`, over a number up to it."""
+
+    title: str
+    lines: tuple[Curve, ...]
+    across: str
+    up: str
+    scale: float | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report, to be written as HTML or Markdown."""
+
+    title: str
+    said: tuple[str, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    folded: bool = False
+
+
+def page(results: Results, summary: Mapping[str, Any]) -> str:
+    """The report as one HTML file: no scripts, nothing fetched."""
+    return html.page([_html(one) for one in sections(results, summary)], title(results))
+
+
+def document(results: Results, summary: Mapping[str, Any]) -> str:
+    """The report as Markdown; curves become tables."""
+    parts = [f"# {markdown.escaped(title(results))}", *(_markdown(one) for one in sections(results, summary))]
+    return "\n\n".join(parts) + "\n"
+
+
+def title(results: Results) -> str:
+    plan = results.manifest["plan"]
+    if plan["benchmark"] in BENCHMARKS:
+        return BENCHMARKS[plan["benchmark"]].title
+    return f"Which explanation may be trusted? {plan['model'] or 'the embedded model'} on {_file(plan['task'])}"
+
+
+def sections(results: Results, summary: Mapping[str, Any]) -> list[Section]:
+    """The parts of the report in their order."""
+    manifest = results.manifest
+    found = [
+        Section("Verdict", tuple(verdict(summary))),
+        Section("Values", (_legend(summary),), (_table(manifest, summary),)),
+        Section("Curves", (), (), tuple(_charts(summary))),
+        Section("Words", (WORDS,), tuple(_words(summary)), folded=True),
+        Section("Cost", (COST,), tuple(_costs(summary))),
+        Section("Comparisons", (TESTS,), tuple(_comparisons(summary)), folded=True),
+        Section("What was run", tuple(_provenance(manifest, summary)), folded=True),
+    ]
+    return [one for one in found if one.grids or one.charts or one.title in ("Verdict", "What was run")]
+
+
+# --- the verdict -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Standing:
+    """On one value: the best method, and those not shown to be worse; `shown` when it beats all others."""
+
+    name: str
+    best: str
+    leading: tuple[str, ...]
+    shown: bool
+
+
+def standings(summary: Mapping[str, Any]) -> list[Standing]:
+    """Who leads on each value."""
+    found = []
+    for name in summary["values"]:
+        rows = [row for row in _rows(summary, name) if math.isfinite(row["value"])]
+        if not rows:
+            continue
+        sign = -1 if _better(summary, name) == "lower" else 1
+        best = max(rows, key=lambda row: sign * row["value"])["method"]
+        leading = tuple(row["method"] for row in rows if row["method"] == best or not _differ(summary, name, best, row))
+        found.append(Standing(name, best, leading, len(rows) > 1 and leading == (best,)))
+    return found
+
+
+def _differ(summary: Mapping[str, Any], name: str, first: str, row: Row) -> bool:
+    """Whether a test shows the two methods to differ; untested ones are taken as alike."""
+    pair = {first, row["method"]}
+    found = [one for one in summary["comparisons"] if one["name"] == name and {one["first"], one["second"]} == pair]
+    return bool(found) and found[0]["p_corrected"] < LEVEL
+
+
+def verdict(summary: Mapping[str, Any]) -> Iterator[str]:
+    """In plain words: which method to use and why, what beats noise, and where no difference can be shown."""
+    found = standings(summary)
+    if summary["done"] < summary["shards"]:
+        yield f"This run is not finished: {summary['done']} of {summary['shards']} shards are done."
+    if not found:
+        yield "Nothing could be measured: no example gave a finite value."
+        return
+    yield _advice(summary, found)
+    yield from (_standing(summary, one) for one in found)
+    yield from _noise(summary, found)
+    if summary["examples"] < FEW:
+        yield f"Only {summary['examples']} examples were measured: more would narrow the intervals."
+
+
+def _advice(summary: Mapping[str, Any], found: Sequence[Standing]) -> str:
+    """Which method to use, and why; the controls are no candidates."""
+    tried = [name for name in summary["methods"] if not _is_control(name)]
+    if len(tried) < 2:
+        return f"Only {_listed(tried or ['the control'])} was run, so there is nothing to choose from."
+    if all(set(tried) <= set(one.leading) for one in found):
+        cheapest = min(tried, key=lambda name: _cost(summary, name))
+        return (
+            f"No difference between the methods can be shown: take the cheapest, {cheapest}, or measure more examples."
+        )
+    leads = {name: sum(name in one.leading for one in found) for name in tried}
+    most = max(leads.values())
+    if most == 0:
+        return "On no value is any method among the best: the control does better. Trust none of them here."
+    tied = [name for name in tried if leads[name] == most]
+    chosen = min(tied, key=lambda name: (-sum(one.best == name for one in found), _cost(summary, name)))
+    return _recommended(summary, chosen, [name for name in tied if name != chosen], most, len(found))
+
+
+def _recommended(summary: Mapping[str, Any], chosen: str, others: list[str], leads: int, count: int) -> str:
+    where = "every value" if leads == count else f"{leads} of {count} values"
+    said = f"Use {chosen}: it is the best, or not shown to be worse than the best, on {where}"
+    seconds = _cost(summary, chosen)
+    said += f", at {_time(seconds)} per example." if math.isfinite(seconds) else "."
+    if not others:
+        return said
+    cheaper = [name for name in others if _cost(summary, name) < seconds]
+    note = f"; {_listed(cheaper)} {_costs_less(cheaper)}" if cheaper else ""
+    return f"{said} By that count {_listed(others)} {_are(others)} as good{note}."
+
+
+def _costs_less(names: Sequence[str]) -> str:
+    return "costs less" if len(names) == 1 else "cost less"
+
+
+def _cost(summary: Mapping[str, Any], name: str) -> float:
+    """Seconds per example; a method without a time comes last."""
+    return summary["costs"].get(name) or math.inf
+
+
+def _standing(summary: Mapping[str, Any], one: Standing) -> str:
+    value = f"{one.name} ({_better(summary, one.name)} is better)"
+    several = [row["method"] for row in _rows(summary, one.name)]
+    if len(several) == 1:
+        return f"{value}: only {one.best} was measured."
+    if one.shown:
+        return f"{value}: {one.best} is best, and the tests show it against every other method."
+    if len(one.leading) == len(several):
+        return f"{value}: no difference between {_listed(several)} can be shown."
+    others = [name for name in one.leading if name != one.best]
+    return f"{value}: {one.best} has the best value, but no difference from {_listed(others)} can be shown."
+
+
+def _noise(summary: Mapping[str, Any], found: Sequence[Standing]) -> Iterator[str]:
+    """Where a method is not shown to beat the random control."""
+    control = next((name for name in summary["methods"] if _is_control(name)), None)
+    if control is None:
+        yield "No control was run: add random to the methods to see what noise would score."
+        return
+    for one in found:
+        weak = [row["method"] for row in _rows(summary, one.name) if not _beats(summary, one.name, row, control)]
+        weak = [name for name in weak if not _is_control(name)]
+        if weak:
+            yield f"{one.name}: {_listed(weak)} {_are(weak)} not shown to be better than {control}."
+
+
+def _beats(summary: Mapping[str, Any], name: str, row: Row, control: str) -> bool:
+    noise = next((one for one in _rows(summary, name) if one["method"] == control), None)
+    if noise is None:
+        return True
+    ahead = row["value"] < noise["value"] if _better(summary, name) == "lower" else row["value"] > noise["value"]
+    return ahead and _differ(summary, name, control, row)
+
+
+def _is_control(name: str) -> bool:
+    return name.split(":")[0].split(" ")[0] == "random"
+
+
+def _rows(summary: Mapping[str, Any], name: str) -> list[Row]:
+    return [row for row in summary["rows"] if row["name"] == name]
+
+
+def _better(summary: Mapping[str, Any], name: str) -> str:
+    return str(summary["values"][name])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+# --- tables and curves -----------------------------------------------------------------------------------------
+
+COST = (
+    "Seconds for one example when the method runs alone, measured on the first examples of the run; together methods "
+    "share one pass through the model and cost less."
+)
+WORDS = (
+    "The strongest tokens of each predicted class, summed over its examples, and which of them another class has too."
+)
+TESTS = (
+    "Every pair of methods, example by example; p is corrected for the number of comparisons within a value (Holm). "
+    "Below 0.05 the two are taken to differ."
+)
+
+
+def _legend(summary: Mapping[str, Any]) -> str:
+    return (
+        f"{summary['examples']} examples. In brackets: 95 % interval from resampling the examples. ↑ higher is better, "
+        "↓ lower. Bold: best, and shown to be better than every other method after correction for many comparisons."
+    )
+
+
+def _table(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Grid:
+    strong = {(one.name, one.best) for one in standings(summary) if one.shown}
+    cells = {
+        (row["name"], row["method"]): Cell(_value(row), (row["name"], row["method"]) in strong)
+        for row in summary["rows"]
+    }
+    heads = [f"{name} {ARROWS.get(_better(summary, name), '')}".strip() for name in summary["values"]]
+    empty = Cell("–")
+    benchmark = BENCHMARKS.get(manifest["plan"]["benchmark"] or "")
+    if benchmark is not None and benchmark.methods_across:
+        rows = [
+            (Cell(head), *(cells.get((name, method), empty) for method in summary["methods"]))
+            for head, name in zip(heads, summary["values"], strict=True)
+        ]
+        return Grid(("", *summary["methods"]), tuple(rows))
+    rows = [
+        (Cell(method), *(cells.get((name, method), empty) for name in summary["values"]))
+        for method in summary["methods"]
+    ]
+    return Grid(("method", *heads), tuple(rows))
+
+
+def _value(row: Row) -> str:
+    if not math.isfinite(row["value"]):
+        return "–"
+    if row["low"] is None or not math.isfinite(row["low"]):
+        return number(row["value"])
+    return f"{number(row['value'])} [{number(row['low'])}, {number(row['high'])}]"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
+
+
+def _charts(summary: Mapping[str, Any]) -> Iterator[Chart]:
+    for name, lines in summary["curves"].items():
+        ends = [max(line["x"]) for line in lines if line["x"]]
+        scale = max(ends, default=1.0)
+        shares = scale <= 1
+        drawn = [
+            Curve(line["method"], tuple(x if shares else x / scale for x in line["x"]), tuple(line["y"]))
+            for line in lines
+            if line["x"] and all(map(math.isfinite, line["y"]))
+        ]
+        for start in range(0, len(drawn), LINES):
+            part = tuple(drawn[start : start + LINES])
+            yield Chart(name, part, "share of tokens" if shares else "k", name, None if shares else scale)
+
+
+def _costs(summary: Mapping[str, Any]) -> Iterator[Grid]:
+    costs = {name: seconds for name, seconds in summary["costs"].items() if seconds}
+    if costs:
+        least = min(costs.values())
+        rows = [(Cell(name), Cell(_time(costs[name])), Cell(f"{costs[name] / least:.1f} ×")) for name in costs]
+        yield Grid(("method", "time per example", "beside the cheapest"), tuple(rows))
+
+
+def _words(summary: Mapping[str, Any]) -> Iterator[Grid]:
+    rows = [
+        (Cell(one["method"]), Cell(one["class"]), Cell(" ".join(one["tokens"])), Cell(" ".join(one["shared"])))
+        for one in summary["words"]
+    ]
+    if rows:
+        yield Grid(("method", "class", "strongest tokens", "shared"), tuple(rows))
+
+
+def _comparisons(summary: Mapping[str, Any]) -> Iterator[Grid]:
+    rows = [
+        (
+            Cell(one["name"]),
+            Cell(one["first"]),
+            Cell(one["second"]),
+            Cell(_value(one)),
+            Cell(_p(one["p_corrected"]), one["p_corrected"] < LEVEL),
+        )
+        for one in summary["comparisons"]
+    ]
+    if rows:
+        yield Grid(("value", "first", "second", "difference", "p"), tuple(rows))
+
+
+def _p(value: float) -> str:
+    return "–" if not math.isfinite(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _provenance(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[str]:
+    plan = manifest["plan"]
+    yield f"Data: {plan['task']} (SHA-256 {manifest['hashes']['task'][:12]}), {summary['examples']} examples."
+    yield from (f"Skipped: {one}" for one in summary["skipped"])
+    yield from (f"Refused: {one}" for one in summary["refused"])
+    yield f"Model: {plan['model'] or 'the embedded default'} (SHA-256 {manifest['hashes']['model'][:12]})."
+    yield f"Methods: {', '.join(plan['methods'])}. Metrics: {', '.join(plan['metrics'])}. Seed {plan['seed']}."
+    yield "Versions: " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()) + "."
+    seconds = summary["seconds"]
+    yield f"Computing took {seconds:.0f} s." if seconds else "No times were kept."
+
+
+def _file(task: str) -> str:
+    return task.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+
+
+# --- two ways to write it --------------------------------------------------------------------------------------
+
+
+def _html(section: Section) -> str:
+    paragraphs = "".join(f"<p>{markup.escaped(line)}</p>" for line in section.said)
+    grids = "".join(f'<div style="overflow-x:auto">{_html_grid(grid)}</div>' for grid in section.grids)
+    charts = "".join(
+        curves.chart(one.lines, title=one.title, across=one.across, up=one.up, scale=one.scale)
+        for one in section.charts
+    )
+    body = paragraphs + grids + charts
+    if section.folded:
+        return markup.card(markup.folded(section.title, body))
+    return markup.card(f"<h2>{markup.escaped(section.title)}</h2>", body)
+
+
+def _html_grid(grid: Grid) -> str:
+    rows = [[_html_cell(cell) for cell in row] for row in grid.rows]
+    return markup.table([markup.escaped(column) for column in grid.columns], rows)
+
+
+def _html_cell(cell: Cell) -> str:
+    text = markup.escaped(cell.text)
+    return f"<strong>{text}</strong>" if cell.strong else text
+
+
+def _markdown(section: Section) -> str:
+    said = [markdown.escaped(line) for line in section.said]
+    if section.title == "Verdict":
+        said = [f"- {line}" for line in said]
+        said = ["\n".join(said)]
+    grids = [_markdown_grid(grid) for grid in section.grids]
+    charts = [f"### {markdown.escaped(one.title)}\n\n{_markdown_grid(_numbers(one))}" for one in section.charts]
+    return "\n\n".join([f"## {section.title}", *said, *grids, *charts])
+
+
+def _markdown_grid(grid: Grid) -> str:
+    head = "| " + " | ".join(markdown.escaped(column) for column in grid.columns) + " |"
+    line = "|:--|" + "--:|" * (len(grid.columns) - 1)
+    rows = ["| " + " | ".join(_markdown_cell(cell) for cell in row) + " |" for row in grid.rows]
+    return "\n".join([head, line, *rows])
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = cell.text if NUMERIC.fullmatch(cell.text) else markdown.escaped(cell.text)
+    return f"**{text}**" if cell.strong else text
+
+
+def _numbers(chart: Chart) -> Grid:
+    """A chart as a table: a row per line."""
+    shares = sorted({share for line in chart.lines for share in line.shares})
+    heads = [curves.share_text(share, chart.scale) for share in shares]
+    rows = []
+    for line in chart.lines:
+        at = dict(zip(line.shares, line.values, strict=True))
+        rows.append((Cell(line.name), *(Cell(number(at[share]) if share in at else "") for share in shares)))
+    return Grid((chart.across, *heads), tuple(rows))

@@ -1,0 +1,56 @@
+// The model's answer as more and more is hidden: by the explanation, and at random.
+
+import { draw, percent } from "./dom.js";
+
+const WIDTH = 520, HEIGHT = 270, LEFT = 44, RIGHT = 14, TOP = 12, BOTTOM = 40;
+
+export function chart(curve, place, what) {
+  const every = [...curve.values, ...curve.low, ...curve.high];
+  const low = Math.min(0, ...every), high = Math.max(...every) > 0.2 || low < 0 ? 1 : Math.max(...every, 1e-6);
+  const total = curve.counts.at(-1);
+  const x = (count) => LEFT + (count / total) * (WIDTH - LEFT - RIGHT);
+  const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const points = (values) => values.map((value, at) => `${x(curve.counts[at]).toFixed(1)},${y(value).toFixed(1)}`);
+  const said = `From ${percent(curve.values[0])} to ${percent(curve.values.at(-1))}; half way ${percent(middle(curve.values))}, at random ${percent(middle(curve.random))}.`;
+  const picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `Probability as ${what} are hidden. ${said}` });
+  for (let part = 0; part <= 4; part++) {
+    const value = low + ((high - low) * part) / 4;
+    picture.append(draw("path", { class: "grid", d: `M${LEFT} ${y(value)}H${WIDTH - RIGHT}` }));
+    picture.append(label(LEFT - 7, y(value) + 4, `${Math.round(value * 100)} %`, "end"));
+    picture.append(label(x((total * part) / 4), HEIGHT - BOTTOM + 17, `${part * 25} %`, part === 4 ? "end" : "middle"));
+  }
+  picture.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, `${what} hidden`, "middle"));
+  picture.append(draw("polygon", { class: "band", points: [...points(curve.high), ...points(curve.low).reverse()].join(" ") }));
+  picture.append(draw("polyline", { class: "random", points: points(curve.random).join(" ") }));
+  picture.append(draw("polyline", { class: "own", points: points(curve.values).join(" ") }));
+  picture.append(legend());
+  if (place) {
+    picture.append(draw("path", { class: "cursor", d: `M${x(place.count)} ${TOP}V${HEIGHT - BOTTOM}` }));
+    picture.append(draw("circle", { class: "other", cx: x(place.count), cy: y(place.random), r: 5 }));
+    picture.append(draw("circle", { class: "dot", cx: x(place.count), cy: y(place.value), r: 6.5 }));
+  }
+  return picture;
+}
+
+const middle = (values) => values[Math.floor(values.length / 2)];
+
+function label(x, y, text, anchor) {
+  const node = draw("text", { x, y, "text-anchor": anchor });
+  node.textContent = text;
+  return node;
+}
+
+function legend() {
+  const right = WIDTH - RIGHT - 118;
+  return draw("g", {},
+    draw("path", { class: "own", d: `M${right} ${TOP + 8}h24` }), label(right + 30, TOP + 12, "most relevant", "start"),
+    draw("path", { class: "random", d: `M${right} ${TOP + 26}h24` }), label(right + 30, TOP + 30, "at random", "start"));
+}
+
+// The value of a curve at any count, between the steps that were computed.
+export function at(curve, values, count) {
+  const after = curve.counts.findIndex((one) => one >= count);
+  if (after <= 0) return values[0];
+  const before = after - 1, width = curve.counts[after] - curve.counts[before];
+  return values[before] + ((values[after] - values[before]) * (count - curve.counts[before])) / width;
+}

@@ -1,0 +1,318 @@
+// Ask, see, test, keep: the page's wiring.
+
+import * as api from "./api.js";
+import { showBeside } from "./beside.js";
+import { complain, find, make, options, percent } from "./dom.js";
+import * as link from "./link.js";
+import { loaded } from "./photo.js";
+import { showAnswer, showRelevance } from "./see.js";
+import { found, model, question, restore, saved, state } from "./state.js";
+import { showCharacters } from "./text.js";
+import { hideTop, measure, onProblem, startTrial, toggle } from "./trial.js";
+
+const LARGEST = 8_000_000;
+const KINDS = { text: "Text", pair: "Pair", image: "Photo" };
+const QUICK = ["trans-att", "att-cat", "rollout", "raw-attention", "attention-gradcam", "gradient-x-input", "lrp", "cat", "att-grads"];
+const EXAMPLES = {
+  "clearhead/sst2-minilm": ["a joyless , tedious film that never finds its heart", "slow at first , but never dull , and very funny in the end"],
+  "clearhead/agnews-minilm": ["Oil prices climb as storms shut refineries along the coast", "The striker scored twice in the last ten minutes of the final"],
+};
+const visit = [];
+let asking = new AbortController();
+
+function problem(error) {
+  if (error?.name === "AbortError") return;
+  complain(error?.message ?? String(error));
+}
+
+addEventListener("error", (event) => problem(event.error ?? event.message));
+addEventListener("unhandledrejection", (event) => problem(event.reason));
+onProblem(problem);
+
+const guarded = (work) => async (...given) => {
+  try {
+    await work(...given);
+  } catch (error) {
+    problem(error);
+  }
+};
+
+// --- ask ---------------------------------------------------------------------------------------------------------
+
+const fitting = (kind) => found.models.filter((one) => (one.kind === "image") === (kind === "image"));
+
+function fillForm() {
+  const kinds = Object.keys(KINDS).filter((kind) => fitting(kind).length);
+  if (!kinds.includes(state.kind)) state.kind = kinds[0];
+  const radios = kinds.map((kind) => {
+    const radio = make("input", { type: "radio", name: "kind", value: kind, checked: kind === state.kind, onchange: () => chooseKind(kind) });
+    return make("label", {}, radio, make("span", { textContent: KINDS[kind] }));
+  });
+  find("kinds").replaceChildren(find("kinds").firstElementChild, ...radios);
+  find("text").value = state.text;
+  find("second").value = state.second;
+  fillModels();
+}
+
+function chooseKind(kind) {
+  state.kind = kind;
+  fillModels();
+}
+
+function fillModels() {
+  const names = fitting(state.kind).map((one) => one.name);
+  if (!names.includes(state.model)) [state.model, state.target, state.versus] = [names[0], "", ""];
+  for (const part of document.querySelectorAll("[data-kind]")) part.hidden = !part.dataset.kind.split(" ").includes(state.kind);
+  find("text-name").textContent = state.kind === "pair" ? "First text" : "Text";
+  options(find("model"), names.map((name) => [name, name]), state.model);
+  options(find("other-model"), names.map((name) => [name, name]), state.model);
+  fillClasses();
+}
+
+function fillClasses() {
+  find("model-summary").textContent = model().summary;
+  const classes = model().problem === "span" ? [] : model().labels.map((label, place) => [String(place), label]);
+  options(find("target"), [["", "Predicted"], ...classes], state.target);
+  options(find("versus"), [["", "All others"], ...classes], state.versus);
+  options(find("other-target"), [["", "Predicted"], ...classes], state.target);
+  const examples = state.kind === "text" ? (EXAMPLES[state.model] ?? []) : [];
+  find("examples").replaceChildren(...examples.map((text) => make("button", { type: "button", textContent: text, title: text, onclick: () => useExample(text) })));
+}
+
+function useExample(text) {
+  find("text").value = text;
+  find("ask").requestSubmit();
+}
+
+function readForm() {
+  [state.text, state.second] = [find("text").value, find("second").value];
+  if (state.kind === "image" && !state.image) throw new Error("Choose a photo first, or drop one on the page.");
+  if (state.kind !== "image" && !state.text.trim()) throw new Error("Type a text first: there is nothing to explain.");
+}
+
+const usePicture = guarded(async (file) => {
+  if (!file) return;
+  if (file.size > LARGEST) throw new Error(`The photo has ${(file.size / 1e6).toFixed(1)} MB; up to 8 MB are taken.`);
+  state.image = await new Promise((done, fail) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.onerror = () => fail(new Error("The photo cannot be read."));
+    reader.readAsDataURL(file);
+  });
+  find("picture-name").textContent = state.imageName = file.name;
+  if (!fitting("image").length) throw new Error("No model of this server reads photos.");
+  state.kind = "image";
+  fillForm();
+  await ask();
+});
+
+// --- see, test ---------------------------------------------------------------------------------------------------
+
+async function ask({ fresh = true } = {}) {
+  readForm();
+  if (fresh) [state.hidden, state.layer] = [[], 0];
+  await answer(remember);
+}
+
+// Asks for the question as it stands and shows everything that follows from it.
+async function answer(then = () => {}) {
+  asking.abort();
+  asking = new AbortController();
+  const signal = asking.signal;
+  document.body.classList.add("busy");
+  try {
+    found.photo = state.kind === "image" ? await loaded(state.image) : null;
+    found.answer = await api.explain(question(), signal);
+  } finally {
+    if (asking.signal === signal) document.body.classList.remove("busy");
+  }
+  find("problems").replaceChildren();
+  showAnswer(toggleAndSave);
+  save();
+  then();
+  await startTrial();
+  await showBeside();
+  await prefetch(signal);
+}
+
+// One trace serves all methods, so the quick ones are fetched before they are asked for.
+async function prefetch(signal) {
+  for (const method of QUICK) {
+    if (signal.aborted) return;
+    await api.explain(question({ method }), signal).catch(() => null);
+  }
+}
+
+function toggleAndSave(places) {
+  toggle(places);
+  save();
+}
+
+function chooseMethod() {
+  state.method = find("method").value;
+  return answer();
+}
+
+function chooseLevel(level) {
+  state.level = level;
+  state.hidden = [];
+  showRelevance(toggleAndSave);
+  save();
+  return startTrial().then(showBeside);
+}
+
+// --- keep --------------------------------------------------------------------------------------------------------
+
+const save = () => history.replaceState(null, "", link.written(link.portable(saved())));
+
+const download = guarded(async (kind) => {
+  const url = URL.createObjectURL(await api.file(kind, question()));
+  make("a", { href: url, download: `clearhead.${kind}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  find("kept").textContent = `Saved clearhead.${kind}`;
+});
+
+const copyLink = guarded(async () => {
+  save();
+  if (state.kind === "image" && !link.portable(state).image) throw new Error("This photo is too large to travel in a link: keep it as a page instead.");
+  await navigator.clipboard.writeText(location.href);
+  find("kept").textContent = "Link copied";
+});
+
+function remember() {
+  const title = state.kind === "image" ? state.imageName || "a photo" : [state.text, state.kind === "pair" && state.second].filter(Boolean).join(" · ");
+  const share = found.answer.probability === null ? "" : ` ${percent(found.answer.probability)}`;
+  visit.unshift({ title, said: `${found.answer.label}${share} · ${state.method}`, state: structuredClone(saved()) });
+  find("visit").replaceChildren(...visit.slice(0, 30).map((one) => {
+    const button = make("button", { type: "button", onclick: guarded(() => recall(one.state)) }, make("span", { textContent: one.title }), make("span", { textContent: one.said }));
+    return make("li", {}, button);
+  }));
+}
+
+async function recall(given) {
+  restore(structuredClone(given));
+  fillForm();
+  fillView();
+  readForm();
+  await answer();
+}
+
+// --- start -------------------------------------------------------------------------------------------------------
+
+function fillView() {
+  for (const id of ["method", "other-method"]) options(find(id), found.methods.map((one) => [one.name, one.name]), state.method);
+  for (const radio of document.querySelectorAll("[name=level]")) radio.checked = radio.value === state.level;
+  for (const radio of document.querySelectorAll("[name=smooth]")) radio.checked = (radio.value === "smooth") === state.smooth;
+}
+
+function wireAsk() {
+  find("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    guarded(ask)();
+  });
+  find("ask").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("ask").requestSubmit();
+  });
+  find("model").onchange = () => {
+    [state.model, state.target, state.versus] = [find("model").value, "", ""];
+    fillClasses();
+  };
+  for (const id of ["target", "versus"]) find(id).onchange = () => {
+    state[id] = find(id).value;
+    if (found.answer) guarded(() => ask({ fresh: false }))();
+  };
+  find("picture").onchange = () => usePicture(find("picture").files[0]);
+  const over = (on) => (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    find("drop").classList.toggle("over", on);
+  };
+  addEventListener("dragover", over(true));
+  addEventListener("dragleave", over(false));
+  addEventListener("drop", (event) => {
+    over(false)(event);
+    usePicture(event.dataTransfer?.files[0]);
+  });
+}
+
+function wireSee() {
+  find("method").onchange = guarded(chooseMethod);
+  for (const radio of document.querySelectorAll("[name=level]")) radio.onchange = guarded(() => chooseLevel(radio.value));
+  for (const radio of document.querySelectorAll("[name=smooth]")) radio.onchange = guarded(async () => {
+    state.smooth = radio.value === "smooth";
+    showRelevance(toggleAndSave);
+    save();
+    await showBeside();
+  });
+  find("layer").oninput = () => {
+    state.layer = Number(find("layer").value);
+    showAnswer(toggleAndSave);
+    save();
+  };
+}
+
+function wireTest() {
+  find("share").oninput = () => {
+    hideTop(Number(find("share").value));
+    save();
+  };
+  find("reset").onclick = guarded(async () => {
+    state.hidden = [];
+    showRelevance(toggleAndSave);
+    save();
+    await measure();
+  });
+}
+
+function wireKeep() {
+  for (const button of document.querySelectorAll("[data-file]")) button.onclick = () => download(button.dataset.file);
+  find("link").onclick = copyLink;
+  find("beside").onclick = guarded(async () => {
+    state.beside.push({ method: find("other-method").value, target: find("other-target").value, model: find("other-model").value });
+    save();
+    await showBeside();
+  });
+  document.addEventListener("beside", guarded(async () => {
+    save();
+    await showBeside();
+  }));
+}
+
+function wireTheme() {
+  const themes = ["automatic", "light", "dark"];
+  let chosen = 0;
+  find("theme").onclick = () => {
+    chosen = (chosen + 1) % themes.length;
+    document.body.dataset.theme = themes[chosen];
+    find("theme").textContent = `Theme: ${themes[chosen]}`;
+  };
+}
+
+async function start() {
+  const { models, methods, characters } = await api.lists();
+  [found.models, found.methods] = [models, methods];
+  showCharacters(characters);
+  wireAsk();
+  wireSee();
+  wireTest();
+  wireKeep();
+  wireTheme();
+  await open(location.hash);
+  addEventListener("hashchange", guarded(() => open(location.hash)));
+  document.body.dataset.ready = "true";
+}
+
+async function open(hash) {
+  let given = null;
+  try {
+    given = link.read(hash);
+    if (given) restore(given);
+  } finally {
+    fillForm();
+    fillView();
+  }
+  if (!given || (state.kind === "image" ? !state.image : !state.text)) return;
+  await answer(remember);
+}
+
+guarded(start)();

@@ -1,0 +1,37 @@
+// What the page knows: the question as it stands, the last answer, and what is hidden.
+
+export const state = {
+  kind: "text", text: "", second: "", image: null, imageName: "",
+  model: "", method: "trans-att", target: "", versus: "",
+  level: "word", smooth: true, layer: 0, hidden: [], beside: [],
+};
+
+export const found = { models: [], methods: [], answer: null, photo: null, curve: null, asked: null };
+
+const SAVED = ["kind", "text", "second", "image", "model", "method", "target", "versus", "level", "smooth", "layer", "hidden", "beside"];
+
+export const saved = () => Object.fromEntries(SAVED.map((key) => [key, state[key]]));
+
+// Takes over what a link says, as far as it has the right shape; the rest stays.
+export function restore(given) {
+  if (given === null || typeof given !== "object") throw new Error("This link is damaged.");
+  for (const key of SAVED) {
+    const value = given[key];
+    const fits = key === "image" ? value === null || (typeof value === "string" && value.startsWith("data:image/")) : sameKind(value, state[key]);
+    if (fits) state[key] = value;
+  }
+}
+
+const sameKind = (value, like) => (Array.isArray(like) ? Array.isArray(value) : typeof value === typeof like && value !== null);
+
+export const model = () => found.models.find((one) => one.name === state.model);
+
+// The input and class alone, and with a method: what the server is asked.
+export function input(changes = {}) {
+  const source = { text: { text: state.text }, pair: { pair: [state.text, state.second] }, image: { image: state.image } }[state.kind];
+  const chosen = { model: state.model, target: state.target, versus: state.versus, ...changes };
+  const classes = Object.fromEntries(["target", "versus"].filter((key) => chosen[key] !== "").map((key) => [key, Number(chosen[key])]));
+  return { ...source, model: chosen.model, ...classes };
+}
+
+export const question = (changes = {}) => ({ ...input(changes), method: changes.method ?? state.method });

@@ -1,0 +1,93 @@
+// The test: hide the top k %, or any words or patches, and watch the answer beside a random baseline.
+
+import * as api from "./api.js";
+import { at, chart } from "./chart.js";
+import { bar, find, make, percent } from "./dom.js";
+import { showHidden } from "./see.js";
+import { found, input, question, state } from "./state.js";
+
+const WAIT = 40;
+let running = new AbortController();
+let asking = new AbortController();
+let timer = 0;
+
+export async function startTrial() {
+  running.abort();
+  running = new AbortController();
+  found.curve = null;
+  find("live").hidden = true;
+  find("share").disabled = true;
+  find("chart").setAttribute("aria-busy", "true");
+  find("click-hint").textContent = `Or choose ${what()} above to hide them one by one.`;
+  const curve = await api.curve({ ...question(), unit: state.level }, running.signal);
+  found.curve = curve;
+  find("share").disabled = false;
+  find("share").max = curve.counts.length - 1;
+  find("chart").setAttribute("aria-busy", "false");
+  await measure();
+}
+
+export const what = () => (found.answer?.grid ? "patches" : state.level === "word" && found.answer?.words ? "words" : "tokens");
+
+// The slider: the value is known already, so nothing is asked.
+export function hideTop(step) {
+  const curve = found.curve;
+  if (!curve) return;
+  const count = curve.counts[step];
+  state.hidden = curve.order.slice(0, count).flat();
+  showHidden();
+  show(count, curve.values[step]);
+}
+
+export function toggle(places) {
+  const hidden = new Set(state.hidden);
+  const gone = places.every((place) => hidden.has(place));
+  for (const place of places) gone ? hidden.delete(place) : hidden.add(place);
+  state.hidden = [...hidden].sort((one, two) => one - two);
+  showHidden();
+  clearTimeout(timer);
+  timer = setTimeout(() => measure().catch(report), WAIT);
+}
+
+let report = (error) => { throw error; };
+export const onProblem = (handler) => (report = handler);
+
+// What is hidden now: a step of the curve where it is one, otherwise asked of the model.
+export async function measure() {
+  const curve = found.curve;
+  if (!curve) return;
+  const hidden = new Set(state.hidden);
+  const parts = curve.order.filter((part) => part.every((place) => hidden.has(place)));
+  const step = curve.counts.indexOf(parts.length);
+  const isTop = parts.flat().length === hidden.size && parts.every((part, place) => part === curve.order[place]);
+  if (step >= 0 && isTop) {
+    find("share").value = step;
+    show(parts.length, curve.values[step]);
+    return;
+  }
+  asking.abort();
+  asking = new AbortController();
+  const { values } = await api.hide({ ...input(), hidden: [state.hidden] }, asking.signal);
+  show(parts.length, values[0]);
+}
+
+function show(count, value) {
+  const curve = found.curve, total = curve.counts.at(-1);
+  const random = at(curve, curve.random, count), before = curve.values[0];
+  find("share-name").textContent = `${Math.round((count / total) * 100)} %`;
+  find("share").setAttribute("aria-valuetext", `${count} of ${total} ${what()}`);
+  find("reset").disabled = !state.hidden.length;
+  const rows = [["Nothing hidden", before, ""], [`${count} of ${total} ${what()}`, value, "now"], ["As many at random", random, ""]];
+  find("bars").replaceChildren(...rows.map(([name, share, css]) =>
+    make("div", { className: css }, make("dt", { textContent: name }), make("dd", {}, bar(share)), make("dd", { className: "share", textContent: percent(share) }))));
+  find("live").hidden = !state.hidden.length;
+  find("live").textContent = `${count} of ${total} ${what()} hidden: ${percent(before)} → ${percent(value)}`;
+  find("finding").textContent = state.hidden.length ? finding(value - before, random - before) : "";
+  find("chart").replaceChildren(chart(curve, state.hidden.length ? { count, value, random } : null, what()));
+}
+
+function finding(moved, random) {
+  const points = (change) => `${change > 0 ? "up" : "down"} ${Math.abs(change * 100).toFixed(1)} points`;
+  const verdict = moved < random - 0.02 ? "These matter more than chance." : moved > random + 0.02 ? "These matter less than chance." : "No more than chance.";
+  return `The answer goes ${points(moved)}; with as many hidden at random, ${points(random)}. ${verdict}`;
+}

@@ -1,0 +1,47 @@
+"""A picture from a request: its type told by its content, its size checked before it is unpacked."""
+
+import base64
+import binascii
+import io
+
+from PIL import Image, ImageOps
+
+from clearhead.errors import BadInput
+from clearhead.web.limits import Limits
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+
+
+def picture(text: str, limits: Limits) -> Image.Image:
+    """The picture upright, as browsers show it, and no larger than a page needs."""
+    content = _content(text)
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as file:
+            _check(file.size, limits)
+            file.draft("RGB", (limits.side, limits.side))
+            upright = ImageOps.exif_transpose(file).convert("RGB")
+    except BadInput:
+        raise
+    except Image.DecompressionBombError as error:
+        raise BadInput(
+            f"The picture has too many pixels; at most {limits.pixels // 1_000_000} million are taken."
+        ) from error
+    except Exception as error:
+        raise BadInput(f"The picture cannot be read: it is not a whole {', '.join(FORMATS)} file.") from error
+    upright.thumbnail((limits.side, limits.side))
+    return upright
+
+
+def _content(text: str) -> bytes:
+    encoded = text.partition(",")[2] if text.startswith("data:") else text
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadInput("The picture is not base64.") from error
+
+
+def _check(size: tuple[int, int], limits: Limits) -> None:
+    if size[0] * size[1] > limits.pixels:
+        raise BadInput(
+            f"The picture has {size[0]} × {size[1]} pixels; at most {limits.pixels // 1_000_000} million are taken."
+        )

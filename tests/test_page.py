@@ -1,0 +1,308 @@
+"""The page in a real browser: ask, see, test, keep, compare; by mouse and by keyboard; with texts and photos."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from samples import save_image_model, save_text_model
+from served import photo, serving
+
+pytest.importorskip("fastapi", reason="the page needs clearhead[web]")
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+CHROMIUM = os.environ.get("CLEARHEAD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+AXE = Path(os.environ.get("CLEARHEAD_AXE") or "node_modules/axe-core/axe.min.js")
+FLAGS = (
+    ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+)
+TEXT = "a good , tedious film never bad"
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    home = tmp_path_factory.mktemp("page")
+    folders = [save_text_model(home / "text-one"), save_text_model(home / "text-two"), save_image_model(home / "photo")]
+    with serving(*(part for folder in folders for part in ("--model", str(folder)))) as (_, found):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Opens the page; whatever it complains about, or asks of another host, fails the test."""
+    contexts, said = [], []
+
+    def visited(part="", **settings):
+        context = browser.new_context(**settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: (said.append("dialog"), dialog.dismiss()))
+        page.on("request", lambda one: one.url.startswith((address, "data:", "blob:")) or said.append(one.url))
+        page.goto(address + part)
+        page.wait_for_selector("body[data-ready]")
+        return page
+
+    visited.said = said
+    yield visited
+    for context in contexts:
+        context.close()
+    assert said == []
+
+
+def explain(page, text=TEXT):
+    page.fill("#text", text)
+    page.click("#explain")
+    measured(page)
+    return page
+
+
+def measured(page):
+    page.wait_for_selector("#chart[aria-busy=false] svg")
+
+
+def drop(page, content=None):
+    page.set_input_files("#picture", {"name": "<b>pet.png", "mimeType": "image/png", "buffer": content or photo()})
+    measured(page)
+    return page
+
+
+def shares(page):
+    return [float(text.removesuffix(" %")) for text in page.locator("#bars .share").all_inner_texts()]
+
+
+def test_ask_and_see_a_text(visit):
+    page = explain(visit())
+    assert re.match(r"(negative|positive) \d+\.\d %", page.inner_text("#verdict"))
+    assert page.locator("#shown .reading").inner_text() == TEXT
+    assert page.locator("#shown [role=button]").all_inner_texts() == TEXT.split()
+    assert page.locator("#shown .f9, #shown .a9").count() >= 1
+    assert page.locator("#classes li").count() == 2
+
+
+def test_another_class_and_a_contrast(visit):
+    page = explain(visit())
+    with page.expect_response("**/api/curve"):
+        page.select_option("#target", label="positive")
+    page.wait_for_function("document.querySelector('#verdict').textContent.startsWith('positive')")
+    page.select_option("#versus", label="negative")
+    page.wait_for_function("document.querySelector('#verdict').textContent.startsWith('positive rather than negative')")
+
+
+def test_method_layer_and_tokens(visit):
+    page = explain(visit(), "tedious films")
+    colours = "[...document.querySelectorAll('#shown .word')].map(one => one.title).join()"
+    before = page.evaluate(colours)
+    page.select_option("#method", "att-cat")
+    page.wait_for_function(f"{colours} !== {json.dumps(before)}")
+    assert page.locator("#layers").is_visible()
+    whole = page.evaluate(colours)
+    page.locator("#layer").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#layer-name") == "1 of 2"
+    assert page.evaluate(colours) != whole
+    page.get_by_text("Tokens", exact=True).click()
+    measured(page)
+    assert page.locator("#shown [role=button]").all_inner_texts() == ["tedious", "film", "s"]
+
+
+def test_hide_the_top_by_the_slider(visit):
+    page = explain(visit())
+    whole = shares(page)
+    assert whole[0] == whole[1]
+    page.locator("#share").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#shown .gone").count() == 2
+    strongest = sorted(
+        page.locator("#shown .word").all(), key=lambda one: -float(one.get_attribute("title").rpartition(" ")[2])
+    )
+    assert all("gone" in one.get_attribute("class") for one in strongest[:2])
+    assert page.inner_text("#bars .now dt") == "2 of 7 words"
+    assert page.locator("#chart .dot").count() == 1
+    page.click("#reset")
+    assert page.locator("#shown .gone").count() == 0
+    assert shares(page) == whole
+
+
+def test_hide_any_word_by_mouse_or_keyboard(visit, address):
+    import httpx
+
+    page = explain(visit())
+    with page.expect_response("**/api/hide"):
+        page.locator("#shown .word").nth(6).click()
+        page.locator("#shown .word").nth(6).focus()
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("Space")
+    page.wait_for_function("document.querySelector('#live').textContent.startsWith('2 of 7 words hidden')")
+    assert page.locator("#shown [aria-pressed=true]").all_inner_texts() == ["film", "bad"]
+    own = httpx.post(f"{address}api/hide", json={"text": TEXT, "hidden": [[5, 7]]}).json()["values"][0]
+    assert shares(page)[1] == pytest.approx(own * 100, abs=0.051)
+
+
+def test_a_photo_is_asked_seen_and_tested(visit):
+    page = drop(visit())
+    assert page.inner_text("#picture-name") == "<b>pet.png"
+    assert page.locator(".patches [role=gridcell]").count() == 16
+    assert "heat map" in page.get_by_role("img", name="Photo with a heat map").get_attribute("aria-label")
+    pixels = "document.querySelector('#shown canvas').toDataURL()"
+    before = page.evaluate(pixels)
+    with page.expect_response("**/api/hide"):
+        page.locator(".patches button").nth(5).click()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('#live').textContent.startsWith('2 of 16 patches')")
+    assert page.locator(".patches [aria-selected=true]").count() == 2
+    assert page.evaluate(pixels) != before
+    smooth = page.evaluate(pixels)
+    page.get_by_text("Patches", exact=True).click()
+    assert page.evaluate(pixels) != smooth
+
+
+def test_files_and_a_link_that_restores_everything(visit, browser, address):
+    page = explain(visit(permissions=["clipboard-read", "clipboard-write"]))
+    for kind, begins in (("HTML", b"<!doctype html>"), ("PNG", b"\x89PNG"), ("JSON", b"{")):
+        with page.expect_download() as saved:
+            page.get_by_role("button", name=kind).click()
+        assert Path(saved.value.path()).read_bytes().startswith(begins)
+    page.select_option("#method", "att-cat")
+    measured(page)
+    page.locator("#shown .word").nth(2).click()
+    page.wait_for_selector("#live:not([hidden])")
+    page.click("#link")
+    page.wait_for_function("document.querySelector('#kept').textContent === 'Link copied'")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert TEXT not in link.partition("#")[0]
+    other = visit(link.removeprefix(address))
+    measured(other)
+    assert other.locator("#shown .gone").all_inner_texts() == [","]
+    assert other.input_value("#method") == "att-cat"
+    assert shares(other) == shares(page)
+
+
+def test_a_photo_travels_in_a_link_and_the_visit_is_remembered(visit, address):
+    page = drop(visit())
+    other = visit(page.url.removeprefix(address))
+    measured(other)
+    assert other.inner_text("#verdict") == page.inner_text("#verdict")
+    page.get_by_text("Text", exact=True).first.click()
+    explain(page)
+    assert page.locator("#visit li").count() == 2
+    page.locator("#visit button").nth(1).click()
+    page.wait_for_selector(".patches")
+    assert page.locator("[name=kind][value=image]").is_checked()
+
+
+def test_compare_methods_classes_and_models(visit):
+    page = explain(visit())
+    page.select_option("#other-method", "rollout")
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    page.select_option("#other-target", label="positive")
+    page.select_option("#other-model", "text-two")
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(3)")
+    assert "rollout · text-two" in page.inner_text("#columns article:nth-child(3)")
+    page.get_by_role("button", name="Remove").first.click()
+    page.wait_for_function("document.querySelectorAll('#columns article').length === 2")
+
+
+def test_a_pair(visit):
+    page = visit()
+    page.get_by_text("Pair", exact=True).click()
+    page.fill("#second", "never a heart")
+    explain(page)
+    assert page.locator("#shown .reading").all_inner_texts() == [TEXT, "never a heart"]
+
+
+def test_by_keyboard_alone(visit):
+    page = visit()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    for _ in range(20):
+        if page.evaluate("document.activeElement.id") == "text":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.type(TEXT)
+    page.keyboard.press("Control+Enter")
+    measured(page)
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.className.split(' ').at(-1)"))
+    assert {"method", "word", "share", "other-method", "beside", "link"} <= reached
+
+
+def test_mistakes_and_errors_are_shown(visit):
+    page = visit()
+    page.click("#explain")
+    assert "Type a text first" in page.inner_text("[role=alert]")
+    page.fill("#text", "film " * 300)
+    page.click("#explain")
+    page.wait_for_function("document.querySelector('#problems').textContent.includes('tokens')")
+    visit.said.clear()
+    page.evaluate("setTimeout(() => { throw new Error('a fault in the page') })")
+    page.wait_for_function("document.querySelector('#problems').textContent.includes('a fault in the page')")
+    assert [one for one in visit.said if "a fault in the page" not in one] == []
+    visit.said.clear()
+
+
+def test_a_damaged_link_is_said_to_be_one(visit):
+    page = visit("#bm9uc2Vuc2U")
+    assert page.locator("#problems .problem").count() == 1
+    assert page.locator("#model option").count() == 2
+
+
+def test_hostile_text_stays_text(visit):
+    hostile = "<img src=x onerror=alert(1)> a\u202eb <script>alert(1)</script>"
+    page = explain(visit(), hostile)
+    assert page.locator("#shown img, #shown script").count() == 0
+    assert "<script>alert(1)</script>" in page.inner_text("#shown")
+    assert page.locator("#shown .ch-hidden").inner_text() == "⟨202E⟩"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["text", "photo"])
+def test_accessible(visit, scheme, kind):
+    if not AXE.is_file():
+        pytest.skip("axe-core is not here: npm install axe-core, or name axe.min.js in CLEARHEAD_AXE")
+    page = visit(color_scheme=scheme, bypass_csp=True)
+    explain(page) if kind == "text" else drop(page)
+    page.locator("#share").focus()
+    page.keyboard.press("ArrowRight")
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert len(found["passes"]) > 20
+    assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found["violations"]] == []
+
+
+def test_a_narrow_window_needs_no_sideways_scrolling(visit):
+    page = explain(visit(viewport={"width": 360, "height": 700}))
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_theme_can_be_chosen(visit):
+    page = visit(color_scheme="light")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.click("#theme")
+    assert page.evaluate(ground) == light
+    page.click("#theme")
+    assert page.evaluate(ground) != light

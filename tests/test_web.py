@@ -1,0 +1,546 @@
+"""The page's interface: answers, limits, attacks, faults; the server stays up."""
+
+import asyncio
+import json
+import signal
+import socket
+import struct
+import threading
+import time
+import zlib
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import pytest
+import tiny
+from served import encoded, photo, serving
+
+import clearhead
+
+pytest.importorskip("fastapi", reason="the page needs clearhead[web]")
+httpx = pytest.importorskip("httpx", reason="the test client needs httpx")
+
+from samples import save_text_model  # noqa: E402
+from starlette.testclient import TestClient  # noqa: E402
+from starlette.websockets import WebSocketDisconnect  # noqa: E402
+
+from clearhead.web.app import build  # noqa: E402
+from clearhead.web.guard import Door  # noqa: E402
+from clearhead.web.limits import Limits  # noqa: E402
+from clearhead.web.server import door_for  # noqa: E402
+from clearhead.web.worker import Overloaded, Worker  # noqa: E402
+
+HOME = "http://127.0.0.1:8420"
+TEXT = "a joyless film is not good"
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {"text": replace(tiny.text_model(), name="text"), "image": replace(tiny.image_model(), name="image")}
+
+
+@pytest.fixture(scope="module")
+def app(models):
+    return build(models)
+
+
+@pytest.fixture(scope="module")
+def client(app):
+    with TestClient(app, base_url=HOME, raise_server_exceptions=False) as opened:
+        yield opened
+
+
+def ask(client, path="explain", **body):
+    return client.post(f"/api/{path}", json=body)
+
+
+# --- answers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["trans-att", "att-cat", "occlusion", "decoded-gradcam"])
+def test_an_answer_is_what_the_library_says(client, models, method):
+    answer = ask(client, text=TEXT, model="text", method=method, target="positive")
+    if method == "decoded-gradcam":
+        assert answer.status_code == 422
+        assert "masked-LM head" in answer.json()["error"]
+        return
+    own = clearhead.explain(models["text"], TEXT, method, target="positive")
+    found = answer.json()
+    assert [token["relevance"] for token in found["tokens"]] == pytest.approx(own.relevance.tolist())
+    assert found["label"] == "positive"
+    assert found["classes"][2] == pytest.approx(own.probability)
+    assert (found["layers"] is None) == (own.layers is None)
+
+
+def test_pair_picture_contrast_and_options(client, models):
+    pair = ask(client, pair=["a film", "is good"]).json()
+    assert pair["text"] == ["a film", "is good"]
+    assert {word["segment"] for word in pair["words"]} == {0, 1}
+    picture = ask(client, image=encoded(photo()), method="att-cat").json()
+    assert (picture["grid"], picture["size"], picture["model"]) == ([4, 4], [60, 40], "image")
+    contrast = ask(client, text=TEXT, target=0, versus="positive").json()
+    assert contrast["label"] == "negative rather than positive"
+    sampled = ask(client, text=TEXT, method="lime", options={"samples": 7}).json()
+    assert sampled["options"]["samples"] == 7
+
+
+def test_another_method_needs_no_new_forward_pass(models):
+    with TestClient(build(models), base_url=HOME) as client:
+        passes = []
+        hook = models["text"].network.register_forward_hook(lambda *_: passes.append(1))
+        try:
+            for method in ("trans-att", "att-cat", "rollout", "lrp"):
+                assert ask(client, text="the film is dull", method=method).status_code == 200
+            assert ask(client, text="the film is dull", method="cat", target=2, versus=0).status_code == 200
+        finally:
+            hook.remove()
+    assert len(passes) == 1
+
+
+def test_the_model_is_left_without_hooks(client, models):
+    ask(client, text=TEXT)
+    assert not models["text"].network._forward_pre_hooks
+
+
+def test_hiding_asks_the_perturbation_engine(client, models):
+    import torch
+
+    from clearhead.perturbation import perturbed_logits
+
+    found = ask(client, "hide", text=TEXT, target="negative", hidden=[[], [1], [2, 3]]).json()
+    masks = torch.ones(3, 7, dtype=torch.bool)
+    masks[1, 0] = masks[2, 1] = masks[2, 2] = False
+    (logits,) = perturbed_logits(models["text"], TEXT, [masks])
+    assert found["values"] == pytest.approx(logits.softmax(-1)[:, 0].tolist())
+    assert found["classes"][1] == pytest.approx(logits.softmax(-1)[1].tolist())
+
+
+def test_a_curve_goes_from_everything_to_nothing_beside_random(client):
+    found = ask(client, "curve", text=TEXT, method="att-cat").json()
+    whole = ask(client, text=TEXT, method="att-cat").json()
+    values = {word["word"]: word["relevance"] for word in whole["words"]}
+    sums = [sum(whole["tokens"][place]["relevance"] for place in part) for part in found["order"]]
+    assert sums == pytest.approx(sorted(values.values(), reverse=True))
+    assert found["counts"] == list(range(7))
+    assert found["values"][0] == pytest.approx(whole["probability"])
+    assert found["values"][-1] == pytest.approx(found["random"][-1])
+    for low, middle, high in zip(found["low"], found["random"], found["high"], strict=True):
+        assert low - 1e-9 <= middle <= high + 1e-9
+    tokens = ask(client, "curve", text=TEXT, method="att-cat", unit="token").json()
+    assert tokens["counts"][-1] == 7
+    patches = ask(client, "curve", image=encoded(photo()), method="rollout").json()
+    assert patches["counts"][-1] == 16
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"), [("html", b"<!doctype html>"), ("png", b"\x89PNG"), ("json", b'{"format"')]
+)
+@pytest.mark.parametrize("source", [{"text": TEXT}, {"image": encoded(photo())}], ids=["text", "photo"])
+def test_files(client, kind, begins, source):
+    answer = ask(client, f"file/{kind}", **source)
+    assert answer.content.startswith(begins)
+    assert answer.headers["content-disposition"] == f'attachment; filename="clearhead.{kind}"'
+
+
+def test_lists_and_description(client):
+    assert [one["name"] for one in client.get("/api/models").json()] == ["text", "image"]
+    assert "trans-att" in [one["name"] for one in client.get("/api/methods").json()]
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {"/api/explain", "/api/hide", "/api/curve", "/api/file/html"} <= set(paths)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"text": ""},
+        {"text": "a film", "image": "x"},
+        {"text": "a film", "model": "image"},
+        {"text": "a film", "model": "../../etc/passwd"},
+        {"text": "a film", "method": "explian"},
+        {"text": "a film", "target": "no such class"},
+        {"text": "a film", "target": 99},
+        {"text": "a film", "target": 1, "versus": 1},
+        {"text": "a film", "options": {"layer": 1}},
+        {"text": "a film", "method": "lime", "options": {"samples": 100000}},
+        {"text": "a film", "method": "lime:samples=100000"},
+        {"text": "a film", "method": "decoded-gradcam", "options": {"layer": "x"}},
+        {"text": "a film", "unknown": 1},
+        {"text": "film " * 1000},
+        {"text": "\ud800 film"},
+        {"image": "not base64!"},
+        {"image": encoded(b"GIF89a garbage")},
+        {"image": "/etc/passwd"},
+        {"pair": ["one"]},
+    ],
+)
+def test_a_wrong_question_is_refused_with_a_reason(client, body):
+    answer = client.post("/api/explain", content=json.dumps(body), headers=JSON)
+    assert 400 <= answer.status_code < 500, answer.text
+    assert len(answer.json()["error"]) > 10
+
+
+def test_hiding_what_is_not_there_is_refused(client):
+    for place in (0, 8, 999):
+        assert ask(client, "hide", text=TEXT, hidden=[[place]]).status_code == 422
+
+
+# --- the queue -------------------------------------------------------------------------------------------------
+
+
+def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
+    batches = []
+    gate = threading.Event()
+    app = build(models)
+    studio, worker = app.state.studio, app.state.worker
+    explain = studio.explain
+    worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
+    from clearhead.web.question import Question
+
+    def counted(questions):
+        batches.append(len(questions))
+        return explain(questions)
+
+    texts = ["a film", "the film is not very good", "x" * 3, "never dull", "film " * 200]
+    questions = [Question(text=text) for text in texts]
+    jobs = [worker.submit(counted, one, studio.group_of(one)) for one in questions]
+    passes = []
+    hook = models["text"].network.register_forward_hook(lambda *_: passes.append(1))
+    gate.set()
+    found = [job.future.exception(20) or job.future.result() for job in jobs]
+    hook.remove()
+    worker.close()
+    assert batches == [5]
+    assert len(passes) == 1
+    assert isinstance(found[4], clearhead.ClearheadError)
+    for text, answer in zip(texts[:4], found, strict=False):
+        own = clearhead.explain(models["text"], text)
+        assert answer.explanation.relevance == pytest.approx(own.relevance)
+
+
+def test_a_full_queue_answers_503_and_recovers(models):
+    app = build(models, limits=Limits(queue=1))
+    gate = threading.Event()
+    with TestClient(app, base_url=HOME) as client:
+        app.state.worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
+        while app.state.worker._jobs:
+            time.sleep(0.01)
+        app.state.worker.submit(lambda jobs: jobs, None)
+        refused = ask(client, text=TEXT)
+        gate.set()
+        time.sleep(0.1)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        assert ask(client, text=TEXT).status_code == 200
+
+
+def test_work_that_takes_too_long_is_given_up(models):
+    app = build(models, limits=Limits(wait=0.3))
+    with TestClient(app, base_url=HOME) as client:
+        started = time.monotonic()
+        slow = ask(client, text="film " * 40, method="shapley-sampling", options={"samples": 256})
+        assert slow.status_code == 503
+        assert time.monotonic() - started < 5
+        time.sleep(0.3)
+        assert ask(client, text="a film", method="raw-attention").status_code == 200
+
+
+def test_cancelled_work_is_never_begun():
+    worker = Worker(Limits())
+    gate, done = threading.Event(), []
+    worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
+    dropped = worker.submit(lambda jobs: done.append("dropped") or jobs, None)
+    kept = worker.submit(lambda jobs: done.append("kept") or jobs, None)
+    dropped.gone.set()
+    gate.set()
+    kept.future.result(5)
+    assert done == ["kept"]
+    worker.close()
+    with pytest.raises(Overloaded):
+        worker.submit(lambda jobs: jobs, None)
+
+
+# --- attacks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "10.0.0.7", ""])
+def test_wrong_host(client, host):
+    assert client.get("/", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:9", "https://127.0.0.1.evil.example"]
+)
+def test_foreign_origin(client, origin):
+    answer = client.post("/api/explain", json={"text": TEXT}, headers={"origin": origin})
+    assert answer.status_code == 403
+    assert "access-control-allow-origin" not in answer.headers
+    assert client.post("/api/explain", json={"text": TEXT}, headers={"origin": HOME}).status_code == 200
+
+
+def test_a_foreign_page_cannot_post_a_form_or_read_a_list(client):
+    plain = client.post("/api/explain", content=json.dumps({"text": TEXT}), headers={"content-type": "text/plain"})
+    assert plain.status_code == 415
+    assert client.get("/api/models", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert client.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2fcli/serve.py", "/static//etc/passwd", "/%00"],
+)
+def test_path_traversal(client, path):
+    answer = client.get(path)
+    assert 400 <= answer.status_code < 500
+    assert "import" not in answer.text
+
+
+def test_every_answer_has_a_strict_policy(client):
+    for answer in (client.get("/"), client.get("/static/main.js"), ask(client), client.get("/nothing")):
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+    assert client.get("/").text.count("<script") == 1
+    assert "style=" not in client.get("/").text
+
+
+def test_script_in_texts_and_labels_stays_text():
+    hostile = "<img src=x onerror=alert(1)>"
+    labels = {0: hostile, 1: "b", 2: "c"}
+    model = tiny.text_model(id2label=labels, label2id={name: place for place, name in labels.items()})
+    with TestClient(build({hostile: replace(model, name=hostile)}), base_url=HOME) as client:
+        text = "a <script>alert(1)</script> film"
+        answer = ask(client, text=text, target=0)
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json()["label"] == hostile
+        page = ask(client, "file/html", text=text, target=0).text
+    assert "<script>" not in page
+    assert "<img src=x" not in page
+
+
+def bomb(width, height):
+    """A PNG that says it is huge and holds next to nothing."""
+
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + chunk(b"IEND", b"")
+    )
+
+
+def test_bombs_and_oversized_pictures(client):
+    for size in ((60000, 60000), (6000, 6000)):
+        answer = ask(client, image=encoded(bomb(*size)))
+        assert answer.status_code == 422
+        assert "pixels" in answer.json()["error"]
+    assert ask(client, image=encoded(bomb(50, 50))).status_code == 422
+    assert ask(client, image=encoded(photo((2000, 500), "JPEG"))).json()["size"] == [1600, 400]
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "ICO", "PPM"])
+def test_other_file_types_are_refused_whatever_they_claim(client, kind):
+    answer = ask(client, image="data:image/png;base64," + encoded(photo((32, 32), kind)))
+    assert answer.status_code == 422
+
+
+def test_a_photo_is_seen_upright(client):
+    import io
+
+    from PIL import Image
+
+    sideways = Image.open(io.BytesIO(photo((60, 40))))
+    note = sideways.getexif()
+    note[0x0112] = 6
+    buffer = io.BytesIO()
+    sideways.save(buffer, "JPEG", exif=note)
+    assert ask(client, image=encoded(buffer.getvalue())).json()["size"] == [40, 60]
+
+
+def test_token(models):
+    with TestClient(build(models, Door(token="secret")), base_url=HOME, follow_redirects=False) as client:
+        for path in ("/", "/static/main.js", "/api/models", "/openapi.json", "/?token=wrong"):
+            assert client.get(path).status_code == 401
+        assert ask(client, text=TEXT).status_code == 401
+        assert client.get("/api/models", headers={"authorization": "Bearer secret"}).status_code == 200
+        assert client.get("/", headers={"host": "10.0.0.7:80", "authorization": "Bearer secret"}).status_code == 200
+        assert client.get("/", headers={"host": "evil.example", "authorization": "Bearer secret"}).status_code == 421
+        entered = client.get("/?token=secret")
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert "HttpOnly" in entered.headers["set-cookie"]
+        assert "SameSite=Strict" in entered.headers["set-cookie"]
+        assert client.get("/").status_code == 200
+
+
+def test_another_host_always_has_a_token():
+    assert door_for("127.0.0.1", None).token is None
+    assert len(door_for("0.0.0.0", None).token) > 20
+    assert door_for("127.0.0.1", "given").token == "given"
+
+
+def test_websockets_and_other_methods_are_refused(client):
+    assert client.put("/api/explain").status_code == 405
+    assert client.delete("/").status_code == 405
+    with pytest.raises(WebSocketDisconnect) as closed, client.websocket_connect("/"):
+        pass
+    assert closed.value.code == 1008
+
+
+def test_a_fault_of_ours_is_logged_without_the_text(models, caplog):
+    app = build(models)
+
+    def broken(_):
+        raise RuntimeError("secret words")
+
+    app.state.studio.explain = broken
+    with TestClient(app, base_url=HOME, raise_server_exceptions=False) as client:
+        answer = ask(client, text="secret words")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text + caplog.text
+    assert "RuntimeError in test_web.py" in caplog.text
+
+
+# --- faults ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe\x00", b"[]", b"null", b'{"text": NaN}', b"{" * 100_000, b'"' * 9]
+)
+def test_garbage(client, content):
+    answer = client.post("/api/explain", content=content, headers=JSON)
+    assert 400 <= answer.status_code < 500
+
+
+def test_not_a_number_and_a_million_tokens(client):
+    for number in (b"NaN", b"Infinity", b"1e999", b"9" * 400):
+        body = b'{"text": "a film", "method": "lime", "options": {"ridge": ' + number + b"}}"
+        assert client.post("/api/explain", content=body, headers=JSON).status_code == 422
+    assert ask(client, text="film " * 1_000_000).status_code == 422
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = save_text_model(tmp_path_factory.mktemp("web") / "tiny-text")
+    with serving("--model", str(folder)) as (process, address):
+        yield process, address
+
+
+def alive(address):
+    return httpx.post(f"{address}api/explain", json={"text": "a good film"}, timeout=20).status_code == 200
+
+
+def test_a_folder_is_known_by_its_name_alone(server):
+    assert httpx.get(f"{server[1]}api/models").json()[0]["name"] == "tiny-text"
+
+
+def test_a_huge_body_is_refused_before_it_is_read(server):
+    address = server[1]
+    for headers in ({}, {"transfer-encoding": "chunked"}):
+        sent = (b" " * 1_000_000 for _ in range(100)) if headers else b" " * 100_000_000
+        try:
+            answer = httpx.post(f"{address}api/explain", content=sent, headers={**JSON, **headers}, timeout=20)
+            assert answer.status_code == 413
+        except httpx.TransportError:
+            pass
+        assert alive(address)
+
+
+def test_clients_that_leave_or_never_finish(server):
+    process, address = server
+    where = urlsplit(address)
+    body = json.dumps({"text": "good " * 55, "method": "shapley-sampling", "options": {"samples": 256}}).encode()
+    head = f"POST /api/explain HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
+    for part in (b"\r\n\r\n\x00garbage", b"GET / HT", head.encode(), f"{head}Content-Length: 9\r\n\r\n{{".encode()):
+        with socket.create_connection((where.hostname, where.port)) as connection:
+            connection.sendall(part)
+    hanging = [socket.create_connection((where.hostname, where.port)) for _ in range(50)]
+    for connection in hanging:
+        connection.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+    with socket.create_connection((where.hostname, where.port)) as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        time.sleep(0.3)
+    started = time.monotonic()
+    assert alive(address)
+    assert time.monotonic() - started < 5
+    for connection in hanging:
+        connection.close()
+    assert process.poll() is None
+
+
+def test_slow_headers_are_given_up():
+    pytest.importorskip("uvicorn")
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+    from clearhead.web import server as home
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        config = Config(app=lambda *_: None, log_level="critical")
+        config.load()
+        listening = await loop.create_server(
+            lambda: home.Patient(config=config, server_state=ServerState(), app_state={}), "127.0.0.1", 0
+        )
+        reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")
+        found = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        listening.close()
+        return found
+
+    before, home.HEADERS_WITHIN = home.HEADERS_WITHIN, 0.2
+    try:
+        assert asyncio.run(scenario()) == b""
+    finally:
+        home.HEADERS_WITHIN = before
+
+
+def test_sigterm_during_work_leaves_cleanly(tmp_path):
+    folder = save_text_model(tmp_path / "tiny-text")
+    with serving("--model", str(folder)) as (process, address):
+        assert alive(address)
+        body = {"text": "good " * 55, "method": "shapley-sampling", "options": {"samples": 256}}
+        asking = threading.Thread(target=_asked, args=(address, body), daemon=True)
+        asking.start()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+        said = process.stderr.read()
+    assert "good" not in said
+    assert "Traceback" not in said
+
+
+def _asked(address, body):
+    try:
+        httpx.post(f"{address}api/explain", json=body, timeout=30)
+    except httpx.TransportError:
+        return
+
+
+def test_no_question_that_fits_the_description_breaks_the_server(app):
+    schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"host": "127.0.0.1"})
+    operations = [operation.ok() for operation in schema.get_all_operations()]
+    assert len(operations) >= 8
+    answers = []
+    for operation in operations:
+
+        @given(case=operation.as_strategy())
+        @settings(max_examples=12, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+                  suppress_health_check=list(HealthCheck))  # fmt: skip
+        def attempt(case):
+            answer = case.call(headers={"host": "127.0.0.1"})
+            answers.append(answer.status_code)
+            assert answer.status_code < 500 or answer.status_code == 503, (case.body, answer.text)
+
+        attempt()
+    assert len(answers) > 20
