@@ -116,8 +116,9 @@ def test_unknown_labels_are_found_before_anything_runs(bert, tmp_path, monkeypat
     path = tmp_path / "x.tsv"
     path.write_text("label\ttext\nlovely\ta film\n")
     monkeypatch.setattr(evaluation, "explain_cases", lambda *_, **__: pytest.fail("explained"))
-    with pytest.raises(BadInput, match="labelled 'lovely'"):
-        clearhead.evaluate(bert, path, ["att-cat"], ["aopc:target=label"])
+    for metric in ("aopc:target=label", "hiding"):
+        with pytest.raises(BadInput, match="labelled 'lovely'"):
+            clearhead.evaluate(bert, path, ["att-cat"], [metric])
 
 
 def test_bad_rows_and_bad_inputs_are_told(bert, tmp_path):
@@ -212,6 +213,14 @@ def test_questions_and_answers_end_to_end(tmp_path):
         assert found[method, "precision-at-k:k=4", "count"]["n"] == 2
         assert 0 <= found[method, "precision-at-k:k=4", "share"]["value"] <= 1
         assert math.isfinite(found[method, "aopc", "aopc"]["value"])
+
+
+def test_explanations_a_model_cannot_have(bert):
+    example, spelling = Example("1", "a film"), [spelled("att-cat")]
+    with pytest.raises(UnsupportedModel, match="span"):
+        evaluation.explain_cases(bert, [example], spelling, ["start"])
+    with pytest.raises(UnsupportedModel, match="no classes"):
+        evaluation.explain_cases(small_networks.answering_bert(), [example], spelling, ["every-class"])
 
 
 def test_start_and_end_are_explained_apart(tmp_path):

@@ -15,7 +15,7 @@ from clearhead import significance
 from clearhead.errors import BadInput, BadOption, UnknownName, UnsupportedModel
 from clearhead.inputs import encode
 from clearhead.metric import METRICS, Case, Metric, measured
-from clearhead.metrics import corpus, localisation, removal, sanity
+from clearhead.metrics import corpus, faithfulness, localisation, removal, sanity
 from clearhead.task import Example, Mask, Picture
 
 TEXTS = [
@@ -683,6 +683,13 @@ def test_a_label_the_model_does_not_know(bert):
     case = cases_of(bert, TEXTS[:1], labels=["lovely"])
     with pytest.raises(BadInput, match=r"'0' is labelled 'lovely'.*No label"):
         measured("hiding").measure(bert, case)
+
+
+def test_lodds_needs_a_padding_token(bert, monkeypatch):
+    monkeypatch.setattr(faithfulness, "token_id", lambda *_: None)
+    with pytest.raises(UnsupportedModel, match="absent=attention"):
+        measured("lodds").measure(bert, cases_of(bert, TEXTS[:1]))
+    assert len(measured("lodds:absent=attention").measure(bert, cases_of(bert, TEXTS[:1]))) == 1
 
 
 def test_accuracy_needs_classes():

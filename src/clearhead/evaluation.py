@@ -21,7 +21,7 @@ from clearhead.tasks import read_task
 from clearhead.trace import Trace, capture
 
 SEEDS = 20
-CASES = {"text": 8192, "image": 256}
+CASES = {"text": 2048, "image": 256}
 REFUSALS = (UnsupportedModel, UnsupportedOperation)
 
 
@@ -169,7 +169,7 @@ class _Run:
         """Explains and measures a chunk of examples at a time, so that memory stays flat."""
         measures = [one for one in measures if self._takes(one)]
         needs = needed(measures)
-        check_labels(self.model, examples, needs)
+        check_labels(self.model, examples, ["label"] if any(map(wants_labels, measures)) else [])
         size = max(1, CASES["image" if self.model.takes_images else "text"] // len(self.spellings))
         for start in range(0, len(examples) if measures else 0, size):
             active = [one for one in self.spellings if one.text not in self.refused]
@@ -183,7 +183,7 @@ class _Run:
 
     def _takes(self, measure: Measure) -> bool:
         try:
-            check_targets(self.model, measure)
+            check_needs(self.model, [*measure.targets, *(["label"] if wants_labels(measure) else [])])
         except UnsupportedModel as error:
             self.refused[measure.text] = str(error)
         return measure.text not in self.refused
@@ -259,6 +259,11 @@ def needed(measures: Sequence[Measure]) -> list[str]:
     return list(dict.fromkeys(target for measure in measures for target in measure.targets))
 
 
+def wants_labels(measure: Measure) -> bool:
+    """Whether the metric compares with, or explains, the examples' labels."""
+    return "label" in (*measure.targets, measure.all_options.get("against"))
+
+
 def check_labels(model: Model, examples: Sequence[Example], needs: Sequence[str]) -> None:
     """Finds a missing or unknown label before anything is computed."""
     if "label" in needs:
@@ -281,6 +286,7 @@ def explain_cases(
     """
     if long not in ("error", "truncate"):
         raise BadOption(f"long={long!r} is not a choice when measuring. Use 'truncate' or 'error'.")
+    check_needs(model, needs)
     encoded, skipped = _encoded(model, examples, long)
     found: dict[str, dict[int, Case]] = {one.text: {} for one in spellings}
     refused: dict[str, str] = {}
@@ -373,11 +379,13 @@ def _side(target: Target, side: str) -> Target:
     return Target(span=(target.span[0], None) if side == "start" else (None, target.span[1]))
 
 
-def check_targets(model: Model, measure: Measure) -> None:
-    """Refuses a metric whose explanations this model cannot have."""
+def check_needs(model: Model, needs: Sequence[str]) -> None:
+    """Refuses kinds of explanation that this model cannot have."""
     spans = model.problem == "span"
-    for need in measure.targets:
+    for need in needs:
         if need in ("start", "end") and not spans:
-            raise UnsupportedModel(f"'{measure.text}' explains answers, but {model.name} does not answer with a span.")
+            raise UnsupportedModel(f"{model.name} does not answer with a span, whose start and end could be explained.")
         if need in ("label", "every-class") and (spans or len(model.labels) < 2):
-            raise UnsupportedModel(f"'{measure.text}' compares classes, but {model.name} has none to tell apart.")
+            raise UnsupportedModel(
+                f"{model.name} has no classes to tell apart, so none but its own answer is explained."
+            )

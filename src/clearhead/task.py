@@ -176,7 +176,7 @@ def made(
     skipped = tuple(row for row in rows if isinstance(row, BadRow))
     if not good:
         why = f" Line {skipped[0].line}: {skipped[0].reason}." if skipped else ""
-        raise BadFile(f"'{name}' has no usable rows.{why} Name the columns with text_column and label_column.")
+        raise BadFile(f"'{name}' has no usable rows.{why} Check its content, and for a table the names of its columns.")
     names = {row.label for row in good if isinstance(row.label, str)}
     return Task(name, _drawn(good, limit), labels or (tuple(sorted(names)) or None), skipped)
 

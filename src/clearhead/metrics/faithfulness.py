@@ -15,7 +15,7 @@ from clearhead.metrics.removal import (
     trapezoid,
 )
 from clearhead.model import Model
-from clearhead.perturbation import target_scores
+from clearhead.perturbation import target_scores, token_id
 
 STEPS = 10
 BINS = (1, 5, 10, 20, 50)
@@ -79,6 +79,8 @@ def lodds(
     """
     if model.problem == "regression":
         raise UnsupportedModel("lodds compares probabilities, which a regression does not have: use aopc.")
+    if absent is None and not model.takes_images and token_id(model, "pad") is None:
+        raise UnsupportedModel(f"lodds puts [PAD] for tokens, which {model.name} does not have: give absent=attention.")
     absent = absent or (None if model.takes_images else "pad")
     found = _probabilities(model, cases, target, [0.0, *_shares(steps)[first:]], absent=absent)
     logs = [np.log(np.maximum(values, TINY)) for values in found]
