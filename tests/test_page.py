@@ -328,6 +328,19 @@ def test_a_narrow_window_needs_no_sideways_scrolling(visit):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_a_token_in_the_address_opens_the_page_and_leaves_it(browser, tmp_path):
+    with serving("--model", str(save_text_model(tmp_path / "tiny")), "--token", "s3cret") as (_, address):
+        context = browser.new_context()
+        page = context.new_page()
+        assert page.goto(address.partition("?")[0]).status == 401
+        page.goto(address)
+        page.wait_for_selector("body[data-ready]")
+        assert "s3cret" not in page.url
+        explain(page)
+        assert page.evaluate("document.cookie") == ""
+        context.close()
+
+
 def test_the_theme_can_be_chosen(visit):
     page = visit(color_scheme="light")
     ground = "getComputedStyle(document.body).backgroundColor"
