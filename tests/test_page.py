@@ -230,12 +230,16 @@ def test_compare_methods_classes_and_models(visit):
 
 def test_browse_a_run(visit):
     page = visit()
-    page.select_option("#run-method", "rollout")
     says(page, "#run-count", "6 of 6 examples")
-    values = page.locator("#run-examples li span:last-child").all_inner_texts()
-    assert values == sorted(values, key=float, reverse=True)
+    before = page.locator("#run-examples").inner_text()
+    page.select_option("#run-method", "rollout")
+    playwright.expect(page.locator("#run-examples")).not_to_have_text(before, use_inner_text=True)
+    shown = page.locator("#run-examples li span:last-child")
+    values = shown.all_inner_texts()
+    assert float(values[0]) > float(values[-1])
+    assert [float(value) for value in values] == sorted(map(float, values), reverse=True)
     page.select_option("#run-order", label="lowest values")
-    playwright.expect(page.locator("#run-examples li span:last-child").first).to_have_text(values[-1])
+    playwright.expect(shown.first).to_have_text(values[-1])
     text = page.locator("#run-examples li span").first.inner_text()
     page.locator("#run-examples button").first.click()
     measured(page)
@@ -322,6 +326,19 @@ def test_a_narrow_window_needs_no_sideways_scrolling(visit):
     page.click("#beside")
     page.wait_for_selector("#columns article:nth-child(2)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_token_in_the_address_opens_the_page_and_leaves_it(browser, tmp_path):
+    with serving("--model", str(save_text_model(tmp_path / "tiny")), "--token", "s3cret") as (_, address):
+        context = browser.new_context()
+        page = context.new_page()
+        assert page.goto(address.partition("?")[0]).status == 401
+        page.goto(address)
+        page.wait_for_selector("body[data-ready]")
+        assert "s3cret" not in page.url
+        explain(page)
+        assert page.evaluate("document.cookie") == ""
+        context.close()
 
 
 def test_the_theme_can_be_chosen(visit):

@@ -153,9 +153,9 @@ class Studio:
         """Leaves the answers where each question will find them; where that fails, each is tried alone."""
         model, spelling = self.model_of(questions[0]), self.spelling_of(questions[0])
         several = [self._remember(question)[1] for question in questions]
-        batch = collate(model, [known.encoded for known in several])
         try:
             with self._interruptible(model):
+                batch = collate(model, [known.encoded for known in several])
                 trace = capture(model, batch, [target_of(question) for question in questions])
                 found = explain_trace(trace, spelling)
         except Interrupted:

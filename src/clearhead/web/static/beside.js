@@ -19,14 +19,26 @@ export async function showBeside() {
     const versus = one.target === state.target ? state.versus : "";
     answers.push(await api.explain(question({ ...one, versus }), running.signal));
   }
-  find("columns").replaceChildren(...answers.map((answer, place) => column(answer, place)));
+  find("columns").replaceChildren(...answers.map((answer, place) => column(answer, place, scale(answer, answers))));
 }
 
-function column(answer, place) {
+// Classes by one method of one model share a scale; other numbers cannot be compared.
+function scale(answer, answers) {
+  const alike = answers.filter((one) => one.name === answer.name && one.model === answer.model);
+  return Math.max(...alike.map(own));
+}
+
+function own(answer) {
+  const values = answer.tokens.map((token) => token.relevance ?? 0);
+  if (answer.grid) return photo.fullOf(values.filter((_, place) => !answer.tokens[place].special));
+  return text.largest(text.parts(answer, state.level, values));
+}
+
+function column(answer, place, full) {
   const share = answer.probability === null ? "" : ` · ${percent(answer.probability)}`;
   const title = make("h3", { textContent: `${answer.label}${share}` });
   const below = make("p", { className: "ch-faint", textContent: `${answer.method} · ${answer.model}` });
-  const card = make("article", {}, title, below, ...(answer.grid ? pictured(answer) : written(answer)));
+  const card = make("article", {}, title, below, ...(answer.grid ? pictured(answer, full) : written(answer, full)));
   if (place) {
     const remove = () => {
       state.beside.splice(place - 1, 1);
@@ -37,17 +49,15 @@ function column(answer, place) {
   return card;
 }
 
-function written(answer) {
+function written(answer, full) {
   const values = answer.tokens.map((token) => token.relevance ?? 0);
   const parts = text.parts(answer, state.level, values);
-  const full = text.largest(parts);
   return [text.paragraphs(answer, parts, full, null).group, legend(answer, full, parts.some((part) => part.value < 0))];
 }
 
-function pictured(answer) {
+function pictured(answer, full) {
   const values = answer.tokens.filter((token) => !token.special).map((token) => token.relevance ?? 0);
   const view = photo.figure(answer, found.photo, null);
-  const full = photo.fullOf(values);
   photo.paint(view, values, full, { smooth: state.smooth, description: photo.described(answer, values) });
   return [view.frame, legend(answer, full, values.some((value) => value < 0))];
 }

@@ -1,7 +1,7 @@
 // Benchmark runs: their examples sorted by value, each of which can be opened on the page.
 
 import * as api from "./api.js";
-import { find, make, options, percent } from "./dom.js";
+import { find, make, options, percent, plain } from "./dom.js";
 
 export function startBrowsing(runs, guarded, open) {
   if (!runs.length) return;
@@ -21,10 +21,14 @@ export function startBrowsing(runs, guarded, open) {
   chooseRun();
 }
 
+let latest = 0;
+
 async function showExamples(start, guarded, open) {
+  const number = ++latest;
   const method = find("run-method").value;
   const asked = { method, metric: find("run-metric").value, lowest: find("run-order").value, start };
   const { total, examples } = await api.examples(find("run").value, asked);
+  if (number !== latest) return;
   const lines = examples.map((one) => make("li", {}, line(one, guarded(() => open(one, method)))));
   if (start) find("run-examples").append(...lines);
   else find("run-examples").replaceChildren(...lines);
@@ -35,6 +39,6 @@ async function showExamples(start, guarded, open) {
 
 function line(one, onclick) {
   const share = one.probability === null ? "" : ` ${percent(one.probability)}`;
-  const cells = [one.text.join(" · ") || `picture ${one.example}`, `${one.label}${share}`, Number(one.value.toPrecision(3)).toString()];
+  const cells = [one.text.join(" · ") || `picture ${one.example}`, `${one.label}${share}`, plain(one.value)];
   return make("button", { type: "button", disabled: !one.text.length, onclick }, ...cells.map((text) => make("span", { textContent: text })));
 }

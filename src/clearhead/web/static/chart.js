@@ -1,22 +1,24 @@
 // The model's answer as more and more is hidden: by the explanation, and at random.
 
-import { draw, percent } from "./dom.js";
+import { draw } from "./dom.js";
 
-const WIDTH = 520, HEIGHT = 270, LEFT = 44, RIGHT = 14, TOP = 12, BOTTOM = 40;
+const WIDTH = 520, HEIGHT = 290, LEFT = 52, RIGHT = 14, TOP = 34, BOTTOM = 40;
 
-export function chart(curve, place, what) {
+// `told` writes a value as text.
+export function chart(curve, place, what, told) {
   const every = [...curve.values, ...curve.low, ...curve.high];
-  const low = Math.min(0, ...every), high = Math.max(...every) > 0.2 || low < 0 ? 1 : Math.max(...every, 1e-6);
+  const low = Math.min(0, ...every), top = Math.max(...every);
+  const high = top > 0.2 && top <= 1 ? 1 : Math.max(top, low + 1e-6);
   const total = curve.counts.at(-1);
   const x = (count) => LEFT + (count / total) * (WIDTH - LEFT - RIGHT);
   const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const points = (values) => values.map((value, at) => `${x(curve.counts[at]).toFixed(1)},${y(value).toFixed(1)}`);
-  const said = `From ${percent(curve.values[0])} to ${percent(curve.values.at(-1))}; half way ${percent(middle(curve.values))}, at random ${percent(middle(curve.random))}.`;
-  const picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `Probability as ${what} are hidden. ${said}` });
+  const said = `From ${told(curve.values[0])} to ${told(curve.values.at(-1))}; half way ${told(middle(curve.values))}, at random ${told(middle(curve.random))}.`;
+  const picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `The answer as ${what} are hidden. ${said}` });
   for (let part = 0; part <= 4; part++) {
     const value = low + ((high - low) * part) / 4;
     picture.append(draw("path", { class: "grid", d: `M${LEFT} ${y(value)}H${WIDTH - RIGHT}` }));
-    picture.append(label(LEFT - 7, y(value) + 4, `${Math.round(value * 100)} %`, "end"));
+    picture.append(label(LEFT - 7, y(value) + 4, told(value).replace(".0 %", " %"), "end"));
     picture.append(label(x((total * part) / 4), HEIGHT - BOTTOM + 17, `${part * 25} %`, part === 4 ? "end" : "middle"));
   }
   picture.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, `${what} hidden`, "middle"));
@@ -41,10 +43,9 @@ function label(x, y, text, anchor) {
 }
 
 function legend() {
-  const right = WIDTH - RIGHT - 118;
   return draw("g", {},
-    draw("path", { class: "own", d: `M${right} ${TOP + 8}h24` }), label(right + 30, TOP + 12, "most relevant", "start"),
-    draw("path", { class: "random", d: `M${right} ${TOP + 26}h24` }), label(right + 30, TOP + 30, "at random", "start"));
+    draw("path", { class: "own", d: `M${LEFT} 10h24` }), label(LEFT + 30, 14, "most relevant first", "start"),
+    draw("path", { class: "random", d: `M${LEFT + 170} 10h24` }), label(LEFT + 200, 14, "at random: mean and range", "start"));
 }
 
 // The value of a curve at any count, between the steps that were computed.

@@ -26,11 +26,9 @@ export function options(select, entries, chosen) {
 
 export const percent = (share) => `${(share * 100).toFixed(1)} %`;
 
-export function signed(value) {
-  if (!value) return "0";
-  const text = Math.abs(value) < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
-  return value > 0 ? `+${text}` : text;
-}
+export const plain = (value) => (value && Math.abs(value) < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(3))));
+
+export const signed = (value) => (value > 0 ? `+${plain(value)}` : plain(value ?? 0));
 
 export function bar(share) {
   const track = make("span", { className: "track" }, make("i"));

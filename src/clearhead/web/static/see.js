@@ -2,7 +2,7 @@
 
 import { bar, find, make, percent, signed } from "./dom.js";
 import * as photo from "./photo.js";
-import { found, model, state } from "./state.js";
+import { found, model, state, told } from "./state.js";
 import * as text from "./text.js";
 
 const CLASSES = 5;
@@ -20,7 +20,8 @@ export function showAnswer(toggle) {
 }
 
 function showVerdict(answer) {
-  const share = answer.probability === null ? "" : ` ${percent(answer.probability)}`;
+  const number = model().problem === "regression" ? answer.classes[0] : answer.probability;
+  const share = number === null ? "" : ` ${told(number)}`;
   const predicted = answer.diagnostics.predicted;
   const lines = [`${answer.label}${share}`];
   const note = predicted && !answer.label.startsWith(predicted) ? `The model itself predicts ${predicted}.` : "What the model says, and what is explained below.";

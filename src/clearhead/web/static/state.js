@@ -1,5 +1,7 @@
 // What the page knows: the question as it stands, the last answer, and what is hidden.
 
+import { percent, plain } from "./dom.js";
+
 export const state = {
   kind: "text", text: "", second: "", image: null, imageName: "",
   model: "", method: "trans-att", target: "", versus: "",
@@ -25,6 +27,9 @@ export function restore(given) {
 const sameKind = (value, like) => (Array.isArray(like) ? Array.isArray(value) : typeof value === typeof like && value !== null);
 
 export const model = () => found.models.find((one) => one.name === state.model);
+
+// What the model says, for people: a share, or the number itself for a regression.
+export const told = (value) => (model().problem === "regression" ? plain(value) : percent(value));
 
 // The input and class alone, and with a method: what the server is asked.
 export function input(changes = {}) {

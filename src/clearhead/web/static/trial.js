@@ -2,9 +2,9 @@
 
 import * as api from "./api.js";
 import { at, chart } from "./chart.js";
-import { bar, find, make, percent } from "./dom.js";
+import { bar, find, make } from "./dom.js";
 import { showHidden } from "./see.js";
-import { found, input, question, state } from "./state.js";
+import { found, input, model, question, state, told } from "./state.js";
 
 const WAIT = 40;
 let running = new AbortController();
@@ -18,6 +18,7 @@ export async function startTrial() {
   find("live").hidden = true;
   find("share").disabled = true;
   find("chart").setAttribute("aria-busy", "true");
+  find("test-hint").textContent = hint();
   find("click-hint").textContent = `Or choose ${what()} above to hide them one by one.`;
   const curve = await api.curve({ ...question(), unit: state.level }, running.signal);
   found.curve = curve;
@@ -25,6 +26,11 @@ export async function startTrial() {
   find("share").max = curve.counts.length - 1;
   find("chart").setAttribute("aria-busy", "false");
   await measure();
+}
+
+function hint() {
+  const contrast = found.answer.target.versus === null ? "" : " The numbers are the first class's probability less the second's.";
+  return `Hide what is said to matter. If the explanation is right, the answer falls faster than when as much is hidden at random.${contrast}`;
 }
 
 export const what = () => (found.answer?.grid ? "patches" : state.level === "word" && found.answer?.words ? "words" : "tokens");
@@ -79,15 +85,16 @@ function show(count, value) {
   find("reset").disabled = !state.hidden.length;
   const rows = [["Nothing hidden", before, ""], [`${count} of ${total} ${what()}`, value, "now"], ["As many at random", random, ""]];
   find("bars").replaceChildren(...rows.map(([name, share, css]) =>
-    make("div", { className: css }, make("dt", { textContent: name }), make("dd", {}, bar(share)), make("dd", { className: "share", textContent: percent(share) }))));
+    make("div", { className: css }, make("dt", { textContent: name }), make("dd", {}, bar(share)), make("dd", { className: "share", textContent: told(share) }))));
   find("live").hidden = !state.hidden.length;
-  find("live").textContent = `${count} of ${total} ${what()} hidden: ${percent(before)} → ${percent(value)}`;
+  find("live").textContent = `${count} of ${total} ${what()} hidden: ${told(before)} → ${told(value)}`;
   find("finding").textContent = state.hidden.length ? finding(value - before, random - before) : "";
-  find("chart").replaceChildren(chart(curve, state.hidden.length ? { count, value, random } : null, what()));
+  find("chart").replaceChildren(chart(curve, state.hidden.length ? { count, value, random } : null, what(), told));
 }
 
 function finding(moved, random) {
-  const points = (change) => `${change > 0 ? "up" : "down"} ${Math.abs(change * 100).toFixed(1)} points`;
+  const size = (change) => (model().problem === "regression" ? told(Math.abs(change)) : `${Math.abs(change * 100).toFixed(1)} points`);
+  const points = (change) => `${change > 0 ? "up" : "down"} ${size(change)}`;
   const verdict = moved < random - 0.02 ? "These matter more than chance." : moved > random + 0.02 ? "These matter less than chance." : "No more than chance.";
   return `The answer goes ${points(moved)}; with as many hidden at random, ${points(random)}. ${verdict}`;
 }
