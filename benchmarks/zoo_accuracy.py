@@ -171,7 +171,7 @@ def main() -> None:
         print(table[-1], flush=True)
     results = ROOT / "benchmarks" / "results"
     results.mkdir(exist_ok=True)
-    (results / f"zoo-accuracy-{today}.md").write_text("\n".join(table) + "\n", encoding="utf-8")
+    (results / f"{today}-zoo.md").write_text("\n".join(table) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
