@@ -179,7 +179,7 @@ def main() -> None:
         text,
     ]
     if options.growth:
-        parts += ["## Growth", growth(3)]
+        parts += ["## Growth", growth(1)]
     options.out.write_text("\n\n".join(parts) + "\n")
 
 
