@@ -25,11 +25,10 @@ TRACE_METHODS = [
 @pytest.mark.parametrize("family", FAMILIES)
 def test_relevance_is_conserved(family):
     trace = clearhead.capture(model(family), tensors(family), [0, 1, 2])
-    allowed = 1e-6 if family.startswith("modernbert") else 1e-9
     for rules in (POSITIVE, Z_PLUS):
         for found in trace.conservation(rules):
-            assert abs(found["conservation_gap"] - found["dropped"]) <= allowed * (1 + found["dropped"])
-    assert all(found["conservation_gap"] <= allowed for found in trace.conservation()) or family == "swin"
+            assert abs(found["conservation_gap"] - found["dropped"]) <= 1e-9 * (1 + found["dropped"])
+    assert all(found["conservation_gap"] <= 1e-9 for found in trace.conservation())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -38,7 +37,7 @@ def test_relevance_sums_to_one_at_every_hidden_state(family):
     passed = trace._pass(POSITIVE, 0)
     for hidden in reversed(trace.forward.hidden_states):
         sums = passed.at(hidden).sum(1) + passed.flow.dropped_B
-        torch.testing.assert_close(sums, torch.ones_like(sums), rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

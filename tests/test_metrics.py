@@ -317,7 +317,7 @@ def test_precision_at_k_by_hand():
 
 @pytest.mark.parametrize("order", ["rank", "index"])
 def test_kendall_is_scipys_tau_averaged_over_the_other_classes(bert, order):
-    stats = pytest.importorskip("scipy.stats")
+    stats = pytest.importorskip("scipy.stats", reason="the flow extra, which brings SciPy, is not installed")
     own = clearhead.explain(bert, TEXTS[2], "random")
     generator = np.random.default_rng(1)
     several = {str(number): replace(own, relevance=generator.normal(size=len(own.tokens))) for number in range(3)}
@@ -525,7 +525,7 @@ def test_parts_go_from_the_head_to_the_embeddings(bert):
 
 
 def test_spearman_is_scipys():
-    stats = pytest.importorskip("scipy.stats")
+    stats = pytest.importorskip("scipy.stats", reason="the flow extra, which brings SciPy, is not installed")
     generator = np.random.default_rng(0)
     first, second = generator.integers(0, 5, 20).astype(float), generator.normal(size=20)
     assert sanity.spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
