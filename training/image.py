@@ -43,8 +43,8 @@ class Recipe:
     teacher_width: int = 96
     teacher_epochs: float = 22
     teacher_pets_epochs: float = 35
-    epochs: float = 26
-    pets_epochs: float = 150
+    epochs: float = 75
+    pets_epochs: float = 300
     seen: float = 0.5
     batch: int = 512
     pets_batch: int = 256
