@@ -9,6 +9,7 @@ from transformers import BertForMaskedLM, BertForSequenceClassification, ViTForI
 import clearhead
 from clearhead.method import spelled
 
+clearhead.methods()
 GOLDEN = SHARED / "golden"
 pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason=f"the golden values are not at {GOLDEN}")
 

@@ -19,7 +19,7 @@ def draw(seed, *shape):
 
 
 def flow(rule_set=POSITIVE, batch=2):
-    return Flow(rule_set, batch, torch.zeros(batch, dtype=torch.float64))
+    return Flow(rule_set, batch, [torch.zeros(batch, 1, dtype=torch.float64)])
 
 
 def activation(tensor):
@@ -140,7 +140,7 @@ def test_rounding_is_not_taken_for_a_positive_contribution():
     """All contributions negative, yet out + |x||w| is rounding noise rather than zero: still nothing."""
     x = activation(torch.rand(1, 300, generator=torch.Generator().manual_seed(0)))
     weight = -torch.rand(4, 300, generator=torch.Generator().manual_seed(1))
-    current = Flow(POSITIVE, 1, torch.zeros(1))
+    current = Flow(POSITIVE, 1, [torch.zeros(1, 1)])
     (found,) = back(rules.linear, F.linear, torch.ones(1, 4), current, x, weight)
     assert found.abs().max() == 0
     assert current.dropped_B.item() == pytest.approx(4, abs=1e-6)

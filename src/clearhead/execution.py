@@ -15,17 +15,19 @@ ONE_AT_A_TIME = threading.RLock()
 def frozen(network: nn.Module) -> Iterator[None]:
     """Evaluation mode without parameter gradients, one thread at a time; every flag goes back to what it was."""
     with ONE_AT_A_TIME:
-        training = [(module, module.training) for module in network.modules()]
-        trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        modules = list(network.modules())
+        training = [module for module in modules if module.training]
+        parameters = {one for module in modules for one in module._parameters.values() if one is not None}
+        trainable = [parameter for parameter in parameters if parameter.requires_grad]
         try:
-            for module, _ in training:
+            for module in training:
                 module.training = False
             for parameter in trainable:
                 parameter.requires_grad_(False)
             yield
         finally:
-            for module, flag in training:
-                module.training = flag
+            for module in training:
+                module.training = True
             for parameter in trainable:
                 parameter.requires_grad_(True)
 

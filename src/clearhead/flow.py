@@ -1,12 +1,14 @@
 """One pass of relevance: its rule set, its bookkeeping, and what a rule keeps of a call."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.errors import UnsupportedOperation
+from clearhead.fused import kernels_for
 
 Shares = Sequence[Tensor]
 Back = Callable[[Tensor, "Flow"], Shares]
@@ -14,22 +16,31 @@ Recorded = tuple[Sequence[Tensor], Back]
 Rule = Callable[..., Recorded]
 
 
+MADE = "_clearhead_made"
+
+
 class Kept:
     """A value that the way back needs, guarded against being overwritten in the meantime."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self.tensor, self.version = tensor.detach(), tensor._version
+        self.make: Callable[[], Tensor] | None = tensor.__dict__.get(MADE)
+        self.kept = None if self.make else tensor.detach()
+        self.version = tensor._version
 
     @property
     def intact(self) -> bool:
-        return self.tensor._version == self.version
+        return self.kept is None or self.kept._version == self.version
 
-    def to(self, dtype: torch.dtype) -> Tensor:
+    @property
+    def tensor(self) -> Tensor:
         if not self.intact:
             raise UnsupportedOperation(
                 "The network overwrote an activation in place after using it, so relevance cannot be followed. "
                 "Choose a method without relevance."
             )
+        return self.make() if self.kept is None and self.make else self.kept  # type: ignore[return-value]
+
+    def to(self, dtype: torch.dtype) -> Tensor:
         return self.tensor.to(dtype)
 
 
@@ -40,7 +51,19 @@ class Layer:
     x: Tensor
     weight: Tensor
     bias: Tensor | None
-    out: Tensor
+    out: Tensor | None
+
+    def to(self, dtype: torch.dtype) -> "Layer":
+        """In another type; the output serves as it is, unless it was rounded to less or overwritten since."""
+        x, weight = self.x.to(dtype), self.weight.to(dtype)
+        bias = None if self.bias is None else self.bias.to(dtype)
+        serves = self.out is not None and self.out.dtype == dtype
+        return Layer(x, weight, bias, self.out if serves else F.linear(x, weight, bias))
+
+    @property
+    def product(self) -> Tensor:
+        assert self.out is not None
+        return self.out
 
 
 @dataclass(frozen=True)
@@ -60,30 +83,48 @@ class Flow:
 
     rules: RuleSet
     batch: int
-    dropped_B: Tensor
+    lost: list[Tensor] = field(default_factory=list)
 
-    def per_sample(self, tensor: Tensor) -> Tensor:
-        """Sums over each sample; samples are the outermost part of the first axis."""
+    @property
+    def dropped_B(self) -> Tensor:
+        """What 0/0 took from each sample so far."""
+        self.lost[:] = [torch.cat(self.lost, 1).sum(1, keepdim=True)]
+        return self.lost[0][:, 0]
+
+    def samples(self, tensor: Tensor) -> int:
+        """How many samples the first axis of a tensor keeps apart: as its outermost part."""
         if tensor.dim() == 0 or tensor.shape[0] % self.batch:
             raise UnsupportedOperation(
                 f"A tensor of shape {tuple(tensor.shape)} does not keep the {self.batch} samples apart. "
                 "Explain one input at a time, or choose a method without relevance."
             )
-        return tensor.reshape(self.batch, -1).sum(1)
+        return self.batch
+
+    def per_sample(self, tensor: Tensor) -> Tensor:
+        """Sums over each sample."""
+        return tensor.reshape(self.samples(tensor), -1).sum(1)
 
     def spread(self, factor_B: Tensor, like: Tensor) -> Tensor:
         """A number per sample, shaped so that it multiplies `like`."""
         repeated = factor_B.repeat_interleave(like.shape[0] // self.batch)
         return repeated.view(-1, *[1] * (like.dim() - 1))
 
-    def divide(self, relevance: Tensor, denominator: Tensor, empty: Tensor | None = None) -> Tensor:
-        """relevance / denominator with 0/0 = 0. Overwrites `denominator`, which must be the caller's own."""
+    def divide(
+        self, relevance: Tensor, denominator: Tensor, empty: Tensor | None = None, *, factor: float = 1.0
+    ) -> Tensor:
+        """factor · relevance / denominator with 0/0 = 0. Overwrites `denominator`, which must be the caller's own."""
+        fast = kernels_for(relevance)
+        if fast and empty is None and relevance.shape == denominator.shape:
+            pair = relevance.contiguous(), denominator.contiguous()
+            quotient, lost = fast.quotient(*pair, self.samples(relevance), factor)
+            self.lost.append(lost)
+            return quotient  # type: ignore[no-any-return]
         empty = denominator == 0 if empty is None else empty
         quotient = torch.div(relevance, denominator, out=denominator)
-        if not empty.any():
-            return quotient
-        self.dropped_B += self.per_sample(relevance * empty)
-        return quotient.masked_fill_(empty, 0.0)
+        if empty.any():
+            self.lost.append(self.per_sample(relevance * empty)[:, None])
+            quotient.masked_fill_(empty, 0.0)
+        return quotient if factor == 1 else quotient.mul_(factor)
 
 
 def depends(value: object) -> bool:

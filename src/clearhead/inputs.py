@@ -219,12 +219,12 @@ def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> list[Item]
     if main == "pixel_values":
         height, width = tensors[main].shape[-2:]
         return [Item(box=(0, 0, width, height)) for _ in range(rows)]
-    mask = tensors.get("attention_mask", torch.ones(tensors[main].shape[:2])).bool()
+    mask = tensors.get("attention_mask", torch.ones(tensors[main].shape[:2])).bool().cpu()
     if not mask.any(1).all():
         raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
     if main == "inputs_embeds":
         return [Item(tuple(map(str, range(int(row.sum())))), (False,) * int(row.sum())) for row in mask]
-    return [_id_item(model, ids[row].tolist()) for ids, row in zip(tensors[main], mask, strict=True)]
+    return [_id_item(model, ids[row].tolist()) for ids, row in zip(tensors[main].cpu(), mask, strict=True)]
 
 
 def _id_item(model: Model, ids: list[int]) -> Item:

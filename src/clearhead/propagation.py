@@ -18,7 +18,8 @@ class RelevancePass:
 
     def __init__(self, tape: Tape, rules: RuleSet, output: Tensor, seed: Tensor) -> None:
         self.tape = tape
-        self.flow = Flow(rules, seed.shape[0], seed.new_zeros(seed.shape[0]))
+        self.flow = Flow(rules, seed.shape[0], [seed.new_zeros(seed.shape[0], 1)])
+        self.dtype = seed.dtype
         self.position = len(tape.steps)
         self.pending: dict[int, Tensor] = {_known(tape, output): seed}
         self.wanted: dict[int, Callable[[Tensor], Tensor]] = {}
@@ -35,7 +36,7 @@ class RelevancePass:
             self._step_back()
         if node not in self.kept:
             arrived = self.pending.get(node)
-            none = torch.zeros_like(tensor, dtype=self.flow.dropped_B.dtype)
+            none = torch.zeros_like(tensor, dtype=self.dtype)
             self.kept[node] = self.wanted[node](none if arrived is None else arrived)
         return self.kept[node]
 

@@ -19,6 +19,7 @@ from torch.nn import Parameter
 
 from clearhead.errors import UnsupportedOperation
 from clearhead.flow import Back, Flow, Kept, Layer, Recorded, Rule, RuleSet, Shares, depends
+from clearhead.fused import kernels_for
 from clearhead.moving import MOVING, elements, permute, reshape, transpose, transposed
 
 
@@ -29,18 +30,55 @@ def positive(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
     unit whose positive part is within rounding of nothing has none. On the way back the two halves stay
     apart, so that a contribution that is not positive gets exactly nothing.
     """
+    fast = kernels_for(relevance)
+    if fast:
+        return _positive_fused(fast, layer, relevance.contiguous(), flow)
+    layer = layer.to(relevance.dtype)
     x, weight = layer.x, layer.weight
     absolute = F.linear(x.abs(), weight.abs())
-    denominator = torch.add(layer.out, absolute)
+    denominator = torch.add(layer.product, absolute)
     denominator = denominator if layer.bias is None else denominator.sub_(layer.bias)
-    empty = denominator <= absolute.mul_(16 * torch.finfo(x.dtype).eps)
+    empty = denominator <= absolute.mul_(nothing(x.dtype))
     scaled = flow.divide(relevance, denominator.mul_(0.5), empty)
     upper = torch.matmul(scaled, weight.clamp(min=0)).mul_(x.clamp(min=0))
     return upper.addcmul_(torch.matmul(scaled, weight.clamp(max=0)), x.clamp(max=0))
 
 
+def nothing(dtype: torch.dtype) -> float:
+    """Which part of |x||w| is within rounding of nothing."""
+    return 16 * torch.finfo(dtype).eps
+
+
+def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
+    """The same, with both halves of the weights in one product and the work between products in one pass each."""
+    samples, x, exact = flow.samples(relevance), layer.x.contiguous(), layer.x.dtype == relevance.dtype
+    weights, sizes = fast.by_sign(layer.weight.contiguous(), absolute=exact)
+    if exact:
+        layer = layer.to(relevance.dtype)
+        absolute, product = F.linear(x.abs(), sizes), layer.product.contiguous()
+        scaled, lost = fast.positive(relevance, product, absolute, layer.bias, samples, nothing(x.dtype))
+    else:
+        # Rounded outputs would break conservation: in half precision the positive part is summed directly.
+        whole = wide_product(fast.by_sign(x)[0], weights, relevance.dtype)
+        scaled, lost = fast.quotient(relevance, whole, samples)
+    flow.lost.append(lost)
+    return fast.halves(torch.matmul(scaled, weights.to(relevance.dtype)), x)  # type: ignore[no-any-return]
+
+
+def wide_product(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """x · weightᵀ of half-precision tensors, added up and left in `dtype`."""
+    if x.is_cuda and dtype is torch.float32 and MIXED_PRODUCTS:
+        flat = torch.mm(x.flatten(0, -2), weight.T, out_dtype=dtype)
+        return flat.view(*x.shape[:-1], -1)
+    return F.linear(x.to(dtype), weight.to(dtype))
+
+
+MIXED_PRODUCTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
+
+
 def z_plus(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
     """TransAtt Eq. 4: the contributions x⁺w⁺ alone."""
+    layer = layer.to(relevance.dtype)
     x, weight = layer.x.clamp(min=0), layer.weight.clamp(min=0)
     scaled = flow.divide(relevance, F.linear(x, weight))
     return torch.matmul(scaled, weight).mul_(x)
@@ -61,17 +99,12 @@ READING = RuleSet("reading", evenly, proportional=False)
 def linear(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Recorded:
     if depends(weight) or type(weight) not in (Tensor, Parameter):
         raise UnsupportedOperation("A linear layer with quantised or input-dependent weights has no rule.")
-    kept, result = [Kept(tensor) for tensor in (input, weight)], Kept(out)
+    x, matrix, result = Kept(input), Kept(weight), Kept(out)
     shift = None if bias is None else Kept(bias)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
-        dtype = relevance.dtype
-        x, matrix = (value.to(dtype) for value in kept)
-        added = None if shift is None else shift.to(dtype)
-        # The output serves as it is, unless it was rounded to less or overwritten since.
-        serves = result.intact and result.tensor.dtype == dtype
-        product = result.tensor if serves else F.linear(x, matrix, added)
-        return (flow.rules.linear(Layer(x, matrix, added, product), relevance, flow),)
+        added, product = shift.tensor if shift else None, result.tensor if result.intact else None
+        return (flow.rules.linear(Layer(x.tensor, matrix.tensor, added, product), relevance, flow),)
 
     return (input,), back
 
@@ -89,10 +122,10 @@ def matmul(out: Tensor, input: Tensor, other: Tensor) -> Recorded:
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
         u, v = left.to(relevance.dtype), right.to(relevance.dtype)
-        scaled = flow.divide(relevance, torch.matmul(u, v)).mul_(0.5)
+        scaled = flow.divide(relevance, torch.matmul(u, v), factor=0.5)
         to_left = torch.matmul(scaled, v.mT).sum_to_size(u.shape)
         to_right = torch.matmul(u.mT, scaled).sum_to_size(v.shape)
-        return to_left * u, to_right * v
+        return to_left.mul_(u), to_right.mul_(v)
 
     return (input, other), back
 
@@ -120,7 +153,14 @@ def add(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
         split = len(shapes) == 2 or flow.rules.split_constants
         if not keep or not split or not flow.rules.proportional:
             return [(relevance / len(shapes)).sum_to_size(shape) for shape in shapes]
-        u, v = (value.to(relevance.dtype) if isinstance(value, Kept) else value for value in values)
+        u, v = (value.tensor if isinstance(value, Kept) else value for value in values)
+        fast = kernels_for(relevance)
+        if fast and len(shapes) == 2 and shapes[0] == shapes[1] == relevance.shape:
+            given = (one.contiguous() for one in (relevance, u, v))
+            *shares, lost = fast.split(*given, flow.samples(relevance), flow.rules.normalise_add)
+            flow.lost.append(lost)
+            return shares
+        u, v = (term.to(relevance.dtype) if isinstance(term, Tensor) else term for term in (u, v))
         scaled = flow.divide(relevance, u + v)
         shares = [(scaled * (u, v)[place]).sum_to_size(shape) for place, shape in zip(mine, shapes, strict=True)]
         return _normalise(shares, relevance, flow) if flow.rules.normalise_add else shares

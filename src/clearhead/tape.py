@@ -7,7 +7,8 @@ adds, for every call that depends on the input, the rule that carries relevance 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from clearhead.errors import UnsupportedOperation
 from clearhead.execution import frozen, plain_execution
-from clearhead.flow import Back, Flow, Recorded, Rule, Shares, depends
+from clearhead.flow import MADE, Back, Flow, Kept, Recorded, Rule, Shares, depends
+from clearhead.fused import DEVICES
 from clearhead.rules import rule_for, unchanged
 
 NODE = "_clearhead_node"
@@ -26,8 +28,11 @@ UNSEEN = (
 )
 
 
-@dataclass(frozen=True)
-class Step:
+# What is asked of a tensor, all the time, without making another one.
+FACTS = frozenset("shape size dim ndim dtype device is_cuda layout requires_grad numel stride is_contiguous".split())
+
+
+class Step(NamedTuple):
     """One call on the tape: which node it made, from which nodes, and how relevance goes back."""
 
     node: int
@@ -77,6 +82,7 @@ class Tape:
         self.steps.append(Step(self.enter(out), known, back))
 
 
+@cache
 def plain_name(function: Callable[..., Any]) -> str:
     """'add' for torch.add, Tensor.add_, Tensor.__radd__ …; the property's name for a property."""
     name = getattr(function, "__name__", str(function))
@@ -96,18 +102,21 @@ class Recording(TorchFunctionMode):
         self.tape, self.words = tape, words
         self.modules: list[str] = []
         self.origin: dict[int, AttentionMap] = {}
+        self.masks = Masks()
         self.paused = 0
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = plain_name(function)
+        if name in FACTS:
+            return function(*args, **kwargs)
         if name == "embedding" and self.tape.leaf is None and self._weight(args, kwargs) is self.words:
             return self.begin(function(*args, **kwargs))
         if self.paused or not _any_depends(args, kwargs):
             return function(*args, **kwargs)
         if name == "scaled_dot_product_attention":
             with self:
-                return attend(*args, **kwargs)
+                return attend(*args, **kwargs, masks=self.masks)
         if name == "softmax":
             kwargs = _keep_precision(args, kwargs)
         before = _values_before_write(function, args)
@@ -140,6 +149,8 @@ class Recording(TorchFunctionMode):
             activations, back = present, _refuse(self._no_rule(name))
         self.tape.write(out, activations, back)
         self._follow_attention(name, out, activations, args)
+        if name in ("gelu", "silu") and args:
+            make_again(out, lambda x: getattr(F, name)(x, *args[1:], **kwargs), args[0])
         if name == "conv2d" and args[0] is self.tape.leaf:
             self.tape.patches = (out.shape[-2], out.shape[-1])
 
@@ -178,6 +189,16 @@ class Recording(TorchFunctionMode):
             source = self.origin.get(self.tape.node(activations[0]) or 0)
             if source is not None:
                 self.origin[node] = source  # type: ignore[index]
+
+
+def make_again(out: Tensor, function: Callable[[Tensor], Tensor], source: Tensor) -> None:
+    """On a GPU, says how an activation function's result is made anew, so that it need not be kept.
+
+    Its argument stays in memory anyway, since the gradient needs it. Norms keep less than it costs to repeat them.
+    """
+    if out.device.type in DEVICES and not type(getattr(function, "__self__", None)).__name__.endswith("Norm"):
+        kept = Kept(source)
+        out.__dict__[MADE] = lambda: function(kept.tensor)
 
 
 def _refuse(message: str) -> Back:
@@ -225,23 +246,42 @@ def attend(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    masks: "Masks | None" = None,
 ) -> Tensor:
     """Scaled dot-product attention in its elementary steps, so that the map itself can be seen."""
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
         key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
+    # Matrix products would copy them so every time: on the way there, and twice on the way back.
+    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     scores = torch.matmul(query, key.transpose(-2, -1)) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
         attn_mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
     if attn_mask is None:
         return torch.matmul(F.softmax(scores, -1), value)
-    if attn_mask.dtype == torch.bool:
-        attn_mask = scores.new_zeros(attn_mask.shape).masked_fill(~attn_mask, -torch.inf)
-    attention = F.softmax(scores + attn_mask, -1)
-    blind = (attn_mask == -torch.inf).all(-1, keepdim=True)
-    if blind.any():
+    added, blind = (masks or Masks()).of(attn_mask, scores.dtype)
+    attention = F.softmax(scores + added, -1)
+    if blind is not None:
         attention = attention.masked_fill(blind, 0.0)
     return torch.matmul(attention, value)
+
+
+class Masks:
+    """What the masks of one forward pass come to: worked out once, although every block asks."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor | None]] = {}
+
+    def of(self, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """The mask as numbers to add, and the queries that may see no key, if there are any."""
+        key = (id(mask), mask._version)
+        if key not in self.known:
+            added = mask
+            if mask.dtype == torch.bool:
+                added = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
+            blind = (added == -torch.inf).all(-1, keepdim=True)
+            self.known[key] = (mask, added, blind if blind.any() else None)
+        return self.known[key][1:]
 
 
 # --- modules -------------------------------------------------------------------------------------------------
@@ -263,7 +303,10 @@ def watching(network: nn.Module, mode: Recording) -> Iterator[None]:
     """Hooks that tell the recording which module it is in and where the blocks begin and end."""
     with ExitStack() as stack:
         for name, module in network.named_modules():
-            before, after = _watch(mode, name or type(network).__name__, is_one_operation(module))
+            whole = is_one_operation(module)
+            if not whole and next(module.children(), None) is None:
+                continue
+            before, after = _watch(mode, name or type(network).__name__, whole)
             stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
             stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
         yield
@@ -284,6 +327,7 @@ def _watch(mode: Recording, name: str, whole: bool) -> tuple[Any, Any]:
         source, result = _first_tensor([*args, *kwargs.values()]), _first_tensor([out])
         if whole and not mode.paused and depends(result) and mode.tape.node(result) is None:
             mode.tape.write(result, *unchanged(result, source))
+            make_again(result, module.forward, source)
         if len(inside) == 1 and _same_tokens(source, result):
             inside[0].before, inside[0].after = source, result
 

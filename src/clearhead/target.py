@@ -101,7 +101,7 @@ def seeds(targets: Sequence[Target], logits: Tensor) -> list[tuple[int, Tensor]]
     The gradient is that of Σ sign · ⟨seed, logits⟩; relevance is Σ sign · (the pass from that seed), because
     one pass started at +1 and −1 would carry a total of zero, which the add rule cannot normalise.
     """
-    first, second = torch.zeros_like(logits), torch.zeros_like(logits)
+    first, second = (torch.zeros_like(logits, device="cpu") for _ in range(2))
     sign = 1
     for row, target in enumerate(targets):
         if target.span is not None:
@@ -113,7 +113,8 @@ def seeds(targets: Sequence[Target], logits: Tensor) -> list[tuple[int, Tensor]]
             if isinstance(target.versus, int):
                 second[row, target.versus] = 1
                 sign = -1
-    return [(1, first), (sign, second)] if second.any() else [(1, first)]
+    found = [(1, first), (sign, second)] if second.any() else [(1, first)]
+    return [(sign, seed.to(logits.device)) for sign, seed in found]
 
 
 def probability(target: Target, logits: Tensor, problem: str) -> float | None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
 from clearhead.execution import plain_execution
 from clearhead.flow import RuleSet
+from clearhead.fused import kernels_for
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model, precise, word_table
 from clearhead.propagation import RelevancePass
@@ -224,11 +225,11 @@ class Trace:
         """E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13; the maps R are let go as soon as they are used."""
         if "attention_relevances" in self.__dict__:
             pairs = zip(self.attention_gradients, self.attention_relevances, strict=True)
-            return [(gradient * relevance).clamp_(min=0).mean(1) for gradient, relevance in pairs]
+            return [gated_mean(gradient, relevance) for gradient, relevance in pairs]
         self._forgotten, maps = True, []
         pairs = zip(self.attention_gradients, self.forward.attentions, strict=True)
         for gradient, attention in reversed(list(pairs)):
-            maps.append((gradient * self.relevance_at(attention)).clamp_(min=0).mean(1))
+            maps.append(gated_mean(gradient, self.relevance_at(attention)))
             for number in range(len(self._seeds)):
                 self._pass(POSITIVE, number).forget(attention)
         return maps[::-1]
@@ -311,6 +312,14 @@ class Trace:
                 )
 
 
+def gated_mean(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
+    """E_h (∇A ⊙ R)⁺ (B,T,S)."""
+    fast = kernels_for(relevance_BHTS)
+    if fast and relevance_BHTS.dim() == 4:
+        return fast.gated_mean(gradient_BHTS.contiguous(), relevance_BHTS.contiguous())  # type: ignore[no-any-return]
+    return (gradient_BHTS * relevance_BHTS).clamp_(min=0).mean(1)
+
+
 def capture(
     model: Model,
     inputs: Any,
@@ -375,12 +384,12 @@ def _in_order(leaf_BTD: Tensor, ids_BT: Tensor, words_VD: Tensor) -> bool:
 def resolve_all(
     model: Model, inputs: Inputs, logits: Tensor, target: TargetLike | Sequence[TargetLike]
 ) -> tuple[Target, ...]:
-    rows = logits.shape[0]
+    rows, logits = logits.shape[0], logits.cpu()
     wanted: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * rows
     if len(wanted) != rows:
         raise BadInput(f"{len(wanted)} targets were given for {rows} inputs: give one for all, or one for each.")
     spans = logits.dim() == 3
     mask = inputs.tensors.get("attention_mask")
     if spans and mask is not None:
-        logits = logits.masked_fill(~mask.bool()[:, None], -torch.inf)
+        logits = logits.masked_fill(~mask.bool().cpu()[:, None], -torch.inf)
     return tuple(resolve(one, row, model.labels, spans) for one, row in zip(wanted, logits, strict=True))

@@ -1,0 +1,203 @@
+"""Triton kernels of the relevance rules: one pass over memory where torch would take many.
+
+The one place that imports Triton; `fused` says when these serve. Every tensor is contiguous, samples lie outermost,
+and arithmetic is done in the type of the relevance. What 0/0 takes is summed per sample and part of a sample, and
+added up later, so that results do not depend on the order in which programs run.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 2048
+WARPS = 8
+
+
+@triton.jit
+def _place(n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Places within the sample, places in memory, and which of them exist."""
+    inside = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    return inside, tl.program_id(1).to(tl.int64) * n + inside, inside < n
+
+
+@triton.jit
+def _keep_sum(sums, values):  # type: ignore[no-untyped-def]
+    """Leaves the sum of one part of one sample in its own cell."""
+    tl.store(sums + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0), tl.sum(values, 0))
+
+
+@triton.jit
+def _quotient(relevance, denominator, quotient, lost, n, factor, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    kind = relevance.dtype.element_ty
+    _, at, there = _place(n, BLOCK)
+    r = tl.load(relevance + at, there, 0.0)
+    d = tl.load(denominator + at, there, 1.0).to(kind)
+    empty = d == 0
+    share = tl.where(empty, 0.0, r / tl.where(empty, 1.0, d)) * factor
+    tl.store(quotient + at, share.to(kind), there)
+    _keep_sum(lost, tl.where(empty, r, 0.0))
+
+
+@triton.jit
+def _positive(relevance, out, absolute, bias, scaled, lost, n, width, least, BIASED: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    kind = relevance.dtype.element_ty
+    inside, at, there = _place(n, BLOCK)
+    r = tl.load(relevance + at, there, 0.0)
+    a = tl.load(absolute + at, there, 0.0)
+    d = tl.load(out + at, there, 0.0) + a
+    if BIASED:
+        d -= tl.load(bias + inside % width, there, 0.0)
+    empty = d <= a * least
+    share = tl.where(empty, 0.0, r / tl.where(empty, 1.0, d * 0.5))
+    tl.store(scaled + at, share.to(kind), there)
+    _keep_sum(lost, tl.where(empty, r, 0.0))
+
+
+@triton.jit
+def _halves(both, x, share, n, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    kind = both.dtype.element_ty
+    inside, at, there = _place(n, BLOCK)
+    value = tl.load(x + at, there, 0.0).to(kind)
+    half = at // width * (2 * width) + at % width + tl.where(value > 0, 0, width)
+    tl.store(share + at, tl.load(both + half, there, 0.0) * value, there)
+
+
+@triton.jit
+def _by_sign(x, both, absolute, n, width, ABSOLUTE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    _, at, there = _place(n, BLOCK)
+    value = tl.load(x + at, there, 0.0)
+    first = both + at // width * (2 * width) + at % width
+    tl.store(first, tl.where(value > 0, value, 0.0).to(value.dtype), there)
+    tl.store(first + width, tl.where(value < 0, value, 0.0).to(value.dtype), there)
+    if ABSOLUTE:
+        tl.store(absolute + at, tl.abs(value), there)
+
+
+@triton.jit
+def _branches(relevance, u, v, at, there):  # type: ignore[no-untyped-def]
+    kind = relevance.dtype.element_ty
+    r = tl.load(relevance + at, there, 0.0)
+    left, right = tl.load(u + at, there, 0.0).to(kind), tl.load(v + at, there, 0.0).to(kind)
+    whole = left + right
+    empty = whole == 0
+    scaled = tl.where(empty, 0.0, r / tl.where(empty, 1.0, whole))
+    return r, (scaled * left).to(kind), (scaled * right).to(kind), empty
+
+
+@triton.jit
+def _branch_sums(relevance, u, v, sums, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    _, at, there = _place(n, BLOCK)
+    r, left, right, _ = _branches(relevance, u, v, at, there)
+    cells = tl.num_programs(0) * tl.num_programs(1)
+    _keep_sum(sums, r)
+    _keep_sum(sums + cells, left)
+    _keep_sum(sums + 2 * cells, right)
+
+
+@triton.jit
+def _sign(x):  # type: ignore[no-untyped-def]
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+@triton.jit
+def _normalised(sums, left, right):  # type: ignore[no-untyped-def]
+    """Eq. 9: each branch keeps the part that its |Σ| has of all, with the sign of the whole."""
+    whole = tl.load(sums + tl.program_id(1))
+    a = tl.load(sums + tl.num_programs(1) + tl.program_id(1))
+    b = tl.load(sums + 2 * tl.num_programs(1) + tl.program_id(1))
+    agree = (_sign(a) == _sign(whole)) & (_sign(b) == _sign(whole))
+    weight = tl.abs(a) + tl.abs(b)
+    factor = tl.where(weight == 0, 0.0, whole / tl.where(weight == 0, 1.0, weight)).to(whole.dtype)
+    return left * tl.where(agree, 1.0, _sign(a) * factor), right * tl.where(agree, 1.0, _sign(b) * factor)
+
+
+@triton.jit
+def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, NORMALISED: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    _, at, there = _place(n, BLOCK)
+    r, left, right, empty = _branches(relevance, u, v, at, there)
+    if NORMALISED:
+        left, right = _normalised(sums, left, right)
+    tl.store(to_u + at, left, there)
+    tl.store(to_v + at, right, there)
+    _keep_sum(lost, tl.where(empty, r, 0.0))
+
+
+@triton.jit
+def _gated(gradient, relevance, found, n, HEADS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    inside, at, there = _place(n, BLOCK)
+    total = tl.zeros((BLOCK,), found.dtype.element_ty)
+    first = tl.program_id(1).to(tl.int64) * HEADS * n + inside
+    for head in range(HEADS):
+        r = tl.load(relevance + first + head * n, there, 0.0)
+        total += tl.maximum(tl.load(gradient + first + head * n, there, 0.0).to(r.dtype) * r, 0.0)
+    tl.store(found + at, total / HEADS, there)
+
+
+def _grid(tensor: Tensor, samples: int) -> tuple[int, tuple[int, int]]:
+    """Elements of a sample, and the programs: parts of a sample × samples."""
+    n = tensor.numel() // samples
+    return n, (triton.cdiv(n, BLOCK), samples)
+
+
+def _cells(like: Tensor, grid: tuple[int, int]) -> Tensor:
+    return like.new_empty(grid[1], grid[0])
+
+
+def quotient(relevance: Tensor, denominator: Tensor, samples: int, factor: float = 1.0) -> tuple[Tensor, Tensor]:
+    """factor · relevance / denominator with 0/0 = 0, and what that took from each part of each sample."""
+    n, grid = _grid(relevance, samples)
+    found, lost = torch.empty_like(relevance), _cells(relevance, grid)
+    _quotient[grid](relevance, denominator, found, lost, n, factor, BLOCK=BLOCK, num_warps=WARPS)
+    return found, lost
+
+
+def positive(
+    relevance: Tensor, out: Tensor, absolute: Tensor, bias: Tensor | None, samples: int, least: float
+) -> tuple[Tensor, Tensor]:
+    """relevance over the positive part (out − bias + absolute) / 2; none where that is at most `least` · absolute / 2."""
+    n, grid = _grid(relevance, samples)
+    scaled, lost = torch.empty_like(relevance), _cells(relevance, grid)
+    given = (relevance, out, absolute, out if bias is None else bias, scaled, lost, n, out.shape[-1], least)
+    _positive[grid](*given, BIASED=bias is not None, BLOCK=BLOCK, num_warps=WARPS)
+    return scaled, lost
+
+
+def halves(both: Tensor, x: Tensor) -> Tensor:
+    """x times the first half of each row of `both` where x is positive, times the second half elsewhere."""
+    share = torch.empty(x.shape, dtype=both.dtype, device=x.device)
+    n, grid = _grid(x, 1)
+    _halves[grid](both, x, share, n, x.shape[-1], BLOCK=BLOCK, num_warps=WARPS)
+    return share
+
+
+def by_sign(x: Tensor, *, absolute: bool = False) -> tuple[Tensor, Tensor]:
+    """The positive and the negative part side by side along the last axis, and |x| if asked for."""
+    both = x.new_empty(*x.shape[:-1], 2 * x.shape[-1])
+    n, grid = _grid(x, 1)
+    size = torch.empty_like(x) if absolute else x
+    _by_sign[grid](x, both, size, n, x.shape[-1], ABSOLUTE=absolute, BLOCK=BLOCK, num_warps=WARPS)
+    return both, size
+
+
+def split(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalised: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Shares of the two terms of a sum, and what 0/0 took; normalised with each sample's sums (Eq. 9) if asked."""
+    n, grid = _grid(relevance, samples)
+    to_u, to_v, lost = torch.empty_like(relevance), torch.empty_like(relevance), _cells(relevance, grid)
+    sums = lost
+    if normalised:
+        parts = relevance.new_empty(3, *lost.shape)
+        _branch_sums[grid](relevance, u, v, parts, n, BLOCK=BLOCK, num_warps=WARPS)
+        sums = parts.sum(2)
+    given = (relevance, u, v, sums, to_u, to_v, lost, n)
+    _branch_shares[grid](*given, NORMALISED=normalised, BLOCK=BLOCK, num_warps=WARPS)
+    return to_u, to_v, lost
+
+
+def gated_mean(gradient: Tensor, relevance: Tensor) -> Tensor:
+    """Mean over heads of (gradient ⊙ relevance)⁺."""
+    samples, heads, *rest = relevance.shape
+    found = relevance.new_empty(samples, *rest)
+    n, grid = _grid(found, samples)
+    _gated[grid](gradient, relevance, found, n, HEADS=heads, BLOCK=BLOCK, num_warps=WARPS)
+    return found
