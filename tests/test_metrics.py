@@ -689,6 +689,37 @@ def test_reweighted_records_are_repeated_records(name):
         assert {key: value[row] for key, value in found.items()} == pytest.approx(measure.summarise(repeated))
 
 
+def test_a_band_is_the_interval_at_each_place_of_the_curve():
+    generator = np.random.default_rng(4)
+    rows = generator.normal(size=(30, 11))
+    records = [{"aopc": float(row.mean()), "changes": row.tolist()} for row in rows]
+    found = significance.band(measured("aopc"), [records, records], seed=5)
+    assert found.x == pytest.approx(np.arange(11) / 10) and found.y == pytest.approx(rows.mean(0))
+    for place in (0, 4, 10):
+        column = [{"aopc": value} for value in rows[:, place]]
+        one = significance.intervals(measured("aopc"), [column], seed=5)["aopc"]
+        assert (found.low[place], found.high[place]) == pytest.approx((one.low, one.high))
+
+
+def test_the_band_of_an_overlap_lies_around_the_curve():
+    words = [chr(97 + place) for place in range(26)]
+    generator = np.random.default_rng(0)
+    records = [
+        {"class": str(place % 2), "tokens": words, "relevance": generator.normal(size=26).tolist()}
+        for place in range(20)
+    ]
+    found = significance.band(measured("token-overlap"), [records], samples=200)
+    assert found.y == tuple(measured("token-overlap").curve(records)[1])
+    assert all(low <= y <= high for low, y, high in zip(found.low, found.y, found.high, strict=True))
+    assert found.low[0] < found.high[0]
+
+
+def test_records_without_anything_to_draw_have_no_curve():
+    assert measured("token-f1").curve([{"token-f1": None, "f1": None}]) is None
+    assert measured("kendall").curve([{"kendall": 0.5}]) is None
+    assert significance.band(measured("token-f1"), [[{"token-f1": None, "f1": None}]]) is None
+
+
 def test_the_paired_test_against_all_sign_flips():
     first, second = np.array([0.9, 0.4, 0.8, 0.3, 0.6, 0.7]), np.array([0.1, 0.5, 0.2, 0.1, 0.3, 0.4])
     difference = first - second
