@@ -150,6 +150,15 @@ class LinearText(_Linear):
         return (self.words.weight[ids] @ self.head.weight[0]).detach()
 
 
+class LinearForQuestionAnswering(LinearText):
+    """The start of the answer is the token with the largest ⟨embedding, weights⟩, and so is its end."""
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **_: Any) -> Any:
+        hidden = self.inner(self.words(input_ids)) + (1 - attention_mask[..., None]) * -1e9
+        logits = self.head(hidden)[..., 0]
+        return SimpleNamespace(start_logits=logits, end_logits=logits)
+
+
 class LinearImage(_Linear):
     """Class 0 gets Σ pixel × weight, class 1 its negative."""
 
@@ -176,6 +185,10 @@ class LinearImage(_Linear):
 
 def linear_text() -> Model:
     return Model(LinearText().eval(), tokenizer(), name="linear-text")
+
+
+def linear_answers() -> Model:
+    return Model(LinearForQuestionAnswering().eval(), tokenizer(), name="linear-answers")
 
 
 def linear_image() -> Model:

@@ -1,6 +1,7 @@
 """Each metric against an independent slow formula, hand-computed examples, and oracle and random explanations."""
 
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -181,13 +182,31 @@ def test_the_papers_text_starts_at_ten_percent(vit):
 # --- a model whose true relevances are known --------------------------------------------------------------------------
 
 
+def true_weights(model, explanation):
+    """What each token adds to the score of class 0, or to the logit of being the answer."""
+    ids = model.processor.convert_tokens_to_ids(list(explanation.tokens))
+    return model.network.weight(torch.tensor(ids)).numpy()
+
+
+def signed_weights(model, explanation, number):
+    return true_weights(model, explanation) * (1 if number == 0 else -1)
+
+
+def ways(oracle):
+    """The truth, its opposite, and five kinds of noise, as functions of an explanation and a number to draw by."""
+    noises = {f"random {seed}": lambda own, place, seed=seed: noise(own, 1000 * seed + place) for seed in range(1, 6)}
+    return {"oracle": oracle, "reversed": lambda *one: -oracle(*one), **noises}
+
+
+def drawn_texts(count, least, most):
+    words = [word for word in small_networks.WORDS[6:] if not word.startswith("#")]
+    generator = np.random.default_rng(3)
+    return [" ".join(generator.choice(words, size=generator.integers(least, most))) for _ in range(count)]
+
+
 def bracketed(model, inputs, oracle):
     """Cases explained by the truth, by its opposite, and by noise."""
-    return {
-        "oracle": cases_of(model, inputs, oracle),
-        "reversed": cases_of(model, inputs, lambda *one: -oracle(*one)),
-        **{f"random {seed}": cases_of(model, inputs, noise, seed=100 * seed) for seed in range(1, 6)},
-    }
+    return {key: cases_of(model, inputs, way) for key, way in ways(oracle).items()}
 
 
 def assert_bracketed(name, model, several):
@@ -200,14 +219,9 @@ def assert_bracketed(name, model, several):
 @pytest.mark.parametrize("name", ["aopc", "lodds", "comprehensiveness", "sufficiency", "hiding", "revealing"])
 def test_true_weights_beat_random_and_reversed_on_a_linear_model(linear, name):
     def oracle(explanation, _):
-        ids = linear.processor.convert_tokens_to_ids(list(explanation.tokens))
-        weight = linear.network.weight(torch.tensor(ids)).numpy()
-        return weight if explanation.target.number == 0 else -weight
+        return signed_weights(linear, explanation, explanation.target.number)
 
-    words = [word for word in small_networks.WORDS[5:] if not word.startswith("#")]
-    generator = np.random.default_rng(3)
-    texts = [" ".join(generator.choice(words, size=generator.integers(5, 12))) for _ in range(30)]
-    assert_bracketed(name, linear, bracketed(linear, texts, oracle))
+    assert_bracketed(name, linear, bracketed(linear, drawn_texts(30, 5, 12), oracle))
 
 
 @pytest.mark.parametrize("name", ["positive-perturbation", "negative-perturbation"])
@@ -223,6 +237,111 @@ def test_true_weights_beat_random_and_reversed_on_pixels(name):
         return products if explanation.target.number == 0 else -products
 
     assert_bracketed(name, model, bracketed(model, [small_networks.picture(seed) for seed in range(24)], oracle))
+
+
+def marked_spans(text, words):
+    """Where these words stand in a text."""
+    return tuple((0, one.start(), one.end()) for one in re.finditer(r"\S+", text) if one.group() in words)
+
+
+def test_token_f1_of_true_weights_beats_random_and_reversed(linear):
+    """People marked the words that speak for the class."""
+    words = small_networks.WORDS[6:18]
+    found = clearhead.explain(linear, " ".join(words), "random")
+    weight = dict(zip(found.tokens, true_weights(linear, found), strict=True))
+    several = {}
+    for key, way in ways(lambda own, _: signed_weights(linear, own, own.target.number)).items():
+        several[key] = cases = cases_of(linear, drawn_texts(12, 60, 90), way)
+        for place, case in enumerate(cases):
+            sign = 1 if case.example.label == 0 else -1
+            best = sorted(words, key=lambda word: -sign * weight[word])[:3]
+            gold = marked_spans(case.example.input, best)
+            cases[place] = replace(case, example=replace(case.example, gold=gold))
+    assert_bracketed("token-f1", linear, several)
+
+
+def test_precision_at_k_of_true_weights_beats_random_and_reversed():
+    """The answer is the three tokens in a row with the largest logits."""
+    model, several = small_networks.linear_answers(), {}
+    for key, way in ways(lambda own, _: true_weights(model, own)).items():
+        several[key] = []
+        for place, passage in enumerate(drawn_texts(20, 12, 20)):
+            own = clearhead.explain(model, ("is it good", passage), "random")
+            weights = true_weights(model, own)[5:-1]
+            first = int(np.argmax(np.convolve(weights, np.ones(3), "valid")))
+            offsets = own.offsets[5 + first], own.offsets[7 + first]
+            gold = ((1, offsets[0][-2], offsets[1][-1]),)
+            parts = {side: replace(own, relevance=way(own, place)) for side in ("start", "end")}
+            several[key].append(Case(Example(str(place), ("is it good", passage), None, gold), parts))
+    assert_bracketed("precision-at-k:k=4", model, several)
+
+
+def test_mosaics_of_true_weights_beat_random_and_reversed(linear):
+    """Two texts of different classes are joined; the truth lies in the half of the class that is asked for."""
+    texts = drawn_texts(60, 6, 12)
+    labels = [found.target.number for found in clearhead.explain(linear, texts, "random")]
+    assert set(labels) == {0, 1}
+    rows = [Example(str(place), *row) for place, row in enumerate(zip(texts, labels, strict=True))]
+    joined = measured("mosaic").prepare(clearhead.task.Task("t", rows))
+    several = {}
+    for key in ways(None):
+        several[key] = []
+        for place, example in enumerate(joined):
+            own = clearhead.explain(linear, example.input, "random")
+            way = ways(lambda own, _, label=example.label: signed_weights(linear, own, label))[key]
+            several[key].append(Case(example, {"label": replace(own, relevance=way(own, place))}))
+    assert_bracketed("mosaic", linear, several)
+
+
+def test_kendall_of_true_weights_lies_below_noise_and_that_below_blindness(linear):
+    """Reversed or not, the order for one class is the other's backwards; the far end is not to tell classes apart."""
+
+    def case_of(text, place, way):
+        own = clearhead.explain(linear, text, "random")
+        both = {str(number): replace(own, relevance=way(own, number, place)) for number in (0, 1)}
+        return Case(Example(str(place), text), {**both, "prediction": both[str(own.target.number)]})
+
+    def found(way):
+        return values(
+            "kendall", linear, [case_of(text, place, way) for place, text in enumerate(drawn_texts(30, 6, 12))]
+        )["kendall"]
+
+    oracle = found(lambda own, number, _: signed_weights(linear, own, number) + 1e-9 * (-1) ** number * rising(own))
+    backwards = found(lambda own, number, _: -signed_weights(linear, own, number) - 1e-9 * (-1) ** number * rising(own))
+    noisy = found(lambda own, number, place: noise(own, 2 * place + number))
+    blind = found(lambda own, *_: true_weights(linear, own))
+    assert oracle == backwards == pytest.approx(-1)
+    assert abs(noisy) < 0.2
+    assert blind == pytest.approx(1)
+
+
+def rising(explanation):
+    """Tells equal words apart."""
+    return np.arange(len(explanation.tokens))
+
+
+def test_segmentation_by_true_weights_beats_random_and_reversed():
+    """The object is where pixel × weight speaks for the class."""
+    processor = small_networks.vit().processor
+    processor.size = {"height": 12, "width": 12}
+    model = replace(small_networks.linear_image(), processor=processor)
+
+    def oracle(explanation, _):
+        pixels = processor(images=explanation.image, return_tensors="pt")["pixel_values"].double()
+        products = model.network.products(pixels)[0].numpy()
+        return products if explanation.target.number == 0 else -products
+
+    several = {}
+    for key, way in ways(oracle).items():
+        several[key] = cases = cases_of(model, [small_networks.picture(seed) for seed in range(16)], way)
+        for place, case in enumerate(cases):
+            there = oracle(case.explanations["prediction"], 0).reshape(3, 3) > 0
+            gold = Mask(png(255 * np.kron(there, np.ones((8, 8)))))
+            cases[place] = replace(case, example=replace(case.example, gold=gold))
+    found = {key: values("segmentation", model, cases) for key, cases in several.items()}
+    for name in ("pixel-accuracy", "map", "miou"):
+        noisy = np.mean([one[name] for key, one in found.items() if key.startswith("random")])
+        assert found["oracle"][name] > noisy > found["reversed"][name], (name, found)
 
 
 def test_one_packed_call_runs_equal_inputs_once(linear):
@@ -366,8 +485,7 @@ def test_overlap_of_an_oracle_is_below_that_of_noise(linear):
     texts = [" ".join(generator.choice(words, size=8)) for _ in range(40)]
 
     def oracle(explanation, _):
-        weight = linear.network.weight(torch.tensor(linear.processor.convert_tokens_to_ids(list(explanation.tokens))))
-        return weight.numpy() if explanation.target.number == 0 else -weight.numpy()
+        return signed_weights(linear, explanation, explanation.target.number)
 
     found = [values("token-overlap:k=4", linear, cases_of(linear, texts, one)) for one in (oracle, noise)]
     assert found[0]["token-overlap"] == 0 < found[1]["token-overlap"]
@@ -569,6 +687,37 @@ def test_reweighted_records_are_repeated_records(name):
     for row, weight in enumerate(weights):
         repeated = [record for record, times in zip(records, weight, strict=True) for _ in range(int(times))]
         assert {key: value[row] for key, value in found.items()} == pytest.approx(measure.summarise(repeated))
+
+
+def test_a_band_is_the_interval_at_each_place_of_the_curve():
+    generator = np.random.default_rng(4)
+    rows = generator.normal(size=(30, 11))
+    records = [{"aopc": float(row.mean()), "changes": row.tolist()} for row in rows]
+    found = significance.band(measured("aopc"), [records, records], seed=5)
+    assert found.x == pytest.approx(np.arange(11) / 10) and found.y == pytest.approx(rows.mean(0))
+    for place in (0, 4, 10):
+        column = [{"aopc": value} for value in rows[:, place]]
+        one = significance.intervals(measured("aopc"), [column], seed=5)["aopc"]
+        assert (found.low[place], found.high[place]) == pytest.approx((one.low, one.high))
+
+
+def test_the_band_of_an_overlap_lies_around_the_curve():
+    words = [chr(97 + place) for place in range(26)]
+    generator = np.random.default_rng(0)
+    records = [
+        {"class": str(place % 2), "tokens": words, "relevance": generator.normal(size=26).tolist()}
+        for place in range(20)
+    ]
+    found = significance.band(measured("token-overlap"), [records], samples=200)
+    assert found.y == tuple(measured("token-overlap").curve(records)[1])
+    assert all(low <= y <= high for low, y, high in zip(found.low, found.y, found.high, strict=True))
+    assert found.low[0] < found.high[0]
+
+
+def test_records_without_anything_to_draw_have_no_curve():
+    assert measured("token-f1").curve([{"token-f1": None, "f1": None}]) is None
+    assert measured("kendall").curve([{"kendall": 0.5}]) is None
+    assert significance.band(measured("token-f1"), [[{"token-f1": None, "f1": None}]]) is None
 
 
 def test_the_paired_test_against_all_sign_flips():

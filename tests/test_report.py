@@ -1,6 +1,7 @@
 """The report: bold only where a test supports it, a verdict in plain words, one file, everything escaped."""
 
 import json
+import math
 import re
 from html.parser import HTMLParser
 
@@ -226,6 +227,15 @@ def test_many_curves_are_spread_over_charts(folder):
     lines = [{"method": f"m{place}", "x": [0.0, 1.0], "y": [0.0, 1.0]} for place in range(report.LINES + 1)]
     found = summary(curves={"hiding": lines})
     assert report.page(folder(found), found).count("<svg") == 2
+
+
+def test_intervals_are_drawn_around_the_lines(folder):
+    line = {"x": [0.0, 0.5, 1.0], "y": [0.1, 0.2, 0.3], "low": [0.0, 0.1, 0.2], "high": [0.2, 0.3, 0.4]}
+    lines = [{"method": "cat", **line}, {"method": "lrp", **line, "low": [math.nan] * 3}]
+    page = report.page(folder(summary()), summary(curves={"aopc": lines}))
+    assert page.count("<polyline") == 2 and page.count("<polygon") == 1
+    assert page.index("<polygon") < page.index("<polyline")
+    assert "0.2 [0.1, 0.3]" in page
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.12345, "0.123"), (53.104, "53.10"), (0.0, "0"), (-0.00002, "-2e-05")])

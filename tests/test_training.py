@@ -22,7 +22,7 @@ def _sentence(draw: random.Random) -> str:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Text data in the folder layout the recipes read."""
     data, draw = tmp_path_factory.mktemp("texts"), random.Random(0)
-    for name in ("sst2", "ag_news", "imdb"):
+    for name in ("sst2", "ag_news", "imdb", "eraser_movies", "pairs"):
         (data / name).mkdir()
     for split in ("train", "dev", "test"):
         rows = "".join(f"{i % 2}\t{_sentence(draw)}\n" for i in range(24))
@@ -33,6 +33,14 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (data / "ag_news" / f"{name}.tsv").write_text(rows)
     with gzip.open(data / "imdb" / "unsup.jsonl.gz", "wt") as file:
         file.writelines(json.dumps({"text": _sentence(draw)}) + "\n" for _ in range(40))
+    for split in ("train", "val", "test"):
+        documents = [{"text": " ".join(_sentence(draw) for _ in range(5)), "label": i % 2} for i in range(8)]
+        with gzip.open(data / "eraser_movies" / f"docs_{split}.jsonl.gz", "wt") as file:
+            file.writelines(json.dumps(one) + "\n" for one in documents)
+    relations = ("entailment", "neutral", "contradiction")
+    for name in ("snli", "mnli_matched"):
+        rows = "".join(f"{relations[i % 3]}\tno {i // 2} {_sentence(draw)}\t{_sentence(draw)}\n" for i in range(24))
+        (data / "pairs" / f"{name}.txt").write_text(rows)
     return data
 
 
@@ -77,6 +85,48 @@ def test_text_recipe_runs_and_resumes(texts: Path, start: Path, tmp_path: Path) 
     written = {file.relative_to(tmp_path / "zoo").as_posix() for file in (tmp_path / "zoo").rglob("*.*")}
     assert {"minilm/shared.safetensors", "minilm/tokenizer.json", "checksums.json"} < written
     assert {"sst2-minilm/model.safetensors", "agnews-minilm/model.safetensors"} < written
+
+
+def _explained(folder: Path, raw: str | tuple[str, str]) -> str:
+    import clearhead
+
+    explanation = clearhead.explain(clearhead.load(folder), raw, "att-cat")
+    assert explanation.relevance.any()
+    return explanation.label
+
+
+def test_movie_recipe_makes_a_model_to_explain(texts: Path, start: Path, tmp_path: Path) -> None:
+    from training import classifier
+
+    command = ["movies", "--data", str(texts), "--out", str(tmp_path), "--start", str(start), "--smoke"]
+    classifier.main(command)
+    written = {file: (tmp_path / "model" / file).read_bytes() for file in ("config.json", "model.safetensors")}
+    classifier.main(command)
+    assert all((tmp_path / "model" / file).read_bytes() == content for file, content in written.items())
+    assert json.loads((tmp_path / "recipe.json").read_text())["test"] == 8
+    assert _explained(tmp_path / "model", "the film is not good .") in ("NEG", "POS")
+
+
+def test_pair_recipe_measures_on_rows_it_never_saw(texts: Path, start: Path, tmp_path: Path) -> None:
+    from training import classifier, data
+
+    classifier.main(["snli", "--data", str(texts), "--out", str(tmp_path), "--start", str(start), "--smoke"])
+    split = classifier.rows_of("snli", texts, seed=1)
+    held_out = (tmp_path / "held-out.txt").read_text().splitlines()
+    seen, unseen = ({pair[0] for pair in rows[0]} for rows in (split.train, split.held_out["test"]))
+    assert not seen & unseen
+    assert {line.split("\t")[1] for line in held_out} <= unseen
+    assert _explained(tmp_path / "model", ("a good film .", "a bad film .")) in data.RELATIONS
+
+
+def test_a_recipe_starts_from_an_embedded_model() -> None:
+    from training import classifier
+
+    model, tokenizer = classifier.classifier_of("clearhead/sst2-minilm", ["NEG", "POS"])
+    (row,) = classifier.encode(["good " * 600], tokenizer)
+    ids, segments = classifier.stretch(row, 512, 0.5)
+    assert (len(ids), len(segments), ids[0], ids[-1]) == (512, 512, tokenizer.cls_token_id, tokenizer.sep_token_id)
+    assert model.config.id2label == {0: "NEG", 1: "POS"}
 
 
 def _picture(draw: random.Random, size: int, kind: str) -> bytes:

@@ -5,9 +5,11 @@ import gzip
 import io
 import json
 import lzma
+import random
 from collections.abc import Iterator
 from multiprocessing import Pool
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +18,11 @@ from torch import Tensor
 
 TOPICS = ["World", "Sports", "Business", "Sci/Tech"]
 SENTIMENTS = ["negative", "positive"]
-Rows = tuple[list[str], list[int]]
+VERDICTS = ["NEG", "POS"]
+RELATIONS = ["entailment", "neutral", "contradiction"]
+Raw = str | tuple[str, str]
+Rows = tuple[list[Any], list[int]]
+"""Texts, or pairs of texts, and their labels."""
 
 
 def sst2(data: Path, split: str) -> Rows:
@@ -48,6 +54,38 @@ def imdb(data: Path, split: str) -> list[str]:
     """Reviews without labels, split `train` (50,000) or `test` (1,000)."""
     name = {"train": "unsup.jsonl", "test": "test_1000.jsonl"}[split]
     return [json.loads(line)["text"].replace("<br />", " ") for line in _lines(data / "imdb" / name)]
+
+
+def movies(data: Path, split: str) -> Rows:
+    """Movie reviews of ERASER and their verdicts, split `train`, `val` or `test`."""
+    rows = [json.loads(line) for line in _lines(data / "eraser_movies" / f"docs_{split}.jsonl")]
+    return [row["text"] for row in rows], [int(row["label"]) for row in rows]
+
+
+def pairs(data: Path, name: str) -> Rows:
+    """Pairs of sentences and how the second follows from the first: `snli` or `mnli_matched`."""
+    lines = (data / "pairs" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if line.strip()]
+    return [(row[1], row[2]) for row in rows], [RELATIONS.index(row[0]) for row in rows]
+
+
+def apart(rows: Rows, *, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Two parts, the second about `share` of the rows; no first sentence is in both."""
+    firsts = list(dict.fromkeys(pair[0] for pair in rows[0]))
+    random.Random(seed).shuffle(firsts)
+    kept = set(firsts[: max(1, round(share * len(firsts)))])
+
+    def part(wanted: bool) -> Rows:
+        found = [(pair, label) for pair, label in zip(*rows, strict=True) if (pair[0] in kept) == wanted]
+        return [pair for pair, _ in found], [label for _, label in found]
+
+    return part(False), part(True)
+
+
+def write_pairs(rows: Rows, path: Path) -> None:
+    """As `pairs` reads them."""
+    lines = [f"{RELATIONS[label]}\t{first}\t{second}\n" for (first, second), label in zip(*rows, strict=True)]
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def decode(content: bytes) -> np.ndarray:

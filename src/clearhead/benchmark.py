@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from clearhead.model import Model
     from clearhead.task import Example, Task
 
-SHARD, SAMPLE, LAYOUT = 32, 8, 1
+SHARD, SAMPLE, LAYOUT = 32, 8, 2
 RANGE = re.compile(r"(\w+)=(\d+)\.\.(\d+)")
 SHARE = re.compile(r"(\w+)=(\d+)/(\d+)")
 EVERY = re.compile(r"(\w+)=\*")
@@ -426,7 +426,7 @@ def summarise(results: Results, manifest: Mapping[str, Any]) -> dict[str, Any]:
             {**row, "name": column_name(table.measures[row["metric"]], row["part"])}
             for row in table.differences(seed=plan["seed"])
         ],
-        "curves": _curves(table),
+        "curves": _curves(table, plan["seed"]),
         "words": _words(table),
         "costs": _costs(table, seconds),
         "seconds": sum(value for one in seconds for name, value in one.items() if name != "examples"),
@@ -476,14 +476,15 @@ def column_name(measure: "Measure", part: str) -> str:
     return f"{part} ({options})" if options else part
 
 
-def _curves(table: "Table") -> dict[str, list[dict[str, Any]]]:
-    """By metric a line for each method: the mean over its seeds."""
+def _curves(table: "Table", seed: int) -> dict[str, list[dict[str, Any]]]:
+    """By metric a line for each method, with its interval: the mean over its seeds."""
+    from clearhead.significance import band
+
     found: dict[str, list[dict[str, Any]]] = {}
     for (method, metric), repeats in table.records.items():
-        several = [curve for records in repeats if (curve := table.measures[metric].curve(records)) is not None]
-        if several:
-            heights = [sum(values) / len(several) for values in zip(*(ys for _, ys in several), strict=True)]
-            found.setdefault(metric, []).append({"method": method, "x": list(several[0][0]), "y": heights})
+        drawn = band(table.measures[metric], repeats, seed=seed)
+        if drawn is not None:
+            found.setdefault(metric, []).append({"method": method, **asdict(drawn)})
     return found
 
 

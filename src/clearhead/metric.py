@@ -23,6 +23,8 @@ from clearhead.task import Example, Task
 Array = np.ndarray[Any, np.dtype[Any]]
 Record = dict[str, Any]
 Curve = tuple[list[float], list[float]]
+Curves = tuple[list[float], Array]
+"""Places on the horizontal axis (K), and heights (R, K) for R reweightings of the records."""
 TARGETS = ("prediction", "label", "every-class", "start", "end")
 
 
@@ -54,7 +56,7 @@ class Metric:
     targets: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     summary_of: Callable[..., dict[str, Array]] | None = None
-    curve_of: Callable[..., Curve] | None = None
+    curve_of: Callable[..., Curves] | None = None
     prepare: Callable[..., list[Example]] | None = None
 
     @property
@@ -77,13 +79,13 @@ def metric(
     values: Sequence[str] = (),
     targets: Sequence[str] = ("prediction",),
     summary: Callable[..., dict[str, Array]] | None = None,
-    curve: Callable[..., Curve] | None = None,
+    curve: Callable[..., Curves] | None = None,
     prepare: Callable[..., list[Example]] | None = None,
 ) -> Callable[[Callable[..., list[Record]]], Callable[..., list[Record]]]:
     """Registers a function (model, cases, *, options) → records under the kebab-case of its name.
 
     `summary` is a function (records, weights_RN, *, options) → {value: array R} for any number R of reweightings;
-    `curve` one (records, *, options) → (xs, ys).
+    `curve` one (records, weights_RN, *, options) → (xs, heights R × xs).
     """
 
     def register(measure: Callable[..., list[Record]]) -> Callable[..., list[Record]]:
@@ -148,10 +150,16 @@ class Measure:
         return self.metric.summary_of(records, weights_RN, **self._for(self.metric.summary_of))
 
     def curve(self, records: Sequence[Record]) -> Curve | None:
-        """What the metric draws, as xs and ys; None where it draws nothing."""
+        """What the metric draws, as xs and ys; None where it draws nothing, or no record has anything to draw."""
+        found = self.curves(records, np.ones((1, len(records))))
+        return None if found is None else (found[0], [float(height) for height in found[1][0]])
+
+    def curves(self, records: Sequence[Record], weights_RN: Array) -> Curves | None:
+        """As `curve`, when each record counts as often as each row of weights says."""
         if self.metric.curve_of is None or not records:
             return None
-        return self.metric.curve_of(records, **self._for(self.metric.curve_of))
+        xs, heights_RK = self.metric.curve_of(records, weights_RN, **self._for(self.metric.curve_of))
+        return (xs, heights_RK) if heights_RK.shape[1] else None
 
     def _for(self, function: Callable[..., Any]) -> dict[str, Any]:
         wanted = inspect.signature(function).parameters
@@ -176,11 +184,12 @@ def means(records: Sequence[Record], weights_RN: Array, values: Sequence[str]) -
     return {name: _mean(column(records, name), weights_RN) for name in values}
 
 
-def _mean(value_N: Array, weights_RN: Array) -> Array:
-    real_N = np.isfinite(value_N)
-    total_R = weights_RN @ real_N
+def _mean(values: Array, weights_RN: Array) -> Array:
+    """Of one number (N), or several (N, K), per record."""
+    real = np.isfinite(values)
+    total = weights_RN @ real
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Array = weights_RN @ np.where(real_N, value_N, 0.0) / total_R
+        found: Array = weights_RN @ np.where(real, values, 0.0) / total
     return found
 
 
@@ -189,10 +198,12 @@ def column(records: Sequence[Record], name: str) -> Array:
     return np.array([np.nan if record.get(name) is None else record[name] for record in records], dtype=np.float64)
 
 
-def mean_curve(records: Sequence[Record], name: str) -> list[float]:
-    """The mean over records of a list that all of them hold."""
-    rows = np.array([record[name] for record in records if record.get(name) is not None], dtype=np.float64)
-    return [float(value) for value in np.nanmean(rows, 0)]
+def mean_curve(records: Sequence[Record], weights_RN: Array, name: str) -> Array:
+    """The weighted mean (R, K) of a list of numbers; a record without it, or with a number missing, takes no part."""
+    lists = [record.get(name) for record in records]
+    length = next((len(one) for one in lists if one is not None), 0)
+    rows_NK = np.array([[np.nan] * length if one is None else one for one in lists], dtype=np.float64)
+    return _mean(rows_NK, weights_RN)
 
 
 # --- what metrics need of a case ----------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def sections(results: Results, summary: Mapping[str, Any]) -> list[Section]:
     found = [
         Section("Verdict", tuple(verdict(summary))),
         Section("Values", (_legend(summary),), (_table(manifest, summary),)),
-        Section("Curves", (), (), tuple(_charts(summary))),
+        Section("Curves", (BANDS,), (), tuple(_charts(summary))),
         Section("Words", (WORDS,), tuple(_words(summary)), folded=True),
         Section("Cost", (COST,), tuple(_costs(summary))),
         Section("Comparisons", (TESTS,), tuple(_comparisons(summary)), folded=True),
@@ -238,6 +238,7 @@ COST = (
     "Seconds for one example when the method runs alone, measured on the first examples of the run; together methods "
     "share one pass through the model and cost less."
 )
+BANDS = "Around each line: 95 % interval at each place, from resampling the examples."
 WORDS = (
     "The strongest tokens of each predicted class, summed over its examples, and which of them another class has too."
 )
@@ -294,13 +295,20 @@ def _charts(summary: Mapping[str, Any]) -> Iterator[Chart]:
         scale = max(ends, default=1.0)
         shares = scale <= 1
         drawn = [
-            Curve(line["method"], tuple(x if shares else x / scale for x in line["x"]), tuple(line["y"]))
+            Curve(line["method"], tuple(x if shares else x / scale for x in line["x"]), tuple(line["y"]), *_band(line))
             for line in lines
             if line["x"] and all(map(math.isfinite, line["y"]))
         ]
         for start in range(0, len(drawn), LINES):
             part = tuple(drawn[start : start + LINES])
             yield Chart(name, part, "share of tokens" if shares else "k", name, None if shares else scale)
+
+
+def _band(line: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]] | tuple[()]:
+    """The interval along a line, where there is one everywhere."""
+    low, high = line.get("low") or (), line.get("high") or ()
+    whole = len(low) == len(line["x"]) and all(map(math.isfinite, (*low, *high)))
+    return (tuple(low), tuple(high)) if whole else ()
 
 
 def _costs(summary: Mapping[str, Any]) -> Iterator[Grid]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clearhead.metric import Array, Measure, Record, column
+from clearhead.metric import Array, Curves, Measure, Record, column
 
 SAMPLES = 1000
 FLIPS = 9999
@@ -53,6 +53,38 @@ def intervals(
         name: Interval(value, *_bounds(drawn[name], level), _count(measure, repeats[0], name))
         for name, value in plain.items()
     }
+
+
+@dataclass(frozen=True)
+class Band:
+    """A curve with the interval at each of its places."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def band(
+    measure: Measure, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
+) -> Band | None:
+    """The metric's curve, averaged over repeats, with the interval over resampled examples; None if it draws none."""
+    plain = _curve(measure, repeats, np.ones((1, len(repeats[0]))))
+    if plain is None:
+        return None
+    x, height_K = plain[0], plain[1][0]
+    parts = [_curve(measure, repeats, weights) for weights in _weights(len(repeats[0]), samples, seed)]
+    drawn_RK = np.concatenate([part[1] for part in parts if part is not None])
+    if not measure.metric.is_mean:
+        drawn_RK = drawn_RK + height_K - np.median(drawn_RK, 0)
+    bounds = [_bounds(drawn_R, level) for drawn_R in drawn_RK.T]
+    low, high = zip(*bounds, strict=True) if bounds else ((), ())
+    return Band(tuple(x), tuple(map(float, height_K)), low, high)
+
+
+def _curve(measure: Measure, repeats: Repeats, weights_RN: Array) -> Curves | None:
+    found = [one for records in repeats if (one := measure.curves(records, weights_RN)) is not None]
+    return (found[0][0], np.mean([heights for _, heights in found], 0)) if found else None
 
 
 def differences(

@@ -10,7 +10,7 @@ import numpy as np
 
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.explanation import Array
-from clearhead.metric import Case, Curve, Record, explained, metric
+from clearhead.metric import Case, Curves, Record, explained, metric
 from clearhead.model import Model
 from clearhead.tasks import read_task
 
@@ -69,10 +69,13 @@ def _overlap(records: Sequence[Record], weights_RN: Array, *, k: int = 50) -> di
     return {"token-overlap": np.array(shares), "count": np.array(counts, dtype=np.float64)}
 
 
-def _sweep(records: Sequence[Record]) -> Curve:
+def _sweep(records: Sequence[Record], weights_RN: Array) -> Curves:
     totals = Totals(records)
-    best = totals.best(np.ones(len(records)), SWEEP[-1])
-    return [float(k) for k in SWEEP], [_shares(_common(best, k), len(totals.classes), k) for k in SWEEP]
+    rows = [
+        [_shares(_common(best, k), len(totals.classes), k) for k in SWEEP]
+        for best in (totals.best(weight_N, SWEEP[-1]) for weight_N in weights_RN)
+    ]
+    return [float(k) for k in SWEEP], np.array(rows)
 
 
 def word_lists(records: Sequence[Record], k: int = 50) -> dict[str, list[tuple[str, float]]]:

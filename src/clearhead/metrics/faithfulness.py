@@ -7,7 +7,7 @@ import numpy as np
 
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.explanation import Array
-from clearhead.metric import Case, Curve, Record, explained, label_of, mean_curve, metric
+from clearhead.metric import Case, Curves, Record, explained, label_of, mean_curve, metric
 from clearhead.metrics.removal import (
     equal_shares,
     masked_from_attention,
@@ -28,8 +28,8 @@ def _shares(steps: int) -> list[float]:
     return equal_shares(steps)
 
 
-def _change_curve(records: Sequence[Record], *, steps: int = STEPS, first: int = 0) -> Curve:
-    return equal_shares(steps)[first:], mean_curve(records, "changes")
+def _change_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = STEPS, first: int = 0) -> Curves:
+    return equal_shares(steps)[first:], mean_curve(records, weights_RN, "changes")
 
 
 def _probabilities(model: Model, cases: list[Case], target: str, shares: Sequence[float], **how: Any) -> list[Array]:
@@ -106,8 +106,8 @@ def _bins(bins: Any) -> list[float]:
     return shares
 
 
-def _bin_curve(records: Sequence[Record], *, bins: Any = BINS) -> Curve:
-    return _bins(bins), mean_curve(records, "changes")
+def _bin_curve(records: Sequence[Record], weights_RN: Array, *, bins: Any = BINS) -> Curves:
+    return _bins(bins), mean_curve(records, weights_RN, "changes")
 
 
 @metric(paper="ERASER (DeYoung et al. 2020)", better="higher", curve=_bin_curve)
@@ -158,8 +158,8 @@ def _wanted(model: Model, case: Case, against: str, target: str) -> int:
     return explained(case, "prediction" if "prediction" in case.explanations else target).target.number
 
 
-def _step_curve(records: Sequence[Record], *, steps: int = STEPS) -> Curve:
-    return equal_shares(steps), mean_curve(records, "correct")
+def _step_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = STEPS) -> Curves:
+    return equal_shares(steps), mean_curve(records, weights_RN, "correct")
 
 
 @metric(paper="Decoded layer saliency, Sec. 3.1", better="lower", curve=_step_curve)
@@ -206,8 +206,8 @@ def _tenths(start: float) -> list[float]:
     return [step / 10 for step in range(round(start * 10), 10)]
 
 
-def _tenth_curve(records: Sequence[Record], *, start: float = 0) -> Curve:
-    return _tenths(start), mean_curve(records, "correct")
+def _tenth_curve(records: Sequence[Record], weights_RN: Array, *, start: float = 0) -> Curves:
+    return _tenths(start), mean_curve(records, weights_RN, "correct")
 
 
 @metric(paper="TransAtt, Sec. 4", better="lower", curve=_tenth_curve)

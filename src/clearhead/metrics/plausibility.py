@@ -7,7 +7,7 @@ import numpy as np
 
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Array, Explanation
-from clearhead.metric import Case, Curve, Record, explained, mean_curve, metric
+from clearhead.metric import Case, Curves, Record, explained, mean_curve, metric
 from clearhead.metrics.removal import ranks
 from clearhead.model import Model
 from clearhead.task import Spans
@@ -22,8 +22,8 @@ def _spans(case: Case) -> Spans:
     return gold
 
 
-def _top_curve(records: Sequence[Record]) -> Curve:
-    return [float(k) for k in TOP], mean_curve(records, "f1")
+def _top_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
+    return [float(k) for k in TOP], mean_curve(records, weights_RN, "f1")
 
 
 @metric(paper="TransAtt, Sec. 4; ERASER", better="higher", targets=("label",), curve=_top_curve)
@@ -65,9 +65,9 @@ def _word_spans(text: str) -> list[tuple[int, int]]:
 # --- question answering -------------------------------------------------------------------------------------------
 
 
-def _k_curve(records: Sequence[Record]) -> Curve:
-    counts = mean_curve(records, "counts")
-    return [float(k) for k in range(1, len(counts) + 1)], counts
+def _k_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
+    counts = mean_curve(records, weights_RN, "counts")
+    return [float(k) for k in range(1, counts.shape[1] + 1)], counts
 
 
 @metric(

@@ -12,7 +12,7 @@ from torch import nn
 from clearhead.errors import BadOption
 from clearhead.explanation import Array, Explanation
 from clearhead.method import Spelling, spelled
-from clearhead.metric import Case, Curve, Record, explained, mean_curve, metric
+from clearhead.metric import Case, Curves, Record, explained, mean_curve, metric
 from clearhead.metrics.confidence import tau
 from clearhead.metrics.removal import ranks
 from clearhead.model import Model
@@ -21,9 +21,10 @@ from clearhead.pipeline import compare
 CORRELATIONS = ("spearman", "kendall")
 
 
-def _cascade(records: Sequence[Record]) -> Curve:
-    found = mean_curve(records, "correlations")
-    return [step / len(found) for step in range(1, len(found) + 1)], found
+def _cascade(records: Sequence[Record], weights_RN: Array) -> Curves:
+    found = mean_curve(records, weights_RN, "correlations")
+    steps = found.shape[1]
+    return [step / steps for step in range(1, steps + 1)], found
 
 
 @metric(paper="Sanity checks (Adebayo et al. 2018)", better="lower", curve=_cascade)

@@ -9,6 +9,7 @@ from clearhead.views import markup
 PLOT, HEIGHT = 322, 300
 LEFT, TOP, BOTTOM = 48, 16, 44
 NAME = 32
+BAND, CROWD = 0.16, 6
 # Colours that stay apart for the colour-blind; (light, dark) pairs with 3:1 against their paper.
 STROKES = (
     ("#b35900", "#ff9d42"),
@@ -47,6 +48,8 @@ def chart(
     if not curves or any(len(curve.shares) != len(curve.values) or not curve.shares for curve in curves):
         raise BadInput("Every curve needs as many values as shares, and at least one.")
     low, high = _range(curves)
+    faint = BAND if len(curves) < CROWD else BAND / 2
+    bands = "".join(_band(curve, place, low, high, faint) for place, curve in enumerate(curves))
     lines = "".join(_line(curve, place, low, high) for place, curve in enumerate(curves))
     names = "".join(
         _name(curve, place, y) for (place, curve), y in zip(enumerate(curves), _spread(curves, low, high), strict=True)
@@ -56,7 +59,7 @@ def chart(
         f"<h3>{markup.escaped(title)}</h3>"
         f'<svg class="ch-chart" role="img" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">'
         f"<title>{markup.attribute(_said(curves, title))}</title>"
-        f"{_axes(low, high, across, up, scale)}{lines}{names}</svg>"
+        f"{_axes(low, high, across, up, scale)}{bands}{lines}{names}</svg>"
         f"{_table(curves, across, scale)}"
     )
 
@@ -106,11 +109,11 @@ def _line(curve: Curve, place: int, low: float, high: float) -> str:
     )
     dash = _dash(place)
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    line = f'<polyline points="{points}" style="stroke:{_stroke(place)}" fill="none" stroke-width="2.5"{dashed}/>'
-    return _band(curve, place, low, high) + line
+    return f'<polyline points="{points}" style="stroke:{_stroke(place)}" fill="none" stroke-width="2.5"{dashed}/>'
 
 
-def _band(curve: Curve, place: int, low: float, high: float) -> str:
+def _band(curve: Curve, place: int, low: float, high: float, opacity: float) -> str:
+    """The interval along a line; all of them lie under all lines."""
     if curve.low is None or curve.high is None:
         return ""
     upper = [
@@ -119,7 +122,7 @@ def _band(curve: Curve, place: int, low: float, high: float) -> str:
     lower = [
         f"{_x(share):.1f},{_y(value, low, high):.1f}" for share, value in zip(curve.shares, curve.low, strict=True)
     ]
-    return f'<polygon points="{" ".join(upper + lower[::-1])}" style="fill:{_stroke(place)}" opacity=".15"/>'
+    return f'<polygon points="{" ".join(upper + lower[::-1])}" style="fill:{_stroke(place)}" opacity="{opacity:g}"/>'
 
 
 def _spread(curves: Sequence[Curve], low: float, high: float) -> list[float]:
@@ -170,5 +173,9 @@ def _table(curves: Sequence[Curve], across: str, scale: float | None) -> str:
 
 
 def _at(curve: Curve, share: float) -> str:
-    found = dict(zip(curve.shares, curve.values, strict=True)).get(share)
-    return "" if found is None else f"{found:.3g}"
+    if share not in curve.shares:
+        return ""
+    place = curve.shares.index(share)
+    if curve.low is None or curve.high is None:
+        return f"{curve.values[place]:.3g}"
+    return f"{curve.values[place]:.3g} [{curve.low[place]:.3g}, {curve.high[place]:.3g}]"
