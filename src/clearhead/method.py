@@ -21,6 +21,11 @@ class Scores:
     pixels_BPQ: Tensor | None = None
     diagnostics: Sequence[Mapping[str, Any]] = ()
 
+    def cpu(self) -> "Scores":
+        """The same on the CPU, wherever the method did its work."""
+        tensors = (self.relevance_BT, self.layers_BLT, self.pixels_BPQ)
+        return Scores(*(one if one is None else one.detach().cpu() for one in tensors), self.diagnostics)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True)
 class Method:

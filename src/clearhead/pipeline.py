@@ -132,13 +132,13 @@ def explain_batch(
 
 def explain_trace(trace: Trace, spelling: Spelling) -> list[Explanation]:
     """One method on a trace that is there already: an explanation per input."""
-    scores = spelling(trace)
+    scores = spelling(trace).cpu()
     return [_explanation(trace, spelling, scores, place) for place in range(len(trace.targets))]
 
 
 def _explanation(trace: Trace, spelling: Spelling, scores: Scores, place: int) -> Explanation:
     item, target, model = trace.inputs.items[place], trace.targets[place], trace.model
-    mask = trace.mask_BT[place]
+    mask = trace.mask_BT[place].cpu()
     tokens, special = _image_tokens(trace) if trace.is_image else (item.tokens, np.array(item.special, dtype=bool))
     given = scores.diagnostics[place] if scores.diagnostics else {}
     return Explanation(

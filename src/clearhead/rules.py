@@ -152,7 +152,8 @@ def add(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
     def back(relevance: Tensor, flow: Flow) -> Shares:
         split = len(shapes) == 2 or flow.rules.split_constants
         if not keep or not split or not flow.rules.proportional:
-            return [(relevance / len(shapes)).sum_to_size(shape) for shape in shapes]
+            relevance = relevance if len(shapes) == 1 else relevance / len(shapes)
+            return [relevance.sum_to_size(shape) for shape in shapes]
         u, v = (value.tensor if isinstance(value, Kept) else value for value in values)
         fast = kernels_for(relevance)
         if fast and len(shapes) == 2 and shapes[0] == shapes[1] == relevance.shape:
@@ -201,7 +202,8 @@ def mul(out: Tensor, input: Any, other: Any) -> Recorded:
     def back(relevance: Tensor, flow: Flow) -> Shares:
         if not flow.rules.proportional:
             relevance = relevance * constant
-        return [(relevance / len(shapes)).sum_to_size(shape) for shape in shapes]
+        relevance = relevance if len(shapes) == 1 else relevance / len(shapes)
+        return [relevance.sum_to_size(shape) for shape in shapes]
 
     return activations, back
 

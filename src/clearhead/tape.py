@@ -4,7 +4,7 @@
 adds, for every call that depends on the input, the rule that carries relevance back through it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -48,22 +48,33 @@ class AttentionMap:
     used: bool = False
     before: Tensor | None = None
     after: Tensor | None = None
+    block: nn.Module | None = None
+    argument: int | str | None = None
 
 
 @dataclass
 class Tape:
-    """Steps in the order of the forward pass, the input leaf, and the attention maps met on the way."""
+    """Steps in the order of the forward pass, the input leaf, and the attention maps met on the way.
+
+    `made` lists shape and size of an element of every activation that took memory of its own.
+    """
 
     steps: list[Step] = field(default_factory=list)
     maps: list[AttentionMap] = field(default_factory=list)
     leaf: Tensor | None = None
     patches: tuple[int, int] | None = None
     count: int = 0
+    made: list[tuple[tuple[int, ...], int]] = field(default_factory=list)
 
     @property
     def blocks(self) -> list[AttentionMap]:
         """The maps around which a block of the network was seen."""
         return [found for found in self.maps if found.before is not None]
+
+    def is_cut(self, tensor: Tensor) -> bool:
+        """Whether everything made after this activation depends on the input through it alone."""
+        node = self.node(tensor)
+        return node is not None and all(min(step.parents, default=node) >= node for step in self.steps if step.node > node)
 
     def node(self, tensor: Tensor) -> int | None:
         """The number of an activation; a tensor written in place gets a new one at each write."""
@@ -75,11 +86,12 @@ class Tape:
         tensor.__dict__.setdefault(NODE, {})[tensor._version] = self.count
         return self.count
 
-    def write(self, out: Tensor, activations: Any, back: Back) -> None:
-        parents = [self.node(activation) for activation in activations]
-        known = tuple(parent for parent in parents if parent is not None)
-        back = back if len(known) == len(parents) else _refuse(UNSEEN)
+    def write(self, out: Tensor, activations: Sequence[Tensor], back: Back) -> None:
+        known = tuple(parent for parent in map(self.node, activations) if parent is not None)
+        back = back if len(known) == len(activations) else _refuse(UNSEEN)
         self.steps.append(Step(self.enter(out), known, back))
+        if not out._is_view():
+            self.made.append((out.shape, out.element_size()))
 
 
 @cache
@@ -145,7 +157,7 @@ class Recording(TorchFunctionMode):
     def _write_one(self, name: str, rule: Rule | None, out: Tensor, args: Any, kwargs: Any) -> None:
         present = _all_activations(args, kwargs)
         activations, back = self._applied(name, rule, out, args, kwargs)
-        if {id(one) for one in activations} != {id(one) for one in present}:
+        if not _same_things(activations, present):
             activations, back = present, _refuse(self._no_rule(name))
         self.tape.write(out, activations, back)
         self._follow_attention(name, out, activations, args)
@@ -177,9 +189,9 @@ class Recording(TorchFunctionMode):
 
     def _follow_attention(self, name: str, out: Tensor, activations: Any, args: Any) -> None:
         """A softmax over keys becomes an attention map once it stands on the left of a matrix product."""
-        node = self.tape.node(out)
+        node = self.tape.count
         if name == "softmax" and out.dim() >= 3:
-            self.origin[node] = AttentionMap(out)  # type: ignore[index]
+            self.origin[node] = AttentionMap(out)
         elif name in ("matmul", "bmm"):
             found = self.origin.get(self.tape.node(args[0]) or 0)
             if found is not None and not found.used:
@@ -188,7 +200,7 @@ class Recording(TorchFunctionMode):
         elif len(activations) == 1:
             source = self.origin.get(self.tape.node(activations[0]) or 0)
             if source is not None:
-                self.origin[node] = source  # type: ignore[index]
+                self.origin[node] = source
 
 
 def make_again(out: Tensor, function: Callable[[Tensor], Tensor], source: Tensor) -> None:
@@ -208,15 +220,29 @@ def _refuse(message: str) -> Back:
     return back
 
 
+def _same_things(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    if len(some) == len(others) == 1:
+        return some[0] is others[0]
+    return {id(one) for one in some} == {id(one) for one in others}
+
+
 def _all_activations(args: Any, kwargs: Any) -> list[Tensor]:
-    flat = [*args, *kwargs.values()]
-    nested = [part for value in flat for part in (value if isinstance(value, list | tuple) else [value])]
-    return [value for value in nested if depends(value)]
+    found = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            if value.requires_grad:
+                found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [part for part in value if depends(part)]
+    return found
 
 
 def _any_depends(args: Any, kwargs: Any) -> bool:
     for value in (*args, *kwargs.values()):
-        if depends(value) or (isinstance(value, list | tuple) and any(map(depends, value))):
+        if isinstance(value, Tensor):
+            if value.requires_grad:
+                return True
+        elif isinstance(value, list | tuple) and any(map(depends, value)):
             return True
     return False
 
@@ -324,22 +350,23 @@ def _watch(mode: Recording, name: str, whole: bool) -> tuple[Any, Any]:
         mode.modules.pop()
         mode.paused -= whole
         inside = mode.tape.maps[opened.pop() :]
-        source, result = _first_tensor([*args, *kwargs.values()]), _first_tensor([out])
+        source, result = first_tensor([*args, *kwargs.values()]), first_tensor([out])
         if whole and not mode.paused and depends(result) and mode.tape.node(result) is None:
             mode.tape.write(result, *unchanged(result, source))
             make_again(result, module.forward, source)
         if len(inside) == 1 and _same_tokens(source, result):
-            inside[0].before, inside[0].after = source, result
+            inside[0].before, inside[0].after, inside[0].block = source, result, module
+            inside[0].argument = next((at for at, one in (*enumerate(args), *kwargs.items()) if one is source), None)
 
     return before, after
 
 
-def _first_tensor(values: Any) -> Any:
+def first_tensor(values: Any) -> Any:
     for value in values:
         if depends(value):
             return value
         if isinstance(value, list | tuple):
-            found = _first_tensor(value)
+            found = first_tensor(value)
             if found is not None:
                 return found
     return None
