@@ -154,8 +154,29 @@ def _run(
     size = batch_size if model.can_pad else 1
     tokens = TOKENS.get(model.device.type, TOKENS["cpu"])
     with frozen(model.network), _without_gradients(model.device):
-        in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, label="inputs")
+        alike = _reads_padding(model, rows, hidden, lengths_N)
+        in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, alike=alike, label="inputs")
     return torch.cat(found).clone()
+
+
+def _reads_padding(model: Model, rows: _Rows, hidden: "Hiding", lengths_N: Tensor) -> bool:
+    """Whether a hidden token looks at padding, as in DeBERTa where it attends to nothing, so to all alike.
+
+    The network is asked: the shortest input of two units or more with either half hidden, with and without padding.
+    """
+    if not hidden.removes_attention or not model.can_pad or bool((lengths_N == lengths_N[0]).all()):
+        return False
+    lengths_E = hidden.lengths(_Rows(torch.arange(len(rows.labels_EX)), rows.present_RU[:0], rows.labels_EX))
+    count_E, longest = rows.labels_EX.amax(1), int(lengths_E.max())
+    shortest = torch.where(count_E > 1, lengths_E, longest).argmin()
+    place_U, half = torch.arange(rows.present_RU.shape[1]), count_E[shortest] // 2
+    present_2U = torch.stack([place_U <= half, (place_U < 1) | (place_U > half)])
+    probe = _Rows(shortest.expand(2), present_2U, rows.labels_EX)
+    tight, padded = (
+        hidden.finish(logits_of(model, model.network(**hidden.build(probe, torch.arange(2), width))), probe.example_R)
+        for width in (int(lengths_E[shortest]), longest)
+    )
+    return not torch.allclose(tight, padded, rtol=0, atol=torch.finfo(tight.dtype).eps ** 0.5)
 
 
 @contextmanager
@@ -173,6 +194,10 @@ def _without_gradients(device: torch.device) -> Iterator[None]:
 
 class Hiding(Protocol):
     """How rows become tensors."""
+
+    @property
+    def removes_attention(self) -> bool:
+        """Whether what is hidden is removed from attention."""
 
     def lengths(self, rows: _Rows) -> Tensor:
         """How many tokens each row costs."""
@@ -251,6 +276,10 @@ class HiddenTokens:
     absent: str
     fill: int | None
 
+    @property
+    def removes_attention(self) -> bool:
+        return self.absent.endswith("attention")
+
     def lengths(self, rows: _Rows) -> Tensor:
         last_E = (self.mask_ET * torch.arange(1, self.mask_ET.shape[1] + 1)).amax(1)
         if self.absent != "delete":
@@ -270,7 +299,7 @@ class HiddenTokens:
         found = {name: value[example_N] for name, value in self.tensors.items()}
         if self.fill is not None:
             found["input_ids"] = torch.where(keep_NT, found["input_ids"], self.fill)
-        if self.absent.endswith("attention"):
+        if self.removes_attention:
             found["attention_mask"] = found["attention_mask"] * keep_NT
         if self.absent == "delete":
             found = _without(found, keep_NT, token_id(self.model, "pad") or 0)
@@ -319,6 +348,7 @@ class HiddenPixels:
     batch: Inputs
     absent: str
     content: list[bytes]
+    removes_attention = False
 
     def lengths(self, rows: _Rows) -> Tensor:
         pixels = self.batch.tensors["pixel_values"][0, 0].numel()
