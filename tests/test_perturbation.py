@@ -139,7 +139,7 @@ def test_equal_pictures_are_computed_once() -> None:
 
 
 def test_batches_are_full_and_sorted_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(perturbation.TOKENS, "cpu", 60)
+    monkeypatch.setattr(perturbation, "_room", lambda device: 60)
     model = linear_text()
     texts = ["a fine film with no plot", "film", "is it good", "a bad film"] * 4
     masks = random_masks(model, texts, 8)
@@ -148,7 +148,7 @@ def test_batches_are_full_and_sorted_by_length(monkeypatch: pytest.MonkeyPatch) 
     assert widths == sorted(widths, reverse=True)
     assert all(rows * width <= 60 for rows, width in model.network.calls)
     assert all(60 // width == rows for rows, width in model.network.calls[:-1])
-    monkeypatch.setitem(perturbation.TOKENS, "cpu", 2048)
+    monkeypatch.setattr(perturbation, "_room", lambda device: 2048)
     for some, others in zip(found, perturbed_logits(model, texts, masks, absent="delete"), strict=True):
         torch.testing.assert_close(some, others)
 

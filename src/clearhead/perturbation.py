@@ -26,7 +26,7 @@ from clearhead.units import Units, text_mask, units_of
 
 TEXT_ABSENT = ("mask", "pad", "delete", "attention", "mask-attention")
 IMAGE_ABSENT = ("zero", "mean", "blur")
-TOKENS = {"cpu": 1024, "cuda": 65536}
+TOKENS = {"cpu": 512, "cuda": 65536}
 PIXELS_PER_TOKEN = 256
 PART = 1024
 
@@ -152,11 +152,16 @@ def _run(
         found.append(hidden.finish(logits_of(model, model.network(**tensors)), rows.example_R[chosen]))
 
     size = batch_size if model.can_pad else 1
-    tokens = TOKENS.get(model.device.type, TOKENS["cpu"])
     with frozen(model.network), _without_gradients(model.device):
         alike = _reads_padding(model, rows, hidden, lengths_N)
-        in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, alike=alike, label="inputs")
+        in_batches(lengths_N.tolist(), compute, tokens=_room(model.device), size=size, alike=alike, label="inputs")
     return torch.cat(found).clone()
+
+
+def _room(device: torch.device) -> int:
+    """Tokens of a full batch: on a CPU more would leave its caches, unless many threads share them."""
+    tokens = TOKENS.get(device.type, TOKENS["cpu"])
+    return tokens * max(1, torch.get_num_threads() // 4) if device.type == "cpu" else tokens
 
 
 def _reads_padding(model: Model, rows: _Rows, hidden: "Hiding", lengths_N: Tensor) -> bool:
