@@ -375,6 +375,12 @@ def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(found.relevance, wanted[0].numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3, 25, 400])
+def test_gauss_legendre_is_numpys(steps: int) -> None:
+    for found, wanted in zip(path.gauss_legendre(steps), np.polynomial.legendre.leggauss(steps), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-12)
+
+
 # --- flow --------------------------------------------------------------------------------------------------------
 
 
