@@ -5,7 +5,7 @@
 Networks have random weights in the shape of a small BERT (or BERT-base) and run on texts of random words. Every figure
 is a ratio of times measured in turn, and the median over rounds, because the machine may be shared. On a GPU:
 
-    python benchmarks/perturbation.py --device cuda --shape base --length 24 128 --rounds 2
+    python benchmarks/perturbation.py --device cuda --shape base --length 24 128
 """
 
 import argparse
@@ -37,7 +37,7 @@ FIRST, LAST, MASK, WORDS = 1, 2, 3, 4
 SHAPES = {"mini": (384, 6, 12), "base": (768, 12, 12)}
 HIDING = ("occlusion", "lime", "shapley-sampling")
 # Captum's plain calls run the network once per hidden set: no more than this many times for one figure.
-PASSES = 600
+PASSES = 300
 PER_CALL = (8, 32, 128)
 
 
@@ -314,11 +314,11 @@ def compared(given: Setting, name: str) -> Row:
     works["captum"] = captum
     per_call = _best(given, name) if name in HIDING else None
     if per_call is not None:
-        works["packed"] = lambda: [calls[name](per_call) for calls in given.peers]
+        works["packed"] = lambda: [calls[name](per_call) for calls in given.peers[:count]]
     times = in_turn(works, given.device, given.rounds, cold="captum" if name in HIDING else None)
     tokens = [passes * ids.shape[1] for passes, ids in zip(each, given.alone, strict=True)]
     scale = sum(tokens) / sum(tokens[:count])
-    packed = ratio(times["packed"], times["pass"]) if "packed" in times else None
+    packed = scale * ratio(times["packed"], times["pass"]) if "packed" in times else None
     return Row(
         name,
         ratio(times["ours"], times["pass"]),
@@ -384,7 +384,8 @@ the median of {rounds} rounds in which everything is measured in turn. Ours expl
 recorded pass of the trace included. Captum explains one text at a time without padding: its plain call has every
 option at its default, which for the hiding methods means one hidden set per call of the network; its best call has
 the `perturbations_per_eval` that was fastest among {per_call}. Where the plain call would run the network more than
-{passes} times, it is measured on as many texts as fit (at least one), and scaled by the tokens of the rest."""
+{passes} times, both are measured on as many texts as fit (at least one), and scaled by the tokens of the rest; Shapley
+sampling takes fewer orders on long texts, on both sides."""
 
 
 def names(model: Model) -> tuple[list[str], list[str]]:
@@ -404,6 +405,7 @@ def names(model: Model) -> tuple[list[str], list[str]]:
 def report(given: argparse.Namespace) -> str:
     model = text_model(given.shape, given.device)
     measured, refused = names(model)
+    measured = [name for name in measured if name in (given.methods or measured)]
     where = (
         torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} of {os.cpu_count()} CPU threads"
     )
@@ -427,6 +429,8 @@ def report(given: argparse.Namespace) -> str:
         spread = [most - place * most // 12 for place in range(6)]
         lines.append(f"- up to {most} tokens: {speed(model, texts(spread, given.device), given.rounds)}")
     parts.append("\n".join(lines))
+    if given.device == "cuda":
+        parts.append(f"Largest memory reserved: {torch.cuda.max_memory_reserved() / 2**30:.1f} GiB.")
     parts.append(f"attention-flow on random maps, 12 blocks × 128 tokens: {flow_seconds():.1f} s.")
     return "\n\n".join(parts) + "\n"
 
@@ -441,11 +445,13 @@ def main() -> None:
     options.add_argument("--shape", choices=SHAPES, default="mini")
     options.add_argument("--device", default="cpu")
     options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--rounds", type=int, help="3, or 2 on a GPU")
     options.add_argument("--texts", type=int, default=8)
     options.add_argument("--length", type=int, nargs="+", default=[12, 24])
+    options.add_argument("--methods", nargs="+", help="only these, instead of all")
     options.add_argument("--out", type=Path)
     given = options.parse_args()
+    given.rounds = given.rounds or (2 if given.device == "cuda" else 3)
     warnings.simplefilter("ignore")
     torch.set_num_threads(given.threads)
     text = report(given)
