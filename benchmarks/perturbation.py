@@ -3,7 +3,9 @@
     python benchmarks/perturbation.py --out benchmarks/results/DATE-perturbation.md
 
 Networks have random weights in the shape of a small BERT (or BERT-base) and run on texts of random words. Every figure
-is a ratio of times measured in turn, and the median over rounds, because the machine may be shared.
+is a ratio of times measured in turn, and the median over rounds, because the machine may be shared. On a GPU:
+
+    python benchmarks/perturbation.py --device cuda --shape base --length 24 128
 """
 
 import argparse
@@ -13,6 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,12 +28,17 @@ from torch import Tensor, nn
 import clearhead
 from clearhead import perturbation
 from clearhead.inputs import from_tensors
+from clearhead.method import METHODS
 from clearhead.methods import perturbation as hiding
 from clearhead.model import Model
 from clearhead.units import units_of
 
 FIRST, LAST, MASK, WORDS = 1, 2, 3, 4
 SHAPES = {"mini": (384, 6, 12), "base": (768, 12, 12)}
+HIDING = ("occlusion", "lime", "shapley-sampling")
+# Captum's plain calls run the network once per hidden set: no more than this many times for one figure.
+PASSES = 300
+PER_CALL = (8, 32, 128)
 
 
 class Tokens:
@@ -77,11 +85,18 @@ def seconds(work: Callable[[], Any], device: str) -> float:
     return time.perf_counter() - start
 
 
-def in_turn(works: dict[str, Callable[[], Any]], device: str, rounds: int) -> dict[str, list[float]]:
-    """Times of each piece of work, one after the other within a round; an unmeasured round comes first."""
+def in_turn(
+    works: dict[str, Callable[[], Any]], device: str, rounds: int, cold: str | None = None
+) -> dict[str, list[float]]:
+    """Times of each piece of work, one after the other within a round.
+
+    An unmeasured round comes first, for all but the `cold` one, whose kernels the others have warmed.
+    """
     found: dict[str, list[float]] = {name: [] for name in works}
     for number in range(rounds + 1):
         for name, work in works.items():
+            if not number and name == cold:
+                continue
             taken = seconds(work, device)
             if number:
                 found[name].append(taken)
@@ -95,8 +110,24 @@ def ratio(upper: list[float], lower: list[float]) -> float:
 # --- the engine against the bare model ---------------------------------------------------------------------------
 
 
-def throughput(model: Model, tensors: dict[str, Tensor], rounds: int, masks: int = 40) -> float:
-    """Rows per second of the engine divided by those of the bare model on the same packed tensors."""
+@dataclass(frozen=True)
+class Speed:
+    """The engine beside the bare model, and the bare model row by row beside packed."""
+
+    throughput: float
+    bound: float
+    single: float
+    packed: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.throughput:.3f} of the bare model's throughput; row by row the bare model takes {self.single:.0f} "
+            f"µs per token, packed {self.packed:.0f} µs, so packing the same rows can gain {self.bound:.1f}× at most"
+        )
+
+
+def speed(model: Model, tensors: dict[str, Tensor], rounds: int, masks: int = 40, rows: int = 24) -> Speed:
+    """Random masks of several texts; row by row only some of the packed rows are run."""
     inputs = from_tensors(model, tensors)
     drawn = torch.Generator().manual_seed(1)
     hidden = [torch.rand(masks, one.count, generator=drawn) < 0.5 for one in units_of(model, inputs)]
@@ -104,15 +135,38 @@ def throughput(model: Model, tensors: dict[str, Tensor], rounds: int, masks: int
     handle = model.network.register_forward_pre_hook(lambda _, __, given: packed.append(dict(given)), with_kwargs=True)
     perturbation.perturbed_logits(model, inputs, hidden)
     handle.remove()
+    alone = _some_rows(packed, rows)
 
-    def bare() -> None:
+    def bare(batches: list[dict[str, Tensor]]) -> None:
         with torch.inference_mode():
-            for batch in packed:
+            for batch in batches:
                 model.network(**batch)
 
-    works = {"engine": lambda: perturbation.perturbed_logits(model, inputs, hidden), "bare": bare}
+    works = {
+        "engine": lambda: perturbation.perturbed_logits(model, inputs, hidden),
+        "bare": lambda: bare(packed),
+        "alone": lambda: bare(alone),
+    }
     times = in_turn(works, model.device.type, rounds)
-    return ratio(times["bare"], times["engine"])
+    whole, part = _tokens(packed), _tokens(alone)
+    bound = ratio(times["alone"], times["bare"]) * whole / part
+    single, together = median(times["alone"]) / part, median(times["bare"]) / whole
+    return Speed(ratio(times["bare"], times["engine"]), bound, 1e6 * single, 1e6 * together)
+
+
+def _some_rows(batches: list[dict[str, Tensor]], count: int) -> list[dict[str, Tensor]]:
+    """Rows from all batches, each alone and without its padding, as a plain call would run them."""
+    rows = [{name: value[row : row + 1] for name, value in one.items()} for one in batches for row in range(_size(one))]
+    chosen = rows[:: max(1, len(rows) // count)]
+    return [{name: value[:, : int(one["attention_mask"].sum())] for name, value in one.items()} for one in chosen]
+
+
+def _size(batch: dict[str, Tensor]) -> int:
+    return len(batch["input_ids"])
+
+
+def _tokens(batches: list[dict[str, Tensor]]) -> int:
+    return sum(int(batch["attention_mask"].sum()) for batch in batches)
 
 
 # --- the methods beside Captum -----------------------------------------------------------------------------------
@@ -144,8 +198,11 @@ class Ridge:
         return x @ self.solution
 
 
-def captum_calls(model: Model, ids: Tensor) -> dict[str, Callable[[], Tensor]]:
-    """Captum's plain calls for one text without padding; the hiding ones see the words between the special tokens."""
+def captum_calls(model: Model, ids: Tensor, samples: int) -> dict[str, Callable[..., Tensor]]:
+    """Captum's calls for one text without padding; the hiding ones see the words between the special tokens.
+
+    Those also take how many hidden sets they may put into one call of the network: 1, as by default, is the plain call.
+    """
     from captum import attr
 
     network, target = model.network, 1
@@ -162,7 +219,7 @@ def captum_calls(model: Model, ids: Tensor) -> dict[str, Callable[[], Tensor]]:
     hidden = {"target": target, "baselines": MASK}
     sampling = attr.ShapleyValueSampling(between)
     trace = clearhead.capture(model, {"input_ids": ids}, target)
-    orders = hiding._orders(trace, 0, units_of(model, trace.inputs)[0], 25, 0)
+    orders = hiding._orders(trace, 0, units_of(model, trace.inputs)[0], samples, 0)
     sampling.permutation_generator = lambda features, samples: iter(orders.tolist())
     return {
         "smooth-gradient": lambda: attr.NoiseTunnel(attr.Saliency(module)).attribute(
@@ -171,9 +228,15 @@ def captum_calls(model: Model, ids: Tensor) -> dict[str, Callable[[], Tensor]]:
         "integrated-gradients": lambda: attr.IntegratedGradients(module).attribute(leaf, zero, target, n_steps=25),
         "gradient-shap": lambda: attr.GradientShap(module).attribute(leaf, zero, 5, target=target),
         "deeplift-shap": lambda: attr.DeepLiftShap(module).attribute(leaf, zero.repeat(5, 1, 1), target=target),
-        "occlusion": lambda: attr.Occlusion(between).attribute(inner, sliding_window_shapes=(1,), **hidden),
-        "lime": lambda: attr.Lime(between, Ridge(), lambda *_, **__: 1.0).attribute(inner, n_samples=25, **hidden),
-        "shapley-sampling": lambda: sampling.attribute(inner, n_samples=25, **hidden),
+        "occlusion": lambda per=1: attr.Occlusion(between).attribute(
+            inner, sliding_window_shapes=(1,), perturbations_per_eval=per, **hidden
+        ),
+        "lime": lambda per=1: attr.Lime(between, Ridge(), lambda *_, **__: 1.0).attribute(
+            inner, n_samples=25, perturbations_per_eval=per, **hidden
+        ),
+        "shapley-sampling": lambda per=1: sampling.attribute(
+            inner, n_samples=samples, perturbations_per_eval=per, **hidden
+        ),
     }
 
 
@@ -183,35 +246,122 @@ def forward_backward(model: Model, ids: Tensor) -> None:
     model.network(inputs_embeds=leaf).logits[:, 1].sum().backward()
 
 
-def compared(model: Model, lengths: list[int], rounds: int, names: list[str]) -> list[tuple[str, float, Any, Any]]:
-    """Per method: its time per text in forward+backwards, Captum's, and the largest difference of results."""
-    device = model.device.type
-    tensors = texts(lengths, device)
+@dataclass(frozen=True)
+class Row:
+    """One method: times per text in forward+backwards, and how far its results are from Captum's."""
+
+    name: str
+    ours: float
+    captum: float | None = None
+    packed: float | None = None
+    per_call: int | None = None
+    gap: float | None = None
+    rows: str = ""
+
+    def __str__(self) -> str:
+        plain = ("–", "–") if self.captum is None else (f"{self.captum:.1f}", f"{self.captum / self.ours:.2f}")
+        best = ("–", "–")
+        if self.packed is not None:
+            best = (f"{self.packed:.1f} ({self.per_call})", f"{self.packed / self.ours:.2f}")
+        gap = "–" if self.gap is None else f"{self.gap:.1e}"
+        return f"| {' | '.join([self.name, f'{self.ours:.1f}', *plain, *best, self.rows or '–', gap])} |"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Texts together for us, one by one for Captum."""
+
+    model: Model
+    tensors: dict[str, Tensor]
+    alone: list[Tensor]
+    peers: list[dict[str, Callable[..., Tensor]]]
+    samples: int
+    rounds: int
+
+    @property
+    def device(self) -> str:
+        return self.model.device.type
+
+
+def setting(model: Model, lengths: list[int], rounds: int) -> Setting:
+    tensors = texts(lengths, model.device.type)
     alone = [tensors["input_ids"][row : row + 1, :length] for row, length in enumerate(lengths)]
-    peers = [captum_calls(model, ids) for ids in alone]
-    rows = []
-    for name in names:
-        works: dict[str, Callable[[], Any]] = {
-            "pass": lambda: [forward_backward(model, ids) for ids in alone],
-            "ours": lambda name=name: clearhead.explain(model, tensors, name, target=1),
-        }
-        if name in peers[0]:
-            works["captum"] = lambda name=name: [calls[name]() for calls in peers]
-        times = in_turn(works, device, rounds)
-        captum = ratio(times["captum"], times["pass"]) if "captum" in times else None
-        rows.append((name, ratio(times["ours"], times["pass"]), captum, _difference(model, tensors, name, peers)))
-        print("measured", name, flush=True)
-    return rows
+    samples = max(1, min(25, PASSES // (max(lengths) - 2)))
+    return Setting(model, tensors, alone, [captum_calls(model, ids, samples) for ids in alone], samples, rounds)
 
 
-def _difference(model: Model, tensors: dict[str, Tensor], name: str, peers: list[Any]) -> float | None:
+def compared(given: Setting, name: str) -> Row:
+    """One method beside Captum's, in turn with a plain pass."""
+    options = {"samples": given.samples} if name == "shapley-sampling" else {}
+    found: dict[str, Any] = {}
+
+    def ours() -> None:
+        found["ours"] = clearhead.explain(given.model, given.tensors, name, target=1, **options)
+
+    works: dict[str, Callable[[], Any]] = {
+        "pass": lambda: [forward_backward(given.model, ids) for ids in given.alone],
+        "ours": ours,
+    }
+    if name not in given.peers[0]:
+        times = in_turn(works, given.device, given.rounds)
+        return Row(name, ratio(times["ours"], times["pass"]))
+    each = _passes(given, name)
+    count = max(1, sum(total <= PASSES for total in np.cumsum(each)))
+
+    def captum() -> None:
+        found["captum"] = [calls[name]() for calls in given.peers[:count]]
+
+    works["captum"] = captum
+    per_call = _best(given, name) if name in HIDING else None
+    if per_call is not None:
+        works["packed"] = lambda: [calls[name](per_call) for calls in given.peers[:count]]
+    times = in_turn(works, given.device, given.rounds, cold="captum" if name in HIDING else None)
+    tokens = [passes * ids.shape[1] for passes, ids in zip(each, given.alone, strict=True)]
+    scale = sum(tokens) / sum(tokens[:count])
+    packed = scale * ratio(times["packed"], times["pass"]) if "packed" in times else None
+    return Row(
+        name,
+        ratio(times["ours"], times["pass"]),
+        scale * ratio(times["captum"], times["pass"]),
+        packed,
+        per_call,
+        _difference(found["ours"], found["captum"], name),
+        f"{_distinct(given, name)} : {sum(each)}" if name in HIDING else "",
+    )
+
+
+def _passes(given: Setting, name: str) -> list[int]:
+    """How often Captum runs the network for each text."""
+    units = [ids.shape[1] - 2 for ids in given.alone]
+    if name == "occlusion":
+        return [count + 1 for count in units]
+    return [{"lime": 25, "shapley-sampling": given.samples * count + 1}.get(name, 1) for count in units]
+
+
+def _distinct(given: Setting, name: str) -> int:
+    """How many rows we run for all texts, the pass of the trace included."""
+    rows: list[int] = []
+    handle = given.model.network.register_forward_pre_hook(
+        lambda _, __, kwargs: rows.append(_size(kwargs)), with_kwargs=True
+    )
+    options = {"samples": given.samples} if name == "shapley-sampling" else {}
+    clearhead.explain(given.model, given.tensors, name, target=1, **options)
+    handle.remove()
+    return sum(rows)
+
+
+def _best(given: Setting, name: str) -> int:
+    """The number of hidden sets per call with which Captum is fastest on the first text."""
+    calls = given.peers[0][name]
+    return min(PER_CALL, key=lambda per: seconds(lambda: calls(per), given.device))
+
+
+def _difference(found: Any, wanted: Any, name: str) -> float | None:
     if name not in ("occlusion", "shapley-sampling", "integrated-gradients"):
         return None
-    found = clearhead.explain(model, tensors, name, target=1)
-    wanted = [calls[name]()[0].detach().cpu().double() for calls in peers]
-    scores = [one.sum(-1) if one.dim() == 2 else nn.functional.pad(one, (1, 1)) for one in wanted]
-    gaps = [np.abs(one.relevance - score.numpy()).max() for one, score in zip(found, scores, strict=True)]
-    return float(max(gaps))
+    rows = [one[0].detach().cpu().double() for one in wanted]
+    scores = [one.sum(-1) if one.dim() == 2 else nn.functional.pad(one, (1, 1)) for one in rows]
+    return float(max(np.abs(one.relevance - score.numpy()).max() for one, score in zip(found, scores, strict=False)))
 
 
 def flow_seconds(tokens: int = 128, blocks: int = 12) -> float:
@@ -224,39 +374,70 @@ def flow_seconds(tokens: int = 128, blocks: int = 12) -> float:
 
 # --- the table ---------------------------------------------------------------------------------------------------
 
+HEADER = (
+    "| method | forward+backwards | Captum's plain call | times faster | Captum's best (sets per call) "
+    "| times faster | rows run, ours : Captum's | largest difference |\n|---|---|---|---|---|---|---|---|"
+)
+COMPARED = """\
+A forward+backward is one plain pass of one text, back to its word embeddings; every time is per text, in these, and
+the median of {rounds} rounds in which everything is measured in turn. Ours explains all texts in one `explain`, the
+recorded pass of the trace included. Captum explains one text at a time without padding: its plain call has every
+option at its default, which for the hiding methods means one hidden set per call of the network; its best call has
+the `perturbations_per_eval` that was fastest among {per_call}. Where the plain call would run the network more than
+{passes} times, both are measured on as many texts as fit (at least one), and scaled by the tokens of the rest; Shapley
+sampling takes fewer orders on long texts, on both sides."""
 
-def table(rows: list[tuple[str, float, Any, Any]]) -> str:
-    lines = ["| method | forward+backwards | Captum's | times faster | largest difference |", "|---|---|---|---|---|"]
-    for name, ours, captum, gap in rows:
-        peer = ("–", "–") if captum is None else (f"{captum:.1f}", f"{captum / ours:.2f}")
-        lines.append(f"| {name} | {ours:.1f} | {peer[0]} | {peer[1]} | {'–' if gap is None else f'{gap:.1e}'} |")
-    return "\n".join(lines)
+
+def names(model: Model) -> tuple[list[str], list[str]]:
+    """Methods that can be measured here, those beside Captum last, and those that cannot."""
+    tensors = texts([8], model.device.type)
+    peers = list(captum_calls(model, tensors["input_ids"], 1))
+    found, refused = [], []
+    for name in (*(one for one in METHODS if one not in peers), *peers):
+        try:
+            clearhead.explain(model, tensors, name, target=1)
+            found.append(name)
+        except clearhead.ClearheadError:
+            refused.append(name)
+    return found, refused
 
 
 def report(given: argparse.Namespace) -> str:
     model = text_model(given.shape, given.device)
-    names = ["attention-flow", *captum_calls(model, texts([8], given.device)["input_ids"])]
+    measured, refused = names(model)
+    measured = [name for name in measured if name in (given.methods or measured)]
     where = (
         torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} of {os.cpu_count()} CPU threads"
     )
     parts = [
         "# Perturbation, path and flow methods",
-        f"BERT of shape {given.shape} ({platform.machine()}, {where}, torch {torch.__version__}); median of "
-        f"{given.rounds} rounds measured in turn. A forward+backward is one plain pass of one text, back to its word "
-        "embeddings; a time is per text. The command: `" + " ".join(["python", *sys.argv]) + "`",
+        f"BERT of shape {given.shape} ({platform.machine()}, {where}, torch {torch.__version__}). The command: `"
+        + " ".join(["python", *sys.argv])
+        + "`",
+        COMPARED.format(rounds=given.rounds, per_call=", ".join(map(str, PER_CALL)), passes=PASSES),
     ]
+    if refused:
+        parts.append(f"Not measured, because this model has no masked-LM head: {', '.join(refused)}.")
     for most in given.length:
         lengths = [most - place % 4 for place in range(given.texts)]
-        parts += [
-            f"## {given.texts} texts of up to {most} tokens",
-            table(compared(model, lengths, given.rounds, names)),
-        ]
-    parts += ["## The engine", "Throughput divided by that of the bare model on the same packed tensors:"]
+        one = setting(model, lengths, given.rounds)
+        parts.append(f"## {given.texts} texts of {min(lengths)} to {most} tokens; {one.samples} orders for Shapley")
+        parts.append("\n".join([HEADER, *(str(_said(compared(one, name))) for name in measured)]))
+    parts += ["## The engine"]
+    lines = []
     for most in given.length:
         spread = [most - place * most // 12 for place in range(6)]
-        parts.append(f"- {throughput(model, texts(spread, given.device), given.rounds):.3f} at up to {most} tokens")
+        lines.append(f"- up to {most} tokens: {speed(model, texts(spread, given.device), given.rounds)}")
+    parts.append("\n".join(lines))
+    if given.device == "cuda":
+        parts.append(f"Largest memory reserved: {torch.cuda.max_memory_reserved() / 2**30:.1f} GiB.")
     parts.append(f"attention-flow on random maps, 12 blocks × 128 tokens: {flow_seconds():.1f} s.")
     return "\n\n".join(parts) + "\n"
+
+
+def _said(row: Row) -> Row:
+    print("measured", row, flush=True)
+    return row
 
 
 def main() -> None:
@@ -264,11 +445,13 @@ def main() -> None:
     options.add_argument("--shape", choices=SHAPES, default="mini")
     options.add_argument("--device", default="cpu")
     options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--rounds", type=int, help="3, or 2 on a GPU")
     options.add_argument("--texts", type=int, default=8)
     options.add_argument("--length", type=int, nargs="+", default=[12, 24])
+    options.add_argument("--methods", nargs="+", help="only these, instead of all")
     options.add_argument("--out", type=Path)
     given = options.parse_args()
+    given.rounds = given.rounds or (2 if given.device == "cuda" else 3)
     warnings.simplefilter("ignore")
     torch.set_num_threads(given.threads)
     text = report(given)

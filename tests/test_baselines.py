@@ -375,6 +375,12 @@ def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(found.relevance, wanted[0].numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3, 25, 400])
+def test_gauss_legendre_is_numpys(steps: int) -> None:
+    for found, wanted in zip(path.gauss_legendre(steps), np.polynomial.legendre.leggauss(steps), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-12)
+
+
 # --- flow --------------------------------------------------------------------------------------------------------
 
 
@@ -391,13 +397,27 @@ def flow_by_programming(maps_LTS: np.ndarray, reading_T: np.ndarray, token: int)
     return -linprog(gain, A_eq=np.array(balance, dtype=float), b_eq=np.zeros(len(inner)), bounds=bounds).fun
 
 
+@pytest.mark.parametrize("widest", [1, 2, 16])
 @pytest.mark.parametrize("seed", range(4))
-def test_attention_flow_is_the_maximum_flow(seed: int) -> None:
+def test_attention_flow_is_the_maximum_flow(seed: int, widest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "WIDEST", widest)
     numbers = np.random.default_rng(seed)
     maps = numbers.dirichlet(np.full(4, 0.3), size=(3, 4))
     reading = np.eye(4)[0] if seed % 2 else numbers.dirichlet(np.ones(4))
     wanted = [flow_by_programming(maps, reading, token) for token in range(4)]
     np.testing.assert_allclose(flow.token_flows(maps, reading), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("spread", [0.03, 0.3, 3.0])
+def test_the_widest_edges_prove_the_same_flow(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = np.random.default_rng(0)
+    maps = numbers.dirichlet(np.full(40, spread), size=(5, 40))
+    for reading in (np.eye(40)[0], numbers.dirichlet(np.ones(40))):
+        monkeypatch.setattr(flow, "WIDEST", 40)
+        wanted = flow.token_flows(maps, reading)
+        for widest in (1, 4, 16):
+            monkeypatch.setattr(flow, "WIDEST", widest)
+            np.testing.assert_array_equal(flow.token_flows(maps, reading), wanted)
 
 
 def test_attention_flow_of_hand_made_networks() -> None:

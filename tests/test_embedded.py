@@ -23,8 +23,6 @@ CHEAP_IMAGE = {
     "deeplift-shap": {"samples": 2},
 }
 NOT_FOR_IMAGES = {"decoded-gradcam"}
-# A maximum flow for each of 257 tokens takes half a minute; tests/test_baselines.py has smaller images.
-TOO_LONG_HERE = {"attention-flow"}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +50,7 @@ def test_on_text(sentiment, name):
     assert_fits(name, *both_classes(sentiment, TEXT, name, CHEAP_TEXT.get(name, {})))
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - NOT_FOR_IMAGES - TOO_LONG_HERE))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - NOT_FOR_IMAGES))
 def test_on_an_image(pets, name):
     photo = zoo.HERE / "examples" / "chelsea.jpg"
     assert_fits(name, *both_classes(pets, photo, name, CHEAP_IMAGE.get(name, {})))

@@ -6,7 +6,9 @@ import time
 from typing import Any
 
 import pytest
+import tiny
 import torch
+import transformers
 from small_networks import (
     WORDS,
     answering_bert,
@@ -18,6 +20,7 @@ from small_networks import (
     vit,
 )
 
+import clearhead
 from clearhead import perturbation, units
 from clearhead.batching import in_batches
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
@@ -136,7 +139,7 @@ def test_equal_pictures_are_computed_once() -> None:
 
 
 def test_batches_are_full_and_sorted_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(perturbation.TOKENS, "cpu", 60)
+    monkeypatch.setattr(perturbation, "_room", lambda device: 60)
     model = linear_text()
     texts = ["a fine film with no plot", "film", "is it good", "a bad film"] * 4
     masks = random_masks(model, texts, 8)
@@ -145,7 +148,7 @@ def test_batches_are_full_and_sorted_by_length(monkeypatch: pytest.MonkeyPatch) 
     assert widths == sorted(widths, reverse=True)
     assert all(rows * width <= 60 for rows, width in model.network.calls)
     assert all(60 // width == rows for rows, width in model.network.calls[:-1])
-    monkeypatch.setitem(perturbation.TOKENS, "cpu", 2048)
+    monkeypatch.setattr(perturbation, "_room", lambda device: 2048)
     for some, others in zip(found, perturbed_logits(model, texts, masks, absent="delete"), strict=True):
         torch.testing.assert_close(some, others)
 
@@ -240,6 +243,31 @@ def test_a_decoder_can_lose_every_token(absent: str) -> None:
     alone = perturbed_logits(model, {"input_ids": ids[1:, :3]}, masks[1:], absent=absent)
     assert all(torch.isfinite(logits).all() for logits in together)
     torch.testing.assert_close(together[1], alone[0])
+
+
+TEXT_FAMILIES = [name for name, (_, options, _) in tiny.FAMILIES.items() if "vocab_size" in options]
+
+
+@pytest.mark.parametrize("family", TEXT_FAMILIES)
+@pytest.mark.parametrize("absent", ["attention", "pad", "delete"])
+def test_padding_changes_nothing_in_any_family(family: str, absent: str) -> None:
+    """Also where the token that the head reads is hidden, which attends to nothing in a DeBERTa."""
+    model, batch = tiny.shared_model(family), tiny.tensors(family)
+    masks = random_masks(model, batch)
+    together = perturbed_logits(model, batch, masks, absent=absent)
+    alone = [perturbed_logits(model, tiny.alone(batch, row), masks[row : row + 1], absent=absent)[0] for row in (1, 2)]
+    torch.testing.assert_close(together[1:], alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("absent", ["attention", "mask-attention", "mask"])
+def test_padding_changes_no_answer_of_a_deberta(absent: str) -> None:
+    kind = transformers.DebertaV2ForQuestionAnswering
+    model = clearhead.load(tiny.network("deberta-v2", kind=kind, num_labels=2), tiny.tokenizer())
+    pairs = [("is it good", "a film"), ("is it good", "the film is not good , very bad and joyless .")]
+    masks = random_masks(model, pairs)
+    together = perturbed_logits(model, pairs, masks, absent=absent)[0]
+    alone = perturbed_logits(model, pairs[0], masks[:1], absent=absent)[0]
+    torch.testing.assert_close(together[..., : alone.shape[-1]], alone, rtol=0, atol=1e-12)
 
 
 def test_left_padding_is_kept_where_it_is() -> None:

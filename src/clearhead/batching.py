@@ -17,19 +17,21 @@ def in_batches(
     *,
     tokens: int,
     size: int | None = None,
+    alike: bool = False,
     label: str = "model",
 ) -> None:
     """Calls compute(start, stop) over all rows, as many at a time as `tokens` allows for the longest of them.
 
-    `size` fixes the number of rows instead. Without it, `tokens` is halved whenever memory runs out; compute must
-    leave nothing behind when it fails.
+    `size` fixes the number of rows instead; `alike` keeps rows of different lengths apart. Without a size, `tokens`
+    is halved whenever memory runs out; compute must leave nothing behind when it fails.
     """
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
         raise BadOption(f"A batch of {size!r} rows makes no sense: give a whole number, at least 1, or None.")
     start = 0
     with progress(len(lengths), label) as advance:
         while start < len(lengths):
-            stop = min(len(lengths), start + (size or max(1, tokens // max(1, lengths[start]))))
+            rows = lengths[start : start + (size or max(1, tokens // max(1, lengths[start])))]
+            stop = start + (rows.count(rows[0]) if alike else len(rows))
             if _fits(compute, start, stop):
                 advance(stop - start)
                 start = stop

@@ -26,7 +26,7 @@ from clearhead.units import Units, text_mask, units_of
 
 TEXT_ABSENT = ("mask", "pad", "delete", "attention", "mask-attention")
 IMAGE_ABSENT = ("zero", "mean", "blur")
-TOKENS = {"cpu": 1024, "cuda": 65536}
+TOKENS = {"cpu": 512, "cuda": 65536}
 PIXELS_PER_TOKEN = 256
 PART = 1024
 
@@ -152,10 +152,36 @@ def _run(
         found.append(hidden.finish(logits_of(model, model.network(**tensors)), rows.example_R[chosen]))
 
     size = batch_size if model.can_pad else 1
-    tokens = TOKENS.get(model.device.type, TOKENS["cpu"])
     with frozen(model.network), _without_gradients(model.device):
-        in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, label="inputs")
+        alike = _reads_padding(model, rows, hidden, lengths_N)
+        in_batches(lengths_N.tolist(), compute, tokens=_room(model.device), size=size, alike=alike, label="inputs")
     return torch.cat(found).clone()
+
+
+def _room(device: torch.device) -> int:
+    """Tokens of a full batch: on a CPU more would leave its caches, unless many threads share them."""
+    tokens = TOKENS.get(device.type, TOKENS["cpu"])
+    return tokens * max(1, torch.get_num_threads() // 4) if device.type == "cpu" else tokens
+
+
+def _reads_padding(model: Model, rows: _Rows, hidden: "Hiding", lengths_N: Tensor) -> bool:
+    """Whether a hidden token looks at padding, as in DeBERTa where it attends to nothing, so to all alike.
+
+    The network is asked: the shortest input of two units or more with either half hidden, with and without padding.
+    """
+    if not hidden.removes_attention or not model.can_pad or bool((lengths_N == lengths_N[0]).all()):
+        return False
+    lengths_E = hidden.lengths(_Rows(torch.arange(len(rows.labels_EX)), rows.present_RU[:0], rows.labels_EX))
+    count_E, longest = rows.labels_EX.amax(1), int(lengths_E.max())
+    shortest = torch.where(count_E > 1, lengths_E, longest).argmin()
+    place_U, half = torch.arange(rows.present_RU.shape[1]), count_E[shortest] // 2
+    present_2U = torch.stack([place_U <= half, (place_U < 1) | (place_U > half)])
+    probe = _Rows(shortest.expand(2), present_2U, rows.labels_EX)
+    tight, padded = (
+        hidden.finish(logits_of(model, model.network(**hidden.build(probe, torch.arange(2), width))), probe.example_R)
+        for width in (int(lengths_E[shortest]), longest)
+    )
+    return not torch.allclose(tight, padded, rtol=0, atol=torch.finfo(tight.dtype).eps ** 0.5)
 
 
 @contextmanager
@@ -173,6 +199,10 @@ def _without_gradients(device: torch.device) -> Iterator[None]:
 
 class Hiding(Protocol):
     """How rows become tensors."""
+
+    @property
+    def removes_attention(self) -> bool:
+        """Whether what is hidden is removed from attention."""
 
     def lengths(self, rows: _Rows) -> Tensor:
         """How many tokens each row costs."""
@@ -251,6 +281,10 @@ class HiddenTokens:
     absent: str
     fill: int | None
 
+    @property
+    def removes_attention(self) -> bool:
+        return self.absent.endswith("attention")
+
     def lengths(self, rows: _Rows) -> Tensor:
         last_E = (self.mask_ET * torch.arange(1, self.mask_ET.shape[1] + 1)).amax(1)
         if self.absent != "delete":
@@ -270,7 +304,7 @@ class HiddenTokens:
         found = {name: value[example_N] for name, value in self.tensors.items()}
         if self.fill is not None:
             found["input_ids"] = torch.where(keep_NT, found["input_ids"], self.fill)
-        if self.absent.endswith("attention"):
+        if self.removes_attention:
             found["attention_mask"] = found["attention_mask"] * keep_NT
         if self.absent == "delete":
             found = _without(found, keep_NT, token_id(self.model, "pad") or 0)
@@ -319,6 +353,7 @@ class HiddenPixels:
     batch: Inputs
     absent: str
     content: list[bytes]
+    removes_attention = False
 
     def lengths(self, rows: _Rows) -> Tensor:
         pixels = self.batch.tensors["pixel_values"][0, 0].numel()

@@ -12,7 +12,9 @@ from clearhead.method import Scores, method
 from clearhead.trace import Trace
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Edges = tuple[Array, ...]
 WHOLE = 2**28
+WIDEST = 16
 
 
 @method(paper="Abnar & Zuidema 2020", signed=False, class_specific=False)
@@ -42,36 +44,68 @@ def _sample(trace: Trace, place: int, mask_T: Tensor) -> tuple[Array, Array]:
 
 
 def token_flows(maps_LTS: Array, reading_T: Array) -> Array:
-    """The maximum flow to every token, exact but for capacities rounded to 2⁻²⁸."""
+    """The maximum flow to every token, exact but for capacities rounded to 2⁻²⁸.
+
+    No flow exceeds what the source and each layer can give, or what the token's own edges take. Where the widest
+    edges already carry that much it is the maximum, so the whole network is solved for the other tokens only.
+    """
     tokens = maps_LTS.shape[-1]
-    capacities_LTS = 0.5 * maps_LTS + 0.5 * np.eye(tokens)
-    flow_T = np.zeros(tokens)
+    source_T = _whole(reading_T)
+    capacities_LTS = _fed(_whole(0.5 * maps_LTS + 0.5 * np.eye(tokens)), source_T)
+    given = min(int(one.sum(dtype=np.int64)) for one in (source_T, *capacities_LTS))
+    bound_S = np.minimum(given, capacities_LTS[0].sum(0, dtype=np.int64))
+    every, wide = capacities_LTS[1:].nonzero(), _widest(capacities_LTS[1:]).nonzero()
+    flow_S = np.zeros(tokens)
     with progress(tokens, "flows") as advance:
         for token in range(tokens):
-            flow_T[token] = _maximum(*_network(capacities_LTS, reading_T, token))
+            found = _maximum(capacities_LTS, source_T, _with_column(wide, capacities_LTS, token), token)
+            filled = found == bound_S[token]
+            flow_S[token] = found if filled else _maximum(capacities_LTS, source_T, every, token)
             advance(1)
-    return flow_T
+    return flow_S / WHOLE
 
 
-def _network(capacities_LTS: Array, reading_T: Array, token: int) -> tuple[Any, int, int]:
-    """Edges as a sparse matrix, source and sink: layer b + 1 feeds layer b, and only `token` drains layer 1."""
+def _whole(shares: Array) -> Array:
+    whole: Array = np.rint(shares * WHOLE).astype(np.int32)
+    return whole
+
+
+def _fed(capacities_LTS: Array, source_T: Array) -> Array:
+    """Without the edges that leave a token which nothing reaches."""
+    feeding_T, kept = source_T, []
+    for capacities_TS in capacities_LTS[::-1]:
+        kept.append(np.where(feeding_T[:, None] > 0, capacities_TS, 0))
+        feeding_T = kept[-1].max(0)
+    return np.stack(kept[::-1])
+
+
+def _widest(capacities_LTS: Array) -> Array:
+    """Without all but the widest edges out of and into each token."""
+    if capacities_LTS.shape[-1] <= WIDEST:
+        return capacities_LTS
+    least = [np.partition(capacities_LTS, -WIDEST, axis).take([-WIDEST], axis) for axis in (1, 2)]
+    return np.where((capacities_LTS >= least[0]) | (capacities_LTS >= least[1]), capacities_LTS, 0)
+
+
+def _with_column(edges: Edges, capacities_LTS: Array, token: int) -> Edges:
+    """The same edges and all that lead into this token, in any layer."""
+    layer, upper = capacities_LTS[1:, :, token].nonzero()
+    others = edges[2] != token
+    more = (layer, upper, np.full(len(layer), token))
+    return tuple(np.concatenate([old[others], new]) for old, new in zip(edges, more, strict=True))
+
+
+def _maximum(capacities_LTS: Array, source_T: Array, edges: Edges, token: int) -> int:
+    """From a source that feeds the last layer; layer b + 1 feeds layer b, and only `token` drains layer 1."""
     blocks, tokens = capacities_LTS.shape[:2]
     source, sink = blocks * tokens, blocks * tokens + 1
-    upper, lower = (places.ravel() for places in np.indices((tokens, tokens)))
-    starts = [np.full(tokens, source), *(upper + block * tokens for block in range(1, blocks)), np.arange(tokens)]
-    ends = [
-        (blocks - 1) * tokens + np.arange(tokens),
-        *(lower + (block - 1) * tokens for block in range(1, blocks)),
-        np.full(tokens, sink),
-    ]
-    values = [reading_T, *(capacities_LTS[block].ravel() for block in range(1, blocks)), capacities_LTS[0][:, token]]
-    whole = np.rint(np.concatenate(values) * WHOLE).astype(np.int32)
-    edges = (whole, (np.concatenate(starts), np.concatenate(ends)))
-    return _sparse().csr_matrix(edges, shape=(sink + 1, sink + 1)), source, sink
-
-
-def _maximum(edges: Any, source: int, sink: int) -> float:
-    return float(_sparse().csgraph.maximum_flow(edges, source, sink, method="dinic").flow_value) / WHOLE
+    layer, upper, lower = edges
+    every = np.arange(tokens)
+    starts = np.concatenate([every, upper + (layer + 1) * tokens, np.full(tokens, source)])
+    ends = np.concatenate([np.full(tokens, sink), lower + layer * tokens, (blocks - 1) * tokens + every])
+    values = np.concatenate([capacities_LTS[0][:, token], capacities_LTS[1:][edges], source_T])
+    network = _sparse().csr_matrix((values, (starts, ends)), shape=(sink + 1, sink + 1))
+    return int(_sparse().csgraph.maximum_flow(network, source, sink, method="dinic").flow_value)
 
 
 def _sparse() -> Any:
