@@ -2,10 +2,12 @@
 
     python benchmarks/gpu.py [--repeats 5] [--out FILE]
 
-Medians over device events, warm, random weights and inputs. Also checks that the GPU gives the CPU's numbers.
+Medians over device events, warm, random weights and inputs. Also checks that the GPU gives the CPU's numbers, that
+a batch gives what its rows give, and that a long input goes block by block in bounded memory.
 """
 
 import argparse
+import copy
 import statistics
 from collections.abc import Callable
 from datetime import date
@@ -15,7 +17,11 @@ import torch
 import transformers
 
 import clearhead
-from clearhead.method import spelled
+from clearhead.blockwise import capture_blockwise
+from clearhead.fused import kernels_for
+from clearhead.inputs import as_inputs
+from clearhead.method import Scores, spelled
+from clearhead.planning import memory
 from clearhead.rules import POSITIVE
 
 FIFTEEN = (
@@ -59,8 +65,10 @@ def forward_backward(model: clearhead.Model, inputs: Tensors) -> None:
 
 
 def scores(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> Callable[[], object]:
+    ready = as_inputs(model, inputs)
+
     def work() -> object:
-        trace = clearhead.capture(model, inputs, 0)
+        trace = clearhead.capture(model, ready, 0)
         return [spelled(name)(trace).relevance_BT for name in names]
 
     return work
@@ -92,17 +100,56 @@ def line(name: str, model: clearhead.Model, inputs: Tensors, names: tuple[str, .
 
 
 def agreement() -> str:
-    """Largest difference of relevance maps between GPU and CPU in float64, and the conservation gap there."""
+    """Float64 on the GPU against the CPU, a batch against its rows, the blocks against the whole; conservation."""
     torch.manual_seed(0)
     config = transformers.BertConfig(hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96)
     network = transformers.BertForSequenceClassification(config).double().eval()
+    language = transformers.BertForMaskedLM(config).double().eval()
     ids = {"input_ids": torch.randint(1000, 30000, (4, 32))}
-    here = clearhead.capture(clearhead.load(network), ids, 1)
-    there = clearhead.capture(clearhead.load(network, device="cuda"), ids, 1)
-    pairs = zip(here.attention_relevances, there.attention_relevances, strict=True)
-    worst = max(float((one - other.cpu()).abs().max() / one.abs().max()) for one, other in pairs)
-    gap = max(found["conservation_gap"] for found in there.conservation(POSITIVE))
-    return f"GPU against CPU in float64: relevance differs by {worst:.1e} at most; conservation gap {gap:.1e}."
+    ids["attention_mask"] = torch.ones_like(ids["input_ids"])
+    ids["attention_mask"][1, 20:] = 0
+    here = clearhead.load(network, lm_head=language)
+    there = clearhead.load(network, device="cuda", lm_head=language)
+    traces = [clearhead.capture(model, ids, 1) for model in (here, there)]
+    device = max(_apart(spelled(name)(traces[0]), spelled(name)(traces[1])) for name in FIFTEEN)
+    rows = [{name: value[row : row + 1] for name, value in ids.items()} for row in range(4)]
+    alone = [spelled("trans-att")(clearhead.capture(there, row, 1)).relevance_BT for row in rows]
+    batch = _apart(Scores(torch.cat(alone)), spelled("trans-att")(traces[1]))
+    blocks = _apart(spelled("trans-att")(capture_blockwise(there, ids, 1)), spelled("trans-att")(traces[1]))
+    gap = max(found["conservation_gap"] for found in traces[1].conservation(POSITIVE))
+    return (
+        f"Float64, largest differences over the largest value: GPU and CPU over all fifteen methods {device:.1e}, a "
+        f"batch and its rows {batch:.1e}, block by block and whole {blocks:.1e}; conservation gap {gap:.1e}. "
+        f"Fused kernels: {'yes' if kernels_for(torch.ones(1, device='cuda')) else 'no'}."
+    )
+
+
+def _apart(one: Scores, other: Scores) -> float:
+    first, second = one.relevance_BT.cpu(), other.relevance_BT.cpu()
+    return float((first - second).abs().max() / first.abs().max())
+
+
+def rounding(dtype: torch.dtype) -> str:
+    """Largest difference of trans-att in this type from float64, over the largest value, on the same weights."""
+    model, inputs = bert(dtype), texts(4, 128)
+    exact = clearhead.load(copy.deepcopy(model.network).double())
+    found = [spelled("trans-att")(clearhead.capture(one, inputs, 0)) for one in (model, exact)]
+    gap = max(one["conservation_gap"] for one in found[0].diagnostics)
+    return f"{str(dtype).removeprefix('torch.')}: {_apart(found[1], found[0]):.1e} (conservation gap {gap:.1e})"
+
+
+def long_input(tokens: int) -> str:
+    """trans-att of one long text, block by block: time, measured peak memory and what was predicted."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(num_labels=2, max_position_embeddings=tokens)
+    model = clearhead.load(transformers.BertForSequenceClassification(config).eval().to("cuda"))
+    ready = as_inputs(model, texts(1, tokens))
+    told = memory(model, ready)
+    taken, peak = milliseconds(lambda: spelled("trans-att")(capture_blockwise(model, ready, 0)).relevance_BT, 2)
+    return (
+        f"trans-att, BERT-base, {tokens:,} tokens, batch 1, block by block: {taken / 1e3:.2f} s, peak {peak:.1f} GiB "
+        f"(predicted {told.blockwise / 2**30:.1f}; as a whole {told.whole / 2**30:.0f})."
+    )
 
 
 def main() -> None:
@@ -114,6 +161,13 @@ def main() -> None:
     parts = [agreement()]
     print(parts[0], flush=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    parts.append(
+        "tf32 on. trans-att against float64, BERT-base: "
+        + "; ".join(map(rounding, (torch.float32, torch.bfloat16)))
+        + "."
+    )
+    parts.append(long_input(8192))
+    print("\n".join(parts[1:]), flush=True)
     float32, bfloat16, once = torch.float32, torch.bfloat16, ("trans-att",)
     without = tuple(name for name in FIFTEEN if name not in ("lrp", "partial-lrp"))
     model = bert(float32)

@@ -1,13 +1,18 @@
 """Long inputs: block by block gives what the whole trace gives."""
 
+import time
+
+import numpy as np
 import pytest
 import torch
-from tiny import FAMILIES, network, tensors
+from tiny import FAMILIES, tensors
 from tiny import shared_model as model
 
 import clearhead
+from clearhead import pipeline, planning
 from clearhead.blockwise import capture_blockwise
 from clearhead.errors import UnsupportedModel
+from clearhead.inputs import from_tensors
 from clearhead.method import spelled
 
 clearhead.methods()
@@ -23,3 +28,64 @@ def test_block_by_block_is_exact(family):
     for one, other in zip(blocks.diagnostics, whole.diagnostics, strict=True):
         assert one["conservation_gap"] == pytest.approx(other["conservation_gap"], abs=1e-9)
         assert one["dropped"] == pytest.approx(other["dropped"], abs=1e-9)
+
+
+def test_a_contrast_of_two_classes_goes_block_by_block():
+    batch, target = tensors("bert"), clearhead.Target(0, versus=2)
+    whole = spelled("trans-att")(clearhead.capture(model("bert"), batch, target))
+    blocks = spelled("trans-att")(capture_blockwise(model("bert"), batch, target))
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+
+
+def test_another_target_of_the_same_pass():
+    batch = tensors("bert")
+    blocks = spelled("trans-att")(capture_blockwise(model("bert"), batch, 0).with_target(1))
+    whole = spelled("trans-att")(clearhead.capture(model("bert"), batch, 1))
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["rollout", "att-cat", "lrp", "partial-lrp", "trans-att:weight=attention"])
+def test_methods_that_need_every_map_say_so(method):
+    trace = capture_blockwise(model("bert"), tensors("bert"), 0)
+    with pytest.raises(UnsupportedModel, match="too long for"):
+        spelled(method)(trace)
+
+
+def test_windows_and_merging_are_refused():
+    with pytest.raises(UnsupportedModel, match="cannot be explained block by block"):
+        capture_blockwise(model("swin"), tensors("swin"), 0)
+
+
+def test_the_network_is_left_as_it_was():
+    network = model("gpt2").network
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules()]
+    spelled("trans-att")(capture_blockwise(model("gpt2"), tensors("gpt2"), 0))
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    assert hooks == [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules()]
+
+
+def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
+    batch, used = tensors("bert"), []
+    whole = clearhead.explain(model("bert"), batch, "trans-att", 1)
+    monkeypatch.setattr(planning, "WORTH_ASKING", 0)
+    monkeypatch.setattr(planning, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(pipeline, "capture_blockwise", lambda *given: used.append(1) or capture_blockwise(*given))
+    blocks = clearhead.explain(model("bert"), batch, "trans-att", 1)
+    assert len(used) == 3, "one input at a time"
+    for one, other in zip(blocks, whole, strict=True):
+        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-6, atol=1e-9)
+    clearhead.explain(model("bert"), batch, "att-cat", 1)
+    assert len(used) == 3, "other methods take the whole trace, an input at a time"
+
+
+def test_the_memory_told_grows_with_the_square_of_a_long_text():
+    explained, ids = model("bert"), torch.randint(5, 20, (2, 400))
+    told = [planning.memory(explained, from_tensors(explained, {"input_ids": ids[:, :n]})) for n in (20, 40)]
+    assert 2 < told[1].whole / told[0].whole < 4
+    assert all(one.blockwise < one.whole for one in told)
+
+
+def test_time_is_told_from_three_lengths():
+    told = planning.seconds(lambda place: time.sleep(0.01 * (place + 1)), [1, 2, 3, 4, 5])
+    assert told == pytest.approx(0.15, rel=0.3)

@@ -41,8 +41,8 @@ class Call:
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Keeps the arguments, without the memory of keys and values that a generating model fills as it goes."""
-        given = (*enumerate(args), *kwargs.items())
-        self.args = {place: None if isinstance(one, Cache) else one for place, one in given}
+        given: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
+        self.args = {place: None if isinstance(one, Cache) else one for place, one in given.items()}
 
     @property
     def hidden(self) -> Tensor:
@@ -75,8 +75,7 @@ class LongTrace(Trace):
             step = self._walk(call, step)
             maps.append(step.map_BTS)
         self._arrived = [
-            (one.double().flatten(1).sum(1), lost)
-            for one, lost in zip(step.relevances, step.dropped, strict=True)
+            (one.double().flatten(1).sum(1), lost) for one, lost in zip(step.relevances, step.dropped, strict=True)
         ]
         return maps[::-1]  # type: ignore[return-value]
 
@@ -97,13 +96,16 @@ class LongTrace(Trace):
         with plain_execution(out.device):
             steep, below = torch.autograd.grad(out, [found.map, leaf], above.gradient)
         passes = [RelevancePass(tape, POSITIVE, out, seed) for seed in above.relevances]
-        signed = [sign * part if sign != 1 else part for (sign, _), part in zip(self._seeds, _at(passes, found.map)[0], strict=True)]
+        signed = [
+            sign * part if sign != 1 else part
+            for (sign, _), part in zip(self._seeds, _at(passes, found.map)[0], strict=True)
+        ]
         map_BTS = gated_mean(steep, signed[0] if len(signed) == 1 else torch.stack(signed).sum(0))
         del steep, signed
         for one in passes:
             one.forget(found.map)
         arrived, lost = _at(passes, leaf)
-        return Step(map_BTS, below, arrived, [sum(pair) for pair in zip(above.dropped, lost, strict=True)])
+        return Step(map_BTS, below, arrived, [one + more for one, more in zip(above.dropped, lost, strict=True)])
 
     def conservation(self, rules: RuleSet = POSITIVE) -> list[dict[str, float]]:
         if rules is not POSITIVE:

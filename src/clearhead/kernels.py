@@ -15,20 +15,20 @@ WARPS = 8
 
 
 @triton.jit
-def _place(n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _place(n, BLOCK: tl.constexpr):
     """Places within the sample, places in memory, and which of them exist."""
     inside = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     return inside, tl.program_id(1).to(tl.int64) * n + inside, inside < n
 
 
 @triton.jit
-def _keep_sum(sums, values):  # type: ignore[no-untyped-def]
+def _keep_sum(sums, values):
     """Leaves the sum of one part of one sample in its own cell."""
     tl.store(sums + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0), tl.sum(values, 0))
 
 
 @triton.jit
-def _quotient(relevance, denominator, quotient, lost, n, factor, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _quotient(relevance, denominator, quotient, lost, n, factor, BLOCK: tl.constexpr):
     kind = relevance.dtype.element_ty
     _, at, there = _place(n, BLOCK)
     r = tl.load(relevance + at, there, 0.0)
@@ -40,7 +40,7 @@ def _quotient(relevance, denominator, quotient, lost, n, factor, BLOCK: tl.const
 
 
 @triton.jit
-def _positive(relevance, out, absolute, bias, scaled, lost, n, width, least, BIASED: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _positive(relevance, out, absolute, bias, scaled, lost, n, width, least, BIASED: tl.constexpr, BLOCK: tl.constexpr):
     kind = relevance.dtype.element_ty
     inside, at, there = _place(n, BLOCK)
     r = tl.load(relevance + at, there, 0.0)
@@ -55,16 +55,16 @@ def _positive(relevance, out, absolute, bias, scaled, lost, n, width, least, BIA
 
 
 @triton.jit
-def _halves(both, x, share, n, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _halves(both, x, share, n, width, BLOCK: tl.constexpr):
     kind = both.dtype.element_ty
-    inside, at, there = _place(n, BLOCK)
+    _, at, there = _place(n, BLOCK)
     value = tl.load(x + at, there, 0.0).to(kind)
     half = at // width * (2 * width) + at % width + tl.where(value > 0, 0, width)
     tl.store(share + at, tl.load(both + half, there, 0.0) * value, there)
 
 
 @triton.jit
-def _by_sign(x, both, absolute, n, width, ABSOLUTE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _by_sign(x, both, absolute, n, width, ABSOLUTE: tl.constexpr, BLOCK: tl.constexpr):
     _, at, there = _place(n, BLOCK)
     value = tl.load(x + at, there, 0.0)
     first = both + at // width * (2 * width) + at % width
@@ -75,7 +75,7 @@ def _by_sign(x, both, absolute, n, width, ABSOLUTE: tl.constexpr, BLOCK: tl.cons
 
 
 @triton.jit
-def _branches(relevance, u, v, at, there):  # type: ignore[no-untyped-def]
+def _branches(relevance, u, v, at, there):
     kind = relevance.dtype.element_ty
     r = tl.load(relevance + at, there, 0.0)
     left, right = tl.load(u + at, there, 0.0).to(kind), tl.load(v + at, there, 0.0).to(kind)
@@ -86,7 +86,7 @@ def _branches(relevance, u, v, at, there):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _branch_sums(relevance, u, v, sums, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _branch_sums(relevance, u, v, sums, n, BLOCK: tl.constexpr):
     _, at, there = _place(n, BLOCK)
     r, left, right, _ = _branches(relevance, u, v, at, there)
     cells = tl.num_programs(0) * tl.num_programs(1)
@@ -96,12 +96,12 @@ def _branch_sums(relevance, u, v, sums, n, BLOCK: tl.constexpr):  # type: ignore
 
 
 @triton.jit
-def _sign(x):  # type: ignore[no-untyped-def]
+def _sign(x):
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 @triton.jit
-def _normalised(sums, left, right):  # type: ignore[no-untyped-def]
+def _normalised(sums, left, right):
     """Eq. 9: each branch keeps the part that its |Σ| has of all, with the sign of the whole."""
     whole = tl.load(sums + tl.program_id(1))
     a = tl.load(sums + tl.num_programs(1) + tl.program_id(1))
@@ -113,7 +113,7 @@ def _normalised(sums, left, right):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, NORMALISED: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, NORMALISED: tl.constexpr, BLOCK: tl.constexpr):
     _, at, there = _place(n, BLOCK)
     r, left, right, empty = _branches(relevance, u, v, at, there)
     if NORMALISED:
@@ -124,7 +124,7 @@ def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, NORMALISED: tl.co
 
 
 @triton.jit
-def _gated(gradient, relevance, found, n, HEADS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _gated(gradient, relevance, found, n, HEADS: tl.constexpr, BLOCK: tl.constexpr):
     inside, at, there = _place(n, BLOCK)
     total = tl.zeros((BLOCK,), found.dtype.element_ty)
     first = tl.program_id(1).to(tl.int64) * HEADS * n + inside
@@ -155,7 +155,7 @@ def quotient(relevance: Tensor, denominator: Tensor, samples: int, factor: float
 def positive(
     relevance: Tensor, out: Tensor, absolute: Tensor, bias: Tensor | None, samples: int, least: float
 ) -> tuple[Tensor, Tensor]:
-    """relevance over the positive part (out − bias + absolute) / 2; none where that is at most `least` · absolute / 2."""
+    """relevance over the positive part (out − bias + absolute) / 2, which is none at `least` · absolute / 2 or less."""
     n, grid = _grid(relevance, samples)
     scaled, lost = torch.empty_like(relevance), _cells(relevance, grid)
     given = (relevance, out, absolute, out if bias is None else bias, scaled, lost, n, out.shape[-1], least)

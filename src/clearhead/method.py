@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -23,8 +23,16 @@ class Scores:
 
     def cpu(self) -> "Scores":
         """The same on the CPU, wherever the method did its work."""
-        tensors = (self.relevance_BT, self.layers_BLT, self.pixels_BPQ)
-        return Scores(*(one if one is None else one.detach().cpu() for one in tensors), self.diagnostics)  # type: ignore[arg-type]
+
+        def home(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor.detach().cpu()
+
+        return replace(
+            self,
+            relevance_BT=home(self.relevance_BT),
+            layers_BLT=home(self.layers_BLT),
+            pixels_BPQ=home(self.pixels_BPQ),
+        )
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 import clearhead.methods  # noqa: F401  registers the methods
+from clearhead.blockwise import capture_blockwise
 from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, Item, collate, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Scores, Spelling, spelled
 from clearhead.model import Model, load, precise
+from clearhead.planning import fits
 from clearhead.target import Target, TargetLike, probability
 from clearhead.trace import Trace, capture
 from clearhead.windows import explain_windows, needs_windows
@@ -124,10 +126,28 @@ def explain_batch(
     targets: Sequence[TargetLike],
     spellings: Sequence[Spelling],
 ) -> list[list[Explanation]]:
-    """One trace, every method: per input the explanations in the order of the methods."""
-    trace = capture(model, inputs, list(targets))
+    """One trace, every method: per input the explanations in the order of the methods.
+
+    What does not fit into memory is halved, and a single long input goes block by block where its methods can.
+    """
+    whole = fits(model, inputs)
+    if not whole and len(inputs) > 1:
+        half = len(inputs) // 2
+        parts = (list(range(half)), list(range(half, len(inputs))))
+        return [
+            row
+            for places in parts
+            for row in explain_batch(model, _rows(inputs, places), [targets[place] for place in places], spellings)
+        ]
+    capturing = capture if whole or not all(map(works_blockwise, spellings)) else capture_blockwise
+    trace = capturing(model, inputs, list(targets))
     columns = [explain_trace(trace, spelling) for spelling in spellings]
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def works_blockwise(spelling: Spelling) -> bool:
+    """Whether a method asks of a trace only what can be had block by block."""
+    return spelling.method.name == "trans-att" and spelling.options.get("weight", "gradient") == "gradient"
 
 
 def explain_trace(trace: Trace, spelling: Spelling) -> list[Explanation]:

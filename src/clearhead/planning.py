@@ -1,9 +1,11 @@
 """What an explanation will need, told before it is made: memory for the whole trace and block by block, and time."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 
 import torch
 
@@ -11,11 +13,14 @@ from clearhead.blockwise import PROBE, probe, tokens_in
 from clearhead.inputs import Inputs
 from clearhead.model import Model
 
-KEPT = 0.8
+KEPT = 0.9
 """Part of the activations that is still there when the way back begins (the rest was only passing)."""
 PASSING_MAPS = 5
 """Maps of one block that exist at a time on the way back, besides those kept."""
 ROOM = 0.9
+WORTH_ASKING = 16 * 512**2
+MEMINFO = Path("/proc/meminfo")
+UNKNOWN = 2**62
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,9 @@ def memory(model: Model, batch: Inputs) -> Memory:
     """From a short probe of the same network: every activation, scaled to the batch's rows and tokens."""
     trace, rows = probe(model, batch), len(batch)
     tokens, short = tokens_in(batch), min(PROBE, tokens_in(batch))
-    sizes = [(_scaled(shape, short, tokens) * rows * item, shape.count(short)) for shape, item in trace.forward.tape.made]
+    sizes = [
+        (_scaled(shape, short, tokens) * rows * item, shape.count(short)) for shape, item in trace.forward.tape.made
+    ]
     maps = [_scaled(one.map.shape, short, tokens) * rows * one.map.element_size() for one in trace.forward.tape.blocks]
     rest = int(KEPT * sum(size for size, token_axes in sizes if token_axes < 2))
     blocks = max(1, len(maps))
@@ -50,13 +57,17 @@ def _scaled(shape: Sequence[int], short: int, tokens: int) -> int:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that can still be had: on a GPU, what the driver and torch's own store have left; else the machine's."""
+    """Memory that can still be had; on a GPU torch's own store counts as free."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    import os
+    found = re.search(r"MemAvailable:\s+(\d+) kB", MEMINFO.read_text()) if MEMINFO.exists() else None
+    return int(found[1]) * 1024 if found else UNKNOWN
 
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+def fits(model: Model, batch: Inputs) -> bool:
+    """Whether a batch can be traced as a whole. Small ones are not looked at: asking costs a short pass."""
+    return len(batch) * tokens_in(batch) ** 2 < WORTH_ASKING or memory(model, batch).fits
 
 
 def seconds(work: Callable[[int], None], lengths: Sequence[int]) -> float:

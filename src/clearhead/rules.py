@@ -158,9 +158,9 @@ def add(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
         fast = kernels_for(relevance)
         if fast and len(shapes) == 2 and shapes[0] == shapes[1] == relevance.shape:
             given = (one.contiguous() for one in (relevance, u, v))
-            *shares, lost = fast.split(*given, flow.samples(relevance), flow.rules.normalise_add)
+            to_u, to_v, lost = fast.split(*given, flow.samples(relevance), flow.rules.normalise_add)
             flow.lost.append(lost)
-            return shares
+            return (to_u, to_v)
         u, v = (term.to(relevance.dtype) if isinstance(term, Tensor) else term for term in (u, v))
         scaled = flow.divide(relevance, u + v)
         shares = [(scaled * (u, v)[place]).sum_to_size(shape) for place, shape in zip(mine, shapes, strict=True)]

@@ -29,7 +29,9 @@ UNSEEN = (
 
 
 # What is asked of a tensor, all the time, without making another one.
-FACTS = frozenset("shape size dim ndim dtype device is_cuda layout requires_grad numel stride is_contiguous".split())
+FACTS = frozenset(
+    ["shape", "size", "dim", "ndim", "dtype", "device", "is_cuda", "layout", "requires_grad", "numel", "stride"]
+)
 
 
 class Step(NamedTuple):
@@ -74,7 +76,9 @@ class Tape:
     def is_cut(self, tensor: Tensor) -> bool:
         """Whether everything made after this activation depends on the input through it alone."""
         node = self.node(tensor)
-        return node is not None and all(min(step.parents, default=node) >= node for step in self.steps if step.node > node)
+        return node is not None and all(
+            min(step.parents, default=node) >= node for step in self.steps if step.node > node
+        )
 
     def node(self, tensor: Tensor) -> int | None:
         """The number of an activation; a tensor written in place gets a new one at each write."""
@@ -90,8 +94,13 @@ class Tape:
         known = tuple(parent for parent in map(self.node, activations) if parent is not None)
         back = back if len(known) == len(activations) else _refuse(UNSEEN)
         self.steps.append(Step(self.enter(out), known, back))
-        if not out._is_view():
+        if all(_home(out) != _home(activation) for activation in activations):
             self.made.append((out.shape, out.element_size()))
+
+
+def _home(tensor: Tensor) -> int:
+    """Where a tensor's memory begins, which its views share."""
+    return tensor.untyped_storage().data_ptr()
 
 
 @cache
@@ -128,7 +137,7 @@ class Recording(TorchFunctionMode):
             return function(*args, **kwargs)
         if name == "scaled_dot_product_attention":
             with self:
-                return attend(*args, **kwargs, masks=self.masks)
+                return attend(*args, **{**kwargs, "masks": self.masks})
         if name == "softmax":
             kwargs = _keep_precision(args, kwargs)
         before = _values_before_write(function, args)

@@ -14,6 +14,7 @@ from clearhead.cli.bench import bench
 from clearhead.cli.compare import compare
 from clearhead.cli.explain import explain
 from clearhead.cli.listing import listing
+from clearhead.cli.plan import plan
 from clearhead.cli.report import report
 from clearhead.cli.serve import serve
 from clearhead.version import __version__
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.command("explain")(explain)
 app.command("compare")(compare)
+app.command("plan")(plan)
 app.command("bench")(bench)
 app.command("report")(report)
 app.command("list")(listing)
