@@ -24,7 +24,8 @@ from clearhead.results import (
     opened,
     versions,
 )
-from clearhead.summary import measures_of, summary_of
+from clearhead.summary import measures_of
+from clearhead.summary import summary_of as summary_of
 from clearhead.tables import parquet
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from clearhead import report
+from clearhead.benchmark import summary_of
 from clearhead.errors import BadOption
 from clearhead.registry import unknown
 from clearhead.results import Results
-from clearhead.summary import summary_of
 from clearhead.web.question import Example, Examples, Ran
 
 SHOWN = 50
