@@ -22,7 +22,7 @@ LAYERS = (
     "windows pipeline",
     "metrics",
     "significance evaluation",
-    "results benchmark benchmarks views",
+    "results summary verdict benchmark benchmarks views",
     "runners report",
     "web cli __main__",
 )

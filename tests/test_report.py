@@ -9,10 +9,12 @@ import pytest
 from samples import HOSTILE, save_text_model
 
 from clearhead import report
-from clearhead.benchmark import LAYOUT, Plan, execute
+from clearhead.benchmark import Plan, execute
 from clearhead.cli import main
 from clearhead.results import FORMAT, MANIFEST, SUMMARY, Results, number
 from clearhead.runners.local import local
+from clearhead.summary import LAYOUT
+from clearhead.verdict import standings, verdict
 
 
 def row(method, name, value, better="higher"):
@@ -101,7 +103,7 @@ def test_nothing_is_bold_without_tests(folder):
 
 
 def test_lower_is_better_where_it_is():
-    found = {one.name: one for one in report.standings(summary())}
+    found = {one.name: one for one in standings(summary())}
     assert found["lodds"].best == "att-cat"
     assert found["lodds"].leading == ("att-cat", "cat")
     assert not found["lodds"].shown
@@ -109,7 +111,7 @@ def test_lower_is_better_where_it_is():
 
 
 def test_the_verdict_says_what_to_use_and_why():
-    said = list(report.verdict(summary()))
+    said = list(verdict(summary()))
     assert said[0].startswith("Use att-cat: it is the best, or not shown to be worse than the best, on every value")
     assert "20.0 ms" in said[0]
     assert "aopc (higher is better): att-cat is best, and the tests show it against every other method." in said
@@ -118,7 +120,7 @@ def test_the_verdict_says_what_to_use_and_why():
 
 def test_the_verdict_admits_that_nothing_can_be_shown():
     tests = [{**one, "p_corrected": 0.9} for one in summary()["comparisons"]]
-    said = list(report.verdict(summary(comparisons=tests)))
+    said = list(verdict(summary(comparisons=tests)))
     assert "take the cheapest, cat" in said[0]
     assert "aopc: att-cat and cat are not shown to be better than random." in said
 
@@ -127,22 +129,22 @@ def test_the_verdict_warns_when_noise_wins():
     rows = [row("att-cat", "aopc", 0.1), row("cat", "aopc", 0.2), row("random", "aopc", 0.9)]
     tests = [pair("aopc", "att-cat", "random", 0.001), pair("aopc", "cat", "random", 0.001)]
     tests += [pair("aopc", "att-cat", "cat", 0.001)]
-    said = list(report.verdict(summary(rows=rows, comparisons=tests, values={"aopc": "higher"})))
+    said = list(verdict(summary(rows=rows, comparisons=tests, values={"aopc": "higher"})))
     assert "Trust none of them here" in said[0]
     assert "aopc: att-cat and cat are not shown to be better than random." in said
 
 
 def test_without_a_control_the_verdict_asks_for_one():
     rows = [one for one in summary()["rows"] if one["method"] != "random"]
-    assert any("No control was run" in line for line in report.verdict(summary(rows=rows, methods=["att-cat", "cat"])))
+    assert any("No control was run" in line for line in verdict(summary(rows=rows, methods=["att-cat", "cat"])))
 
 
 def test_few_examples_are_told():
-    assert any("Only 20 examples" in line for line in report.verdict(summary(examples=20)))
+    assert any("Only 20 examples" in line for line in verdict(summary(examples=20)))
 
 
 def test_an_unfinished_run_is_told():
-    said = list(report.verdict(summary(shards=8, done=3)))
+    said = list(verdict(summary(shards=8, done=3)))
     assert said[0] == "This run is not finished: 3 of 8 shards are done."
     assert said[1].startswith("Use att-cat")
 
@@ -278,7 +280,7 @@ def test_a_real_run_is_reported(run, tmp_path):
     assert all(found["costs"][name] > 0 for name in found["methods"])
     code, output, errors = run(str(tmp_path / "run"))
     assert code == 0, errors
-    assert output == next(report.verdict(found)) + "\n"
+    assert output == next(verdict(found)) + "\n"
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "random" in page and page.count("<svg") >= 2
 

@@ -265,6 +265,61 @@ def test_saved_hugging_face_data_sets(monkeypatch, tmp_path):
         read_task(tmp_path, split="dev")
 
 
+def test_configuration_and_split_in_the_name(monkeypatch, tmp_path):
+    asked = []
+
+    def load_dataset(*arguments, **options):
+        asked.append((*arguments, options["split"]))
+        return Rows([{"sentence": "fine", "label": 1}])
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    for name in ("hf:imdb", "hf:imdb@train", "hf:glue:sst2@validation", f"hf:{tmp_path}@dev", f"hf:{tmp_path}"):
+        read_task(name)
+    assert asked == [
+        ("imdb", None, "test"),
+        ("imdb", None, "train"),
+        ("glue", "sst2", "validation"),
+        (str(tmp_path), None, "dev"),
+        (str(tmp_path), None, "test"),
+    ]
+
+
+def test_the_real_library_reads_what_it_saved(monkeypatch, tmp_path):
+    datasets = pytest.importorskip("datasets", reason="the package datasets is not installed")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    labels = datasets.ClassLabel(names=["negative", "positive"])
+    features = datasets.Features({"sentence": datasets.Value("string"), "label": labels})
+    columns = {"sentence": ["a good film", "a bad film", " "], "label": [1, 0, 1]}
+    texts = datasets.Dataset.from_dict(columns, features=features)
+    texts.save_to_disk(tmp_path / "texts")
+    datasets.DatasetDict({"train": texts, "test": texts.select([1])}).save_to_disk(tmp_path / "splits")
+    task = read_task(tmp_path / "texts")
+    assert rows(task) == [("a good film", 1), ("a bad film", 0)] and task.labels == ("negative", "positive")
+    assert task.skipped[0].line == 3
+    assert rows(read_task(tmp_path / "splits")) == [("a bad film", 0)]
+    assert len(read_task(f"hf:{tmp_path / 'splits'}", split="train").examples) == 2
+    with pytest.raises(BadOption, match="There is: train, test"):
+        read_task(tmp_path / "splits", split="dev")
+
+
+def test_the_real_library_reads_tables_and_pictures(monkeypatch, tmp_path):
+    datasets = pytest.importorskip("datasets", reason="the package datasets is not installed")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "csv").mkdir()
+    written(tmp_path, "csv/test.csv", "text,label\na good film,pos\na bad one,neg\n")
+    written(tmp_path, "csv/train.csv", "text,label\nfine,pos\n")
+    assert rows(read_task(f"hf:{tmp_path / 'csv'}")) == [("a good film", "pos"), ("a bad one", "neg")]
+    assert rows(read_task(f"hf:{tmp_path / 'csv'}@train")) == [("fine", "pos")]
+    with pytest.raises(BadFile, match="Unknown split"):
+        read_task(f"hf:{tmp_path / 'csv'}@dev")
+    pictures = {"image": [Image.new("RGB", (8, 8), (shade, 0, 0)) for shade in (0, 90)], "label": [0, 1]}
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])})
+    datasets.Dataset.from_dict(pictures, features=features).save_to_disk(tmp_path / "pictures")
+    task = read_task(tmp_path / "pictures")
+    assert [example.raw.size for example in task.examples] == [(8, 8)] * 2 and task.labels == ("cat", "dog")
+    assert digest(task) == digest(read_task(tmp_path / "pictures"))
+
+
 def test_hugging_face_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(BadOption, match="pip install datasets"):

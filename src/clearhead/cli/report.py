@@ -21,14 +21,15 @@ def report(run: RUN, out: OUT = None) -> None:
     if out is not None and not target.parent.is_dir():
         raise BadOption(f"There is no folder '{target.parent}' to write '{target.name}' into. Make it first.")
     from clearhead import report
-    from clearhead.benchmark import summary_of
     from clearhead.explanation import write_whole
     from clearhead.results import Results
+    from clearhead.summary import summary_of
+    from clearhead.verdict import verdict
 
     results = Results(run)
     summary = summary_of(results)
     text = (report.page if target.suffix.casefold() == ".html" else report.document)(results, summary)
     write_whole(target, text.encode("utf-8", "replace"))
-    for line in list(report.verdict(summary))[:1]:
+    for line in list(verdict(summary))[:1]:
         print(line)
     print(f"Wrote {target}", file=sys.stderr)

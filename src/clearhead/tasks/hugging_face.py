@@ -17,19 +17,32 @@ def _saved(path: Path) -> bool:
 def hugging_face(
     source: Any,
     *,
-    split: str = "test",
+    split: str | None = None,
     config: str | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
     limit: int | None = None,
 ) -> Task:
-    """A data set of the Hugging Face hub by name (hf:NAME), or one saved in a folder; needs the package `datasets`."""
-    name = str(source).removeprefix("hf:")
-    found = _opened(name, split, config)
+    """A data set of the Hugging Face hub (hf:NAME), or one saved in a folder; needs the package `datasets`.
+
+    hf:NAME:CONFIG@SPLIT names a configuration and a split, such as hf:glue:sst2@validation; the split is else `test`.
+    """
+    name, own_config, own_split = _parts(str(source))
+    found = _opened(name, split or own_split or "test", config or own_config)
     rows: Numbered = ((number, dict(row)) for number, row in enumerate(found, 1))
     examples, label = table_examples(name, rows, Path(name), text_column, label_column)
     names = getattr(found.features.get(label), "names", None) if label else None
     return made(name, examples, limit=limit, labels=tuple(names) if names else None)
+
+
+def _parts(source: str) -> tuple[str, str | None, str | None]:
+    """Name, configuration and split out of hf:NAME:CONFIG@SPLIT; an existing folder may hold such signs in its name."""
+    whole = source.removeprefix("hf:")
+    if Path(whole).exists():
+        return whole, None, None
+    name, _, split = whole.partition("@")
+    name, _, config = (name, "", "") if Path(name).exists() else name.partition(":")
+    return name, config or None, split or None
 
 
 def _opened(name: str, split: str, config: str | None) -> Any:

@@ -1,0 +1,154 @@
+"""A summary in plain words: which method to use and why, what beats noise, and where no difference can be shown."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LEVEL = 0.05
+FEW = 100
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """On one value: the best method, and those not shown to be worse; `shown` when it beats all others."""
+
+    name: str
+    best: str
+    leading: tuple[str, ...]
+    shown: bool
+
+
+def standings(summary: Mapping[str, Any]) -> list[Standing]:
+    """Who leads on each value."""
+    found = []
+    for name in summary["values"]:
+        rows = [row for row in _rows(summary, name) if math.isfinite(row["value"])]
+        if not rows:
+            continue
+        sign = -1 if better(summary, name) == "lower" else 1
+        best = max(rows, key=lambda row: sign * row["value"])["method"]
+        leading = tuple(row["method"] for row in rows if row["method"] == best or not _differ(summary, name, best, row))
+        found.append(Standing(name, best, leading, len(rows) > 1 and leading == (best,)))
+    return found
+
+
+def _differ(summary: Mapping[str, Any], name: str, first: str, row: Row) -> bool:
+    """Whether a test shows the two methods to differ; untested ones are taken as alike."""
+    pair = {first, row["method"]}
+    found = [one for one in summary["comparisons"] if one["name"] == name and {one["first"], one["second"]} == pair]
+    return bool(found) and found[0]["p_corrected"] < LEVEL
+
+
+def verdict(summary: Mapping[str, Any]) -> Iterator[str]:
+    """In plain words: which method to use and why, what beats noise, and where no difference can be shown."""
+    found = standings(summary)
+    if summary["done"] < summary["shards"]:
+        yield f"This run is not finished: {summary['done']} of {summary['shards']} shards are done."
+    if not found:
+        yield "Nothing could be measured: no example gave a finite value."
+        return
+    yield _advice(summary, found)
+    yield from (_standing(summary, one) for one in found)
+    yield from _noise(summary, found)
+    if summary["examples"] < FEW:
+        yield f"Only {summary['examples']} examples were measured: more would narrow the intervals."
+
+
+def _advice(summary: Mapping[str, Any], found: Sequence[Standing]) -> str:
+    """Which method to use, and why; the controls are no candidates."""
+    tried = [name for name in summary["methods"] if not _is_control(name)]
+    if len(tried) < 2:
+        return f"Only {_listed(tried or ['the control'])} was run, so there is nothing to choose from."
+    if all(set(tried) <= set(one.leading) for one in found):
+        cheapest = min(tried, key=lambda name: _cost(summary, name))
+        return (
+            f"No difference between the methods can be shown: take the cheapest, {cheapest}, or measure more examples."
+        )
+    leads = {name: sum(name in one.leading for one in found) for name in tried}
+    most = max(leads.values())
+    if most == 0:
+        return "On no value is any method among the best: the control does better. Trust none of them here."
+    tied = [name for name in tried if leads[name] == most]
+    chosen = min(tied, key=lambda name: (-sum(one.best == name for one in found), _cost(summary, name)))
+    return _recommended(summary, chosen, [name for name in tied if name != chosen], most, len(found))
+
+
+def _recommended(summary: Mapping[str, Any], chosen: str, others: list[str], leads: int, count: int) -> str:
+    where = "every value" if leads == count else f"{leads} of {count} values"
+    said = f"Use {chosen}: it is the best, or not shown to be worse than the best, on {where}"
+    seconds = _cost(summary, chosen)
+    said += f", at {time_text(seconds)} per example." if math.isfinite(seconds) else "."
+    if not others:
+        return said
+    cheaper = [name for name in others if _cost(summary, name) < seconds]
+    note = f"; {_listed(cheaper)} {_costs_less(cheaper)}" if cheaper else ""
+    return f"{said} By that count {_listed(others)} {_are(others)} as good{note}."
+
+
+def _costs_less(names: Sequence[str]) -> str:
+    return "costs less" if len(names) == 1 else "cost less"
+
+
+def _cost(summary: Mapping[str, Any], name: str) -> float:
+    """Seconds per example; a method without a time comes last."""
+    return summary["costs"].get(name) or math.inf
+
+
+def _standing(summary: Mapping[str, Any], one: Standing) -> str:
+    value = f"{one.name} ({better(summary, one.name)} is better)"
+    several = [row["method"] for row in _rows(summary, one.name)]
+    if len(several) == 1:
+        return f"{value}: only {one.best} was measured."
+    if one.shown:
+        return f"{value}: {one.best} is best, and the tests show it against every other method."
+    if len(one.leading) == len(several):
+        return f"{value}: no difference between {_listed(several)} can be shown."
+    others = [name for name in one.leading if name != one.best]
+    return f"{value}: {one.best} has the best value, but no difference from {_listed(others)} can be shown."
+
+
+def _noise(summary: Mapping[str, Any], found: Sequence[Standing]) -> Iterator[str]:
+    """Where a method is not shown to beat the random control."""
+    control = next((name for name in summary["methods"] if _is_control(name)), None)
+    if control is None:
+        yield "No control was run: add random to the methods to see what noise would score."
+        return
+    for one in found:
+        weak = [row["method"] for row in _rows(summary, one.name) if not _beats(summary, one.name, row, control)]
+        weak = [name for name in weak if not _is_control(name)]
+        if weak:
+            yield f"{one.name}: {_listed(weak)} {_are(weak)} not shown to be better than {control}."
+
+
+def _beats(summary: Mapping[str, Any], name: str, row: Row, control: str) -> bool:
+    noise = next((one for one in _rows(summary, name) if one["method"] == control), None)
+    if noise is None:
+        return True
+    ahead = row["value"] < noise["value"] if better(summary, name) == "lower" else row["value"] > noise["value"]
+    return ahead and _differ(summary, name, control, row)
+
+
+def _is_control(name: str) -> bool:
+    return name.split(":")[0].split(" ")[0] == "random"
+
+
+def _rows(summary: Mapping[str, Any], name: str) -> list[Row]:
+    return [row for row in summary["rows"] if row["name"] == name]
+
+
+def better(summary: Mapping[str, Any], name: str) -> str:
+    return str(summary["values"][name])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def time_text(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
