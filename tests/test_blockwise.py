@@ -52,7 +52,7 @@ def test_methods_that_need_every_map_say_so(method):
 
 
 def test_windows_and_merging_are_refused():
-    with pytest.raises(UnsupportedModel, match="cannot be explained block by block"):
+    with pytest.raises(UnsupportedModel, match="does not relate"):
         capture_blockwise(model("swin"), tensors("swin"), 0)
 
 

@@ -41,7 +41,8 @@ class Call:
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Keeps the arguments, without the memory of keys and values that a generating model fills as it goes."""
-        given: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
+        given: dict[int | str, Any] = dict(enumerate(args))
+        given.update(kwargs.items())
         self.args = {place: None if isinstance(one, Cache) else one for place, one in given.items()}
 
     @property
@@ -194,7 +195,9 @@ def tokens_in(batch: Inputs) -> int:
 
 def _blocks(model: Model, batch: Inputs) -> list[Call]:
     """The blocks in their order, found on a short piece of the input that is traced in full."""
-    tape = probe(model, batch).forward.tape
+    traced = probe(model, batch)
+    traced.require_token_maps()
+    tape = traced.forward.tape
     found = tape.blocks
     if not found or not all(_can_stand_alone(tape, one) for one in found):
         raise UnsupportedModel(

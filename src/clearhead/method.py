@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -23,16 +23,9 @@ class Scores:
 
     def cpu(self) -> "Scores":
         """The same on the CPU, wherever the method did its work."""
-
-        def home(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.detach().cpu()
-
-        return replace(
-            self,
-            relevance_BT=home(self.relevance_BT),
-            layers_BLT=home(self.layers_BLT),
-            pixels_BPQ=home(self.pixels_BPQ),
-        )
+        layers = None if self.layers_BLT is None else self.layers_BLT.detach().cpu()
+        pixels = None if self.pixels_BPQ is None else self.pixels_BPQ.detach().cpu()
+        return Scores(self.relevance_BT.detach().cpu(), layers, pixels, self.diagnostics)
 
 
 @dataclass(frozen=True)
