@@ -15,7 +15,7 @@ from samples import HOSTILE, explained, pictured, review
 
 from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption
-from clearhead.views import color, corpus, curves, gold, heatmap, html, layers, markdown, picture, terminal
+from clearhead.views import color, corpus, curves, gold, heatmap, html, layers, markdown, notebook, picture, terminal
 from clearhead.views.piece import level_for, pieces, scored, strongest, visible
 from clearhead.views.record import line, record
 
@@ -31,7 +31,7 @@ TEXTS = {
 
 
 class Reader(HTMLParser):
-    """What a browser would show of a text: the characters inside paragraphs of class ch-text."""
+    """What a browser would show of a text: the characters inside paragraphs of either direction."""
 
     VOID = ("br", "img", "input", "meta", "link")
 
@@ -46,7 +46,7 @@ class Reader(HTMLParser):
         self.tags.append(tag)
         if tag not in self.VOID:
             self.open.append(tag)
-        if tag == "p" and "ch-text" in (dict(attrs).get("class") or ""):
+        if tag == "p" and dict(attrs).get("dir") == "auto":
             self.paragraphs.append("")
             self.inside = True
 
@@ -223,9 +223,42 @@ def test_notebook_shows_explanations_lists_and_comparisons():
         reader = shown(fragment)
         assert not {"html", "body", "script"} & set(reader.tags)
         assert one.text in reader.paragraphs
-    assert len(one._repr_html_()) < 8000
-    grown = len(Explanations([one] * 50)._repr_html_()) - len(Explanations([one] * 40)._repr_html_())
-    assert grown / 10 < 40 * len(str(one.text))
+
+
+@pytest.mark.parametrize("text", ["a joyless , tedious film that Never finds", *TEXTS.values()])
+def test_a_notebook_cell_is_no_larger_than_its_data(text):
+    """The data is the record, which a program would keep; a cell has no style sheet, so it costs no more."""
+    count = len(explained(text).tokens)
+    one = explained(text, relevance=np.random.default_rng(0).normal(size=count), layers=np.ones((6, count)))
+    data = len(line(one).encode("utf-8", "replace"))
+    assert len(notebook.fragment(one).encode("utf-8", "replace")) <= data
+    assert len(notebook.listing([one] * 10).encode("utf-8", "replace")) <= 10 * data
+    assert len(notebook.comparison({"a": one, "b": one}).encode("utf-8", "replace")) <= 2 * data
+    assert "<style" not in notebook.fragment(one)
+
+
+def test_a_photo_in_a_notebook_costs_little_more_than_the_photo():
+    noise = np.random.default_rng(0).integers(0, 255, (300, 400, 3), dtype=np.uint8)
+    one = pictured(size=(400, 300), image=Image.fromarray(noise))
+    photo = len(heatmap.data_url(heatmap.small(heatmap.photo(one)), "JPEG"))
+    assert len(notebook.fragment(one)) < photo + 30_000
+
+
+@pytest.mark.parametrize(
+    ("paper", "ink"),
+    [
+        ((255, 255, 255), (33, 33, 33)),
+        ((17, 17, 17), (224, 224, 224)),
+        ((30, 30, 30), (204, 204, 204)),
+        ((56, 56, 56), (213, 213, 213)),
+    ],
+    ids=["light", "jupyter-dark", "vscode-dark", "colab-dark"],
+)
+def test_the_ink_of_a_notebook_reads_on_every_step(paper, ink):
+    for tint in color.TINTS:
+        behind = tuple(int(digit * 2, 16) for digit in tint[1:])
+        for place in range(color.STEPS + 1):
+            assert color.contrast(ink, color.mix(paper, behind, place / 15)) >= 4.5
 
 
 def cases() -> dict[str, str]:
