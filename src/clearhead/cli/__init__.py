@@ -16,6 +16,7 @@ from clearhead.cli.explain import explain
 from clearhead.cli.listing import listing
 from clearhead.cli.report import report
 from clearhead.cli.serve import serve
+from clearhead.cli.words import words
 from clearhead.version import __version__
 
 MISTAKE = 2
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.command("explain")(explain)
 app.command("compare")(compare)
+app.command("words")(words)
 app.command("bench")(bench)
 app.command("report")(report)
 app.command("list")(listing)
