@@ -518,6 +518,16 @@ def test_markdown_escapes_and_ranks():
     assert "\\<b\\> \\|" in text
     assert "| tedious | +0.61 | 1 |" in text
     assert "\\- no list" in markdown.escaped("- no list")
+    assert "**tedious**" in text and "**bold** speaks for negative" in text
+    assert "*tedious*" in markdown.section(review(relevance=-review().relevance))
+    assert "| patch | relevance" in markdown.section(pictured())
+
+
+def test_axes_have_round_numbers():
+    flat = curves.chart([curves.Curve("x", (0.0, 1.0), (-0.93, 0.95))], title="x")
+    assert [f">{mark}</text>" in flat for mark in ("-1", "-0.5", "0", "0.5", "1")] == [True] * 5
+    large = curves.chart([curves.Curve("x", (0.0, 1.0), (0.0, 1234.0))], title="x")
+    assert ">1.25e+03</text>" in large
 
 
 def test_record_is_plain_and_whole():
