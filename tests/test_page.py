@@ -98,6 +98,8 @@ def test_ask_and_see_a_text(visit):
     assert page.locator("#shown [role=button]").all_inner_texts() == TEXT.split()
     assert page.locator("#shown .f9, #shown .a9").count() >= 1
     assert page.locator("#classes li").count() == 2
+    titles = [one.get_attribute("title") for one in page.locator("#shown .word").all()]
+    assert sorted(int(title.split("rank ")[1].split()[0]) for title in titles) == list(range(1, 8))
 
 
 def test_another_class_and_a_contrast(visit):
