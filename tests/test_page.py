@@ -139,7 +139,7 @@ def test_hide_the_top_by_the_slider(visit):
     page.keyboard.press("ArrowRight")
     assert page.locator("#shown .gone").count() == 2
     strongest = sorted(
-        page.locator("#shown .word").all(), key=lambda one: -float(one.get_attribute("title").rpartition(" ")[2])
+        page.locator("#shown .word").all(), key=lambda one: -float(one.get_attribute("title").split(" · ")[1])
     )
     assert all("gone" in one.get_attribute("class") for one in strongest[:2])
     assert page.inner_text("#bars .now dt") == "2 of 7 words"
