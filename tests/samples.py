@@ -76,8 +76,8 @@ def pictured(*, size: tuple[int, int] = (60, 40), label: str = "cat", **changes:
     )
 
 
-def save_text_model(folder: Path) -> Path:
-    """A BERT of two blocks with a word-piece tokenizer that knows every letter."""
+def save_text_model(folder: Path, kind: str = "BertForSequenceClassification", **changes: Any) -> Path:
+    """A BERT of two blocks with a word-piece tokenizer that knows every letter; `changes` are its configuration's."""
     import string
 
     import torch
@@ -112,12 +112,21 @@ def save_text_model(folder: Path) -> Path:
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=64,
-        id2label={0: "negative", 1: "positive"},
-        label2id={"negative": 0, "positive": 1},
+        **{"id2label": {0: "negative", 1: "positive"}, "label2id": {"negative": 0, "positive": 1}, **changes},
     )
-    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    getattr(transformers, kind)(config).save_pretrained(folder)
     fast.save_pretrained(folder)
     return folder
+
+
+def save_regression_model(folder: Path) -> Path:
+    """A BERT that answers a number."""
+    return save_text_model(folder, id2label={0: "stars"}, label2id={"stars": 0}, problem_type="regression")
+
+
+def save_answer_model(folder: Path) -> Path:
+    """A BERT that marks where in the second text the answer stands."""
+    return save_text_model(folder, "BertForQuestionAnswering")
 
 
 def save_image_model(folder: Path) -> Path:

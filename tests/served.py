@@ -46,8 +46,6 @@ def serving(*arguments: str):
 
 def save_run(folder: Path, model: Path) -> Path:
     """A finished run of `clearhead bench` on six sentences."""
-    from clearhead.cli import main
-
     sentences = [
         "a good film",
         "never a bad film",
@@ -58,9 +56,24 @@ def save_run(folder: Path, model: Path) -> Path:
     ]
     table = folder / "task.tsv"
     table.write_text("label\tsentence\n" + "".join(f"{n % 2}\t{text}\n" for n, text in enumerate(sentences)), "utf-8")
-    command = ["bench", "--task", str(table), "--model", str(model), "--methods", "att-cat,rollout"]
+    return _run(table, model, "aopc", folder / "my-run")
+
+
+def save_photo_run(folder: Path, model: Path) -> tuple[Path, Path]:
+    """A finished run on four photos in a folder per class; the run and its data."""
+    for number in range(4):
+        file = folder / "pets" / ("cat", "dog")[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(photo(seed=number))
+    return _run(folder / "pets", model, "positive-perturbation", folder / "photo-run"), folder / "pets"
+
+
+def _run(task: Path, model: Path, metric: str, out: Path) -> Path:
+    from clearhead.cli import main
+
+    command = ["bench", "--task", str(task), "--model", str(model), "--methods", "att-cat,rollout"]
     try:
-        main([*command, "--metrics", "aopc", "--out", str(folder / "my-run")])
+        main([*command, "--metrics", metric, "--out", str(out)])
     except SystemExit as left:
         assert left.code == 0
-    return folder / "my-run"
+    return out

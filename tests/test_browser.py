@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from samples import HOSTILE, explained, pictured, review
 
-from clearhead.views import corpus, curves, gold, html
+from clearhead.views import corpus, curves, gold, html, notebook
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 CHROMIUM = os.environ.get("CLEARHEAD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -168,22 +168,52 @@ def test_sign_survives_without_colour(visit):
     assert page.locator(".ch-word span", has_text="heart").evaluate(style) == "dashed"
 
 
-@pytest.mark.parametrize(
-    ("body", "dark"), [('data-jp-theme-light="false"', True), ('data-jp-theme-light="true"', False), ("", False)]
-)
-def test_a_fragment_follows_the_notebook(visit, body, dark):
-    page = visit(f"<!doctype html><title>x</title><body {body}>{html.fragment(review())}")
-    paper = page.locator(".clearhead").evaluate("node => getComputedStyle(node).backgroundColor")
-    assert paper == ("rgb(24, 26, 31)" if dark else "rgb(255, 255, 255)")
+def cell(theme: str) -> str:
+    """A page like a notebook's, with a text, a list, a comparison and a photo."""
+    colors = "background:#fff;color:#212121" if theme == "light" else "background:#111;color:#e0e0e0"
+    several = [
+        notebook.fragment(review()),
+        notebook.listing([review(), explained(HOSTILE)] * 3),
+        notebook.comparison({"att-cat": review(), "trans-att": review()}),
+        notebook.fragment(pictured()),
+    ]
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>x</title><link rel="icon" href="data:,">'
+        f'<body style="{colors}" data-jp-theme-light="{str(theme == "light").lower()}">'
+        f'<main id="out"><h1>x</h1>{"".join(several)}</main>'
+    )
 
 
-def test_a_fragment_leaves_its_surroundings_alone(visit):
+@pytest.mark.parametrize(("theme", "paper"), [("dark", "rgb(24, 26, 31)"), ("light", "rgb(255, 255, 255)")])
+def test_a_cell_follows_the_notebook(visit, theme, paper):
+    page = visit(cell(theme))
+    behind = "node => getComputedStyle(node).backgroundColor"
+    assert page.locator(".clearhead").evaluate(behind) == paper
+    ink = page.locator("#out > div > p u").first.evaluate("node => getComputedStyle(node).color")
+    assert ink == ("rgb(33, 33, 33)" if theme == "light" else "rgb(224, 224, 224)")
+    assert (page.said, [url for url in page.asked if not url.startswith(("file:", "data:"))]) == ([], [])
+
+
+@pytest.mark.parametrize("theme", SCHEMES)
+def test_a_cell_is_accessible(visit, theme):
+    if not AXE.is_file():
+        pytest.skip("axe-core is not here: npm install axe-core, or name axe.min.js in CLEARHEAD_AXE")
+    page = visit(cell(theme))
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("axe.run('#out', {resultTypes: ['violations']})")
+    ours = [one for one in found["violations"] if one["id"] != "heading-order"]
+    assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in ours] == []
+
+
+@pytest.mark.parametrize("one", [review(), pictured()])
+def test_a_cell_leaves_its_surroundings_alone(visit, one):
     outside = "<!doctype html><title>x</title><p id=one class=f9>text</p><table id=two><tr><th>a<td>b</table>"
     measure = """() => ['one', 'two'].map(id => JSON.stringify(
         [...Object.entries(getComputedStyle(document.getElementById(id)))].filter(([key]) => isNaN(key))
             .filter(([key]) => !/width|height|size|origin|inline|block/i.test(key))))"""
     before = visit(outside).evaluate(measure)
-    assert visit(outside + html.fragment(review())).evaluate(measure) == before
+    assert visit(outside + notebook.fragment(one)).evaluate(measure) == before
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(visit):

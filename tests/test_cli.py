@@ -86,7 +86,9 @@ def test_version(run):
     assert run("--version") == (0, f"clearhead {__version__}\n", "")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["explain", "--help"], ["compare", "-h"], ["list", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["explain", "--help"], ["compare", "-h"], ["words", "-h"], ["list", "--help"]]
+)
 def test_help_of_every_command(run, arguments):
     code, output, _ = run(*arguments)
     assert code == 0
@@ -279,6 +281,55 @@ def test_compare_by_names_and_spellings(run, model, tmp_path):
     assert (tmp_path / "all.html").read_text().count("<h3>") == 3
 
 
+def test_compare_takes_many_inputs(run, model, tmp_path):
+    (tmp_path / "a.csv").write_text("text\na bad film\na good film\n")
+    inputs = [TEXT, str(tmp_path / "a.csv")]
+    _, output, _ = run("compare", *inputs, "-m", model, "--methods", "att-cat,rollout", "--json")
+    found = records(output)
+    texts = [TEXT, "a bad film", "a good film"]
+    assert [(one["text"], one["name"]) for one in found] == [(t, n) for t in texts for n in ("att-cat", "rollout")]
+    out = tmp_path / "all.html"
+    code, output, errors = run("compare", *inputs, "-m", model, "--methods", "att-cat,rollout", "--out", str(out))
+    assert code == 0, errors
+    assert output.count("a good film") == 2
+    assert out.read_text().count("<article") == 3
+
+
+def test_gold_marks_of_a_text_a_table_and_a_photo(run, model, image_model, tmp_path):
+    out = tmp_path / "gold.html"
+    classes = ["--target", "0", "--versus", "1"]
+    marks = ["--gold", "bad", "--gold", "never"]
+    code, _, errors = run("explain", TEXT, "-m", model, *marks, *classes, "--out", str(out))
+    assert code == 0, errors
+    page = out.read_text()
+    assert page.count('<mark class="ch-gold">') == 2
+    assert page.count("of the 2 most relevant words are marked") == 2
+    (tmp_path / "a.csv").write_text("text,why\na bad film,bad\na good film,\nnever a heart,never|heart\n")
+    code, _, errors = run("explain", str(tmp_path / "a.csv"), "-m", model, "--gold", "why", "--out", str(out))
+    assert code == 0, errors
+    assert out.read_text().count('<mark class="ch-gold">') == 3
+    Image.effect_noise((40, 30), 60).convert("RGB").save(tmp_path / "photo.png")
+    Image.new("L", (40, 30), 255).save(tmp_path / "mask.png")
+    photo = [str(tmp_path / "photo.png"), "-m", image_model, "--gold", str(tmp_path / "mask.png")]
+    code, _, errors = run("explain", *photo, "--out", str(out))
+    assert code == 0, errors
+    assert "100 % of the positive relevance lies inside" in out.read_text()
+
+
+def test_words_of_each_class(run, model, tmp_path):
+    (tmp_path / "a.csv").write_text("text\na bad film\nBad heart !\na good film\n")
+    table = str(tmp_path / "a.csv")
+    found = records(run("words", table, "-m", model, "--target", "negative", "--json")[1])
+    one = clearhead.explain(clearhead.load(model), ["a bad film", "Bad heart !", "a good film"], target="negative")
+    wanted = sum(word.relevance for several in one for word in several.words() if word.text.casefold() == "bad")
+    assert [line["label"] for line in found] == ["negative"]
+    assert {line["word"]: line["weight"] for line in found[0]["words"]}["bad"] == pytest.approx(wanted)
+    code, output, errors = run("words", table, "-m", model, "--reference", table, "--out", str(tmp_path / "w.html"))
+    assert code == 0, errors
+    assert "film" in output
+    assert "Words that speak for each class" in (tmp_path / "w.html").read_text()
+
+
 def test_curves_are_the_models_own_answers(run, model, image_model, tmp_path):
     out = tmp_path / "curves.html"
     methods = ["--methods", "att-cat,rollout"]
@@ -326,6 +377,9 @@ MISTAKES = {
     "option form": (["explain", "x", "-o", "hidden"], "key=value"),
     "ending": (["explain", "x", "--out", "x.pdf"], ".html, .png"),
     "curves": (["explain", "x", "--curves", "--out", "x.png"], "--out FILE.html"),
+    "gold": (["explain", "x", "--gold", "x"], "--out FILE.html"),
+    "clouds": (["words", "x", "--clouds"], "--out FILE.html"),
+    "words into a picture": (["words", "x", "--out", "x.png"], ".html"),
     "folder": (["explain", "x", "--out", "nowhere/x.html"], "no folder 'nowhere'"),
     "list": (["list", "method"], "Did you mean 'methods'?"),
     "batch": (["explain", "x", "--batch-size", "many"], "--batch-size"),
@@ -387,7 +441,8 @@ def test_other_bad_inputs(run, model, image_model, tmp_path):
     one_line(*run("explain", "", "-m", model), "The text is empty")
     one_line(*run("explain", "bad \udcff film", "-m", model), "Character 5")
     one_line(*run("explain", "a", "b", "c", "--pair", "-m", model), "exactly two texts")
-    one_line(*run("compare", "a", "b", "-m", model), "compare takes one input")
+    one_line(*run("explain", "a film", "--gold", "heart", "-m", model, "--out", str(tmp_path / "x.html")), "not stand")
+    one_line(*run("words", "x", "-m", image_model), "have no words")
     one_line(*run("explain", "x", "-m", str(tmp_path / "nothing")), "cannot be loaded")
     one_line(*run("explain", "x", "-m", image_model), "no image")
     (tmp_path / "a.csv").write_text("a,text\n1,2\n")
@@ -397,10 +452,11 @@ def test_other_bad_inputs(run, model, image_model, tmp_path):
 def test_one_picture_holds_one_explanation(run, model, tmp_path):
     one_line(*run("explain", "a film", "bad", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
     one_line(*run("compare", "a", "-m", model, "--methods", "cat,grads", "--out", str(tmp_path / "x.json")), ".jsonl")
+    one_line(*run("compare", "a", "b", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("clearhead.cli.sink.check", lambda out, curves: 1 / 0)
+    monkeypatch.setattr("clearhead.cli.sink.check", lambda out, parts: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["explain", "x"])

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from samples import save_image_model, save_text_model
-from served import photo, save_run, serving
+from samples import save_answer_model, save_image_model, save_regression_model, save_text_model
+from served import photo, save_photo_run, save_run, serving
 
 pytest.importorskip("fastapi", reason="the page needs clearhead[web]")
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -25,8 +25,10 @@ def address(tmp_path_factory):
     home = tmp_path_factory.mktemp("page")
     folders = [save_text_model(home / "text-one"), save_text_model(home / "text-two"), save_image_model(home / "photo")]
     run = save_run(home, folders[0])
+    photos, data = save_photo_run(home, folders[2])
+    folders += [save_regression_model(home / "stars"), save_answer_model(home / "answers")]
     models = [part for folder in folders for part in ("--model", str(folder))]
-    with serving(*models, "--run", str(run)) as (_, found):
+    with serving(*models, "--run", str(run), "--run", str(photos), "--data", str(data)) as (_, found):
         yield found
 
 
@@ -96,6 +98,8 @@ def test_ask_and_see_a_text(visit):
     assert page.locator("#shown [role=button]").all_inner_texts() == TEXT.split()
     assert page.locator("#shown .f9, #shown .a9").count() >= 1
     assert page.locator("#classes li").count() == 2
+    titles = [one.get_attribute("title") for one in page.locator("#shown .word").all()]
+    assert sorted(int(title.split("rank ")[1].split()[0]) for title in titles) == list(range(1, 8))
 
 
 def test_another_class_and_a_contrast(visit):
@@ -135,7 +139,7 @@ def test_hide_the_top_by_the_slider(visit):
     page.keyboard.press("ArrowRight")
     assert page.locator("#shown .gone").count() == 2
     strongest = sorted(
-        page.locator("#shown .word").all(), key=lambda one: -float(one.get_attribute("title").rpartition(" ")[2])
+        page.locator("#shown .word").all(), key=lambda one: -float(one.get_attribute("title").split(" · ")[1])
     )
     assert all("gone" in one.get_attribute("class") for one in strongest[:2])
     assert page.inner_text("#bars .now dt") == "2 of 7 words"
@@ -250,6 +254,86 @@ def test_browse_a_run(visit):
     assert opened.value.locator("table").count() > 0
 
 
+def test_a_photo_of_a_run_is_opened(visit):
+    page = visit()
+    page.select_option("#run", "photo-run")
+    says(page, "#run-count", "4 of 4 examples")
+    name = page.locator("#run-examples span").first.inner_text()
+    page.locator("#run-examples button").first.click()
+    measured(page)
+    assert f"picture {page.inner_text('#picture-name')}" == name
+    assert page.locator(".patches [role=gridcell]").count() == 16
+    assert page.locator("#model").input_value() == "photo"
+
+
+def test_a_number_is_asked_and_tested(visit):
+    page = visit()
+    page.select_option("#model", "stars")
+    assert not page.locator("#target").is_visible()
+    explain(page)
+    assert re.match(r"stars -?\d", page.inner_text("#verdict"))
+    page.locator("#share").focus()
+    page.keyboard.press("End")
+    assert "%" not in page.locator("#bars").inner_text()
+    assert "The answer goes" in page.inner_text("#finding")
+    assert "%" not in page.locator("#chart svg").get_attribute("aria-label")
+
+
+def test_an_answer_in_a_text_is_asked_and_tested(visit):
+    page = visit()
+    page.locator("#kinds [value=pair]").check()
+    page.select_option("#model", "answers")
+    assert not page.locator("#target").is_visible()
+    page.fill("#second", "never a good heart")
+    explain(page, "a bad film ?")
+    assert "…" in page.inner_text("#verdict")
+    assert page.locator("#classes li").count() == 0
+    page.locator("#share").focus()
+    page.keyboard.press("ArrowRight")
+    says(page, "#live", "1 of 8 words hidden")
+
+
+def test_pixels_opacity_and_options_of_a_method(visit):
+    page = drop(visit())
+    drawn = "document.querySelector('#shown canvas').toDataURL()"
+    assert page.inner_text("#smooth-name") == "Smooth"
+    before = page.evaluate(drawn)
+    page.locator("#opacity").fill("20")
+    assert page.evaluate(drawn) != before
+    page.select_option("#method", "integrated-gradients")
+    says(page, "#smooth-name", "Pixels")
+    measured(page)
+    pixels = page.evaluate(drawn)
+    page.locator("[name=smooth][value=exact]").check()
+    assert page.evaluate(drawn) != pixels
+    page.locator("#options summary").click()
+    with page.expect_response("**/api/curve"), page.expect_request("**/api/explain") as sent:
+        page.fill("#option-steps", "4")
+        page.keyboard.press("Tab")
+    assert sent.value.post_data_json["options"] == {"steps": 4}
+    measured(page)
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    assert page.input_value("#option-steps") == "4"
+    assert page.input_value("#opacity") == "20"
+    measured(page)
+    visit.said.clear()
+    page.fill("#option-steps", "100000")
+    page.keyboard.press("Tab")
+    says(page, "#problems", "more than this server computes")
+    visit.said.clear()
+
+
+def test_another_kind_of_input_leaves_what_does_not_fit(visit):
+    page = drop(visit())
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    page.locator("#kinds [value=text]").check()
+    explain(page)
+    playwright.expect(page.locator("#columns article")).to_have_count(0)
+    assert page.locator("#problems").inner_text() == ""
+
+
 def test_a_pair(visit):
     page = visit()
     page.locator("[name=kind][value=pair]").check()
@@ -293,7 +377,7 @@ def test_mistakes_and_errors_are_shown(visit):
 def test_a_damaged_link_is_said_to_be_one(visit):
     page = visit("#bm9uc2Vuc2U")
     assert page.locator("#problems .problem").count() == 1
-    assert page.locator("#model option").count() == 2
+    assert page.locator("#model option").count() == 4
 
 
 def test_hostile_text_stays_text(visit):
@@ -315,6 +399,7 @@ def test_accessible(visit, scheme, kind):
     page.keyboard.press("ArrowRight")
     page.click("#beside")
     page.wait_for_selector("#columns article:nth-child(2)")
+    page.locator("#options summary").click()
     page.add_script_tag(path=AXE)
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     assert len(found["passes"]) > 20

@@ -15,7 +15,20 @@ from samples import HOSTILE, explained, pictured, review
 
 from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption
-from clearhead.views import color, corpus, curves, gold, heatmap, html, layers, markdown, picture, terminal
+from clearhead.views import (
+    color,
+    corpus,
+    curves,
+    font,
+    gold,
+    heatmap,
+    html,
+    layers,
+    markdown,
+    notebook,
+    picture,
+    terminal,
+)
 from clearhead.views.piece import level_for, pieces, scored, strongest, visible
 from clearhead.views.record import line, record
 
@@ -31,7 +44,7 @@ TEXTS = {
 
 
 class Reader(HTMLParser):
-    """What a browser would show of a text: the characters inside paragraphs of class ch-text."""
+    """What a browser would show of a text: the characters inside paragraphs of either direction."""
 
     VOID = ("br", "img", "input", "meta", "link")
 
@@ -46,7 +59,7 @@ class Reader(HTMLParser):
         self.tags.append(tag)
         if tag not in self.VOID:
             self.open.append(tag)
-        if tag == "p" and "ch-text" in (dict(attrs).get("class") or ""):
+        if tag == "p" and dict(attrs).get("dir") == "auto":
             self.paragraphs.append("")
             self.inside = True
 
@@ -223,9 +236,42 @@ def test_notebook_shows_explanations_lists_and_comparisons():
         reader = shown(fragment)
         assert not {"html", "body", "script"} & set(reader.tags)
         assert one.text in reader.paragraphs
-    assert len(one._repr_html_()) < 8000
-    grown = len(Explanations([one] * 50)._repr_html_()) - len(Explanations([one] * 40)._repr_html_())
-    assert grown / 10 < 40 * len(str(one.text))
+
+
+@pytest.mark.parametrize("text", ["a joyless , tedious film that Never finds", *TEXTS.values()])
+def test_a_notebook_cell_is_no_larger_than_its_data(text):
+    """The data is the record, which a program would keep; a cell has no style sheet, so it costs no more."""
+    count = len(explained(text).tokens)
+    one = explained(text, relevance=np.random.default_rng(0).normal(size=count), layers=np.ones((6, count)))
+    data = len(line(one).encode("utf-8", "replace"))
+    assert len(notebook.fragment(one).encode("utf-8", "replace")) <= data
+    assert len(notebook.listing([one] * 10).encode("utf-8", "replace")) <= 10 * data
+    assert len(notebook.comparison({"a": one, "b": one}).encode("utf-8", "replace")) <= 2 * data
+    assert "<style" not in notebook.fragment(one)
+
+
+def test_a_photo_in_a_notebook_costs_little_more_than_the_photo():
+    noise = np.random.default_rng(0).integers(0, 255, (300, 400, 3), dtype=np.uint8)
+    one = pictured(size=(400, 300), image=Image.fromarray(noise))
+    photo = len(heatmap.data_url(heatmap.small(heatmap.photo(one)), "JPEG"))
+    assert len(notebook.fragment(one)) < photo + 30_000
+
+
+@pytest.mark.parametrize(
+    ("paper", "ink"),
+    [
+        ((255, 255, 255), (33, 33, 33)),
+        ((17, 17, 17), (224, 224, 224)),
+        ((30, 30, 30), (204, 204, 204)),
+        ((56, 56, 56), (213, 213, 213)),
+    ],
+    ids=["light", "jupyter-dark", "vscode-dark", "colab-dark"],
+)
+def test_the_ink_of_a_notebook_reads_on_every_step(paper, ink):
+    for tint in color.TINTS:
+        behind = tuple(int(digit * 2, 16) for digit in tint[1:])
+        for place in range(color.STEPS + 1):
+            assert color.contrast(ink, color.mix(paper, behind, place / 15)) >= 4.5
 
 
 def cases() -> dict[str, str]:
@@ -383,7 +429,7 @@ def test_svg_is_well_formed_and_holds_the_words(several):
 
 def order(text: str) -> list[str]:
     """The words of a picture from left to right."""
-    boxes, _ = picture._layout([explained(text, label="", model="", diagnostics={})])
+    boxes, _ = picture._layout([explained(text, label="", model="", diagnostics={})], visible)
     words = text.split()
     return [box.text for box in sorted(boxes, key=lambda box: box.x) if box.text in words]
 
@@ -394,11 +440,50 @@ def test_right_to_left_words_stand_from_the_right():
     assert order("he said שלוש מילים today") == ["he", "said", "מילים", "שלוש", "today"]
 
 
-def test_a_picture_refuses_what_no_font_can_write(monkeypatch):
-    monkeypatch.setattr(picture, "_has", lambda font, character: character.isascii())
-    with pytest.raises(BadOption, match=r"no font .* Use \.html"):
-        picture.drawn([explained(TEXTS["chinese"])])
-    assert picture.drawn([explained("a café au lait, s'il vous plaît")]).width > 0
+@pytest.fixture
+def ascii_only(monkeypatch):
+    """A machine whose fonts know ASCII, the brackets of names, and one mark."""
+    font._face_for.cache_clear()
+    monkeypatch.setattr(font, "_has", lambda face, character: character.isascii() or character in "⟨⟩…\u0301")
+    yield
+    font._face_for.cache_clear()
+
+
+def test_what_no_font_can_write_is_named(ascii_only):
+    assert font.spelled("ok 这 👩‍👧 ❤️!") == "ok ⟨U+8FD9⟩ ⟨woman⟩\u200d⟨girl⟩ ⟨heavy black heart⟩\ufe0f!"
+    assert font.spelled("e\u0301 e\u0308") == "e\u0301 e⟨U+0308⟩"
+    assert (font.is_whole("plain"), font.is_whole("这")) == (True, False)
+
+
+def test_a_picture_says_that_characters_are_missing(ascii_only):
+    boxes, _ = picture._layout([explained(TEXTS["chinese"])], font.spelled)
+    assert "⟨U+8FD9⟩⟨U+90E8⟩" in "".join(box.text for box in boxes)
+    assert any("font" in box.text for box in boxes)
+    assert picture.drawn([explained(TEXTS["chinese"])]).height > picture.drawn([explained("a film")]).height
+    plain, _ = picture._layout([explained("a film")], font.spelled)
+    assert not any("font" in box.text for box in plain)
+
+
+def test_an_svg_keeps_the_characters_for_the_fonts_of_its_reader(ascii_only):
+    assert "这部电影" in picture.svg([explained(TEXTS["chinese"])])
+
+
+def test_right_to_left_needs_shaping(monkeypatch):
+    assert picture.drawn([explained(TEXTS["arabic"])]).width > 0
+    monkeypatch.setattr(font.features, "check", lambda name: False)
+    for text in (TEXTS["arabic"], "he said שלוש מילים today"):
+        with pytest.raises(BadOption, match=r"right to left.*\.html"):
+            picture.drawn([explained(text)])
+
+
+def test_coloured_bitmaps_are_scaled_to_the_text():
+    """Stands for an emoji font, which machines may lack: any font, drawn at another size and scaled."""
+    large = font.Face(font.ImageFont.load_default(109), 38 / 109, colored=True)
+    image = Image.new("RGB", (200, 80), "red")
+    font._paste(image, (10, 60), "M", large)
+    rows = np.flatnonzero((np.asarray(image) != (255, 0, 0)).any((1, 2)))
+    assert 20 < rows.max() - rows.min() < 40 and rows.max() <= 61
+    assert large.length("M") == pytest.approx(font.Face(font.ImageFont.load_default(38)).length("M"), rel=0.1)
 
 
 # --- terminal, Markdown, records -------------------------------------------------------------------------------
@@ -433,6 +518,16 @@ def test_markdown_escapes_and_ranks():
     assert "\\<b\\> \\|" in text
     assert "| tedious | +0.61 | 1 |" in text
     assert "\\- no list" in markdown.escaped("- no list")
+    assert "**tedious**" in text and "**bold** speaks for negative" in text
+    assert "*tedious*" in markdown.section(review(relevance=-review().relevance))
+    assert "| patch | relevance" in markdown.section(pictured())
+
+
+def test_axes_have_round_numbers():
+    flat = curves.chart([curves.Curve("x", (0.0, 1.0), (-0.93, 0.95))], title="x")
+    assert [f">{mark}</text>" in flat for mark in ("-1", "-0.5", "0", "0.5", "1")] == [True] * 5
+    large = curves.chart([curves.Curve("x", (0.0, 1.0), (0.0, 1234.0))], title="x")
+    assert ">1.25e+03</text>" in large
 
 
 def test_record_is_plain_and_whole():

@@ -1,6 +1,8 @@
 """The page's interface: answers, limits, attacks, faults; the server stays up."""
 
 import asyncio
+import base64
+import io
 import json
 import signal
 import socket
@@ -11,16 +13,20 @@ import zlib
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 import tiny
-from served import encoded, photo, save_run, serving
+import torch
+from PIL import Image
+from samples import save_answer_model, save_image_model, save_regression_model, save_text_model
+from served import encoded, photo, save_photo_run, save_run, serving
 
 import clearhead
+from clearhead.errors import BadOption
 
 pytest.importorskip("fastapi", reason="the page needs clearhead[web]")
 httpx = pytest.importorskip("httpx", reason="the test client needs httpx")
 
-from samples import save_text_model  # noqa: E402
 from starlette.testclient import TestClient  # noqa: E402
 from starlette.websockets import WebSocketDisconnect  # noqa: E402
 
@@ -245,6 +251,150 @@ def test_a_run_can_be_browsed(models, tmp_path):
         assert client.get("/api/runs/other/examples", params=asked).status_code == 422
         assert client.get("/api/runs/my-run/examples", params={**asked, "metric": "x"}).status_code == 422
         assert 400 <= client.get("/runs/..%2f..%2fetc").status_code < 500
+
+
+def test_pictures_of_a_run_come_from_the_data_named_at_the_start(models, tmp_path):
+    from clearhead.web.runs import Runs
+
+    pytest.importorskip("pyarrow", reason="runs are kept in Parquet files")
+    run, data = save_photo_run(tmp_path, save_image_model(tmp_path / "model"))
+    asked = {"method": "rollout", "metric": "positive-perturbation"}
+    with TestClient(build(models, runs=Runs([run])), base_url=HOME) as client:
+        examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
+        assert not any(one["picture"] for one in examples)
+        refused = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
+        assert (refused.status_code, "was not named" in refused.json()["error"]) == (422, True)
+    with TestClient(build(models, runs=Runs([run], [data])), base_url=HOME) as client:
+        examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
+        assert [one["picture"] for one in examples] == [True] * 4
+        found = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
+        assert found.headers["content-type"] == "image/jpeg"
+        assert Image.open(io.BytesIO(found.content)).size == (60, 40)
+        for name in ("../../etc/passwd", str(data / "cat" / "0.png"), "nobody", ""):
+            assert client.get("/api/runs/photo-run/picture", params={"example": name}).status_code == 422
+    (data / "cat" / "0.png").write_bytes(photo(seed=9))
+    with pytest.raises(BadOption, match="No run of this server was made from"):
+        Runs([run], [data])
+    with pytest.raises(BadOption, match="check --data"):
+        Runs([run], [tmp_path / "nothing"])
+
+
+# --- other models ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """A model that answers a number, and one that answers with a span."""
+    home = tmp_path_factory.mktemp("others")
+    folders = {"stars": save_regression_model(home / "stars"), "answers": save_answer_model(home / "answers")}
+    return {name: replace(clearhead.load(str(folder)), name=name) for name, folder in folders.items()}
+
+
+@pytest.fixture(scope="module")
+def asking(others):
+    with TestClient(build(others), base_url=HOME) as opened:
+        yield opened
+
+
+PAIR = ["a good film ?", "never a bad heart"]
+OTHERS = {"stars": {"text": "a good film"}, "answers": {"pair": PAIR}}
+
+
+@pytest.mark.parametrize("method", ["trans-att", "att-cat", "integrated-gradients", "occlusion"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_numbers_and_spans_are_explained_as_by_the_library(asking, others, name, method):
+    answer = ask(asking, model=name, method=method, **OTHERS[name]).json()
+    source = OTHERS[name].get("text") or tuple(PAIR)
+    found = clearhead.explain(others[name], source, method)
+    assert [one["relevance"] for one in answer["tokens"]] == pytest.approx(
+        found.relevance.tolist(), rel=1e-5, abs=1e-12
+    )
+    assert (answer["label"], answer["probability"]) == (found.label, pytest.approx(found.probability))
+    assert len(answer["classes"]) == (1 if name == "stars" else 0)
+    assert (answer["target"]["span"] is None) == (name == "stars")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_numbers_and_spans_are_tested_and_kept(asking, others, name):
+    asked = {"model": name, **OTHERS[name]}
+    whole = ask(asking, **asked).json()
+    curve = ask(asking, "curve", **asked).json()
+    before = whole["classes"][0] if name == "stars" else whole["probability"]
+    assert curve["values"][0] == curve["random"][0] == pytest.approx(before, rel=1e-4)
+    hidden = ask(asking, "hide", hidden=[[place for part in curve["order"] for place in part]], **asked).json()
+    assert hidden["values"][0] == pytest.approx(curve["values"][-1])
+    for kind in ("html", "png", "json"):
+        assert ask(asking, f"file/{kind}", **asked).status_code == 200
+
+
+def test_a_span_may_be_named(asking, others):
+    answer = ask(asking, model="answers", pair=PAIR, span=[6, 8]).json()
+    assert answer["target"]["span"] == [6, 8]
+    wanted = clearhead.explain(others["answers"], tuple(PAIR), target=clearhead.Target(span=(6, 8)))
+    assert answer["label"] == wanted.label
+    assert ask(asking, model="answers", pair=PAIR, span=[6, 99]).status_code == 422
+    assert ask(asking, model="answers", pair=PAIR, target=1).status_code == 422
+    assert ask(asking, model="stars", text="a film", span=[1, 2]).status_code == 422
+
+
+def test_pixels_are_sent_as_whole_numbers(client, models):
+    source = photo((60, 40))
+    asked = {"image": encoded(source), "model": "image", "method": "integrated-gradients", "options": {"steps": 4}}
+    pixels = ask(client, **asked).json()["pixels"]
+    levels = np.frombuffer(base64.b64decode(pixels["levels"]), np.int8).reshape(pixels["size"])
+    picture = Image.open(io.BytesIO(source))
+    wanted = clearhead.explain(models["image"], picture, "integrated-gradients", steps=4).pixels
+    assert np.abs(levels * pixels["unit"] - wanted).max() <= pixels["unit"] * 0.51
+    assert ask(client, **{**asked, "method": "trans-att", "options": {}}).json()["pixels"] is None
+
+
+# --- at the start ----------------------------------------------------------------------------------------------
+
+
+def refused(capsys, *arguments):
+    """What `clearhead serve` says before it gives up."""
+    from clearhead.cli import main
+
+    with pytest.raises(SystemExit) as left:
+        main(["serve", "--no-open", "--port", "0", *arguments])
+    said = capsys.readouterr()
+    assert (left.value.code, said.out) == (2, "")
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_pickled_weights_are_refused_at_the_start(capsys, tmp_path, monkeypatch):
+    folder = save_text_model(tmp_path / "pickled")
+    capsys.readouterr()
+    network = clearhead.load(str(folder)).network
+    (folder / "model.safetensors").unlink()
+    torch.save(network.state_dict(), folder / "pytorch_model.bin")
+    assert "allow_pickle" in refused(capsys, "--model", str(folder))
+    monkeypatch.setattr("clearhead.web.server.run", lambda app, listening: listening.close())
+    from clearhead.cli import main
+
+    with pytest.raises(SystemExit) as left:
+        main(["serve", "--no-open", "--port", "0", "--model", str(folder), "--allow-pickle"])
+    assert not left.value.code
+
+
+@pytest.mark.parametrize("kind", ["evil", "bert"])
+def test_code_from_a_model_folder_is_never_run(capsys, tmp_path, monkeypatch, kind):
+    """A kind that only the folder's code knows is refused; a known kind is loaded by the library's own code."""
+    folder = save_text_model(tmp_path / "evil")
+    capsys.readouterr()
+    config = json.loads((folder / "config.json").read_text())
+    config |= {
+        "model_type": kind,
+        "auto_map": {"AutoConfig": "evil.Config", "AutoModelForSequenceClassification": "evil.M"},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass M: pass\n")
+    if kind == "evil":
+        assert "cannot be loaded" in refused(capsys, "--model", str(folder))
+    else:
+        assert clearhead.load(str(folder)).network.__class__.__module__.startswith("transformers.")
+    assert not (tmp_path / "ran").exists()
 
 
 # --- the queue -------------------------------------------------------------------------------------------------

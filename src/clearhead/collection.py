@@ -9,15 +9,15 @@ class Explanations(list[Explanation]):
     """What `explain` answers for many inputs."""
 
     def _repr_html_(self) -> str:
-        from clearhead.views import html
+        from clearhead.views import notebook
 
-        return html.listing(self)
+        return notebook.listing(self)
 
 
 class Comparison(dict[str, Any]):
     """What `compare` answers: by the method as spelled, an explanation, or a list with one per input."""
 
     def _repr_html_(self) -> str:
-        from clearhead.views import html
+        from clearhead.views import notebook
 
-        return html.comparison(self)
+        return notebook.comparison(self)

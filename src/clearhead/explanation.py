@@ -72,9 +72,9 @@ class Explanation:
         return f"<Explanation of '{self.label}' by {self.method}: {best}>"
 
     def _repr_html_(self) -> str:
-        from clearhead.views import html
+        from clearhead.views import notebook
 
-        return html.fragment(self)
+        return notebook.fragment(self)
 
     def top(self, k: int = 10) -> list[tuple[str, float]]:
         """The k tokens with the highest relevance, special tokens left out; ties by position."""

@@ -17,6 +17,7 @@ from clearhead.cli.listing import listing
 from clearhead.cli.plan import plan
 from clearhead.cli.report import report
 from clearhead.cli.serve import serve
+from clearhead.cli.words import words
 from clearhead.version import __version__
 
 MISTAKE = 2
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command("explain")(explain)
 app.command("compare")(compare)
 app.command("plan")(plan)
+app.command("words")(words)
 app.command("bench")(bench)
 app.command("report")(report)
 app.command("list")(listing)

@@ -1,11 +1,15 @@
 """clearhead compare."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearhead.cli import curve, option, sink, source
-from clearhead.errors import BadInput
+
+if TYPE_CHECKING:
+    from clearhead.explanation import Explanation
+    from clearhead.model import Model
 
 METHODS = Annotated[
     list[str] | None,
@@ -33,32 +37,49 @@ def compare(
     device: option.DEVICE = None,
     lm_head: option.LM_HEAD = None,
 ) -> None:
-    """Compare methods on one input, all computed from the same pass through the model."""
-    sink.check(out, curves=curves)
+    """Compare methods on texts or images, all computed from the same pass through the model."""
+    sink.check(out, parts={"--curves": curves})
     from clearhead import pipeline
     from clearhead.method import spelled
 
-    names = named(methods or [pipeline.DEFAULT_METHOD])
-    spellings = [spelled(name) for name in names]
+    spellings = [spelled(name) for name in named(methods or [pipeline.DEFAULT_METHOD])]
     opened = option.opened(model, device, lm_head)
-    found_inputs = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
-    if len(found_inputs) != 1:
-        raise BadInput(f"compare takes one input, but {len(found_inputs)} were given: use clearhead explain for many.")
-    sink.check_count(out, len(spellings), compared=True)
+    read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
+    sink.check_count(out, len(read), len(spellings))
     wanted = option.target_of(opened, target, versus)
-    results = pipeline.compare(opened, found_inputs[0], spellings, wanted, precision=precision, long=long)
-    found = list(results.items())
+    rows = list(_compared(opened, read, spellings, wanted, {"precision": precision, "long": long}))
+    found = [entry for row in rows for entry in row.items()]
     if json:
         sink.print_lines(found)
     else:
-        sink.show(found, compared=True, all_rows=True)
+        sink.show(rows, compared=True, all_rows=out is None)
     if out is not None and out.suffix.casefold() == ".html":
-        from clearhead.views import html
-
-        more = [curve.card(opened, found_inputs[0], results)] if curves else []
-        sink.write_page(out, [html.methods(results), *more], list(results.values()))
+        sink.write_page(out, _bodies(opened, read, rows, curves), [one for _, one in found])
     elif out is not None:
         sink.write(out, found)
+
+
+def _compared(
+    model: "Model", inputs: list[Any], spellings: list[Any], target: Any, settings: dict[str, Any]
+) -> "Iterator[dict[str, Explanation]]":
+    """Per input its explanations by method."""
+    from clearhead import pipeline
+
+    with option.progress(len(inputs), len(inputs) > option.CHUNK) as advance:
+        for start in range(0, len(inputs), option.CHUNK):
+            part = inputs[start : start + option.CHUNK]
+            found = pipeline.compare(model, part, spellings, target, **settings)
+            yield from (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
+            advance(len(part))
+
+
+def _bodies(model: "Model", inputs: list[Any], rows: "list[dict[str, Explanation]]", curves: bool) -> list[str]:
+    from clearhead.views import html
+
+    bodies = []
+    for source_, row in zip(inputs, rows, strict=True):
+        bodies += [html.methods(row), *([curve.card(model, source_, row)] if curves else [])]
+    return bodies
 
 
 def named(flags: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ def card(model: "Model", source: Any, found: "Mapping[str, Explanation]") -> str
     from clearhead.views import curves, markup
 
     orders = _orders(found)
-    up = "probability" if next(iter(found.values())).probability is not None else "score"
+    up = _measured(next(iter(found.values())))
     what = "patches" if model.takes_images else "tokens"
     hiding = _lines(model, source, found, orders, reveal=False)
     revealing = _lines(model, source, found, orders, reveal=True)
@@ -30,6 +30,13 @@ def card(model: "Model", source: Any, found: "Mapping[str, Explanation]") -> str
             ]
         )
     )
+
+
+def _measured(explanation: "Explanation") -> str:
+    """What the vertical axis counts."""
+    if explanation.target.versus is not None:
+        return "difference of probabilities"
+    return "probability" if explanation.probability is not None else "score"
 
 
 def _orders(found: "Mapping[str, Explanation]") -> dict[str, list[list[int]]]:

@@ -1,9 +1,7 @@
 """clearhead explain."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import curve, option, sink, source
 
@@ -11,28 +9,20 @@ if TYPE_CHECKING:
     from clearhead.explanation import Explanation
     from clearhead.model import Model
 
-CHUNK = 64
-OPTIONS = Annotated[
-    list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the method, repeated.")
-]
-METHOD = Annotated[
-    str,
-    typer.Option(metavar="NAME", autocompletion=option.method_names, help="See clearhead list methods."),
-]
-
 
 def explain(
     inputs: option.INPUTS,
     model: option.MODEL = None,
-    method: METHOD = "trans-att",
+    method: option.METHOD = "trans-att",
     target: option.TARGET = None,
     versus: option.VERSUS = None,
     out: option.OUT = None,
     json: option.JSON = False,
-    options: OPTIONS = None,
+    options: option.OPTIONS = None,
     text_column: option.COLUMN = None,
     pair: option.PAIR = False,
     curves: option.CURVES = False,
+    gold: option.GOLD = None,
     long: option.LONG = "error",
     precision: option.PRECISION = None,
     batch_size: option.BATCH_SIZE = None,
@@ -40,23 +30,24 @@ def explain(
     lm_head: option.LM_HEAD = None,
 ) -> None:
     """Explain texts or images: which words or patches made the model decide."""
-    sink.check(out, curves=curves)
+    sink.check(out, parts={"--curves": curves, "--gold": bool(gold)})
     from clearhead import methods  # noqa: F401  registers them
     from clearhead.method import spelled
 
     spelling = spelled(method, **option.pairs(options or []))
     opened = option.opened(model, device, lm_head)
     read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
-    sink.check_count(out, len(read), compared=False)
+    marks = _marks(read, source.read_marks(inputs, gold, pair=pair, pictures=opened.takes_images)) if gold else []
+    sink.check_count(out, len(read))
     settings = {"precision": precision, "batch_size": batch_size, "long": long}
-    explained = list(_explained(opened, read, spelling, option.target_of(opened, target, versus), settings))
-    found = [(spelling.text, one) for one in explained]
+    results = list(explained(opened, read, spelling, option.target_of(opened, target, versus), settings))
+    found = [(spelling.text, one) for one in results]
     if json:
         sink.print_lines(found)
     else:
-        sink.show(found, compared=False, all_rows=out is None)
+        sink.show([{name: one} for name, one in found], compared=False, all_rows=out is None)
     if out is not None and out.suffix.casefold() == ".html":
-        sink.write_page(out, _bodies(opened, read, spelling, explained, settings, curves), explained)
+        sink.write_page(out, _bodies(opened, read, spelling, results, settings, curves, marks), results)
     elif out is not None:
         sink.write(out, found)
 
@@ -65,44 +56,67 @@ def _bodies(
     model: "Model",
     inputs: list[Any],
     spelling: Any,
-    explained: list["Explanation"],
+    found: list["Explanation"],
     settings: dict[str, Any],
     curves: bool,
+    marks: list[Any],
 ) -> list[str]:
-    """The page's parts; a few inputs also get a row of rollout, their two classes side by side, and curves."""
+    """The page's parts; a few inputs also get a row of rollout, two classes side by side, curves, and gold marks."""
     from clearhead.views import html
 
-    if len(inputs) > html.MANY and not curves:
-        return html.cards(explained)
-    rollouts = _rollouts(model, inputs, explained, settings)
+    if len(inputs) > html.MANY and not curves and not marks:
+        return html.cards(found)
+    rollouts = _rollouts(model, inputs, found, settings)
     bodies = []
-    for one, source_, rollout in zip(explained, inputs, rollouts, strict=True):
+    for place, (one, source_, rollout) in enumerate(zip(found, inputs, rollouts, strict=True)):
         bodies.append(html.card(one, rollout=rollout))
+        classes = [one]
         if one.target.versus is not None:
-            pair = _explained(model, [source_] * 2, spelling, [one.target.index, one.target.versus], settings)
-            bodies.append(html.classes(list(pair)))
+            pair = [one.target.index, one.target.versus]
+            classes = list(explained(model, [source_] * 2, spelling, pair, settings))
+            bodies.append(html.classes(classes))
+        if marks and marks[place] is not None:
+            bodies.append(_gold(classes, marks[place]))
         if curves:
             bodies.append(curve.card(model, source_, {spelling.text: one}))
     return bodies
 
 
+def _marks(inputs: list[Any], marks: list[list[Any]]) -> list[Any]:
+    """Per input the spans or the mask that people marked; None where they marked nothing."""
+    return [None if not own else _marked(one, own) for one, own in zip(inputs, marks, strict=True)]
+
+
+def _marked(one: Any, marks: list[Any]) -> Any:
+    from clearhead.views import gold
+
+    return gold.spans_of(one, marks) if isinstance(marks[0], str) else gold.mask_of(marks[0])
+
+
+def _gold(classes: list["Explanation"], marked: Any) -> str:
+    """What people marked, beside the explanation of one class or two."""
+    from clearhead.views import gold
+
+    return (gold.beside_text if classes[0].grid is None else gold.beside_photo)(classes, marked)
+
+
 def _rollouts(
-    model: "Model", inputs: list[Any], explained: list["Explanation"], settings: dict[str, Any]
+    model: "Model", inputs: list[Any], found: list["Explanation"], settings: dict[str, Any]
 ) -> list["Explanation | None"]:
     """For methods with scores per block, what rollout says of the same inputs."""
-    if any(one.layers is None or one.grid is not None for one in explained):
+    if any(one.layers is None or one.grid is not None for one in found):
         return [None] * len(inputs)
-    return list(_explained(model, inputs, "rollout", [one.target for one in explained], settings))
+    return list(explained(model, inputs, "rollout", [one.target for one in found], settings))
 
 
-def _explained(
+def explained(
     model: "Model", inputs: list[Any], spelling: Any, target: Any, settings: dict[str, Any]
 ) -> Iterator["Explanation"]:
     from clearhead.pipeline import explain
 
-    with option.progress(len(inputs), len(inputs) > CHUNK) as advance:
-        for start in range(0, len(inputs), CHUNK):
-            part = inputs[start : start + CHUNK]
-            own = target[start : start + CHUNK] if isinstance(target, list) else target
+    with option.progress(len(inputs), len(inputs) > option.CHUNK) as advance:
+        for start in range(0, len(inputs), option.CHUNK):
+            part = inputs[start : start + option.CHUNK]
+            own = target[start : start + option.CHUNK] if isinstance(target, list) else target
             yield from explain(model, part, spelling, own, **settings)
             advance(len(part))

@@ -12,6 +12,8 @@ from clearhead.errors import BadOption
 if TYPE_CHECKING:
     from clearhead.model import Model
 
+CHUNK = 64
+
 
 def method_names(incomplete: str) -> list[str]:
     """For shell completion, which cannot wait for torch: the decorated functions' names, read from the source."""
@@ -63,6 +65,18 @@ COLUMN = Annotated[
 ]
 CURVES = Annotated[
     bool, typer.Option("--curves", help="Add to an .html file what hiding and revealing the strongest tokens does.")
+]
+GOLD = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MARK",
+        help="Add to an .html file what people marked: a phrase of the text (repeat), a mask picture, or of a table "
+        "the column that holds them, with | between.",
+    ),
+]
+METHOD = Annotated[str, typer.Option(metavar="NAME", autocompletion=method_names, help="See clearhead list methods.")]
+OPTIONS = Annotated[
+    list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the method, repeated.")
 ]
 PAIR = Annotated[bool, typer.Option("--pair", help="Take the two texts as one pair.")]
 LONG = Annotated[str, typer.Option(metavar="error|truncate|windows", help="What to do with texts that are too long.")]

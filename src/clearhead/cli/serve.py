@@ -27,6 +27,12 @@ TOKEN = Annotated[
 RUNS = Annotated[
     list[Path] | None, typer.Option("--run", metavar="RUN", help="A run of clearhead bench to browse; repeat for more.")
 ]
+DATA = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--data", metavar="DATA", help="The file or folder that a run was made from, to open its pictures; repeat."
+    ),
+]
 PICKLE = Annotated[bool, typer.Option("--allow-pickle", help="Also read pickled weights, which can run code.")]
 
 
@@ -38,6 +44,7 @@ def serve(
     token: TOKEN = None,
     device: DEVICE = None,
     run: RUNS = None,
+    data: DATA = None,
     allow_pickle: PICKLE = False,
 ) -> None:
     """Open a page that explains what you type or drop, and lets you test it. Nothing leaves this machine."""
@@ -52,7 +59,7 @@ def serve(
     from clearhead.web.app import build
     from clearhead.web.runs import Runs
 
-    app = build(models, door, runs=Runs(run or []))
+    app = build(models, door, runs=Runs(run or [], data or []))
     typer.echo(f"Clearhead is at {address}  (Ctrl-C ends it)")
     if open_:
         typer.launch(address)

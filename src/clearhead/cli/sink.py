@@ -17,22 +17,24 @@ ENDINGS = (".html", ".png", ".svg", ".json", ".jsonl", ".parquet", ".md")
 PRINTED = 10
 
 
-def check(out: Path | None, *, curves: bool) -> None:
-    """Refuses an ending or a folder before any work is done."""
-    if curves and (out is None or out.suffix.casefold() != ".html"):
-        raise BadOption("--curves are drawn into a page: add --out FILE.html.")
+def check(out: Path | None, *, parts: Mapping[str, bool] | None = None, endings: Sequence[str] = ENDINGS) -> None:
+    """Refuses an ending or a folder before any work is done; `parts` are options that only a page can hold."""
+    for name, wanted in (parts or {}).items():
+        if wanted and (out is None or out.suffix.casefold() != ".html"):
+            raise BadOption(f"{name} is shown on a page: add --out FILE.html.")
     if out is None:
         return
-    if out.suffix.casefold() not in ENDINGS:
-        raise BadOption(f"'{out.name}' has no ending that says what to write. Use one of {', '.join(ENDINGS)}.")
+    if out.suffix.casefold() not in endings:
+        raise BadOption(f"'{out.name}' has no ending that says what to write. Use one of {', '.join(endings)}.")
     if not out.parent.is_dir():
         raise BadOption(f"There is no folder '{out.parent}' to write '{out.name}' into. Make it first.")
 
 
-def check_count(out: Path | None, count: int, *, compared: bool) -> None:
+def check_count(out: Path | None, inputs: int, methods: int = 1) -> None:
     """Refuses to put several explanations into a file that holds one; methods of one input fit a picture."""
     ending = "" if out is None else out.suffix.casefold()
-    if count > 1 and (ending == ".json" or (ending in (".png", ".svg") and not compared)):
+    count = inputs * methods
+    if (ending == ".json" and count > 1) or (ending in (".png", ".svg") and inputs > 1):
         other = ".jsonl" if ending == ".json" else ".html"
         raise BadOption(f"A {ending} file holds one explanation, but there are {count}: use {other}.")
 
@@ -63,21 +65,18 @@ def write_page(out: Path, bodies: Sequence[str], explanations: "Sequence[Explana
     print(f"Wrote {out}", file=sys.stderr)
 
 
-def show(found: "Named", *, compared: bool, all_rows: bool) -> None:
-    """Prints for people."""
+def show(rows: "Sequence[Mapping[str, Explanation]]", *, compared: bool, all_rows: bool) -> None:
+    """Prints for people, a row per input: its explanation, or those by several methods."""
     from clearhead.views import terminal
 
     console = terminal.console(plain=is_plain())
-    if compared:
-        console.print(terminal.methods(dict(found)))
-        return
-    shown = found if all_rows else found[:PRINTED]
-    for place, (_, explanation) in enumerate(shown):
+    shown = rows if all_rows else rows[:PRINTED]
+    for place, row in enumerate(shown):
         if place:
             console.rule(characters="─" if not is_plain() else "-")
-        console.print(terminal.view(explanation))
-    if len(shown) < len(found):
-        print(f"… and {len(found) - len(shown)} more in the file.")
+        console.print(terminal.methods(row) if compared else terminal.view(*row.values()))
+    if len(shown) < len(rows):
+        print(f"… and {len(rows) - len(shown)} more in the file.")
 
 
 def print_lines(found: "Named") -> None:

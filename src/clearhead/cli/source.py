@@ -24,6 +24,24 @@ def read_inputs(arguments: Sequence[str], *, text_column: str | None, pair: bool
     return _paired(found) if pair else found
 
 
+def read_marks(arguments: Sequence[str], marks: Sequence[str], *, pair: bool, pictures: bool) -> list[list[Any]]:
+    """Per input what people marked: phrases, or mask pictures; of a table the column that holds them."""
+    found = [one for argument in arguments for one in _read_marks(argument, marks, pictures)]
+    return found[:1] if pair else found
+
+
+def _read_marks(argument: str, marks: Sequence[str], pictures: bool) -> list[list[Any]]:
+    path = Path(argument)
+    if argument == "-" or not _exists(path) or path.suffix.casefold() not in TABLES:
+        return [[Path(mark) if pictures else mark for mark in marks]]
+    if len(marks) != 1:
+        raise BadInput(f"--gold names one column of '{path}', but was given {len(marks)} times.")
+    rows = _rows(path)
+    name = _names(path, list(rows[0]), marks[0])[0]
+    cells = [[part.strip() for part in str(row.get(name) or "").split("|") if part.strip()] for row in rows]
+    return [[path.parent / part if pictures else part for part in cell] for cell in cells]
+
+
 def _paired(found: list[Any]) -> list[Any]:
     if len(found) != 2 or not all(isinstance(one, str) for one in found):
         raise BadInput(f"--pair takes exactly two texts, but {len(found)} inputs were given.")

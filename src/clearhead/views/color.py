@@ -48,6 +48,13 @@ DARK = Theme(
     below=(150, 196, 255),
 )
 
+TINTS = ("#c50", "#26e")
+
+
+def translucent(number: int) -> str:
+    """The colour behind a word where paper and ink are somebody else's: as many fifteenths opaque as its step."""
+    return f"{TINTS[number < 0]}{abs(number):x}"
+
 
 def step(relevance: float, largest: float) -> int:
     """The step of the scale, −9 … 9; 0 where there is nothing to show."""

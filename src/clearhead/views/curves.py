@@ -1,13 +1,14 @@
 """Curves: what happens to the model's answer as the strongest tokens are hidden, or revealed, beside random."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clearhead.errors import BadInput
 from clearhead.views import markup
 
-PLOT, HEIGHT = 322, 300
-LEFT, TOP, BOTTOM = 48, 16, 44
+PLOT, HEIGHT = 314, 300
+LEFT, TOP, BOTTOM = 56, 16, 44
 NAME = 32
 BAND, CROWD = 0.16, 6
 # Colours that stay apart for the colour-blind; (light, dark) pairs with 3:1 against their paper.
@@ -65,11 +66,18 @@ def chart(
 
 
 def _range(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Probabilities are drawn from 0 to 1, anything else from its lowest to its highest."""
+    """Probabilities are drawn from 0 to 1, anything else between round numbers around its lowest and highest."""
     several = [value for curve in curves for part in (curve.values, curve.low, curve.high) for value in part or ()]
     low, high = min(0.0, *several), max(several)
-    high = 1.0 if low >= 0 and 0.2 < high <= 1 else high
-    return low, high if high > low else low + 1
+    high = 1.0 if low >= 0 and 0.2 < high <= 1 else high if high > low else low + 1
+    step = _step(high - low)
+    return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+
+
+def _step(width: float) -> float:
+    """The distance of the marks: a round number that goes into the width four or five times."""
+    size = 10.0 ** math.floor(math.log10(width))
+    return next(size * part for part in (0.2, 0.25, 0.5, 1.0, 2.0, 2.5) if width / (size * part) <= 5 + 1e-9)
 
 
 def _x(share: float) -> float:
@@ -86,16 +94,17 @@ def share_text(share: float, scale: float | None) -> str:
 
 
 def _axes(low: float, high: float, across: str, up: str, scale: float | None) -> str:
+    step = _step(high - low)
     marks = "".join(
         f'<path class="ch-axis" d="M{LEFT} {_y(value, low, high):.1f}H{_x(1):.0f}"/>'
-        + _label(LEFT - 6, _y(value, low, high) + 4, f"{value:.2g}", "end")
-        for value in (low + (high - low) * part / 4 for part in range(5))
+        + _label(LEFT - 6, _y(value, low, high) + 4, f"{value:.3g}", "end")
+        for value in (low + place * step for place in range(round((high - low) / step) + 1))
     )
     below = "".join(
         _label(_x(part / 4), HEIGHT - BOTTOM + 16, share_text(part / 4, scale), "end" if part == 4 else "middle")
         for part in range(5)
     )
-    side = f'<g transform="translate(13 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_label(0, 0, up)}</g>'
+    side = f'<g transform="translate(11 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_label(0, 0, up)}</g>'
     return f"{marks}{below}{_label(_x(0.5), HEIGHT - 8, across)}{side}"
 
 

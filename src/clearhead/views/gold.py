@@ -1,11 +1,12 @@
 """The gold view: what people marked, beside what the explanation found, for the true class and others."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from clearhead.errors import BadInput
+from clearhead.errors import BadFile, BadInput
 from clearhead.explanation import Array, Explanation
 from clearhead.views import heatmap, markup
 from clearhead.views.piece import largest, pieces, scored, segments
@@ -30,6 +31,27 @@ def beside_text(explanations: Sequence[Explanation], marked: Spans) -> str:
         for one in explanations
     ]
     return markup.card("<h2>Marked by people</h2>", *framed, *rows)
+
+
+def spans_of(text: str | tuple[str, str], phrases: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Where phrases first stand in a text or pair, as (segment, start, end)."""
+    texts = text if isinstance(text, tuple) else (text,)
+    found = []
+    for phrase in phrases:
+        places = [(segment, one.find(phrase)) for segment, one in enumerate(texts) if phrase in one]
+        if not places:
+            raise BadInput(f"'{phrase}' was marked, but does not stand in the text. Check spelling and blanks.")
+        found.append((*places[0], places[0][1] + len(phrase)))
+    return found
+
+
+def mask_of(file: Path) -> Array:
+    """A mask picture as an array: whatever is not black belongs to the object."""
+    try:
+        with Image.open(file) as picture:
+            return np.asarray(picture.convert("L")) > 0
+    except OSError as error:
+        raise BadFile(f"The mask '{file}' cannot be read as a picture.") from error
 
 
 def _span(one: tuple[int, ...], texts: Sequence[str]) -> tuple[int, int, int]:

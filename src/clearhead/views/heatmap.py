@@ -17,8 +17,10 @@ COLD: tuple[Rgb, Rgb] = ((150, 205, 255), (16, 84, 200))
 OPACITY = 0.75
 OUTLINE = 20.0
 GREY = 0.9
+FADE = 0.8
 STRONG = 98
 SHOWN = 640
+TONES = 64
 
 
 def full_of(explanation: Explanation) -> float:
@@ -54,10 +56,27 @@ def veil(explanation: Explanation, *, smooth: bool = True, full: float | None = 
 
 
 def _colored(share: Array) -> Image.Image:
-    size = np.nan_to_num(np.clip(np.abs(share), 0, 1))[..., None]
-    warm, cold = ((1 - size) * np.array(pale) + size * np.array(strong) for pale, strong in (WARM, COLD))
+    size = np.nan_to_num(np.clip(np.abs(share), 0, 1))
+    warm, cold = (_ramp(size, ends) for ends in (WARM, COLD))
     colors = np.where(np.nan_to_num(share)[..., None] >= 0, warm, cold)
-    return Image.fromarray(np.concatenate([colors, 255 * size**0.8], -1).round().astype(np.uint8), "RGBA")
+    return Image.fromarray(np.concatenate([colors, 255 * size[..., None] ** FADE], -1).round().astype(np.uint8), "RGBA")
+
+
+def _ramp(size: Array, ends: tuple[Rgb, Rgb]) -> Array:
+    mixed: Array = (1 - size[..., None]) * np.array(ends[0]) + size[..., None] * np.array(ends[1])
+    return mixed
+
+
+def _indexed(colors: Image.Image) -> Image.Image:
+    """A veil in 64 tones of each sign, which its opacity tells apart: a tenth of the bytes."""
+    pixels = np.asarray(colors)
+    tones = np.linspace(0, 1, TONES)
+    places = (pixels[..., 3] / 255 * (TONES - 1)).round() + TONES * (pixels[..., 2] > pixels[..., 0])
+    image = Image.fromarray(places.astype(np.uint8), "P")
+    palette = np.concatenate([_ramp(tones ** (1 / FADE), ends) for ends in (WARM, COLD)])
+    image.putpalette(palette.round().astype(np.uint8).tobytes())
+    image.info["transparency"] = bytes(2 * [round(255 * tone) for tone in tones])
+    return image
 
 
 def outline(explanation: Explanation, *, top: float = OUTLINE) -> Image.Image:
@@ -135,9 +154,9 @@ def figure(explanation: Explanation, *, full: float | None = None) -> str:
     shown = small(photo(explanation))
     layers = [
         ("ch-photo", data_url(shown, "JPEG")),
-        ("ch-heat ch-smooth", data_url(small(veil(explanation, full=full)), "PNG")),
-        ("ch-heat ch-exact", data_url(small(veil(explanation, smooth=False, full=full)), "PNG")),
-        ("ch-outline", data_url(small(outline(explanation)), "PNG")),
+        ("ch-heat ch-smooth", data_url(_indexed(small(veil(explanation, full=full))), "PNG")),
+        ("ch-heat ch-exact", data_url(_indexed(small(veil(explanation, smooth=False, full=full))), "PNG")),
+        ("ch-outline", data_url(small(outline(explanation)).quantize(16, Image.Quantize.FASTOCTREE), "PNG")),
     ]
     described = [description(explanation), "", "", ""]
     images = "".join(

@@ -1,4 +1,4 @@
-"""HTML: a fragment for a notebook, a page for a file; self-contained, without scripts, nothing fetched."""
+"""HTML: pages and parts of pages; self-contained, without scripts, nothing fetched."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -8,33 +8,7 @@ from clearhead.views import corpus, heatmap, layers, markup
 from clearhead.views.piece import LEVELS, largest, level_for, pieces, scored, visible
 
 MANY = 20
-NOTEBOOK = 100
-FEW = 3
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
-
-
-def fragment(explanation: Explanation) -> str:
-    """One explanation for a notebook cell."""
-    return wrapped([card(explanation)])
-
-
-def listing(explanations: Sequence[Explanation]) -> str:
-    """Many explanations for a notebook cell: the text of each, no more than a hundred."""
-    rest = len(explanations) - NOTEBOOK
-    more = [f'<p class="ch-faint">… and {rest} more.</p>'] if rest > 0 else []
-    shown = explanations[:NOTEBOOK]
-    return wrapped([*(map(card, shown) if len(shown) <= FEW else map(brief, shown)), *more])
-
-
-def comparison(found: Mapping[str, Explanation | Sequence[Explanation]]) -> str:
-    """Several methods for a notebook cell: on one input, or on each of many, no more than a hundred."""
-    return wrapped(methods(row) for row in _inputs(found)[:NOTEBOOK])
-
-
-def _inputs(found: Mapping[str, Explanation | Sequence[Explanation]]) -> list[dict[str, Explanation]]:
-    """Per input its explanations by method."""
-    several = [[one] if isinstance(one, Explanation) else list(one) for one in found.values()]
-    return [dict(zip(found, row, strict=True)) for row in zip(*several, strict=True)]
 
 
 def wrapped(bodies: Iterable[str]) -> str:

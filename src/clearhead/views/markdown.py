@@ -1,15 +1,16 @@
-"""Markdown: a table of the strongest words below the text, for issues and notes."""
+"""Markdown: the text with its strong words set apart, and a table of them, for issues and notes."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from clearhead.explanation import Explanation
-from clearhead.views.piece import segments, strongest, visible
+from clearhead.views.piece import Piece, largest, level_for, pieces, strongest, visible
 from clearhead.views.wording import diagnosis, headline, number
 
 COUNT = 10
 MARKS = "\\`*_[]<>#|~&$!"
 LIST = re.compile(r"^(\s*\d*)([-+.)=])")
+MARKER = r"\1\\\2"
 
 
 def document(explanations: Sequence[Explanation]) -> str:
@@ -23,18 +24,50 @@ def comparison(found: Mapping[str, Explanation]) -> str:
 
 
 def section(explanation: Explanation) -> str:
-    """Heading, quoted text, table, diagnostics."""
-    quoted = [f"> {escaped(line)}" for text in segments(explanation) for line in text.splitlines()]
+    """Heading, quoted text with its strong words set apart, table, diagnostics."""
+    said = [f"## {escaped(headline(explanation))}", "", *_text(explanation), *_table(explanation), ""]
+    notes = [escaped(" · ".join(filter(None, [explanation.model, diagnosis(explanation)])))]
+    return "\n".join([*said, *(f"{note}\n" for note in notes if note)])
+
+
+def _text(explanation: Explanation) -> Iterator[str]:
+    """The text; words of at least a third of the strongest are bold for the class, in italics against it."""
+    if explanation.grid is not None:
+        return
+    parts = pieces(explanation)
+    words = level_for(explanation) == "word"
+    full = largest(piece for part in parts for piece in part)
+    for part in parts:
+        for line in "".join(_marked(piece, full, words) for piece in part).splitlines():
+            yield f"> {LIST.sub(MARKER, line)}"
+        yield ">"
+    yield f"> **bold** speaks for {escaped(explanation.label)}, *italics* against it"
+    yield ""
+
+
+def _marked(piece: Piece, full: float, words: bool) -> str:
+    """Between blanks anything can be set apart, inside a word only letters: Markdown leaves other stars as they are."""
+    text = "\n".join(_literal(line) for line in piece.text.split("\n"))
+    strong = piece.relevance is not None and abs(piece.relevance) * 3 >= full > 0
+    if not strong or not (words or piece.text.isalnum()):
+        return text
+    mark = "**" if (piece.relevance or 0.0) > 0 else "*"
+    return f"{mark}{text}{mark}"
+
+
+def _table(explanation: Explanation) -> list[str]:
+    name = "patch" if explanation.grid is not None else level_for(explanation)
     rows = [
         f"| {escaped(piece.text)} | {number(piece.relevance or 0.0)} | {piece.rank} |"
         for piece in strongest(explanation, COUNT)
     ]
-    table = ["| piece | relevance | rank |", "|:--|--:|--:|", *rows]
-    said = [diagnosis(explanation), ""] if diagnosis(explanation) else []
-    return "\n".join([f"## {escaped(headline(explanation))}", "", *quoted, "", *table, "", *said])
+    return [f"| {name} | relevance | rank |", "|:--|--:|--:|", *rows]
 
 
 def escaped(text: str) -> str:
     """Every character that Markdown or HTML would take as markup is written as itself."""
-    line = "".join(f"\\{one}" if one in MARKS else " " if one in "\r\n\t" else one for one in visible(text))
-    return LIST.sub(r"\1\\\2", line)
+    return LIST.sub(MARKER, _literal(text))
+
+
+def _literal(text: str) -> str:
+    return "".join(f"\\{one}" if one in MARKS else " " if one in "\r\n\t" else one for one in visible(text))

@@ -9,7 +9,7 @@ from importlib.resources import files
 from clearhead.explanation import Explanation
 from clearhead.views.color import DARK, LIGHT, STEPS, background, hexadecimal, step
 from clearhead.views.piece import LEVELS, Piece, aside, is_hidden, largest, pieces, scored, shown, strongest, visible
-from clearhead.views.wording import diagnosis, number, percent, spelling
+from clearhead.views.wording import diagnosis, number, percent, spelling, tip
 
 TABLE = 20
 
@@ -101,12 +101,7 @@ def _piece(piece: Piece, full: float, count: int) -> str:
         return escaped(piece.text)
     name = css_class(step(piece.relevance, full))
     css = f' class="{name}"' if name else ""
-    return f'<span{css} title="{attribute(_tip(piece, count))}">{escaped(piece.text)}</span>'
-
-
-def _tip(piece: Piece, count: int) -> str:
-    tokens = " ".join(piece.tokens)
-    return f"{tokens} · {number(piece.relevance or 0.0)} · rank {piece.rank} of {count}"
+    return f'<span{css} title="{attribute(tip(piece, count))}">{escaped(piece.text)}</span>'
 
 
 def levels(explanation: Explanation, level: str, full: float) -> str:

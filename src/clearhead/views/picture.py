@@ -2,40 +2,25 @@
 
 import io
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from html import escape
 from itertools import groupby
 
-from PIL import Image, ImageDraw, ImageFont, features
+from PIL import Image, ImageDraw
 
-from clearhead.errors import BadOption
 from clearhead.explanation import Explanation
 from clearhead.views import heatmap
 from clearhead.views.color import LIGHT, STEPS, Rgb, background, hexadecimal, step
-from clearhead.views.piece import Piece, aside, largest, pieces, visible
+from clearhead.views.font import SCALE, is_whole, measure, spelled, write
+from clearhead.views.piece import Piece, aside, largest, pieces, segments, visible
 from clearhead.views.wording import diagnosis, number, percent, spelling
 
 WIDTH, MARGIN, GAP = 760, 24, 14
-BODY, SMALL, TITLE = 19, 14, 22
-SCALE, LINE = 2, 1.75
-FONTS = (
-    "DejaVuSans.ttf",
-    "NotoSans-Regular.ttf",
-    "LiberationSans-Regular.ttf",
-    "Arial.ttf",
-    "Arial Unicode.ttf",
-    "segoeui.ttf",
-    "NotoSansArabic-Regular.ttf",
-    "NotoSansHebrew-Regular.ttf",
-    "NotoSansDevanagari-Regular.ttf",
-    "NotoSansThai-Regular.ttf",
-    "NotoSansCJK-Regular.ttc",
-    "msgothic.ttc",
-    "Symbola.ttf",
-)
-Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+BODY, SMALL, TITLE, CAPTION = 19, 14, 22, 16
+LINE = 1.75
+Spell = Callable[[str], str]
+UNWRITTEN = "⟨…⟩ names what no font on this machine can write: install one, or use .html."
 
 
 @dataclass(frozen=True)
@@ -56,10 +41,13 @@ class Box:
 
 
 def drawn(explanations: Sequence[Explanation]) -> Image.Image:
-    """One explanation as a picture, or several of the same input below or beside each other."""
+    """One explanation as a picture, or several of the same input below or beside each other.
+
+    A character that no font here can write is named, and a line below the picture says so.
+    """
     if all(one.grid is not None for one in explanations):
         return _photos(explanations)
-    boxes, height = _layout(explanations)
+    boxes, height = _layout(explanations, spelled)
     return _painted(boxes, height)
 
 
@@ -67,7 +55,7 @@ def svg(explanations: Sequence[Explanation]) -> str:
     """The same as scalable text that can be searched and copied; photos are embedded."""
     if all(one.grid is not None for one in explanations):
         return _photo_svg(explanations)
-    boxes, height = _layout(explanations)
+    boxes, height = _layout(explanations, visible)
     return _svg(WIDTH, height, "".join(_svg_box(box) for box in boxes), _spoken(explanations))
 
 
@@ -80,42 +68,55 @@ def png(image: Image.Image) -> bytes:
 # --- layout ----------------------------------------------------------------------------------------------------
 
 
-def _layout(explanations: Sequence[Explanation]) -> tuple[list[Box], float]:
+def _layout(explanations: Sequence[Explanation], spell: Spell) -> tuple[list[Box], float]:
+    """Boxes and the height they need; `spell` says how text is written."""
     boxes: list[Box] = []
     y = float(MARGIN)
     for place, explanation in enumerate(explanations):
         y += GAP * 1.5 if place else 0
-        part, y = _block(explanation, y)
+        part, y = _block(explanation, y, spell)
         boxes += part
+    if spell is spelled and not all(is_whole(text) for one in explanations for text in _texts(one)):
+        more, y = _line(UNWRITTEN, y + GAP, SMALL, spell, LIGHT.faint)
+        boxes += more
     return boxes, y + MARGIN
 
 
-def _block(explanation: Explanation, y: float) -> tuple[list[Box], float]:
+def _texts(explanation: Explanation) -> Iterator[str]:
+    """Everything that is not ours to choose."""
+    yield from (
+        *segments(explanation),
+        explanation.label,
+        explanation.model,
+        *(token for token, _ in aside(explanation)),
+    )
+
+
+def _block(explanation: Explanation, y: float, spell: Spell) -> tuple[list[Box], float]:
     """Heading, text, legend, special tokens and diagnostics of one explanation, from y down."""
     probability = "" if explanation.probability is None else f" · {percent(explanation.probability)}"
     parts = pieces(explanation)
     full = largest(piece for part in parts for piece in part)
-    boxes, y = _line(f"{explanation.label}{probability}", y, TITLE)
-    more, y = _line(" · ".join(filter(None, [spelling(explanation), explanation.model])), y, SMALL, LIGHT.faint)
+    boxes, y = _line(f"{explanation.label}{probability}", y, TITLE, spell)
+    said = " · ".join(filter(None, [spelling(explanation), explanation.model]))
+    more, y = _line(said, y, SMALL, spell, LIGHT.faint)
     boxes += more
     for part in parts:
-        more, y = _flow(part, full, y + GAP / 2)
+        more, y = _flow(part, full, y + GAP / 2, spell)
         boxes += more
-    more, y = _legend(
-        explanation, full, signed=any((one.relevance or 0) < 0 for part in parts for one in part), y=y + GAP
-    )
+    signed = any((one.relevance or 0) < 0 for part in parts for one in part)
+    more, y = _legend(spell(explanation.label), full, signed=signed, y=y + GAP)
     boxes += more
     others = "   ".join(f"{token} {number(value)}" for token, value in aside(explanation)[:8])
     for line in filter(None, [others and f"special tokens: {others}", diagnosis(explanation)]):
-        more, y = _line(line, y, SMALL, LIGHT.faint)
+        more, y = _line(line, y, SMALL, spell, LIGHT.faint)
         boxes += more
     return boxes, y
 
 
-def _line(text: str, y: float, size: int, ink: Rgb = LIGHT.ink) -> tuple[list[Box], float]:
+def _line(text: str, y: float, size: int, spell: Spell, ink: Rgb = LIGHT.ink) -> tuple[list[Box], float]:
     """Plain words, wrapped."""
-    words = [Piece(word) for word in _split(visible(text))]
-    boxes, y = _flow(words, 0.0, y, size=size)
+    boxes, y = _flow([Piece(word) for word in _split(text)], 0.0, y, spell, size=size)
     return [replace(box, ink=ink) for box in boxes], y
 
 
@@ -124,13 +125,12 @@ def _split(text: str) -> list[str]:
     return [part for part in found[1:] if part]
 
 
-def _flow(part: Sequence[Piece], full: float, y: float, *, size: int = BODY) -> tuple[list[Box], float]:
+def _flow(part: Sequence[Piece], full: float, y: float, spell: Spell, *, size: int = BODY) -> tuple[list[Box], float]:
     """Pieces set in lines, every direction of reading where it belongs."""
-    _check_glyphs("".join(piece.text for piece in part))
-    from_right = _reads_from_right("".join(piece.text for piece in part))
+    from_right = bool(_direction("".join(piece.text for piece in part)))
     boxes: list[Box] = []
     x, right = 0.0, WIDTH - 2 * MARGIN
-    for text, place in _runs(part, full):
+    for text, place in _runs(part, full, spell):
         width = 0.0 if text == "\n" else measure(text, size)
         if text == "\n" or (x + width > right and not text.isspace()):
             x, y = 0.0, y + size * LINE
@@ -170,88 +170,28 @@ def _direction(text: str) -> bool | None:
     return None if first is None else first != "L"
 
 
-def _check_glyphs(text: str) -> None:
-    """A picture of empty frames helps nobody."""
-    letters = [character for character in text if character.isalnum()]
-    missing = [one for one in letters if not any(_has(font, one) for font in fonts(BODY * SCALE))]
-    if len(missing) * 4 > len(letters):
-        raise BadOption(f"There is no font on this machine that can write '{missing[0]}'. Use .html, or install one.")
-
-
-def _runs(part: Sequence[Piece], full: float) -> Iterator[tuple[str, int]]:
+def _runs(part: Sequence[Piece], full: float, spell: Spell) -> Iterator[tuple[str, int]]:
     """Pieces as text that fits a line, with line breaks by themselves."""
     for piece in part:
         place = 0 if piece.relevance is None else step(piece.relevance, full)
-        for number_of, line in enumerate(visible(piece.text).replace("\r", "").replace("\t", "    ").split("\n")):
+        for number_of, line in enumerate(spell(piece.text).replace("\r", "").replace("\t", "    ").split("\n")):
             if number_of:
                 yield "\n", 0
             for start in range(0, len(line), 40):
                 yield line[start : start + 40], place
 
 
-def _reads_from_right(text: str) -> bool:
-    right = bool(_direction(text))
-    if right and not features.check("raqm"):
-        raise BadOption("This text reads from right to left, which Pillow cannot set here. Use .html instead.")
-    return right
-
-
-def _legend(explanation: Explanation, full: float, *, signed: bool, y: float) -> tuple[list[Box], float]:
+def _legend(label: str, full: float, *, signed: bool, y: float) -> tuple[list[Box], float]:
     boxes: list[Box] = []
     x = float(MARGIN)
     words = [(f"against {number(-full)} ", 0), *((" ", one) for one in range(-STEPS, 0, 2))] if signed else []
     words += [(" 0 ", 0), *((" ", one) for one in range(1, STEPS + 1, 2))]
-    words += [(f" {number(full)} for {visible(explanation.label)}", 0)]
+    words += [(f" {number(full)} for {label}", 0)]
     for text, place in words:
         width = 16.0 if place else measure(text, SMALL)
         boxes.append(Box(text, x, y, width, SMALL, place, LIGHT.faint))
         x += width
     return boxes, y + SMALL * LINE
-
-
-# --- fonts -----------------------------------------------------------------------------------------------------
-
-
-@cache
-def fonts(size: int) -> tuple[Font, ...]:
-    """The fonts found on this machine, in order of preference, and Pillow's own as the last."""
-    found: list[Font] = []
-    for name in FONTS:
-        try:
-            found.append(ImageFont.truetype(name, size))
-        except OSError:
-            continue
-    return (*found, ImageFont.load_default(size))
-
-
-@cache
-def _font_for(character: str, size: int) -> Font:
-    """The first font that has the character."""
-    several = fonts(size)
-    return next((font for font in several if _has(font, character)), several[0])
-
-
-@cache
-def _has(font: Font, character: str) -> bool:
-    return character.isspace() or bytes(font.getmask(character)) != bytes(font.getmask("\U0010fffd"))
-
-
-def _written(text: str, size: int) -> Iterator[tuple[str, Font]]:
-    """The text in stretches of one font; marks stay with the character before them."""
-    stretch, font = "", fonts(size)[0]
-    for character in text:
-        mark = stretch and (unicodedata.category(character).startswith("M") or character in " \u200c\u200d")
-        wanted = font if mark else _font_for(character, size)
-        if wanted is not font and stretch:
-            yield stretch, font
-            stretch = ""
-        stretch, font = stretch + character, wanted
-    if stretch:
-        yield stretch, font
-
-
-def measure(text: str, size: int) -> float:
-    return sum(font.getlength(part) for part, font in _written(text, size * SCALE)) / SCALE
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------
@@ -264,10 +204,7 @@ def _painted(boxes: Sequence[Box], height: float) -> Image.Image:
         if box.step:
             _paint_background(draw, box)
     for box in boxes:
-        x = box.x * SCALE
-        for part, font in _written(box.text, box.size * SCALE):
-            draw.text((x, (box.y + box.size * 1.12) * SCALE), part, fill=box.ink, font=font, anchor="ls")
-            x += font.getlength(part)
+        write(image, (box.x, box.y + box.size * 1.12), box.text, box.size, box.ink)
     return image
 
 
@@ -289,10 +226,10 @@ def _photos(explanations: Sequence[Explanation]) -> Image.Image:
     overlays = [heatmap.overlay(one) for one in explanations]
     height = max(one.height for one in overlays) + 40
     canvas = Image.new("RGB", (sum(one.width for one in overlays) + GAP * (len(overlays) - 1), height), LIGHT.paper)
-    draw, x = ImageDraw.Draw(canvas), 0
+    x = 0
     for explanation, picture in zip(explanations, overlays, strict=True):
         canvas.paste(picture, (x, 40))
-        draw.text((x + 4, 10), _caption(explanation), fill=LIGHT.ink, font=fonts(SMALL + 2)[0])
+        write(canvas, ((x + 4) / SCALE, 26 / SCALE), spelled(_caption(explanation)), CAPTION // SCALE)
         x += picture.width + GAP
     return canvas
 
@@ -343,7 +280,7 @@ def _photo_svg(explanations: Sequence[Explanation]) -> str:
         body += _svg_image(heatmap.greyed(explanation), "JPEG", x, 1.0) + _svg_image(
             heatmap.veil(explanation), "PNG", x, heatmap.OPACITY
         )
-        body += f'<text x="{x + 4:g}" y="24" font-size="16">{escape(_caption(explanation))}</text>'
+        body += f'<text x="{x + 4:g}" y="24" font-size="{CAPTION}">{escape(_caption(explanation))}</text>'
         x, height = x + picture.width + GAP, max(height, picture.height + 40.0)
     return _svg(x - GAP, height, body, " ".join(heatmap.description(one) for one in explanations))
 

@@ -5,7 +5,7 @@ from typing import Any
 import clearhead.methods  # noqa: F401  registers the methods, whose defaults are not worth saying
 from clearhead.explanation import Explanation
 from clearhead.method import METHODS
-from clearhead.views.piece import visible
+from clearhead.views.piece import Piece, visible
 
 DIAGNOSTICS = {
     "conservation_gap": "relevance conserved within {:.1g}",
@@ -37,6 +37,11 @@ def headline(explanation: Explanation) -> str:
     """Label, probability and method in one line."""
     probability = "" if explanation.probability is None else f" {percent(explanation.probability)}"
     return f"{visible(explanation.label)}{probability} · {spelling(explanation)}"
+
+
+def tip(piece: Piece, count: int) -> str:
+    """What a pointer over a word tells: its tokens, its relevance, its rank."""
+    return f"{' '.join(piece.tokens)} · {number(piece.relevance or 0.0)} · rank {piece.rank} of {count}"
 
 
 def diagnosis(explanation: Explanation) -> str:

@@ -1,11 +1,13 @@
 """The application: the page, and the interface it uses, which programs may use as well."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -14,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from clearhead import zoo
 from clearhead.errors import ClearheadError
+from clearhead.explanation import Array
 from clearhead.method import METHODS
 from clearhead.model import Model
 from clearhead.version import __version__
@@ -44,6 +47,7 @@ FAULTS: dict[int | str, dict[str, Any]] = {
     422: {"model": Fault, "description": "The question makes no sense here."},
     503: {"model": Fault, "description": "Too much is waiting; Retry-After says when to come back."},
 }
+JPEG: dict[str, Any] = {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
 POLL = 0.2
 PATIENCE = "2"
 FILES = {"html": "text/html; charset=utf-8", "png": "image/png", "json": "application/json"}
@@ -75,7 +79,7 @@ def build(
     _add_page(app)
     _add_lists(app, studio)
     _add_answers(app, Desk(worker, studio))
-    _add_runs(app, runs or Runs([]))
+    _add_runs(app, runs or Runs([]), limits)
     return app
 
 
@@ -204,7 +208,7 @@ def _listed(name: str, model: Model) -> Listed:
 def _add_answers(app: FastAPI, desk: Desk) -> None:
     @app.post("/api/explain", responses=FAULTS)
     async def explain(question: Question, request: Request) -> dict[str, Any]:
-        """Why the model decided: the record of docs/json.md with `layers`, `classes`, `size` and `box`."""
+        """Why the model decided: the record of docs/json.md with `layers`, `classes`, `size`, `box` and `pixels`."""
         return JSONResponse(answered(await desk.explain(request, question)))  # type: ignore[return-value]
 
     @app.post("/api/hide", responses=FAULTS)
@@ -231,7 +235,7 @@ def _add_file(app: FastAPI, desk: Desk, kind: str) -> None:
         return Response(content, media_type=FILES[kind], headers=headers)
 
 
-def _add_runs(app: FastAPI, found: Runs) -> None:
+def _add_runs(app: FastAPI, found: Runs, limits: Limits) -> None:
     @app.get("/api/runs")
     async def runs() -> list[Ran]:
         """The benchmark runs named at the start, with their methods and metrics."""
@@ -247,6 +251,12 @@ def _add_runs(app: FastAPI, found: Runs) -> None:
     ) -> Examples:
         """A run's examples, those with the highest or lowest values first."""
         return await asyncio.to_thread(found[name].examples, method, metric, lowest=lowest, start=start)
+
+    @app.get("/api/runs/{name}/picture", responses={200: JPEG, 422: FAULTS[422]}, response_class=Response)
+    async def picture(name: Name, example: Name) -> Response:
+        """A picture of a run, where the server was started with its data."""
+        content = await asyncio.to_thread(found[name].picture, example, limits)
+        return Response(content, media_type="image/jpeg")
 
     @app.get("/runs/{name}", include_in_schema=False)
     async def told(name: str) -> Response:
@@ -265,7 +275,16 @@ def answered(answer: Answer) -> dict[str, Any]:
         "classes": answer.classes,
         "size": None if one.image is None else list(one.image.size),
         "box": None if one.box is None else [float(edge) for edge in one.box],
+        "pixels": None if one.pixels is None else packed(one.pixels),
     }
+
+
+def packed(pixels: Array) -> dict[str, Any]:
+    """A map of pixels in a fifth of the bytes: whole numbers, −127 … 127, each worth `unit`."""
+    known = np.nan_to_num(pixels.astype(np.float64), posinf=0.0, neginf=0.0)
+    unit = float(np.abs(known).max(initial=0.0)) / 127 or 1.0
+    levels = np.rint(known / unit).astype(np.int8)
+    return {"size": list(pixels.shape), "unit": unit, "levels": base64.b64encode(levels.tobytes()).decode()}
 
 
 def written(answer: Answer, kind: str) -> bytes:

@@ -10,7 +10,8 @@ Text = Annotated[str, Field(max_length=LIMITS.characters)]
 Name = Annotated[str, Field(max_length=200)]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-LIMITS.option, le=LIMITS.option)]
 Value = bool | Annotated[int, Field(ge=-int(LIMITS.option), le=int(LIMITS.option))] | Number | Name | None
-Places = Annotated[list[Annotated[int, Field(ge=0, le=100_000)]], Field(max_length=5_000)]
+Place = Annotated[int, Field(ge=0, le=100_000)]
+Places = Annotated[list[Place], Field(max_length=5_000)]
 Class = Annotated[int, Field(ge=0, le=1_000_000)] | Name | None
 
 
@@ -27,6 +28,7 @@ class Asked(BaseModel):
     model: Name | None = Field(None, description="A name from /api/models; the first that fits without it.")
     target: Class = Field(None, description="The class to explain, by label or number; else the prediction.")
     versus: Class = Field(None, description="Explain the class rather than this one.")
+    span: tuple[Place, Place] | None = Field(None, description="Of a model that answers with a span: its two tokens.")
 
     @model_validator(mode="after")
     def _one_input(self) -> "Asked":
@@ -122,6 +124,7 @@ class Example(BaseModel):
     label: str
     probability: float | None
     model: str
+    picture: bool = Field(description="Whether /api/runs/NAME/picture has it.")
 
 
 class Examples(BaseModel):

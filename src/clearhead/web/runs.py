@@ -1,26 +1,47 @@
 """Finished benchmark runs, named at the start: their report, and their examples sorted by value."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from clearhead import report
 from clearhead.benchmark import summary_of
-from clearhead.errors import BadOption
+from clearhead.errors import BadInput, BadOption
 from clearhead.registry import unknown
-from clearhead.results import Results
+from clearhead.results import Results, digest
+from clearhead.task import Picture
+from clearhead.tasks import read_task
+from clearhead.web.limits import Limits
 from clearhead.web.question import Example, Examples, Ran
+from clearhead.web.upload import jpeg, shown
 
 SHOWN = 50
 
 
 class Run:
-    """One run folder; what is read of it is kept."""
+    """One run folder, with the data it was made from where that was named too; what is read of it is kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, data: Sequence[Path] = ()) -> None:
         self.results = Results(folder)
         self.summary = summary_of(self.results)
+        self.data = next((path for path in data if digest(path) == self.results.manifest["hashes"]["task"]), None)
+
+    @cached_property
+    def pictures(self) -> dict[str, Any]:
+        """By name the run's examples that are pictures; runs themselves keep texts only."""
+        if self.data is None:
+            return {}
+        plan = self.results.manifest["plan"]
+        task = read_task(self.data, limit=plan["limit"], **plan["columns"])
+        return {one.id: one for one in task.examples if not isinstance(one.input, str | tuple)}
+
+    def picture(self, example: str, limits: Limits) -> bytes:
+        """A picture of the run's data as a JPEG; only names from the data are known here."""
+        if example not in self.pictures:
+            raise BadInput("The data of this run was not named when the server started, or has no such picture.")
+        raw = self.pictures[example].raw
+        return jpeg(shown(Picture(raw.read_bytes()).opened() if isinstance(raw, Path) else raw, limits))
 
     @cached_property
     def page(self) -> str:
@@ -71,25 +92,29 @@ class Run:
                 label=str(row.get("label", "")),
                 probability=row.get("probability"),
                 model=str(row.get("model", "")),
+                picture=not texts and name in self.pictures,
             )
 
 
 class Runs(Mapping[str, Run]):
     """Runs by the names of their folders, opened when first asked for."""
 
-    def __init__(self, folders: list[Path]) -> None:
+    def __init__(self, folders: list[Path], data: Sequence[Path] = ()) -> None:
+        self._data = _existing(data)
         self._folders = {folder.resolve().name: folder for folder in folders}
         self._open: dict[str, Run] = {}
         if len(self._folders) != len(folders):
             raise BadOption("Two runs would have the same name on the page: rename one of the folders.")
-        for name in self._folders:
-            self[name]
+        used = {self[name].data for name in self._folders}
+        for path in self._data:
+            if path not in used:
+                raise BadOption(f"No run of this server was made from '{path}' as it is now: check --data and --run.")
 
     def __getitem__(self, name: str) -> Run:
         if name not in self._folders:
             raise unknown("run of this server", name, list(self._folders) or ["none: start with --run"])
         if name not in self._open:
-            self._open[name] = Run(self._folders[name])
+            self._open[name] = Run(self._folders[name], self._data)
         return self._open[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -97,3 +122,10 @@ class Runs(Mapping[str, Run]):
 
     def __len__(self) -> int:
         return len(self._folders)
+
+
+def _existing(data: Sequence[Path]) -> list[Path]:
+    for path in data:
+        if not path.exists():
+            raise BadOption(f"There is no file or folder '{path}': check --data.")
+    return list(data)

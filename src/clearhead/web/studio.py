@@ -244,7 +244,7 @@ def _shorten(kept: dict[Any, Any], most: int) -> None:
 
 
 def target_of(asked: Asked) -> Target:
-    return Target(asked.target, versus=asked.versus)
+    return Target(asked.target, versus=asked.versus, span=asked.span)
 
 
 def _key(target: Target) -> Any:

@@ -19,7 +19,7 @@ def picture(text: str, limits: Limits) -> Image.Image:
         with Image.open(io.BytesIO(content), formats=FORMATS) as file:
             _check(file.size, limits)
             file.draft("RGB", (limits.side, limits.side))
-            upright = ImageOps.exif_transpose(file).convert("RGB")
+            return shown(file, limits)
     except BadInput:
         raise
     except Image.DecompressionBombError as error:
@@ -28,8 +28,19 @@ def picture(text: str, limits: Limits) -> Image.Image:
         ) from error
     except Exception as error:
         raise BadInput(f"The picture cannot be read: it is not a whole {', '.join(FORMATS)} file.") from error
+
+
+def shown(image: Image.Image, limits: Limits) -> Image.Image:
+    """Upright, and no larger than a page needs."""
+    upright = ImageOps.exif_transpose(image).convert("RGB")
     upright.thumbnail((limits.side, limits.side))
     return upright
+
+
+def jpeg(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=95)
+    return buffer.getvalue()
 
 
 def _content(text: str) -> bytes:

@@ -32,6 +32,22 @@ export function examples(run, asked) {
   return read(fetch(`/api/runs/${encodeURIComponent(run)}/examples?${new URLSearchParams(asked)}`));
 }
 
+// A picture of a run, as the page keeps pictures: inside an address.
+export async function picture(run, example) {
+  const answer = await fetch(`/api/runs/${encodeURIComponent(run)}/picture?${new URLSearchParams({ example })}`);
+  if (!answer.ok) throw new Error(await reason(answer));
+  return address(await answer.blob());
+}
+
+export function address(file) {
+  return new Promise((done, fail) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.onerror = () => fail(new Error("The photo cannot be read."));
+    reader.readAsDataURL(file);
+  });
+}
+
 const post = (path, body, signal) => read(send(path, body, signal));
 
 function send(path, body, signal) {

@@ -58,6 +58,7 @@ function written(answer, full) {
 function pictured(answer, full) {
   const values = answer.tokens.filter((token) => !token.special).map((token) => token.relevance ?? 0);
   const view = photo.figure(answer, found.photo, null);
-  photo.paint(view, values, full, { smooth: state.smooth, description: photo.described(answer, values) });
-  return [view.frame, legend(answer, full, values.some((value) => value < 0))];
+  photo.paint(view, values, full, { smooth: state.smooth, opacity: state.opacity, description: photo.described(answer, values) });
+  const drawn = (state.smooth && photo.pixelsOf(answer)) || { values, full };
+  return [view.frame, legend(answer, drawn.full, drawn.values.some((value) => value < 0))];
 }

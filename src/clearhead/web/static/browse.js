@@ -25,11 +25,11 @@ let latest = 0;
 
 async function showExamples(start, guarded, open) {
   const number = ++latest;
-  const method = find("run-method").value;
+  const [run, method] = [find("run").value, find("run-method").value];
   const asked = { method, metric: find("run-metric").value, lowest: find("run-order").value, start };
-  const { total, examples } = await api.examples(find("run").value, asked);
+  const { total, examples } = await api.examples(run, asked);
   if (number !== latest) return;
-  const lines = examples.map((one) => make("li", {}, line(one, guarded(() => open(one, method)))));
+  const lines = examples.map((one) => make("li", {}, line(one, guarded(() => open(one, method, run)))));
   if (start) find("run-examples").append(...lines);
   else find("run-examples").replaceChildren(...lines);
   const shown = find("run-examples").childElementCount;
@@ -40,5 +40,5 @@ async function showExamples(start, guarded, open) {
 function line(one, onclick) {
   const share = one.probability === null ? "" : ` ${percent(one.probability)}`;
   const cells = [one.text.join(" · ") || `picture ${one.example}`, `${one.label}${share}`, plain(one.value)];
-  return make("button", { type: "button", disabled: !one.text.length, onclick }, ...cells.map((text) => make("span", { textContent: text })));
+  return make("button", { type: "button", disabled: !one.text.length && !one.picture, onclick }, ...cells.map((text) => make("span", { textContent: text })));
 }

@@ -24,7 +24,8 @@ export function options(select, entries, chosen) {
   if (entries.some(([value]) => value === chosen)) select.value = chosen;
 }
 
-export const percent = (share) => `${(share * 100).toFixed(1)} %`;
+// Shares below one per cent keep two digits, so that small ones can be told apart.
+export const percent = (share) => (share !== 0 && Math.abs(share) < 0.01 ? `${Number((share * 100).toPrecision(2))} %` : `${(share * 100).toFixed(1)} %`);
 
 export const plain = (value) => (value && Math.abs(value) < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(3))));
 

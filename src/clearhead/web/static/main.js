@@ -6,7 +6,8 @@ import { startBrowsing } from "./browse.js";
 import { complain, find, make, options, percent } from "./dom.js";
 import * as link from "./link.js";
 import { loaded } from "./photo.js";
-import { showAnswer, showRelevance } from "./see.js";
+import { fillOptions, onOptions, spelled } from "./choice.js";
+import { showAnswer, showHidden, showRelevance } from "./see.js";
 import { found, model, question, restore, saved, state } from "./state.js";
 import { showCharacters } from "./text.js";
 import { hideTop, measure, onProblem, startTrial, toggle } from "./trial.js";
@@ -29,6 +30,7 @@ function problem(error) {
 addEventListener("error", (event) => problem(event.error ?? event.message));
 addEventListener("unhandledrejection", (event) => problem(event.reason));
 onProblem(problem);
+onOptions(problem);
 
 const guarded = (work) => async (...given) => {
   try {
@@ -72,7 +74,8 @@ function fillModels() {
 
 function fillClasses() {
   find("model-summary").textContent = model().summary;
-  const classes = model().problem === "span" ? [] : model().labels.map((label, place) => [String(place), label]);
+  const classes = ["span", "regression"].includes(model().problem) ? [] : model().labels.map((label, place) => [String(place), label]);
+  find("classed").hidden = find("other-classed").hidden = !classes.length;
   options(find("target"), [["", "Predicted"], ...classes], state.target);
   options(find("versus"), [["", "All others"], ...classes], state.versus);
   options(find("other-target"), [["", "Predicted"], ...classes], state.target);
@@ -94,12 +97,7 @@ function readForm() {
 const usePicture = guarded(async (file) => {
   if (!file) return;
   if (file.size > LARGEST) throw new Error(`The photo has ${(file.size / 1e6).toFixed(1)} MB; up to 8 MB are taken.`);
-  state.image = await new Promise((done, fail) => {
-    const reader = new FileReader();
-    reader.onload = () => done(reader.result);
-    reader.onerror = () => fail(new Error("The photo cannot be read."));
-    reader.readAsDataURL(file);
-  });
+  state.image = await api.address(file);
   find("picture-name").textContent = state.imageName = file.name;
   if (!fitting("image").length) throw new Error("No model of this server reads photos.");
   state.kind = "image";
@@ -112,6 +110,8 @@ const usePicture = guarded(async (file) => {
 async function ask({ fresh = true } = {}) {
   readForm();
   if (fresh) [state.hidden, state.layer] = [[], 0];
+  const names = fitting(state.kind).map((one) => one.name);
+  state.beside = state.beside.filter((one) => names.includes(one.model));
   await answer(remember);
 }
 
@@ -150,7 +150,13 @@ function toggleAndSave(places) {
 }
 
 function chooseMethod() {
-  state.method = find("method").value;
+  [state.method, state.options] = [find("method").value, {}];
+  fillOptions(chooseOptions);
+  return answer();
+}
+
+function chooseOptions(options) {
+  state.options = options;
   return answer();
 }
 
@@ -199,12 +205,20 @@ async function recall(given) {
 }
 
 // An example of a run becomes the question, on the run's model where this server has it.
-async function openExample(example, method) {
-  const [text, second = ""] = example.text;
+async function openExample(example, method, run) {
   const known = found.models.some((one) => one.name === example.model);
-  Object.assign(state, { kind: second ? "pair" : "text", text, second, target: "", versus: "" });
+  if (example.picture) {
+    const image = await api.picture(run, example.example);
+    Object.assign(state, { kind: "image", image, imageName: example.example });
+    find("picture-name").textContent = example.example;
+  } else {
+    const [text, second = ""] = example.text;
+    Object.assign(state, { kind: second ? "pair" : "text", text, second });
+  }
+  [state.target, state.versus] = ["", ""];
   if (known) state.model = example.model;
-  if (found.methods.some((one) => one.name === method)) state.method = method;
+  const [name, options] = spelled(method);
+  if (found.methods.some((one) => one.name === name)) [state.method, state.options] = [name, options];
   fillForm();
   fillView();
   find("see").focus();
@@ -215,6 +229,8 @@ async function openExample(example, method) {
 
 function fillView() {
   for (const id of ["method", "other-method"]) options(find(id), found.methods.map((one) => [one.name, one.name]), state.method);
+  fillOptions(chooseOptions);
+  find("opacity").value = state.opacity;
   for (const radio of document.querySelectorAll("[name=level]")) radio.checked = radio.value === state.level;
   for (const radio of document.querySelectorAll("[name=smooth]")) radio.checked = (radio.value === "smooth") === state.smooth;
 }
@@ -229,7 +245,7 @@ function wireAsk() {
   });
   find("model").onchange = () => {
     [state.model, state.target, state.versus] = [find("model").value, "", ""];
-    fillClasses();
+    fillModels();
   };
   for (const id of ["target", "versus"]) find(id).onchange = () => {
     state[id] = find(id).value;
@@ -258,6 +274,12 @@ function wireSee() {
     save();
     await showBeside();
   });
+  find("opacity").oninput = () => {
+    state.opacity = Number(find("opacity").value);
+    showHidden();
+    save();
+  };
+  find("opacity").onchange = guarded(showBeside);
   find("layer").oninput = () => {
     state.layer = Number(find("layer").value);
     showAnswer(toggleAndSave);

@@ -56,7 +56,21 @@ function addPatches(view, choose) {
   view.frame.append(grid);
 }
 
-export function paint(view, values, full, { smooth, hidden = new Set(), description = "" }) {
+// A map of pixels, where the method has one: the values of docs/page.md, unpacked once.
+export function pixelsOf(answer) {
+  if (!answer.pixels || answer.pixels.values) return answer.pixels;
+  const levels = Int8Array.from(atob(answer.pixels.levels), (letter) => letter.charCodeAt(0));
+  const values = Array.from(levels, (level) => level * answer.pixels.unit);
+  return Object.assign(answer.pixels, { values, full: fullOf(values) });
+}
+
+// What is drawn: the pixels where there are some and patches were not asked for, else the patches.
+function map(answer, values, full, smooth) {
+  const pixels = smooth ? pixelsOf(answer) : null;
+  return pixels ? veil(pixels.values, pixels.full, ...pixels.size) : veil(values, full, ...answer.grid);
+}
+
+export function paint(view, values, full, { smooth, opacity = 75, hidden = new Set(), description = "" }) {
   const { canvas, image, answer } = view;
   const [rows, columns] = answer.grid;
   const [left, top, right, bottom] = answer.box;
@@ -64,17 +78,17 @@ export function paint(view, values, full, { smooth, hidden = new Set(), descript
   const box = [left * across, top * down, (right - left) * across, (bottom - top) * down];
   const pen = canvas.getContext("2d");
   pen.clearRect(0, 0, canvas.width, canvas.height);
-  pen.filter = "grayscale(.9)";
+  pen.filter = opacity ? "grayscale(.9)" : "none";
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
   pen.filter = "none";
   pen.save();
   pen.beginPath();
   pen.rect(...box);
   pen.clip();
-  pen.globalAlpha = 0.75;
+  pen.globalAlpha = opacity / 100;
   pen.imageSmoothingEnabled = smooth;
   pen.imageSmoothingQuality = "high";
-  pen.drawImage(veil(values, full, rows, columns), ...box);
+  pen.drawImage(map(answer, values, full, smooth), ...box);
   pen.restore();
   pen.fillStyle = "#000";
   for (const patch of hidden) {

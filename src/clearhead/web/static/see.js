@@ -42,7 +42,8 @@ function showClasses(answer) {
 function showTools(answer) {
   const image = answer.grid !== null;
   find("levels").hidden = image || answer.words === null;
-  find("smoothness").hidden = !image;
+  find("smoothness").hidden = find("opacities").hidden = !image;
+  find("smooth-name").textContent = answer.pixels ? "Pixels" : "Smooth";
   find("layers").hidden = answer.layers === null;
   const blocks = answer.layers?.length ?? 0;
   state.layer = Math.min(state.layer, blocks);
@@ -82,7 +83,8 @@ function showPhoto(answer, values, toggle) {
   view.figure = photo.figure(answer, found.photo, (place) => toggle(view.parts[place].places));
   view.items = view.figure.items;
   find("shown").replaceChildren(view.figure.frame);
-  showLegend(answer, view.full, view.values.some((value) => value < 0));
+  const drawn = (state.smooth && photo.pixelsOf(answer)) || { values: view.values, full: view.full };
+  showLegend(answer, drawn.full, drawn.values.some((value) => value < 0));
 }
 
 // What is hidden, on the text or photo.
@@ -98,7 +100,7 @@ export function showHidden() {
   });
   if (!view.figure) return;
   const patches = new Set(gone.flatMap((one, place) => (one ? [place] : [])));
-  photo.paint(view.figure, view.values, view.full, { smooth: state.smooth, hidden: patches, description: photo.described(found.answer, view.values) });
+  photo.paint(view.figure, view.values, view.full, { smooth: state.smooth, opacity: state.opacity, hidden: patches, description: photo.described(found.answer, view.values) });
 }
 
 export function legend(answer, full, negative) {

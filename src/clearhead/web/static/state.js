@@ -5,12 +5,12 @@ import { percent, plain } from "./dom.js";
 export const state = {
   kind: "text", text: "", second: "", image: null, imageName: "",
   model: "", method: "trans-att", target: "", versus: "",
-  level: "word", smooth: true, layer: 0, hidden: [], beside: [],
+  options: {}, level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], beside: [],
 };
 
 export const found = { models: [], methods: [], answer: null, photo: null, curve: null, asked: null };
 
-const SAVED = ["kind", "text", "second", "image", "model", "method", "target", "versus", "level", "smooth", "layer", "hidden", "beside"];
+const SAVED = ["kind", "text", "second", "image", "model", "method", "options", "target", "versus", "level", "smooth", "opacity", "layer", "hidden", "beside"];
 
 export const saved = () => Object.fromEntries(SAVED.map((key) => [key, state[key]]));
 
@@ -24,7 +24,7 @@ export function restore(given) {
   }
 }
 
-const sameKind = (value, like) => (Array.isArray(like) ? Array.isArray(value) : typeof value === typeof like && value !== null);
+const sameKind = (value, like) => typeof value === typeof like && value !== null && Array.isArray(value) === Array.isArray(like);
 
 export const model = () => found.models.find((one) => one.name === state.model);
 
@@ -39,4 +39,8 @@ export function input(changes = {}) {
   return { ...source, model: chosen.model, ...classes };
 }
 
-export const question = (changes = {}) => ({ ...input(changes), method: changes.method ?? state.method });
+// Options belong to the method that was chosen; others are asked with their own defaults.
+export function question(changes = {}) {
+  const method = changes.method ?? state.method;
+  return { ...input(changes), method, options: method === state.method ? state.options : {} };
+}

@@ -57,6 +57,7 @@ export const largest = (found) => Math.max(0, ...found.map((part) => Math.abs(pa
 export function paragraphs(answer, found, full, choose) {
   const texts = answer.text === null ? [null] : [answer.text].flat();
   const items = [];
+  const ranks = new Map([...found].sort((one, two) => two.value - one.value).map((part, place) => [part, `rank ${place + 1} of ${found.length}`]));
   const nodes = texts.map((text, segment) => {
     const line = make("p", { className: "reading", dir: "auto", lang: "" });
     const letters = text === null ? null : Array.from(text);
@@ -65,7 +66,7 @@ export function paragraphs(answer, found, full, choose) {
       if (letters) line.append(...shown(letters.slice(at, part.start)));
       else if (at++) line.append(" ");
       const content = letters ? shown(letters.slice(part.start, part.end)) : shown(Array.from(part.text));
-      const item = piece(part, full, content, choose);
+      const item = piece(part, full, content, choose, ranks.get(part));
       items.push(item);
       line.append(item);
       if (letters) at = part.end;
@@ -78,9 +79,9 @@ export function paragraphs(answer, found, full, choose) {
   return { group, items };
 }
 
-function piece(part, full, content, choose) {
+function piece(part, full, content, choose, rank) {
   const name = `${step(part.value, full)} word`.trim();
-  const item = make("span", { className: name, title: `${part.names ?? part.text} · ${signed(part.value)}` }, ...content);
+  const item = make("span", { className: name, title: `${part.names ?? part.text} · ${signed(part.value)} · ${rank}` }, ...content);
   if (choose) {
     item.setAttribute("role", "button");
     item.ariaPressed = "false";

@@ -85,16 +85,25 @@ function show(count, value) {
   find("reset").disabled = !state.hidden.length;
   const rows = [["Nothing hidden", before, ""], [`${count} of ${total} ${what()}`, value, "now"], ["As many at random", random, ""]];
   find("bars").replaceChildren(...rows.map(([name, share, css]) =>
-    make("div", { className: css }, make("dt", { textContent: name }), make("dd", {}, bar(share)), make("dd", { className: "share", textContent: told(share) }))));
+    make("div", { className: css }, make("dt", { textContent: name }), make("dd", {}, bar(length(share))), make("dd", { className: "share", textContent: told(share) }))));
   find("live").hidden = !state.hidden.length;
   find("live").textContent = `${count} of ${total} ${what()} hidden: ${told(before)} → ${told(value)}`;
   find("finding").textContent = state.hidden.length ? finding(value - before, random - before) : "";
   find("chart").replaceChildren(chart(curve, state.hidden.length ? { count, value, random } : null, what(), told));
 }
 
+// A probability is its own length; any other number is placed between the lowest and highest of the curve.
+function length(value) {
+  if (model().problem !== "regression") return value;
+  const every = [...found.curve.values, ...found.curve.low, ...found.curve.high];
+  const low = Math.min(...every), high = Math.max(...every);
+  return high > low ? (value - low) / (high - low) : 1;
+}
+
 function finding(moved, random) {
   const size = (change) => (model().problem === "regression" ? told(Math.abs(change)) : `${Math.abs(change * 100).toFixed(1)} points`);
   const points = (change) => `${change > 0 ? "up" : "down"} ${size(change)}`;
-  const verdict = moved < random - 0.02 ? "These matter more than chance." : moved > random + 0.02 ? "These matter less than chance." : "No more than chance.";
+  const little = 0.02 * (model().problem === "regression" ? Math.max(...found.curve.high) - Math.min(...found.curve.low) : 1);
+  const verdict = moved < random - little ? "These matter more than chance." : moved > random + little ? "These matter less than chance." : "No more than chance.";
   return `The answer goes ${points(moved)}; with as many hidden at random, ${points(random)}. ${verdict}`;
 }

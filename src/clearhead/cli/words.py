@@ -1,0 +1,94 @@
+"""clearhead words."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli import option, sink, source
+from clearhead.cli.explain import explained
+from clearhead.errors import BadInput
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+TEN = 10
+OUT = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, .html, with an overlap table.")]
+JSON = Annotated[bool, typer.Option("--json", help="Print one line of JSON per class.")]
+COUNT = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="How many words of each class.")]
+CLOUDS = Annotated[bool, typer.Option("--clouds", help="Add a word cloud per class to the page.")]
+REFERENCE = Annotated[
+    str | None,
+    typer.Option(metavar="TABLE", help="Texts whose rare words count more: weights are times ln(N / n) in these."),
+]
+
+
+def words(
+    inputs: option.INPUTS,
+    model: option.MODEL = None,
+    method: option.METHOD = "trans-att",
+    target: option.TARGET = None,
+    out: OUT = None,
+    json: JSON = False,
+    options: option.OPTIONS = None,
+    text_column: option.COLUMN = None,
+    reference: REFERENCE = None,
+    count: COUNT = 15,
+    clouds: CLOUDS = False,
+    long: option.LONG = "truncate",
+    batch_size: option.BATCH_SIZE = None,
+    device: option.DEVICE = None,
+    lm_head: option.LM_HEAD = None,
+) -> None:
+    """Find the words that speak for each class over many texts."""
+    sink.check(out, parts={"--clouds": clouds}, endings=(".html",))
+    from clearhead import methods  # noqa: F401  registers them
+    from clearhead.method import spelled
+    from clearhead.views import corpus
+
+    spelling = spelled(method, **option.pairs(options or []))
+    opened = option.opened(model, device, lm_head)
+    if opened.takes_images:
+        raise BadInput(f"'{opened.name}' reads pictures, which have no words. Choose a text model with --model.")
+    read = source.read_inputs(inputs, text_column=text_column, pair=False, pictures=False)
+    weights = _weights(reference, text_column)
+    settings = {"batch_size": batch_size, "long": long}
+    found = list(explained(opened, read, spelling, option.target_of(opened, target, None), settings))
+    tops = corpus.top_words(found, weights=weights, count=max(count, 50))
+    _tell(tops, count, json=json)
+    if out is not None:
+        drawn = _clouds(tops) if clouds else None
+        sink.write_page(out, [corpus.summary(tops, count=count, clouds=drawn)], found)
+
+
+def _weights(reference: str | None, text_column: str | None) -> dict[str, float] | None:
+    from clearhead.views import corpus
+
+    if reference is None:
+        return None
+    texts = source.read_inputs([reference], text_column=text_column, pair=False, pictures=False)
+    return corpus.inverse_document_frequency(" ".join([text] if isinstance(text, str) else text) for text in texts)
+
+
+def _tell(tops: Mapping[str, Sequence[tuple[str, float]]], count: int, *, json: bool) -> None:
+    from json import dumps
+
+    from clearhead.views import corpus
+    from clearhead.views.piece import visible
+
+    for label, found in tops.items():
+        if json:
+            listed = [{"word": word, "weight": weight} for word, weight in found[:count]]
+            print(dumps({"label": label, "words": listed}, ensure_ascii=False))
+        else:
+            print(visible(f"{label}: " + ", ".join(f"{word} {weight:.3g}" for word, weight in found[:count])))
+    if len(tops) > 1 and not json:
+        shared, share = corpus.overlap(tops, TEN)
+        print(f"Of the top {TEN}, two classes share {shared} ({share * 100:.0f} %).")
+
+
+def _clouds(tops: Mapping[str, Sequence[tuple[str, float]]]) -> "dict[str, Image.Image]":
+    from clearhead.views import wordcloud
+
+    return {label: wordcloud.cloud(found) for label, found in tops.items() if found}
