@@ -87,7 +87,7 @@ def test_version(run):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["explain", "--help"], ["compare", "-h"], ["words", "-h"], ["list", "--help"]]
+    "arguments", [["--help"], ["explain", "--help"], ["compare", "-h"], ["words", "-h"], ["plan", "-h"], ["list", "--help"]]
 )
 def test_help_of_every_command(run, arguments):
     code, output, _ = run(*arguments)
@@ -279,6 +279,21 @@ def test_compare_by_names_and_spellings(run, model, tmp_path):
     assert code == 0, errors
     assert output.count(TEXT) == 3
     assert (tmp_path / "all.html").read_text().count("<h3>") == 3
+
+
+def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
+    code, output, errors = run("plan", TEXT, "a bad film", "-m", model, "--methods", "trans-att,att-cat")
+    assert code == 0, errors
+    first, second, *rest = output.splitlines()
+    assert first.startswith("2 inputs, ") and "trans-att, att-cat, 2 at a time" in second
+    assert [line.split()[0] for line in rest] == ["memory", "way", "time"]
+    found = json.loads(run("plan", TEXT, "-m", model, "--json")[1])
+    assert found["memory_blockwise"] < found["memory_whole"] < found["memory_free"]
+    assert found["way"] == "whole" and found["seconds"] > 0
+    Image.new("RGB", (40, 40)).save(tmp_path / "grey.png")
+    assert run("plan", str(tmp_path / "grey.png"), "-m", image_model)[1].startswith("1 picture\n")
+    code, _, errors = run("plan", TEXT, "-m", model, "--methods", "no-such")
+    assert code == 2 and "no-such" in errors
 
 
 def test_compare_takes_many_inputs(run, model, tmp_path):

@@ -15,7 +15,7 @@ from clearhead.model import Model
 
 KEPT = 0.9
 """Part of the activations that is still there when the way back begins (the rest was only passing)."""
-PASSING_MAPS = 5
+PASSING_MAPS = 3
 """Maps of one block that exist at a time on the way back, besides those kept."""
 ROOM = 0.9
 WORTH_ASKING = 16 * 512**2

@@ -58,25 +58,28 @@ def facts(model: "Model", batches: Sequence[Sequence["Encoded"]], spellings: Seq
         "device": str(model.device),
         "methods": [spelling.text for spelling in spellings],
         "inputs": len(lengths),
+        "pictures": model.takes_images,
         "longest": lengths[-1],
         "median": lengths[len(lengths) // 2],
         "batch": len(batches[0]),
         "memory_whole": memory.whole,
         "memory_blockwise": memory.blockwise,
-        "memory_free": memory.free,
+        "memory_free": None if memory.free == planning.UNKNOWN else memory.free,
         "way": "whole" if memory.fits else "block by block" if blockwise else "in smaller batches",
         "seconds": planning.seconds(work, [batch[-1].length for batch in batches]),
     }
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    unit = "tokens" if found["longest"] else "pictures"
+    """The same in words."""
+    count = found["inputs"]
+    size = f"{found['median']} tokens in the middle, {found['longest']} at most"
+    few, many = ("picture", "pictures") if found["pictures"] else ("input", "inputs")
+    free = "" if found["memory_free"] is None else f", {_bytes(found['memory_free'])} free"
     return [
-        f"{found['inputs']} inputs, {found['median']} tokens in the middle, {found['longest']} at most"
-        if unit == "tokens"
-        else f"{found['inputs']} pictures",
+        f"{count} {few if count == 1 else many}" + ("" if found["pictures"] else f", {size}"),
         f"{found['model']} on {found['device']}, {', '.join(found['methods'])}, {found['batch']} at a time",
-        f"memory  about {_bytes(found['memory_whole'])} for the largest batch, {_bytes(found['memory_free'])} free; "
+        f"memory  about {_bytes(found['memory_whole'])} for the largest batch{free}; "
         f"block by block {_bytes(found['memory_blockwise'])}",
         f"way     {found['way']}",
         f"time    about {_duration(found['seconds'])}",
