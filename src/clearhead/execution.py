@@ -1,5 +1,6 @@
 """How a network is run: frozen, eager, one thread at a time, and left as it was."""
 
+import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,3 +43,19 @@ def plain_execution(device: torch.device) -> Iterator[None]:
         torch.compiler.set_stance("force_eager"),
     ):
         yield
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's search for cycles, which thousands of short-lived objects would set off again and again.
+
+    A trace leaves no cycles behind; on a large heap a full search takes longer than the trace.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

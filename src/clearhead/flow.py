@@ -24,7 +24,7 @@ class Kept:
 
     def __init__(self, tensor: Tensor) -> None:
         self.make: Callable[[], Tensor] | None = tensor.__dict__.get(MADE)
-        self.kept = None if self.make else tensor.detach()
+        self.kept = None if self.make else tensor.detach() if tensor.requires_grad else tensor
         self.version = tensor._version
 
     @property

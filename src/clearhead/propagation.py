@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import UnsupportedOperation
+from clearhead.execution import uncollected
 from clearhead.flow import Flow, RuleSet
 from clearhead.tape import Tape
 
@@ -32,8 +33,9 @@ class RelevancePass:
     def at(self, tensor: Tensor) -> Tensor:
         """What was to be kept of this activation's relevance: zeros where none arrives."""
         node = _known(self.tape, tensor)
-        while self.position and self.tape.steps[self.position - 1].node > node:
-            self._step_back()
+        with uncollected():
+            while self.position and self.tape.steps[self.position - 1].node > node:
+                self._step_back()
         if node not in self.kept:
             arrived = self.pending.get(node)
             none = torch.zeros_like(tensor, dtype=self.dtype)

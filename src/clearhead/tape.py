@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.errors import UnsupportedOperation
-from clearhead.execution import frozen, plain_execution
+from clearhead.execution import frozen, plain_execution, uncollected
 from clearhead.flow import MADE, Back, Flow, Kept, Recorded, Rule, Shares, depends
 from clearhead.fused import DEVICES
 from clearhead.rules import rule_for, unchanged
@@ -333,15 +333,22 @@ def is_one_operation(module: nn.Module) -> bool:
     )
 
 
+def is_one_call(module: nn.Module) -> bool:
+    """torch's own layers that make one call, which the recording sees anyway: they need no hooks."""
+    kind = type(module)
+    if not kind.__module__.startswith("torch.nn.modules") or next(module.children(), None) is not None:
+        return False
+    return kind is nn.LayerNorm or not is_one_operation(module)
+
+
 @contextmanager
 def watching(network: nn.Module, mode: Recording) -> Iterator[None]:
     """Hooks that tell the recording which module it is in and where the blocks begin and end."""
     with ExitStack() as stack:
         for name, module in network.named_modules():
-            whole = is_one_operation(module)
-            if not whole and next(module.children(), None) is None:
+            if is_one_call(module):
                 continue
-            before, after = _watch(mode, name or type(network).__name__, whole)
+            before, after = _watch(mode, name or type(network).__name__, is_one_operation(module))
             stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
             stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
         yield
@@ -399,7 +406,7 @@ def record(
     tape = Tape()
     mode = Recording(tape, words)
     device = next(iter(tensors.values())).device
-    with plain_execution(device), frozen(network), watching(network, mode):
+    with uncollected(), plain_execution(device), frozen(network), watching(network, mode):
         inputs = {name: tensor.clone() for name, tensor in tensors.items()}
         if leaf is not None:
             inputs[leaf] = mode.begin(inputs[leaf])
