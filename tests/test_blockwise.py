@@ -10,6 +10,7 @@ from tiny import shared_model as model
 
 import clearhead
 from clearhead import pipeline, planning
+from clearhead import trace as tracing
 from clearhead.blockwise import capture_blockwise
 from clearhead.errors import UnsupportedModel
 from clearhead.inputs import from_tensors
@@ -28,6 +29,17 @@ def test_block_by_block_is_exact(family):
     for one, other in zip(blocks.diagnostics, whole.diagnostics, strict=True):
         assert one["conservation_gap"] == pytest.approx(other["conservation_gap"], abs=1e-9)
         assert one["dropped"] == pytest.approx(other["dropped"], abs=1e-9)
+
+
+@pytest.mark.parametrize("family", WHOLE)
+def test_gradients_that_are_let_go_are_the_same(family, monkeypatch):
+    batch = tensors(family)
+    kept = spelled("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
+    monkeypatch.setattr(tracing, "LARGE", 0)
+    trace = clearhead.capture(model(family), batch, [0, 1, 2])
+    let_go = spelled("trans-att")(trace)
+    assert "gradients" not in trace.__dict__
+    torch.testing.assert_close(let_go.relevance_BT, kept.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
 def test_a_contrast_of_two_classes_goes_block_by_block():

@@ -23,7 +23,7 @@ from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model
 from clearhead.propagation import RelevancePass
 from clearhead.rules import POSITIVE
-from clearhead.tape import AttentionMap, Recording, Tape, first_tensor, watching
+from clearhead.tape import Recording, Tape, first_tensor, watching
 from clearhead.target import TargetLike
 from clearhead.trace import Forward, Trace, capture, gated_mean, logits_of, resolve_all
 
@@ -85,9 +85,7 @@ class LongTrace(Trace):
         return [seed.to(torch.promote_types(seed.dtype, torch.float32)) for _, seed in self._seeds]
 
     def _gradient_at(self, hidden: Tensor) -> Tensor:
-        direction = torch.stack([sign * seed for sign, seed in self._seeds]).sum(0)
-        with plain_execution(hidden.device):
-            return torch.autograd.grad(self.forward.output, hidden, direction, retain_graph=True)[0]
+        return self._pulled(self.forward.output, self._direction, [hidden])[0]
 
     def _walk(self, call: Call, above: "Step") -> "Step":
         """Carries the gradient and the relevance of a block's output to its input."""
@@ -199,16 +197,12 @@ def _blocks(model: Model, batch: Inputs) -> list[Call]:
     traced.require_token_maps()
     tape = traced.forward.tape
     found = tape.blocks
-    if not found or not all(_can_stand_alone(tape, one) for one in found):
+    hidden = [one for block in found for one in (block.before, block.after) if one is not None]
+    if not found or not tape.are_cuts(hidden) or any(one.argument is None for one in found):
         raise UnsupportedModel(
             f"The blocks of {model.name} do not follow each other one by one, so it cannot be explained block by block."
         )
     return [Call(one.block, one.argument) for one in found]  # type: ignore[arg-type]
-
-
-def _can_stand_alone(tape: Tape, found: AttentionMap) -> bool:
-    hidden = found.before, found.after
-    return found.argument is not None and all(one is not None and tape.is_cut(one) for one in hidden)
 
 
 @contextmanager

@@ -141,8 +141,10 @@ def explain_batch(
         ]
     capturing = capture if whole or not all(map(works_blockwise, spellings)) else capture_blockwise
     trace = capturing(model, inputs, list(targets))
-    columns = [explain_trace(trace, spelling) for spelling in spellings]
-    return [list(row) for row in zip(*columns, strict=True)]
+    # Last what can do without stored gradients: if another method asks for them, they serve both.
+    order = sorted(range(len(spellings)), key=lambda place: works_blockwise(spellings[place]))
+    columns = {place: explain_trace(trace, spellings[place]) for place in order}
+    return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
 
 
 def works_blockwise(spelling: Spelling) -> bool:

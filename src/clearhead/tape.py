@@ -73,12 +73,14 @@ class Tape:
         """The maps around which a block of the network was seen."""
         return [found for found in self.maps if found.before is not None]
 
-    def is_cut(self, tensor: Tensor) -> bool:
-        """Whether everything made after this activation depends on the input through it alone."""
-        node = self.node(tensor)
-        return node is not None and all(
-            min(step.parents, default=node) >= node for step in self.steps if step.node > node
-        )
+    def are_cuts(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether all that is made after each of these activations depends on the input through it alone."""
+        lowest, cuts = self.count, set()
+        for step in reversed(self.steps):
+            if lowest >= step.node:
+                cuts.add(step.node)
+            lowest = min(lowest, *step.parents)
+        return all(self.node(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
 
     def node(self, tensor: Tensor) -> int | None:
         """The number of an activation; a tensor written in place gets a new one at each write."""

@@ -5,7 +5,7 @@ B batch · H head · T query token · S key token · D hidden · C class · L la
 Blocks are numbered from the input; hidden state 0 is the embedding output, hidden state b + 1 the output of block b.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,9 @@ from clearhead.propagation import RelevancePass
 from clearhead.rules import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
 from clearhead.tape import AttentionMap, Tape, record
 from clearhead.target import Target, TargetLike, resolve, seeds
+
+LARGE = 2**26
+"""Bytes of attention maps from which their gradients are worth letting go."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,12 @@ class Forward:
     @property
     def hidden_states(self) -> list[Tensor]:
         return [self.block_inputs[0], *(block.after for block in self._blocks if block.after is not None)]
+
+    @property
+    def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Map, input and output of every block, if each depends on the input through the one before it alone."""
+        blocks = list(zip(self.attentions, self.block_inputs, self.hidden_states[1:], strict=True))
+        return blocks if self.tape.are_cuts([*self.block_inputs, *self.hidden_states]) else []
 
     @property
     def _blocks(self) -> list[AttentionMap]:
@@ -148,6 +157,11 @@ class Trace:
     def _seeds(self) -> list[tuple[int, Tensor]]:
         return seeds(self.targets, self.logits)
 
+    @property
+    def _direction(self) -> Tensor:
+        """What the gradients are taken along: the signed sum of the seeds."""
+        return torch.stack([sign * seed for sign, seed in self._seeds]).sum(0)
+
     @cached_property
     def score_B(self) -> Tensor:
         """The logit, contrast of logits, or sum of start and end logits that is explained."""
@@ -160,9 +174,8 @@ class Trace:
         inside = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs] if wanted.has_blocks else []
         everything = [*inside, wanted.leaf]
         tensors = list({id(tensor): tensor for tensor in everything}.values())
-        direction = torch.stack([sign * seed for sign, seed in self._seeds]).sum(0)
         with plain_execution(wanted.output.device):
-            found = torch.autograd.grad(wanted.output, tensors, direction, retain_graph=True, allow_unused=True)
+            found = torch.autograd.grad(wanted.output, tensors, self._direction, retain_graph=True, allow_unused=True)
         parts = dict(zip(map(id, tensors), found, strict=True))
         if parts[id(wanted.leaf)] is None:
             raise UnsupportedModel(_not_differentiable(self.model))
@@ -227,12 +240,36 @@ class Trace:
             pairs = zip(self.attention_gradients, self.attention_relevances, strict=True)
             return [gated_mean(gradient, relevance) for gradient, relevance in pairs]
         self._forgotten, maps = True, []
-        pairs = zip(self.attention_gradients, self.forward.attentions, strict=True)
-        for gradient, attention in reversed(list(pairs)):
+        for gradient, attention in zip(self._steep(), reversed(self.forward.attentions), strict=True):
             maps.append(gated_mean(gradient, self.relevance_at(attention)))
             for number in range(len(self._seeds)):
                 self._pass(POSITIVE, number).forget(attention)
         return maps[::-1]
+
+    def _steep(self) -> Iterator[Tensor]:
+        """Gradients of the attention maps from the last block to the first.
+
+        If nobody else has asked for gradients, large ones come block by block and none is kept, where the blocks form
+        a chain.
+        """
+        size = sum(attention.nbytes for attention in self.forward.attentions)
+        blocks = self.forward.chain if size >= LARGE and "gradients" not in self.__dict__ else []
+        if not blocks:
+            yield from reversed(self.attention_gradients)
+        below, gradient = self.forward.output, self._direction
+        for attention, before, after in reversed(blocks):
+            (gradient,) = self._pulled(below, gradient, [after])
+            steep, gradient = self._pulled(after, gradient, [attention, before])
+            below = before
+            yield steep
+
+    def _pulled(self, made: Tensor, gradient: Tensor, tensors: list[Tensor]) -> list[Tensor]:
+        """The gradient that arrived at `made`, at activations below it."""
+        if tensors[0] is made:
+            return [gradient]
+        with plain_execution(made.device):
+            found = torch.autograd.grad(made, tensors, gradient, retain_graph=True, allow_unused=True)
+        return [torch.zeros_like(one) if part is None else part for one, part in zip(tensors, found, strict=True)]
 
     def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
         """Relevance of the embedding output, summed over D (B,T)."""
