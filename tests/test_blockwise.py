@@ -1,5 +1,6 @@
 """Long inputs: block by block gives what the whole trace gives."""
 
+import copy
 import time
 
 import numpy as np
@@ -11,7 +12,7 @@ from tiny import shared_model as model
 import clearhead
 from clearhead import pipeline, planning
 from clearhead import trace as tracing
-from clearhead.blockwise import capture_blockwise
+from clearhead.blockwise import PROBE, capture_blockwise
 from clearhead.errors import UnsupportedModel
 from clearhead.inputs import from_tensors
 from clearhead.method import spelled
@@ -66,6 +67,17 @@ def test_methods_that_need_every_map_say_so(method):
 def test_windows_and_merging_are_refused():
     with pytest.raises(UnsupportedModel, match="does not relate"):
         capture_blockwise(model("swin"), tensors("swin"), 0)
+
+
+def test_a_network_that_changes_its_attention_with_length_is_refused():
+    explained = clearhead.load(copy.deepcopy(model("bert").network))
+    block = explained.network.bert.encoder.layer[1]
+    own = block.forward
+    block.forward = lambda hidden, *rest, **more: own(hidden, *rest, **more) if hidden.shape[1] <= PROBE else hidden * 2
+    ids = torch.randint(5, 20, (1, 2 * PROBE))
+    trace = capture_blockwise(explained, {"input_ids": ids}, 0)
+    with pytest.raises(UnsupportedModel, match="another way to long inputs"):
+        spelled("trans-att")(trace)
 
 
 def test_the_network_is_left_as_it_was():

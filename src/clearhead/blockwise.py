@@ -63,7 +63,6 @@ class LongTrace(Trace):
     def __init__(self, model: Model, inputs: Inputs, forward: Forward, targets: Any, calls: list[Call]) -> None:
         super().__init__(model, inputs, forward, targets)
         self.calls = calls
-        self.missing: list[Tensor] = []
 
     @cached_property
     def weighted_relevances(self) -> list[Tensor]:
@@ -90,8 +89,13 @@ class LongTrace(Trace):
     def _walk(self, call: Call, above: "Step") -> "Step":
         """Carries the gradient and the relevance of a block's output to its input."""
         tape, out = _recorded(self.model.network, call)
-        (found,), leaf = tape.maps, tape.leaf
-        assert leaf is not None
+        leaf, tokens = call.hidden if tape.leaf is None else tape.leaf, call.hidden.shape[1]
+        if len(tape.maps) != 1 or tape.maps[0].map.shape[-1] != tokens:
+            raise UnsupportedModel(
+                f"{self.model.name} attends in another way to long inputs than to short ones: it cannot be explained "
+                "block by block."
+            )
+        (found,) = tape.maps
         with plain_execution(out.device):
             steep, below = torch.autograd.grad(out, [found.map, leaf], above.gradient)
         passes = [RelevancePass(tape, POSITIVE, out, seed) for seed in above.relevances]

@@ -168,7 +168,8 @@ def _not_loadable(source: str, error: Exception) -> str:
     names = ", ".join(zoo.names())
     return (
         f"'{source}' cannot be loaded: {reason} Give a folder with config.json and safetensors weights, a hub id, "
-        f"or one of {names}. Pickled weights need allow_pickle=True."
+        f"or one of {names}. Pickled weights need allow_pickle=True (clearhead serve: "
+        "--allow-pickle)."
     )
 
 
