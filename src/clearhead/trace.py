@@ -149,6 +149,14 @@ class Trace:
             return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
         return mask.bool()
 
+    @cached_property
+    def contents(self) -> list[bytes]:
+        """The ids or values of each input without its padding: what its random numbers depend on."""
+        ids = self.inputs.tensors.get("input_ids")
+        rows, masks = (self.leaf if ids is None else ids).cpu().to(torch.float32), self.mask_BT.cpu()
+        own = rows if ids is None else [row[mask] for row, mask in zip(rows, masks, strict=True)]
+        return [one.numpy().tobytes() for one in own]
+
     def with_target(self, target: TargetLike | Sequence[TargetLike]) -> "Trace":
         """The same forward pass, explained for another target."""
         return Trace(self.model, self.inputs, self.forward, resolve_all(self.model, self.inputs, self.logits, target))

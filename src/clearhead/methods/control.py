@@ -3,7 +3,6 @@
 import zlib
 
 import torch
-from torch import Tensor
 
 from clearhead.method import Scores, method
 from clearhead.trace import Trace
@@ -21,10 +20,4 @@ def random(trace: Trace, *, seed: int = 0) -> Scores:
 
 def generator(trace: Trace, place: int, seed: int) -> torch.Generator:
     """Random numbers that depend on the seed and on this one input, whatever shares its batch."""
-    return torch.Generator().manual_seed(zlib.crc32(str(seed).encode(), zlib.crc32(_content(trace, place))))
-
-
-def _content(trace: Trace, place: int) -> bytes:
-    ids = trace.inputs.tensors.get("input_ids")
-    own: Tensor = trace.leaf[place] if ids is None else ids[place][trace.mask_BT[place]]
-    return own.detach().cpu().to(torch.float32).numpy().tobytes()
+    return torch.Generator().manual_seed(zlib.crc32(str(seed).encode(), zlib.crc32(trace.contents[place])))

@@ -51,8 +51,9 @@ def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 def _decoded(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
     """Probability that position s decodes to the token first seen at t; zero for repeats and padding (B,S,T)."""
-    probability_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT).softmax(-1)
-    share_BST = probability_BSV.gather(2, ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1))
+    logits_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT)
+    asked_BST = logits_BSV.gather(2, ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1))
+    share_BST = (asked_BST - logits_BSV.logsumexp(-1, keepdim=True)).exp()
     positions = torch.arange(ids_BT.shape[1], device=ids_BT.device)
     distinct_BT = (first_occurrence(ids_BT, trace.mask_BT) == positions) & trace.mask_BT
     share_BST = share_BST * distinct_BT[:, None]
