@@ -30,7 +30,20 @@ UNSEEN = (
 
 # What is asked of a tensor, all the time, without making another one.
 FACTS = frozenset(
-    ["shape", "size", "dim", "ndim", "dtype", "device", "is_cuda", "layout", "requires_grad", "numel", "stride"]
+    [
+        "shape",
+        "size",
+        "dim",
+        "ndim",
+        "dtype",
+        "device",
+        "is_cuda",
+        "layout",
+        "requires_grad",
+        "numel",
+        "stride",
+        "_version",
+    ]
 )
 
 
