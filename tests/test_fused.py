@@ -19,7 +19,11 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 @pytest.mark.skipif(INTERPRETED, reason="this is the run inside the run")
 @pytest.mark.parametrize(
     ("file", "chosen"),
-    [("test_rules.py", ""), ("test_golden.py", ""), ("test_families.py", "conserved or every_hidden or padded")],
+    [
+        ("test_rules.py", ""),
+        ("test_golden.py", "relevance or bert_methods"),
+        ("test_families.py", "conserved or (padded and (bert or vit))"),
+    ],
 )
 def test_again_with_fused_kernels(file, chosen):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-o", "addopts=", str(HERE / file), "-k", chosen]
@@ -34,7 +38,7 @@ def test_again_with_fused_kernels(file, chosen):
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
-def test_the_kernels_are_in_use_conserved_or_every_hidden_or_padded():
+def test_the_kernels_are_in_use_and_relevance_is_conserved():
     assert fused.kernels_for(torch.ones(1)) is not None
 
 
