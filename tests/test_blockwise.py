@@ -6,8 +6,10 @@ import time
 import numpy as np
 import pytest
 import torch
-from tiny import FAMILIES, tensors
+from tiny import FAMILIES, network, tensors
 from tiny import shared_model as model
+from transformers import BigBirdConfig, BigBirdForSequenceClassification
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 import clearhead
 from clearhead import pipeline, planning
@@ -16,6 +18,7 @@ from clearhead.blockwise import PROBE, capture_blockwise
 from clearhead.errors import UnsupportedModel
 from clearhead.inputs import from_tensors
 from clearhead.method import spelled
+from clearhead.model import Model
 
 clearhead.methods()
 WHOLE = [family for family in FAMILIES if family != "swin"]
@@ -69,6 +72,73 @@ def test_windows_and_merging_are_refused():
         capture_blockwise(model("swin"), tensors("swin"), 0)
 
 
+class Between(torch.nn.Module):
+    """BERT's encoder with something between its blocks."""
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.layer, self.between = encoder.layer, torch.nn.Linear(32, 32).double()
+
+    def forward(self, hidden, attention_mask=None, **_):
+        for block in self.layer:
+            hidden = torch.nn.functional.gelu(self.between(block(hidden, attention_mask)))
+        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden)
+
+
+def test_something_between_the_blocks_is_not_skipped(monkeypatch):
+    explained = clearhead.load(network("bert"))
+    explained.network.bert.encoder = Between(explained.network.bert.encoder)
+    with pytest.raises(UnsupportedModel, match="do not follow each other"):
+        capture_blockwise(explained, tensors("bert"), 0)
+    kept = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
+    monkeypatch.setattr(tracing, "LARGE", 0)
+    monkeypatch.setattr(planning, "free_bytes", lambda device: 1)
+    for one, other in zip(clearhead.explain(explained, tensors("bert"), "trans-att", 0), kept, strict=True):
+        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_a_hook_of_the_users_on_a_block_runs_once(block):
+    explained, turn = clearhead.load(network("bert")), torch.eye(32).double() * 1.5
+    layer = explained.network.bert.encoder.layer[block]
+    layer.register_forward_pre_hook(lambda module, given: (given[0] @ turn, *given[1:]))
+    whole = spelled("trans-att")(clearhead.capture(explained, tensors("bert"), 0))
+    try:
+        blocks = spelled("trans-att")(capture_blockwise(explained, tensors("bert"), 0))
+    except UnsupportedModel:
+        assert block > 0
+        return
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+
+
+def test_padding_on_the_left_is_stepped_over():
+    batch = tensors("llama")
+    ids = torch.cat([torch.zeros(3, 20).long(), batch["input_ids"]], 1)
+    mask = torch.cat([torch.zeros(3, 20).long(), batch["attention_mask"]], 1)
+    given = {"input_ids": ids, "attention_mask": mask}
+    whole = spelled("trans-att")(clearhead.capture(model("llama"), given, 0))
+    blocks = spelled("trans-att")(capture_blockwise(model("llama"), given, 0))
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+
+
+def test_a_network_that_short_inputs_change_is_never_given_one():
+    config = BigBirdConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=60
+    )
+    explained = clearhead.load(BigBirdForSequenceClassification(config).eval())
+    with pytest.raises(UnsupportedModel, match="changes itself"):
+        capture_blockwise(explained, {"input_ids": torch.randint(5, 60, (1, 900))}, 0)
+    assert explained.network.bert.attention_type == "block_sparse"
+
+
+def test_an_overwritten_activation_is_no_cut():
+    explained = clearhead.load(network("bert"))
+    for layer in explained.network.bert.encoder.layer:
+        layer.intermediate.intermediate_act_fn = torch.nn.ReLU(inplace=True)
+    with pytest.raises(UnsupportedModel, match="do not follow each other"):
+        capture_blockwise(explained, tensors("bert"), 0)
+
+
 def test_a_network_that_changes_its_attention_with_length_is_refused():
     explained = clearhead.load(copy.deepcopy(model("bert").network))
     block = explained.network.bert.encoder.layer[1]
@@ -92,7 +162,6 @@ def test_the_network_is_left_as_it_was():
 def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
     batch, used = tensors("bert"), []
     whole = clearhead.explain(model("bert"), batch, "trans-att", 1)
-    monkeypatch.setattr(planning, "WORTH_ASKING", 0)
     monkeypatch.setattr(planning, "free_bytes", lambda device: 1)
     monkeypatch.setattr(pipeline, "capture_blockwise", lambda *given: used.append(1) or capture_blockwise(*given))
     blocks = clearhead.explain(model("bert"), batch, "trans-att", 1)
@@ -108,6 +177,12 @@ def test_the_memory_told_grows_with_the_square_of_a_long_text():
     told = [planning.memory(explained, from_tensors(explained, {"input_ids": ids[:, :n]})) for n in (20, 40)]
     assert 2 < told[1].whole / told[0].whole < 4
     assert all(one.blockwise < one.whole for one in told)
+    assert told[0].fits
+
+
+def test_what_cannot_be_told_is_taken_to_fit():
+    explained = Model(torch.nn.Linear(1, 1), None, name="plain")
+    assert planning.memory(explained, from_tensors(model("bert"), {"input_ids": torch.ones(1, 9).long()})).fits
 
 
 def test_time_is_told_from_three_lengths():

@@ -67,6 +67,19 @@ def test_batched_is_single_is_padded(family):
             assert np.abs(other.relevance - one.relevance).max() <= allowed * scale, name
 
 
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma"])
+def test_padding_on_the_left_changes_nothing(family):
+    names = ["trans-att", "att-cat", "rollout", "lrp", "gradient"]
+    batch, explained, space = tensors(family), model(family), torch.zeros(3, 5).long()
+    padded = {name: torch.cat([space, batch[name]], 1) for name in ("input_ids", "attention_mask")}
+    # Relevance divides a rotation by place, so the tokens must keep theirs.
+    padded["position_ids"] = (padded["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    alone_, together = (clearhead.compare(explained, given, names, 1) for given in (batch, padded))
+    for name in names:
+        for one, other in zip(alone_[name], together[name], strict=True):
+            np.testing.assert_allclose(other.relevance, one.relevance, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("method", sorted(WITHOUT_MAPS))
 def test_swin_refuses_what_needs_token_maps(method):
     with pytest.raises(UnsupportedModel):

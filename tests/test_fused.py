@@ -5,10 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from tiny import network, tensors
+from torch import nn
 
-from clearhead import fused
+import clearhead
+from clearhead import fused, tape
 
 pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
 
@@ -44,3 +48,37 @@ def test_the_kernels_are_in_use_and_relevance_is_conserved():
 
 def test_without_a_gpu_plain_torch_does_the_work():
     assert INTERPRETED or fused.kernels_for(torch.ones(1)) is None
+
+
+class InPlace(nn.Module):
+    """An activation function whose result is changed after the fact."""
+
+    def __init__(self, dense):
+        super().__init__()
+        self.dense = dense
+
+    def forward(self, hidden):
+        wide = nn.functional.gelu(self.dense(hidden))
+        wide += 0.7 * self.dense(hidden)
+        return wide
+
+
+def overwritten(network):
+    for layer in network.bert.encoder.layer:
+        layer.intermediate = InPlace(layer.intermediate.dense)
+
+
+def hooked(network):
+    for layer in network.bert.encoder.layer:
+        layer.intermediate.intermediate_act_fn.register_forward_hook(lambda module, given, out: out * 1.5 - 0.2)
+
+
+@pytest.mark.parametrize("change", [overwritten, hooked, lambda network: None])
+def test_what_is_made_again_is_what_was(change, monkeypatch):
+    explained = clearhead.load(network("bert"))
+    change(explained.network)
+    kept = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
+    monkeypatch.setattr(tape, "DEVICES", {"cpu"})
+    again = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
+    for one, other in zip(again, kept, strict=True):
+        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-9, atol=1e-12)

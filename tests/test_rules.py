@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from clearhead import moving, rules
 from clearhead.errors import UnsupportedOperation
-from clearhead.flow import Flow
-from clearhead.rules import POSITIVE, READING, Z_PLUS
+from clearhead.flow import Flow, Layer
+from clearhead.rules import POSITIVE, READING, Z_PLUS, positive
 
 SEEDS = st.integers(0, 10_000)
 
@@ -90,6 +90,16 @@ def test_add_is_normalised_by_the_formula_after_equation_9(seed):
     weight = sums[0].abs() + sums[1].abs()
     for share, part, total in zip(found, plain, sums, strict=True):
         torch.testing.assert_close(share, part * total.abs() / weight * whole / total)
+
+
+@pytest.mark.parametrize("strided", [True, False])
+def test_a_bias_of_any_shape(strided):
+    x, weight = draw(1, 2, 5), draw(2, 4, 5)
+    bias = draw(3, 8)[::2] if strided else draw(3, 2, 4)
+    relevance = draw(4, 2, 4).abs()
+    found = positive(Layer(x, weight, bias, x @ weight.T + bias), relevance, flow())
+    plain = positive(Layer(x, weight, None, x @ weight.T), relevance, flow())
+    torch.testing.assert_close(found, plain)
 
 
 def test_add_leaves_each_sample_to_itself():

@@ -223,3 +223,21 @@ def test_threads_take_turns(plain):
         for found in pool.map(lambda _: explained(net), range(6)):
             assert_plain(found, plain)
     assert all(not module._forward_hooks for module in net.modules())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_surrounding_autocast_does_not_round(name):
+    explained, batch = model("bert", dtype=torch.float32), tensors("bert")
+    plain = clearhead.explain(explained, batch, name, 0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = clearhead.explain(explained, batch, name, 0)
+    for one, other in zip(inside, plain, strict=True):
+        np.testing.assert_array_equal(one.relevance, other.relevance)
+
+
+def test_threads_leave_the_compiler_as_it_was():
+    several, batch = [model("bert") for _ in range(3)], tensors("bert")
+    before = torch._dynamo.eval_frame._stance
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda one: [clearhead.explain(one, batch, "trans-att", 0) for _ in range(6)], several))
+    assert torch._dynamo.eval_frame._stance == before

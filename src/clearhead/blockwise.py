@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -181,18 +182,25 @@ class LongForward(Forward):
 
 
 def probe(model: Model, batch: Inputs) -> Trace:
-    """A trace of the first tokens of the first input: the same network, small."""
-    length = tokens_in(batch)
+    """A trace of some tokens of the first input: the same network, small."""
+    if any(hasattr(module, "set_attention_type") for module in model.network.modules()):
+        raise UnsupportedModel(f"{model.name} changes itself when it sees a short input, so it cannot be probed.")
+    length, mask = tokens_in(batch), batch.tensors.get("attention_mask")
+    start = 0 if mask is None else int(mask[0].int().argmax())
     short = {
-        name: value[:1, :PROBE] if value.dim() >= 2 and value.shape[1] == length else value[:1]
+        name: value[:1, start : start + PROBE] if value.dim() > 1 and value.shape[1] == length else value[:1]
         for name, value in batch.tensors.items()
     }
-    return capture(model, short)
+    try:
+        return capture(model, short)
+    except RuntimeError as error:
+        raise UnsupportedModel(f"{model.name} does not take short inputs, so it cannot be probed: {error}") from error
 
 
 def tokens_in(batch: Inputs) -> int:
     """Tokens of the longest text in a batch; 0 for images."""
-    return 0 if "pixel_values" in batch.tensors else max(value.shape[1] for value in batch.tensors.values())
+    lengths = [value.shape[1] for value in batch.tensors.values() if value.dim() > 1]
+    return 0 if "pixel_values" in batch.tensors else max(lengths, default=0)
 
 
 def _blocks(model: Model, batch: Inputs) -> list[Call]:
@@ -202,7 +210,8 @@ def _blocks(model: Model, batch: Inputs) -> list[Call]:
     tape = traced.forward.tape
     found = tape.blocks
     hidden = [one for block in found for one in (block.before, block.after) if one is not None]
-    if not found or not tape.are_cuts(hidden) or any(one.argument is None for one in found):
+    follow = all(one.after is other.before for one, other in pairwise(found))
+    if not follow or not tape.are_cuts(hidden) or any(one.argument is None for one in found):
         raise UnsupportedModel(
             f"The blocks of {model.name} do not follow each other one by one, so it cannot be explained block by block."
         )
@@ -223,7 +232,8 @@ def _noting(calls: list[Call], mode: Recording) -> Iterator[None]:
         return mode.begin(out) if isinstance(out, Tensor) else (mode.begin(out[0]), *out[1:])
 
     blocks = {id(call.block): call.block for call in calls}.values()
-    handles = [block.register_forward_pre_hook(note, with_kwargs=True) for block in blocks]
+    # First of all hooks: those of others run again with the block.
+    handles = [block.register_forward_pre_hook(note, with_kwargs=True, prepend=True) for block in blocks]
     handles.append(calls[-1].block.register_forward_hook(begin))
     try:
         yield

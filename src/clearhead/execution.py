@@ -37,6 +37,7 @@ def frozen(network: nn.Module) -> Iterator[None]:
 def plain_execution(device: torch.device) -> Iterator[None]:
     """Eager, with gradients, in the model's own precision, whatever surrounds the call."""
     with (
+        ONE_AT_A_TIME,  # the compiler's stance is the whole process's
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(device.type, enabled=False),

@@ -23,7 +23,8 @@ class Kept:
     """A value that the way back needs, guarded against being overwritten in the meantime."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self.make: Callable[[], Tensor] | None = tensor.__dict__.get(MADE)
+        version, make = tensor.__dict__.get(MADE, (None, None))
+        self.make: Callable[[], Tensor] | None = make if version == tensor._version else None
         self.kept = None if self.make else tensor.detach() if tensor.requires_grad else tensor
         self.version = tensor._version
 

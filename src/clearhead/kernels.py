@@ -5,6 +5,10 @@ and arithmetic is done in the type of the relevance. What 0/0 takes is summed pe
 added up later, so that results do not depend on the order in which programs run.
 """
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -128,10 +132,24 @@ def _gated(gradient, relevance, found, n, HEADS: tl.constexpr, BLOCK: tl.constex
     inside, at, there = _place(n, BLOCK)
     total = tl.zeros((BLOCK,), found.dtype.element_ty)
     first = tl.program_id(1).to(tl.int64) * HEADS * n + inside
-    for head in range(HEADS):
-        r = tl.load(relevance + first + head * n, there, 0.0)
-        total += tl.maximum(tl.load(gradient + first + head * n, there, 0.0).to(r.dtype) * r, 0.0)
+    for _ in range(HEADS):
+        r = tl.load(relevance + first, there, 0.0)
+        total += tl.maximum(tl.load(gradient + first, there, 0.0).to(r.dtype) * r, 0.0)
+        first += n
     tl.store(found + at, total / HEADS, there)
+
+
+def _on_its_device(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Kernels run on the current GPU: makes that the one where the first tensor lies."""
+
+    @wraps(launch)
+    def launched(first: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not first.is_cuda or first.device.index == torch.cuda.current_device():
+            return launch(first, *args, **kwargs)
+        with torch.cuda.device(first.device):
+            return launch(first, *args, **kwargs)
+
+    return launched
 
 
 def _grid(tensor: Tensor, samples: int) -> tuple[int, tuple[int, int]]:
@@ -144,6 +162,7 @@ def _cells(like: Tensor, grid: tuple[int, int]) -> Tensor:
     return like.new_empty(grid[1], grid[0])
 
 
+@_on_its_device
 def quotient(relevance: Tensor, denominator: Tensor, samples: int, factor: float = 1.0) -> tuple[Tensor, Tensor]:
     """factor · relevance / denominator with 0/0 = 0, and what that took from each part of each sample."""
     n, grid = _grid(relevance, samples)
@@ -152,6 +171,7 @@ def quotient(relevance: Tensor, denominator: Tensor, samples: int, factor: float
     return found, lost
 
 
+@_on_its_device
 def positive(
     relevance: Tensor, out: Tensor, absolute: Tensor, bias: Tensor | None, samples: int, least: float
 ) -> tuple[Tensor, Tensor]:
@@ -163,6 +183,7 @@ def positive(
     return scaled, lost
 
 
+@_on_its_device
 def halves(both: Tensor, x: Tensor) -> Tensor:
     """x times the first half of each row of `both` where x is positive, times the second half elsewhere."""
     share = torch.empty(x.shape, dtype=both.dtype, device=x.device)
@@ -171,6 +192,7 @@ def halves(both: Tensor, x: Tensor) -> Tensor:
     return share
 
 
+@_on_its_device
 def by_sign(x: Tensor, *, absolute: bool = False) -> tuple[Tensor, Tensor]:
     """The positive and the negative part side by side along the last axis, and |x| if asked for."""
     both = x.new_empty(*x.shape[:-1], 2 * x.shape[-1])
@@ -180,6 +202,7 @@ def by_sign(x: Tensor, *, absolute: bool = False) -> tuple[Tensor, Tensor]:
     return both, size
 
 
+@_on_its_device
 def split(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalised: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Shares of the two terms of a sum, and what 0/0 took; normalised with each sample's sums (Eq. 9) if asked."""
     n, grid = _grid(relevance, samples)
@@ -194,6 +217,7 @@ def split(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalised: boo
     return to_u, to_v, lost
 
 
+@_on_its_device
 def gated_mean(gradient: Tensor, relevance: Tensor) -> Tensor:
     """Mean over heads of (gradient ⊙ relevance)⁺."""
     samples, heads, *rest = relevance.shape

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from clearhead.errors import BadOption
@@ -74,7 +75,9 @@ class Spelling:
     options: Mapping[str, Any]
 
     def __call__(self, trace: Trace) -> Scores:
-        return self.method.compute(trace, **self.options)
+        """In the precision of the trace, whatever surrounds the call."""
+        with torch.autocast(trace.logits.device.type, enabled=False):
+            return self.method.compute(trace, **self.options)
 
 
 def spelled(name: Any, **options: Any) -> Spelling:

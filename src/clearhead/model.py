@@ -108,7 +108,10 @@ def load(
     if lm_head is not None:
         loaded = replace(loaded, lm=_lm(lm_head, allow_pickle))
     _check_head(loaded)
-    return _placed(loaded, device, dtype)
+    placed = _placed(loaded, device, dtype)
+    if placed.lm is not None and next(placed.lm.parameters()).device != placed.device:
+        placed = replace(placed, lm=copy.deepcopy(placed.lm).to(placed.device))
+    return placed
 
 
 def models() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch import Tensor
 import clearhead.methods  # noqa: F401  registers the methods
 from clearhead.blockwise import capture_blockwise
 from clearhead.collection import Comparison, Explanations
-from clearhead.errors import BadInput, BadOption
+from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, Item, collate, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Scores, Spelling, spelled
@@ -139,12 +139,20 @@ def explain_batch(
             for places in parts
             for row in explain_batch(model, _rows(inputs, places), [targets[place] for place in places], spellings)
         ]
-    capturing = capture if whole or not all(map(works_blockwise, spellings)) else capture_blockwise
-    trace = capturing(model, inputs, list(targets))
+    trace = None if whole or not all(map(works_blockwise, spellings)) else _blockwise(model, inputs, targets)
+    trace = trace or capture(model, inputs, list(targets))
     # Last what can do without stored gradients: if another method asks for them, they serve both.
     order = sorted(range(len(spellings)), key=lambda place: works_blockwise(spellings[place]))
     columns = {place: explain_trace(trace, spellings[place]) for place in order}
     return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
+
+
+def _blockwise(model: Model, inputs: Inputs, targets: Sequence[TargetLike]) -> Trace | None:
+    """Where the network's blocks do not stand in a row, None: then the whole is tried, though it may not fit."""
+    try:
+        return capture_blockwise(model, inputs, list(targets))
+    except UnsupportedModel:
+        return None
 
 
 def works_blockwise(spelling: Spelling) -> bool:

@@ -4,21 +4,21 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from clearhead.blockwise import PROBE, probe, tokens_in
+from clearhead.blockwise import tokens_in
+from clearhead.fused import DEVICES
 from clearhead.inputs import Inputs
 from clearhead.model import Model
 
-KEPT = 0.9
-"""Part of the activations that is still there when the way back begins (the rest was only passing)."""
-PASSING_MAPS = 3
-"""Maps of one block that exist at a time on the way back, besides those kept."""
+VECTORS = 13
+"""Hidden states' worth of activations that a block keeps for the way back, besides its wide layer."""
+PASSING = 5
+"""Maps of one block that exist at a time on the way back."""
 ROOM = 0.9
-WORTH_ASKING = 16 * 512**2
 MEMINFO = Path("/proc/meminfo")
 UNKNOWN = 2**62
 
@@ -37,23 +37,32 @@ class Memory:
 
 
 def memory(model: Model, batch: Inputs) -> Memory:
-    """From a short probe of the same network: every activation, scaled to the batch's rows and tokens."""
-    trace, rows = probe(model, batch), len(batch)
-    tokens, short = tokens_in(batch), min(PROBE, tokens_in(batch))
-    sizes = [
-        (_scaled(shape, short, tokens) * rows * item, shape.count(short)) for shape, item in trace.forward.tape.made
-    ]
-    maps = [_scaled(one.map.shape, short, tokens) * rows * one.map.element_size() for one in trace.forward.tape.blocks]
-    rest = int(KEPT * sum(size for size, token_axes in sizes if token_axes < 2))
-    blocks = max(1, len(maps))
-    hidden = sum(size for size, token_axes in sizes if token_axes == 1) // (8 * blocks)
-    passing = PASSING_MAPS * max(maps, default=0)
-    whole = rest + 2 * sum(maps) + passing
-    return Memory(whole, rest // blocks + hidden + 2 * max(maps, default=0) + passing, free_bytes(model.device))
+    """From the model's description and the size of the batch; nothing is run, and nothing told is nothing needed."""
+    config, rows = getattr(model.network, "config", None), len(batch)
+    blocks, heads, width = (_told(config, name) for name in SIZES)
+    wide = _told(config, "intermediate_size") or 4 * width
+    tokens = tokens_in(batch) or picture_tokens(config)
+    item = model.dtype.itemsize
+    kept = VECTORS * width + wide * (1 if model.device.type in DEVICES else 2)
+    block, attention = rows * tokens * kept * item, rows * heads * tokens**2 * item
+    whole = blocks * (block + 2 * attention) + (PASSING - 2) * attention
+    blockwise = block + PASSING * attention + blocks * rows * (tokens * width + tokens**2) * item
+    return Memory(whole, blockwise, free_bytes(model.device))
 
 
-def _scaled(shape: Sequence[int], short: int, tokens: int) -> int:
-    return prod(tokens if short and axis == short else axis for axis in shape)
+SIZES = ("num_hidden_layers", "num_attention_heads", "hidden_size")
+
+
+def picture_tokens(config: Any) -> int:
+    """Patches of a picture, and a class token."""
+    size, patch = _told(config, "image_size"), _told(config, "patch_size")
+    return (size // patch) ** 2 + 1 if patch else 0
+
+
+def _told(config: Any, name: str) -> int:
+    """A number of the description; 0 where it says nothing, or something for every stage apart."""
+    found = getattr(config, name, 0)
+    return found if isinstance(found, int) else 0
 
 
 def free_bytes(device: torch.device) -> int:
@@ -66,8 +75,8 @@ def free_bytes(device: torch.device) -> int:
 
 
 def fits(model: Model, batch: Inputs) -> bool:
-    """Whether a batch can be traced as a whole. Small ones are not looked at: asking costs a short pass."""
-    return len(batch) * tokens_in(batch) ** 2 < WORTH_ASKING or memory(model, batch).fits
+    """Whether a batch can be traced as a whole."""
+    return memory(model, batch).fits
 
 
 def seconds(work: Callable[[int], None], lengths: Sequence[int]) -> float:

@@ -33,7 +33,7 @@ class RelevancePass:
     def at(self, tensor: Tensor) -> Tensor:
         """What was to be kept of this activation's relevance: zeros where none arrives."""
         node = _known(self.tape, tensor)
-        with uncollected():
+        with uncollected(), torch.autocast(tensor.device.type, enabled=False):
             while self.position and self.tape.steps[self.position - 1].node > node:
                 self._step_back()
         if node not in self.kept:

@@ -55,8 +55,12 @@ def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> T
     weights, sizes = fast.by_sign(layer.weight.contiguous(), absolute=exact)
     if exact:
         layer = layer.to(relevance.dtype)
-        absolute, product = F.linear(x.abs(), sizes), layer.product.contiguous()
-        scaled, lost = fast.positive(relevance, product, absolute, layer.bias, samples, nothing(x.dtype))
+        bias, product = layer.bias, layer.product
+        if bias is not None and bias.shape != product.shape[-1:]:
+            product, bias = product - bias, None
+        bias = bias if bias is None else bias.contiguous()
+        absolute = F.linear(x.abs(), sizes)
+        scaled, lost = fast.positive(relevance, product.contiguous(), absolute, bias, samples, nothing(x.dtype))
     else:
         # Rounded outputs would break conservation: in half precision the positive part is summed directly.
         whole = wide_product(fast.by_sign(x)[0], weights, relevance.dtype)

@@ -69,17 +69,13 @@ class AttentionMap:
 
 @dataclass
 class Tape:
-    """Steps in the order of the forward pass, the input leaf, and the attention maps met on the way.
-
-    `made` lists shape and size of an element of every activation that took memory of its own.
-    """
+    """Steps in the order of the forward pass, the input leaf, and the attention maps met on the way."""
 
     steps: list[Step] = field(default_factory=list)
     maps: list[AttentionMap] = field(default_factory=list)
     leaf: Tensor | None = None
     patches: tuple[int, int] | None = None
     count: int = 0
-    made: list[tuple[tuple[int, ...], int]] = field(default_factory=list)
 
     @property
     def blocks(self) -> list[AttentionMap]:
@@ -92,7 +88,7 @@ class Tape:
         for step in reversed(self.steps):
             if lowest >= step.node:
                 cuts.add(step.node)
-            lowest = min(lowest, *step.parents)
+            lowest = min((lowest, *step.parents)) if step.parents else 0
         return all(self.node(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
 
     def node(self, tensor: Tensor) -> int | None:
@@ -109,13 +105,6 @@ class Tape:
         known = tuple(parent for parent in map(self.node, activations) if parent is not None)
         back = back if len(known) == len(activations) else _refuse(UNSEEN)
         self.steps.append(Step(self.enter(out), known, back))
-        if all(_home(out) != _home(activation) for activation in activations):
-            self.made.append((out.shape, out.element_size()))
-
-
-def _home(tensor: Tensor) -> int:
-    """Where a tensor's memory begins, which its views share."""
-    return tensor.untyped_storage().data_ptr()
 
 
 @cache
@@ -234,7 +223,7 @@ def make_again(out: Tensor, function: Callable[[Tensor], Tensor], source: Tensor
     """
     if out.device.type in DEVICES and not type(getattr(function, "__self__", None)).__name__.endswith("Norm"):
         kept = Kept(source)
-        out.__dict__[MADE] = lambda: function(kept.tensor)
+        out.__dict__[MADE] = (out._version, lambda: function(kept.tensor))
 
 
 def _refuse(message: str) -> Back:
@@ -330,7 +319,9 @@ class Masks:
             if mask.dtype == torch.bool:
                 added = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
             blind = (added == -torch.inf).all(-1, keepdim=True)
-            self.known[key] = (mask, added, blind if blind.any() else None)
+            seen = not blind.any()
+            # Not even a blind row may become NaN: it is evened out here, and its attention set to nothing later.
+            self.known[key] = (mask, added if seen else added.masked_fill(blind, 0.0), None if seen else blind)
         return self.known[key][1:]
 
 
@@ -384,7 +375,8 @@ def _watch(mode: Recording, name: str, whole: bool) -> tuple[Any, Any]:
         source, result = first_tensor([*args, *kwargs.values()]), first_tensor([out])
         if whole and not mode.paused and depends(result) and mode.tape.node(result) is None:
             mode.tape.write(result, *unchanged(result, source))
-            make_again(result, module.forward, source)
+            if len(module._forward_hooks) == len(module._forward_pre_hooks) == 1:
+                make_again(result, module.forward, source)
         if len(inside) == 1 and _same_tokens(source, result):
             inside[0].before, inside[0].after, inside[0].block = source, result, module
             inside[0].argument = next((at for at, one in (*enumerate(args), *kwargs.items()) if one is source), None)
