@@ -54,6 +54,7 @@ def summary(**changes):
         "costs": {"att-cat": 0.02, "cat": 0.01, "random": 0.005},
         "seconds": 12.0,
         "examples": 200,
+        "measured": 200,
         "shards": 1,
         "done": 1,
         "skipped": [],
@@ -140,13 +141,24 @@ def test_without_a_control_the_verdict_asks_for_one():
 
 
 def test_few_examples_are_told():
-    assert any("Only 20 examples" in line for line in verdict(summary(examples=20)))
+    assert any("Only 20 examples" in line for line in verdict(summary(examples=20, measured=20)))
 
 
 def test_an_unfinished_run_is_told():
-    said = list(verdict(summary(shards=8, done=3)))
-    assert said[0] == "This run is not finished: 3 of 8 shards are done."
+    said = list(verdict(summary(shards=8, done=3, examples=240, measured=90)))
+    assert said[0] == "This run is not finished: 3 of 8 shards are done, with 90 of 240 examples."
     assert said[1].startswith("Use att-cat")
+    assert said[-1] == "Only 90 examples were measured: more would narrow the intervals."
+
+
+@pytest.mark.parametrize(
+    ("measured", "text"), [(200, "200 examples."), (176, "176 of 200 examples."), (None, "hose made of 200 examples.")]
+)
+def test_the_report_says_how_many_were_measured(folder, measured, text):
+    found = summary(measured=measured)
+    document = report.document(folder(found), found)
+    assert document.count(text) == 2
+    assert ("176 of" in document) == (measured == 176)
 
 
 # --- the file --------------------------------------------------------------------------------------------------
@@ -299,7 +311,10 @@ def test_a_run_under_way_is_reported_and_left_as_it_is(run, tmp_path):
         execute(plan, tmp_path / "run", stopping)
     code, output, _ = run(str(tmp_path / "run"))
     assert code == 0
-    assert output == "This run is not finished: 1 of 2 shards are done.\n"
+    assert output == "This run is not finished: 1 of 2 shards are done, with 1 of 2 examples.\n"
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert page.count("1 of 2 examples.") == 3
+    assert " 2 examples." not in page.replace("1 of 2 examples.", "")
     assert not (tmp_path / "run" / SUMMARY).exists()
     assert execute(plan, tmp_path / "run", local)["done"] == 2
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from clearhead.benchmarks import BENCHMARKS
 from clearhead.results import ARROWS, Results, number
-from clearhead.verdict import LEVEL, Row, better, standings, time_text, verdict
+from clearhead.verdict import LEVEL, Row, better, examples_text, standings, time_text, verdict
 from clearhead.views import curves, html, markdown, markup
 from clearhead.views.curves import Curve
 
@@ -104,8 +104,9 @@ TESTS = (
 
 
 def _legend(summary: Mapping[str, Any]) -> str:
+    said = examples_text(summary)
     return (
-        f"{summary['examples']} examples. In brackets: 95 % interval from resampling the examples. ↑ higher is better, "
+        f"{said[0].upper()}{said[1:]}. In brackets: 95 % interval from resampling the examples. ↑ higher is better, "
         "↓ lower. Bold: best, and shown to be better than every other method after correction for many comparisons."
     )
 
@@ -200,7 +201,7 @@ def _p(value: float) -> str:
 
 def _provenance(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[str]:
     plan = manifest["plan"]
-    yield f"Data: {plan['task']} (SHA-256 {manifest['hashes']['task'][:12]}), {summary['examples']} examples."
+    yield f"Data: {plan['task']} (SHA-256 {manifest['hashes']['task'][:12]}), {examples_text(summary)}."
     yield from (f"Skipped: {one}" for one in summary["skipped"])
     yield from (f"Refused: {one}" for one in summary["refused"])
     yield f"Model: {plan['model'] or 'the embedded default'} (SHA-256 {manifest['hashes']['model'][:12]})."

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from clearhead.evaluation import Entry, Table
     from clearhead.metric import Measure
 
-LAYOUT = 2
+LAYOUT = 3
 Record = dict[str, Any]
 
 
@@ -52,6 +52,7 @@ def summarise(results: Results, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "costs": _costs(table, seconds),
         "seconds": sum(value for one in seconds for name, value in one.items() if name != "examples"),
         "examples": manifest["examples"],
+        "measured": _measured(table),
         "shards": manifest["shards"],
         "done": sum(results.has(number) for number in range(manifest["shards"])),
         "skipped": [*([manifest["skipped"]] if manifest["skipped"] else []), *_told(notes, "skipped")],
@@ -124,6 +125,13 @@ def _words(table: "Table") -> list[dict[str, Any]]:
             shared = [token for token in tokens if token in others]
             found.append({"method": method, "class": name, "tokens": tokens, "shared": shared})
     return found
+
+
+def _measured(table: "Table") -> int | None:
+    """How many of the task's examples have values; none can be told where every metric makes its own."""
+    plain = {text for text, measure in table.measures.items() if measure.metric.prepare is None}
+    counts = (len(repeats[0]) for (_, metric), repeats in table.records.items() if metric in plain)
+    return max(counts, default=0) if plain else None
 
 
 def _costs(table: "Table", seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -45,15 +45,30 @@ def verdict(summary: Mapping[str, Any]) -> Iterator[str]:
     """In plain words: which method to use and why, what beats noise, and where no difference can be shown."""
     found = standings(summary)
     if summary["done"] < summary["shards"]:
-        yield f"This run is not finished: {summary['done']} of {summary['shards']} shards are done."
+        yield (
+            f"This run is not finished: {summary['done']} of {summary['shards']} shards are done, with "
+            f"{examples_text(summary)}."
+        )
     if not found:
         yield "Nothing could be measured: no example gave a finite value."
         return
     yield _advice(summary, found)
     yield from (_standing(summary, one) for one in found)
     yield from _noise(summary, found)
-    if summary["examples"] < FEW:
-        yield f"Only {summary['examples']} examples were measured: more would narrow the intervals."
+    if _measured(summary) < FEW:
+        yield f"Only {_measured(summary)} examples were measured: more would narrow the intervals."
+
+
+def examples_text(summary: Mapping[str, Any]) -> str:
+    """How many examples the values stand on, and of how many where some are missing."""
+    count, measured = summary["examples"], summary["measured"]
+    if measured is None:
+        return f"those made of {count} examples"
+    return f"{count} examples" if measured == count else f"{measured} of {count} examples"
+
+
+def _measured(summary: Mapping[str, Any]) -> int:
+    return int(summary["examples"] if summary["measured"] is None else summary["measured"])
 
 
 def _advice(summary: Mapping[str, Any], found: Sequence[Standing]) -> str:
