@@ -9,7 +9,8 @@ from torch import nn
 
 import clearhead
 from clearhead import UnsupportedModel, UnsupportedOperation
-from clearhead.tape import attend, plain_name
+from clearhead.attend import attend
+from clearhead.tape import plain_name
 
 
 def draw(*shape):

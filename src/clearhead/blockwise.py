@@ -20,13 +20,14 @@ from transformers import Cache
 from clearhead.errors import UnsupportedModel
 from clearhead.execution import frozen, plain_execution
 from clearhead.flow import RuleSet
+from clearhead.forward import Forward
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model
 from clearhead.propagation import RelevancePass
 from clearhead.rules import POSITIVE
 from clearhead.tape import Recording, Tape, first_tensor, watching
 from clearhead.target import TargetLike
-from clearhead.trace import Forward, Trace, capture, gated_mean, logits_of, resolve_all
+from clearhead.trace import Trace, capture, gated_mean, logits_of, resolve_all
 
 PROBE = 17
 """A prime, so that an axis of this length is known to be the tokens."""
@@ -70,7 +71,7 @@ class LongTrace(Trace):
         last = self.forward.hidden_states[-1]
         passes = [RelevancePass(self.forward.tape, POSITIVE, self.forward.output, seed) for seed in self._wide_seeds]
         relevances, lost = _at(passes, last)
-        step = Step(None, self._gradient_at(last), relevances, lost)
+        step = Step(None, self._pulled(self.forward.output, self._direction, [last])[0], relevances, lost)
         maps = []
         for call in reversed(self.calls):
             step = self._walk(call, step)
@@ -79,13 +80,6 @@ class LongTrace(Trace):
             (one.double().flatten(1).sum(1), lost) for one, lost in zip(step.relevances, step.dropped, strict=True)
         ]
         return maps[::-1]  # type: ignore[return-value]
-
-    @property
-    def _wide_seeds(self) -> list[Tensor]:
-        return [seed.to(torch.promote_types(seed.dtype, torch.float32)) for _, seed in self._seeds]
-
-    def _gradient_at(self, hidden: Tensor) -> Tensor:
-        return self._pulled(self.forward.output, self._direction, [hidden])[0]
 
     def _walk(self, call: Call, above: "Step") -> "Step":
         """Carries the gradient and the relevance of a block's output to its input."""
@@ -115,10 +109,7 @@ class LongTrace(Trace):
         if rules is not POSITIVE:
             raise _too_long(self.model)
         self.weighted_relevances  # noqa: B018 (the walk leaves what arrives at the input)
-        pairs = zip(self._seeds, self._arrived, strict=True)
-        gaps = [((total - seed.flatten(1).sum(1)).abs(), lost.abs()) for (_, seed), (total, lost) in pairs]
-        gap_B, dropped_B = (torch.stack(column).amax(0).tolist() for column in zip(*gaps, strict=True))
-        return [{"conservation_gap": g, "dropped": d} for g, d in zip(gap_B, dropped_B, strict=True)]
+        return self._balance(self._arrived)
 
     def with_target(self, target: Any) -> "LongTrace":
         targets = resolve_all(self.model, self.inputs, self.logits, target)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from clearhead.attend import Masks, attend
 from clearhead.errors import UnsupportedOperation
 from clearhead.execution import frozen, plain_execution, uncollected
 from clearhead.flow import MADE, Back, Flow, Kept, Recorded, Rule, Shares, depends
@@ -137,7 +137,7 @@ class Recording(TorchFunctionMode):
             return function(*args, **kwargs)
         if name == "embedding" and self.tape.leaf is None and self._weight(args, kwargs) is self.words:
             return self.begin(function(*args, **kwargs))
-        if self.paused or not _any_depends(args, kwargs):
+        if self.paused or not _all_activations(args, kwargs):
             return function(*args, **kwargs)
         if name == "scaled_dot_product_attention":
             with self:
@@ -250,16 +250,6 @@ def _all_activations(args: Any, kwargs: Any) -> list[Tensor]:
     return found
 
 
-def _any_depends(args: Any, kwargs: Any) -> bool:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor):
-            if value.requires_grad:
-                return True
-        elif isinstance(value, list | tuple) and any(map(depends, value)):
-            return True
-    return False
-
-
 def _keep_precision(args: Any, kwargs: Any) -> Any:
     """Some models ask for a float32 softmax even in float64; a trace never computes in less than it was given."""
     lower = kwargs.get("dtype") is not None and kwargs["dtype"].itemsize < args[0].dtype.itemsize
@@ -274,55 +264,6 @@ def _values_before_write(function: Any, args: Any) -> Any:
     copy = args[0].clone()
     copy.__dict__[NODE] = {0: args[0].__dict__.get(NODE, {}).get(args[0]._version)}
     return (copy, *args[1:])
-
-
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    masks: "Masks | None" = None,
-) -> Tensor:
-    """Scaled dot-product attention in its elementary steps, so that the map itself can be seen."""
-    if enable_gqa:
-        groups = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
-    # Matrix products would copy them so every time: on the way there, and twice on the way back.
-    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-    scores = torch.matmul(query, key.transpose(-2, -1)) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        attn_mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
-    if attn_mask is None:
-        return torch.matmul(F.softmax(scores, -1), value)
-    added, blind = (masks or Masks()).of(attn_mask, scores.dtype)
-    attention = F.softmax(scores + added, -1)
-    if blind is not None:
-        attention = attention.masked_fill(blind, 0.0)
-    return torch.matmul(attention, value)
-
-
-class Masks:
-    """What the masks of one forward pass come to: worked out once, although every block asks."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor | None]] = {}
-
-    def of(self, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """The mask as numbers to add, and the queries that may see no key, if there are any."""
-        key = (id(mask), mask._version)
-        if key not in self.known:
-            added = mask
-            if mask.dtype == torch.bool:
-                added = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
-            blind = (added == -torch.inf).all(-1, keepdim=True)
-            seen = not blind.any()
-            # Not even a blind row may become NaN: it is evened out here, and its attention set to nothing later.
-            self.known[key] = (mask, added if seen else added.masked_fill(blind, 0.0), None if seen else blind)
-        return self.known[key][1:]
 
 
 # --- modules -------------------------------------------------------------------------------------------------

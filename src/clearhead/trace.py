@@ -6,7 +6,6 @@ Blocks are numbered from the input; hidden state 0 is the embedding output, hidd
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,82 +16,17 @@ from torch import Tensor
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
 from clearhead.execution import plain_execution
 from clearhead.flow import RuleSet
+from clearhead.forward import Forward, Gradients
 from clearhead.fused import kernels_for
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model, precise, word_table
 from clearhead.propagation import RelevancePass
 from clearhead.rules import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
-from clearhead.tape import AttentionMap, Tape, record
+from clearhead.tape import Tape, record
 from clearhead.target import Target, TargetLike, resolve, seeds
 
 LARGE = 2**26
 """Bytes of attention maps from which their gradients are worth letting go."""
-
-
-@dataclass(frozen=True)
-class Forward:
-    """What one forward pass left behind; traces for several targets share it."""
-
-    name: str
-    tape: Tape
-    output: Tensor
-    in_order: bool = True
-
-    @property
-    def leaf(self) -> Tensor:
-        assert self.tape.leaf is not None
-        self._require_order()
-        return self.tape.leaf
-
-    @property
-    def has_blocks(self) -> bool:
-        return bool(self.tape.blocks)
-
-    @property
-    def attentions(self) -> list[Tensor]:
-        return [block.map for block in self._blocks]
-
-    @property
-    def block_inputs(self) -> list[Tensor]:
-        return [block.before for block in self._blocks if block.before is not None]
-
-    @property
-    def hidden_states(self) -> list[Tensor]:
-        return [self.block_inputs[0], *(block.after for block in self._blocks if block.after is not None)]
-
-    @property
-    def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Map, input and output of every block, if each depends on the input through the one before it alone."""
-        blocks = list(zip(self.attentions, self.block_inputs, self.hidden_states[1:], strict=True))
-        return blocks if self.tape.are_cuts([*self.block_inputs, *self.hidden_states]) else []
-
-    @property
-    def _blocks(self) -> list[AttentionMap]:
-        if not self.has_blocks:
-            raise UnsupportedModel(
-                f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them "
-                "(Longformer, XLNet), or its attention implementation hides them (load it with sdpa or eager). "
-                "Choose a method that only asks for outputs, such as occlusion."
-            )
-        self._require_order()
-        return self.tape.blocks
-
-    def _require_order(self) -> None:
-        if not self.in_order:
-            raise UnsupportedModel(
-                f"{self.name} pads its tokens or lays them out in another order (Longformer, XLNet), so its gradients "
-                "cannot be placed. Choose a method that only asks for outputs, such as occlusion."
-            )
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """Gradients of the target's score, of everything at once."""
-
-    attentions: list[Tensor]
-    hidden_states: list[Tensor]
-    block_inputs: list[Tensor]
-    leaf: Tensor
 
 
 class Trace:
@@ -166,6 +100,11 @@ class Trace:
         return seeds(self.targets, self.logits)
 
     @property
+    def _wide_seeds(self) -> list[Tensor]:
+        """Where relevance starts: never in less than float32."""
+        return [seed.to(torch.promote_types(seed.dtype, torch.float32)) for _, seed in self._seeds]
+
+    @property
     def _direction(self) -> Tensor:
         """What the gradients are taken along: the signed sum of the seeds."""
         return torch.stack([sign * seed for sign, seed in self._seeds]).sum(0)
@@ -217,9 +156,7 @@ class Trace:
         """The relevance pass from one seed; resumed, never repeated."""
         key = (rules.name, number)
         if key not in self._passes:
-            seed = self._seeds[number][1]
-            seed = seed.to(torch.promote_types(seed.dtype, torch.float32))
-            started = RelevancePass(self.forward.tape, rules, self.forward.output, seed)
+            started = RelevancePass(self.forward.tape, rules, self.forward.output, self._wide_seeds[number])
             for attention in self.forward.attentions if rules is POSITIVE else self.forward.attentions[-1:]:
                 started.keep(attention)
             for hidden in self.forward.hidden_states:
@@ -293,13 +230,15 @@ class Trace:
 
     def conservation(self, rules: RuleSet = POSITIVE) -> list[dict[str, float]]:
         """Per sample, how far ΣR at the embedding output is from 1, and what units without contribution took."""
-        gaps, dropped = [], []
-        for number, (_, seed) in enumerate(self._seeds):
-            passed = self._pass(rules, number)
-            total_B = passed.at(self.forward.hidden_states[0]).double().sum(1)
-            gaps.append((total_B - seed.flatten(1).sum(1)).abs())
-            dropped.append(passed.flow.dropped_B.abs())
-        gap_B, dropped_B = torch.stack(gaps).amax(0).tolist(), torch.stack(dropped).amax(0).tolist()
+        passes = [self._pass(rules, number) for number in range(len(self._seeds))]
+        embedded = self.forward.hidden_states[0]
+        return self._balance([(one.at(embedded).double().sum(1), one.flow.dropped_B) for one in passes])
+
+    def _balance(self, arrived: list[tuple[Tensor, Tensor]]) -> list[dict[str, float]]:
+        """The report of what arrived from each seed, and what was dropped on its way: the worst seed counts."""
+        pairs = zip(self._seeds, arrived, strict=True)
+        gaps = [((total_B - seed.flatten(1).sum(1)).abs(), lost_B.abs()) for (_, seed), (total_B, lost_B) in pairs]
+        gap_B, dropped_B = (torch.stack(column).amax(0).tolist() for column in zip(*gaps, strict=True))
         return [{"conservation_gap": g, "dropped": d} for g, d in zip(gap_B, dropped_B, strict=True)]
 
     @cached_property
