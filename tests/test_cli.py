@@ -295,6 +295,7 @@ def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
     assert run("plan", str(tmp_path / "grey.png"), "-m", image_model)[1].startswith("1 picture\n")
     code, _, errors = run("plan", TEXT, "-m", model, "--methods", "no-such")
     assert code == 2 and "no-such" in errors
+    one_line(*run("plan", TEXT, "-m", model, "--batch-size", "0"), "at least 1")
 
 
 def test_compare_takes_many_inputs(run, model, tmp_path):

@@ -61,13 +61,14 @@ def compare(
     """Several methods from one trace: {name as spelled: Explanation, or list of them}."""
     model = precise(model if isinstance(model, Model) else load(model), precision)
     spellings = [spelled(one) for one in ([DEFAULT_METHOD] if methods is None else methods)]
-    _check(spellings, batch_size)
+    check(spellings, batch_size)
     rows = list(_explained(model, inputs, spellings, target, batch_size, long))
     found = {spelling.text: Explanations(row[place] for row in rows) for place, spelling in enumerate(spellings)}
     return Comparison({name: several[0] for name, several in found.items()} if is_single(inputs) else found)
 
 
-def _check(spellings: list[Spelling], batch_size: int | None) -> None:
+def check(spellings: list[Spelling], batch_size: int | None) -> None:
+    """Refuses a request that names no method, or a batch that is none."""
     if not spellings:
         raise BadOption(f"No method was named. There is: {', '.join(METHODS)}.")
     if batch_size is not None and (isinstance(batch_size, bool) or batch_size < 1):

@@ -31,6 +31,7 @@ def plan(
     from clearhead.method import spelled
 
     spellings = [spelled(name) for name in named(methods or [pipeline.DEFAULT_METHOD])]
+    pipeline.check(spellings, batch_size)
     opened = option.opened(model, device, lm_head)
     read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
     kept = "truncate" if long == "windows" else long
