@@ -125,17 +125,21 @@ def agreement() -> str:
 
 
 def _apart(one: Scores, other: Scores) -> float:
-    first, second = one.relevance_BT.cpu(), other.relevance_BT.cpu()
+    """The largest difference over the largest value, leaving out the first token, which holds trans-att's identity."""
+    first, second = (found.relevance_BT[:, 1:].double().cpu() for found in (one, other))
     return float((first - second).abs().max() / first.abs().max())
 
 
 def rounding(dtype: torch.dtype) -> str:
-    """Largest difference of trans-att in this type from float64, over the largest value, on the same weights."""
+    """How far trans-att in this type is from float64 on the same weights."""
     model, inputs = bert(dtype), texts(4, 128)
     exact = clearhead.load(copy.deepcopy(model.network).double())
     found = [spelled("trans-att")(clearhead.capture(one, inputs, 0)) for one in (model, exact)]
     gap = max(one["conservation_gap"] for one in found[0].diagnostics)
-    return f"{str(dtype).removeprefix('torch.')}: {_apart(found[1], found[0]):.1e} (conservation gap {gap:.1e})"
+    pairs = zip(*(one.relevance_BT[:, 1:].double().cpu() for one in found), strict=True)
+    alike = min(float(torch.corrcoef(torch.stack(pair))[0, 1]) for pair in pairs)
+    name = str(dtype).removeprefix("torch.")
+    return f"{name}: {_apart(found[1], found[0]):.1e}, correlation ≥ {alike:.5f}, conservation gap {gap:.1e}"
 
 
 def long_input(tokens: int) -> str:

@@ -12,7 +12,7 @@ from tiny import network, tensors
 from torch import nn
 
 import clearhead
-from clearhead import fused, tape
+from clearhead import fused
 
 pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
 
@@ -78,7 +78,7 @@ def test_what_is_made_again_is_what_was(change, monkeypatch):
     explained = clearhead.load(network("bert"))
     change(explained.network)
     kept = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
-    monkeypatch.setattr(tape, "DEVICES", {"cpu"})
+    monkeypatch.setattr(fused, "DEVICES", {"cpu"})
     again = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
     for one, other in zip(again, kept, strict=True):
         np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-9, atol=1e-12)

@@ -10,7 +10,7 @@ from torch import nn
 import clearhead
 from clearhead import UnsupportedModel, UnsupportedOperation
 from clearhead.attend import attend
-from clearhead.tape import plain_name
+from clearhead.recording import plain_name
 
 
 def draw(*shape):

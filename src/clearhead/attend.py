@@ -1,8 +1,15 @@
 """Scaled dot-product attention written out, for a recording that must see the map."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+def plainly(function: Callable[..., Tensor], *args: Any) -> Tensor:
+    return function(*args)
 
 
 def attend(
@@ -14,24 +21,34 @@ def attend(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    *,
     masks: "Masks | None" = None,
+    call: Callable[..., Tensor] = plainly,
+    copied: Callable[[Tensor], Tensor] = Tensor.contiguous,
 ) -> Tensor:
-    """Scaled dot-product attention in its elementary steps, so that the map itself can be seen."""
+    """Scaled dot-product attention in the steps that relevance takes, each made by `call`."""
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
+        key, value = (call(torch.repeat_interleave, one, groups, -3) for one in (key, value))
     # Matrix products would copy them so every time: on the way there, and twice on the way back.
-    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-    scores = torch.matmul(query, key.transpose(-2, -1)) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    query, key, value = copied(query), copied(key), copied(value)
     if is_causal:
-        attn_mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
-    if attn_mask is None:
-        return torch.matmul(F.softmax(scores, -1), value)
-    added, blind = (masks or Masks()).of(attn_mask, scores.dtype)
-    attention = F.softmax(scores + added, -1)
+        attn_mask = query.new_ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    added, blind = (None, None) if attn_mask is None else (masks or Masks()).of(attn_mask, query.dtype)
+    given = (query, key, query.shape[-1] ** -0.5 if scale is None else scale, added)
+    # A mask that depends on the input has its own share of the relevance.
+    attention = weigh(*given, call) if added is not None and added.requires_grad else call(weigh, *given)
     if blind is not None:
-        attention = attention.masked_fill(blind, 0.0)
-    return torch.matmul(attention, value)
+        attention = call(torch.masked_fill, attention, blind, 0.0)
+    return call(torch.matmul, attention, value)
+
+
+def weigh(
+    query: Tensor, key: Tensor, scale: float, added: Tensor | None, call: Callable[..., Tensor] = plainly
+) -> Tensor:
+    """The attention map: how much each query heeds each key."""
+    scores = call(torch.mul, call(torch.matmul, query, call(torch.transpose, key, -2, -1)), scale)
+    return call(F.softmax, scores if added is None else call(torch.add, scores, added), -1)
 
 
 class Masks:

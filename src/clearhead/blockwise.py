@@ -24,10 +24,12 @@ from clearhead.forward import Forward
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model
 from clearhead.propagation import RelevancePass
+from clearhead.recording import Recording
 from clearhead.rules import POSITIVE
-from clearhead.tape import Recording, Tape, first_tensor, watching
+from clearhead.tape import Tape
 from clearhead.target import TargetLike
 from clearhead.trace import Trace, capture, gated_mean, logits_of, resolve_all
+from clearhead.watching import first_tensor, operations, watching
 
 PROBE = 17
 """A prime, so that an axis of this length is known to be the tokens."""
@@ -140,10 +142,11 @@ def capture_blockwise(model: Model, inputs: Any, target: TargetLike | list[Targe
     """Like `capture`, for trans-att alone, in memory that grows with one block instead of all."""
     batch = as_inputs(model, inputs)
     calls = _blocks(model, batch)
-    mode = Recording(Tape(), None)
+    network = model.network
+    mode = Recording(Tape(), network)
     device = next(iter(batch.tensors.values())).device
-    with plain_execution(device), frozen(model.network), watching(model.network, mode), _noting(calls, mode), mode:
-        logits = logits_of(model, model.network(**{name: value.clone() for name, value in batch.tensors.items()}))
+    with plain_execution(device), frozen(network), watching(operations(network), mode), _noting(calls, mode), mode:
+        logits = logits_of(model, network(**{name: value.clone() for name, value in batch.tensors.items()}))
     forward = LongForward(model.name, mode.tape, logits, [call.hidden for call in calls])
     return LongTrace(model, batch, forward, resolve_all(model, batch, logits.detach(), target), calls)
 
@@ -235,8 +238,8 @@ def _noting(calls: list[Call], mode: Recording) -> Iterator[None]:
 
 def _recorded(network: nn.Module, call: Call) -> tuple[Tape, Tensor]:
     """One block run by itself under a recording."""
-    mode = Recording(Tape(), None)
-    with plain_execution(call.hidden.device), frozen(network), watching(call.block, mode):
+    mode = Recording(Tape(), network)
+    with plain_execution(call.hidden.device), frozen(network), watching(operations(call.block), mode):
         hidden = mode.begin(call.hidden)
         with mode:
             out = call.again(hidden)

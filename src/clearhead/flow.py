@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from weakref import ref
 
 import torch
 import torch.nn.functional as F
@@ -17,16 +18,22 @@ Rule = Callable[..., Recorded]
 
 
 MADE = "_clearhead_made"
+LENT = "_clearhead_lent"
 
 
 class Kept:
     """A value that the way back needs, guarded against being overwritten in the meantime."""
 
+    __slots__ = ("__weakref__", "kept", "make", "version")
+
     def __init__(self, tensor: Tensor) -> None:
-        version, make = tensor.__dict__.get(MADE, (None, None))
+        known = tensor.__dict__
+        version, make = known.get(MADE, (None, None))
         self.make: Callable[[], Tensor] | None = make if version == tensor._version else None
         self.kept = None if self.make else tensor.detach() if tensor.requires_grad else tensor
         self.version = tensor._version
+        if LENT in known:
+            known[LENT].keepers.append(ref(self))
 
     @property
     def intact(self) -> bool:
@@ -45,6 +52,25 @@ class Kept:
         return self.tensor.to(dtype)
 
 
+class Lent:
+    """A value that is welcome on the way back, but only if another rule keeps it anyway."""
+
+    __slots__ = ("keepers", "version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.version = tensor._version
+        self.keepers: list[ref[Kept]] = []
+        tensor.__dict__[LENT] = self
+
+    @property
+    def tensor(self) -> Tensor | None:
+        for found in self.keepers:
+            kept = found()
+            if kept is not None and kept.version == self.version and kept.intact:
+                return kept.tensor
+        return None
+
+
 @dataclass(frozen=True)
 class Layer:
     """A linear layer as it was called: out = x · weightᵀ + bias."""
@@ -55,16 +81,14 @@ class Layer:
     out: Tensor | None
 
     def to(self, dtype: torch.dtype) -> "Layer":
-        """In another type; the output serves as it is, unless it was rounded to less or overwritten since."""
-        x, weight = self.x.to(dtype), self.weight.to(dtype)
-        bias = None if self.bias is None else self.bias.to(dtype)
+        """In another type; the output serves as it is, unless it was rounded to less."""
         serves = self.out is not None and self.out.dtype == dtype
-        return Layer(x, weight, bias, self.out if serves else F.linear(x, weight, bias))
+        bias = None if self.bias is None else self.bias.to(dtype)
+        return Layer(self.x.to(dtype), self.weight.to(dtype), bias, self.out if serves else None)
 
     @property
     def product(self) -> Tensor:
-        assert self.out is not None
-        return self.out
+        return F.linear(self.x, self.weight, self.bias) if self.out is None else self.out
 
 
 @dataclass(frozen=True)
@@ -111,13 +135,22 @@ class Flow:
         return repeated.view(-1, *[1] * (like.dim() - 1))
 
     def divide(
-        self, relevance: Tensor, denominator: Tensor, empty: Tensor | None = None, *, factor: float = 1.0
+        self,
+        relevance: Tensor,
+        denominator: Tensor,
+        empty: Tensor | None = None,
+        *,
+        factor: float = 1.0,
+        kind: torch.dtype | None = None,
     ) -> Tensor:
-        """factor · relevance / denominator with 0/0 = 0. Overwrites `denominator`, which must be the caller's own."""
+        """factor · relevance / denominator with 0/0 = 0. Overwrites `denominator`, which must be the caller's own.
+
+        The fused kernels leave it rounded to `kind`, if that is given.
+        """
         fast = kernels_for(relevance)
         if fast and empty is None and relevance.shape == denominator.shape:
             pair = relevance.contiguous(), denominator.contiguous()
-            quotient, lost = fast.quotient(*pair, self.samples(relevance), factor)
+            quotient, lost = fast.quotient(*pair, self.samples(relevance), factor, kind)
             self.lost.append(lost)
             return quotient  # type: ignore[no-any-return]
         empty = denominator == 0 if empty is None else empty

@@ -1,6 +1,7 @@
 """When the fused kernels serve: on a GPU, with Triton at work there."""
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from types import ModuleType
 
@@ -11,10 +12,19 @@ DEVICES = {"cuda"}
 TYPES = (torch.float32, torch.float64)
 
 
+def on_gpu(tensor: Tensor) -> bool:
+    """Whether memory is dearer than work where this tensor lies."""
+    return tensor.device.type in DEVICES
+
+
 def kernels_for(relevance: Tensor) -> ModuleType | None:
     """The module of kernels, or None where plain torch does the work."""
-    device = relevance.device
-    return _kernels(device) if device.type in DEVICES and relevance.dtype in TYPES else None
+    return _kernels(relevance.device) if on_gpu(relevance) and relevance.dtype in TYPES else None
+
+
+def on_the_device_of(tensor: Tensor) -> AbstractContextManager[object]:
+    """Kernels run on the current GPU: makes that the one where the tensor lies."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 @cache
@@ -23,7 +33,8 @@ def _kernels(device: torch.device) -> ModuleType | None:
         from clearhead import kernels
 
         one = torch.ones(1, 1, device=device)
-        kernels.quotient(one, one, 1)
+        with on_the_device_of(one):
+            kernels.quotient(one, one, 1)
     except Exception as error:  # an absent Triton, compiler or driver: whatever it is, plain torch goes on
         logging.getLogger(__name__).info("Fused kernels are not used: %s", error)
         return None

@@ -1,13 +1,9 @@
 """Triton kernels of the relevance rules: one pass over memory where torch would take many.
 
-The one place that imports Triton; `fused` says when these serve. Every tensor is contiguous, samples lie outermost,
-and arithmetic is done in the type of the relevance. What 0/0 takes is summed per sample and part of a sample, and
-added up later, so that results do not depend on the order in which programs run.
+The one place that imports Triton; `fused` says when these serve, and where. Every tensor is contiguous, samples lie
+outermost, and arithmetic is done in the type of the relevance. What 0/0 takes is summed per part of a sample,
+and added up later, so that results do not depend on the order in which programs run.
 """
-
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
 
 import torch
 import triton
@@ -39,7 +35,7 @@ def _quotient(relevance, denominator, quotient, lost, n, factor, BLOCK: tl.const
     d = tl.load(denominator + at, there, 1.0).to(kind)
     empty = d == 0
     share = tl.where(empty, 0.0, r / tl.where(empty, 1.0, d)) * factor
-    tl.store(quotient + at, share.to(kind), there)
+    tl.store(quotient + at, share.to(quotient.dtype.element_ty), there)
     _keep_sum(lost, tl.where(empty, r, 0.0))
 
 
@@ -139,19 +135,6 @@ def _gated(gradient, relevance, found, n, HEADS: tl.constexpr, BLOCK: tl.constex
     tl.store(found + at, total / HEADS, there)
 
 
-def _on_its_device(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Kernels run on the current GPU: makes that the one where the first tensor lies."""
-
-    @wraps(launch)
-    def launched(first: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not first.is_cuda or first.device.index == torch.cuda.current_device():
-            return launch(first, *args, **kwargs)
-        with torch.cuda.device(first.device):
-            return launch(first, *args, **kwargs)
-
-    return launched
-
-
 def _grid(tensor: Tensor, samples: int) -> tuple[int, tuple[int, int]]:
     """Elements of a sample, and the programs: parts of a sample × samples."""
     n = tensor.numel() // samples
@@ -162,16 +145,16 @@ def _cells(like: Tensor, grid: tuple[int, int]) -> Tensor:
     return like.new_empty(grid[1], grid[0])
 
 
-@_on_its_device
-def quotient(relevance: Tensor, denominator: Tensor, samples: int, factor: float = 1.0) -> tuple[Tensor, Tensor]:
-    """factor · relevance / denominator with 0/0 = 0, and what that took from each part of each sample."""
+def quotient(
+    relevance: Tensor, denominator: Tensor, samples: int, factor: float = 1.0, kind: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
+    """factor · relevance / denominator with 0/0 = 0, in type `kind`, and what that took from parts of samples."""
     n, grid = _grid(relevance, samples)
-    found, lost = torch.empty_like(relevance), _cells(relevance, grid)
+    found, lost = torch.empty_like(relevance, dtype=kind), _cells(relevance, grid)
     _quotient[grid](relevance, denominator, found, lost, n, factor, BLOCK=BLOCK, num_warps=WARPS)
     return found, lost
 
 
-@_on_its_device
 def positive(
     relevance: Tensor, out: Tensor, absolute: Tensor, bias: Tensor | None, samples: int, least: float
 ) -> tuple[Tensor, Tensor]:
@@ -183,7 +166,6 @@ def positive(
     return scaled, lost
 
 
-@_on_its_device
 def halves(both: Tensor, x: Tensor) -> Tensor:
     """x times the first half of each row of `both` where x is positive, times the second half elsewhere."""
     share = torch.empty(x.shape, dtype=both.dtype, device=x.device)
@@ -192,7 +174,6 @@ def halves(both: Tensor, x: Tensor) -> Tensor:
     return share
 
 
-@_on_its_device
 def by_sign(x: Tensor, *, absolute: bool = False) -> tuple[Tensor, Tensor]:
     """The positive and the negative part side by side along the last axis, and |x| if asked for."""
     both = x.new_empty(*x.shape[:-1], 2 * x.shape[-1])
@@ -202,7 +183,6 @@ def by_sign(x: Tensor, *, absolute: bool = False) -> tuple[Tensor, Tensor]:
     return both, size
 
 
-@_on_its_device
 def split(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalised: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Shares of the two terms of a sum, and what 0/0 took; normalised with each sample's sums (Eq. 9) if asked."""
     n, grid = _grid(relevance, samples)
@@ -217,7 +197,6 @@ def split(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalised: boo
     return to_u, to_v, lost
 
 
-@_on_its_device
 def gated_mean(gradient: Tensor, relevance: Tensor) -> Tensor:
     """Mean over heads of (gradient ⊙ relevance)⁺."""
     samples, heads, *rest = relevance.shape

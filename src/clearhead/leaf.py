@@ -12,7 +12,7 @@ from clearhead.batching import in_batches
 from clearhead.errors import UnsupportedModel
 from clearhead.execution import frozen, plain_execution
 from clearhead.model import Model, word_table
-from clearhead.tape import plain_name
+from clearhead.recording import plain_name
 from clearhead.target import seeds
 from clearhead.trace import Trace, logits_of
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from clearhead.errors import UnsupportedOperation
 from clearhead.execution import uncollected
 from clearhead.flow import Flow, RuleSet
+from clearhead.fused import on_the_device_of
 from clearhead.tape import Tape
 
 
@@ -33,7 +34,7 @@ class RelevancePass:
     def at(self, tensor: Tensor) -> Tensor:
         """What was to be kept of this activation's relevance: zeros where none arrives."""
         node = _known(self.tape, tensor)
-        with uncollected(), torch.autocast(tensor.device.type, enabled=False):
+        with uncollected(), on_the_device_of(tensor), torch.autocast(tensor.device.type, enabled=False):
             while self.position and self.tape.steps[self.position - 1].node > node:
                 self._step_back()
         if node not in self.kept:

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from clearhead.errors import UnsupportedOperation
-from clearhead.flow import Back, Flow, Kept, Layer, Recorded, Rule, RuleSet, Shares, depends
-from clearhead.fused import kernels_for
+from clearhead.flow import Back, Flow, Kept, Layer, Lent, Recorded, Rule, RuleSet, Shares, depends
+from clearhead.fused import kernels_for, on_gpu
 from clearhead.moving import MOVING, elements, permute, reshape, transpose, transposed
 
 
@@ -55,26 +55,35 @@ def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> T
     weights, sizes = fast.by_sign(layer.weight.contiguous(), absolute=exact)
     if exact:
         layer = layer.to(relevance.dtype)
-        bias, product = layer.bias, layer.product
-        if bias is not None and bias.shape != product.shape[-1:]:
-            product, bias = product - bias, None
+        bias, out = layer.bias, layer.product
+        if bias is not None and bias.shape != out.shape[-1:]:
+            out, bias = out - bias, None
         bias = bias if bias is None else bias.contiguous()
         absolute = F.linear(x.abs(), sizes)
-        scaled, lost = fast.positive(relevance, product.contiguous(), absolute, bias, samples, nothing(x.dtype))
+        scaled, lost = fast.positive(relevance, out.contiguous(), absolute, bias, samples, nothing(x.dtype))
     else:
         # Rounded outputs would break conservation: in half precision the positive part is summed directly.
-        whole = wide_product(fast.by_sign(x)[0], weights, relevance.dtype)
-        scaled, lost = fast.quotient(relevance, whole, samples)
+        whole = product(fast.by_sign(x)[0], weights.mT, relevance.dtype)
+        scaled, lost = fast.quotient(relevance, whole, samples, kind=_kind(x, relevance))
     flow.lost.append(lost)
-    return fast.halves(torch.matmul(scaled, weights.to(relevance.dtype)), x)  # type: ignore[no-any-return]
+    return fast.halves(product(scaled, weights, relevance.dtype), x)  # type: ignore[no-any-return]
 
 
-def wide_product(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """x · weightᵀ of half-precision tensors, added up and left in `dtype`."""
-    if x.is_cuda and dtype is torch.float32 and MIXED_PRODUCTS:
-        flat = torch.mm(x.flatten(0, -2), weight.T, out_dtype=dtype)
-        return flat.view(*x.shape[:-1], -1)
-    return F.linear(x.to(dtype), weight.to(dtype))
+def _kind(activation: Tensor, relevance: Tensor) -> torch.dtype:
+    """In which type relevance per unit enters a product: bfloat16 reaches as far as float32, float16 does not."""
+    return torch.bfloat16 if activation.dtype is torch.bfloat16 else relevance.dtype
+
+
+def product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """left · right, added up and left in `dtype`, though the factors may be of half precision."""
+    if left.dtype == right.dtype == dtype:
+        return torch.matmul(left, right)
+    mixed = MIXED_PRODUCTS and left.is_cuda and left.dtype == right.dtype and dtype is torch.float32
+    if mixed and right.dim() == 2:
+        return torch.mm(left.flatten(0, -2), right, out_dtype=dtype).view(*left.shape[:-1], -1)
+    if mixed and left.shape[:-2] == right.shape[:-2]:
+        return torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=dtype).view(*left.shape[:-1], -1)
+    return torch.matmul(left.to(dtype), right.to(dtype))
 
 
 MIXED_PRODUCTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
@@ -103,11 +112,14 @@ READING = RuleSet("reading", evenly, proportional=False)
 def linear(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Recorded:
     if depends(weight) or type(weight) not in (Tensor, Parameter):
         raise UnsupportedOperation("A linear layer with quantised or input-dependent weights has no rule.")
-    x, matrix, result = Kept(input), Kept(weight), Kept(out)
+    x, matrix = Kept(input), Kept(weight)
     shift = None if bias is None else Kept(bias)
+    # On a GPU memory is dearer than a product: the output is computed again where nobody else keeps it.
+    result = Lent(out) if on_gpu(out) else Kept(out)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
-        added, product = shift.tensor if shift else None, result.tensor if result.intact else None
+        added = shift.tensor if shift else None
+        product = result.tensor if isinstance(result, Lent) or result.intact else None
         return (flow.rules.linear(Layer(x.tensor, matrix.tensor, added, product), relevance, flow),)
 
     return (input,), back
@@ -125,22 +137,35 @@ def matmul(out: Tensor, input: Tensor, other: Tensor) -> Recorded:
     left, right = Kept(input), Kept(other)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
-        u, v = left.to(relevance.dtype), right.to(relevance.dtype)
-        scaled = flow.divide(relevance, torch.matmul(u, v), factor=0.5)
-        to_left = torch.matmul(scaled, v.mT).sum_to_size(u.shape)
-        to_right = torch.matmul(u.mT, scaled).sum_to_size(v.shape)
+        u, v, kind = left.tensor, right.tensor, relevance.dtype
+        scaled = flow.divide(relevance, product(u, v, kind), factor=0.5, kind=_kind(u, relevance))
+        to_left = product(scaled, v.mT, kind).sum_to_size(u.shape)
+        to_right = product(u.mT, scaled, kind).sum_to_size(v.shape)
         return to_left.mul_(u), to_right.mul_(v)
 
     return (input, other), back
 
 
+def weigh(out: Tensor, query: Tensor, key: Tensor, scale: float, added: Tensor | None) -> Recorded:
+    """An attention map: mask, scale and softmax pass relevance as it is to the product of queries and keys."""
+    _, through = matmul(out, query, key.mT)
+    activations = [one for one in (query, key) if depends(one)]
+    turned = depends(key)
+
+    def back(relevance: Tensor, flow: Flow) -> Shares:
+        *before, last = through(relevance, flow)
+        return (*before, last.mT if turned else last)
+
+    return activations, back
+
+
 def _matmul_with_constant(input: Tensor, other: Tensor) -> Recorded:
-    def product(activation: Tensor) -> Tensor:
+    def multiplied(activation: Tensor) -> Tensor:
         constant = (other if depends(input) else input).detach().to(activation.dtype)
         pair = (activation, constant) if depends(input) else (constant, activation)
         return torch.matmul(*pair)
 
-    return (input if depends(input) else other,), _eq2(input if depends(input) else other, product)
+    return (input if depends(input) else other,), _eq2(input if depends(input) else other, multiplied)
 
 
 def add(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
@@ -288,6 +313,7 @@ RULES: dict[str, Rule] = {
     "linear": linear,
     "addmm": addmm,
     **_named(matmul, "matmul bmm"),
+    "weigh": weigh,
     "add": add,
     "sub": sub,
     "rsub": rsub,
@@ -308,12 +334,13 @@ RULES: dict[str, Rule] = {
 }
 
 
-def rule_for(name: str, function: Callable[..., Any], index: int | None) -> Rule | None:
+def rule_for(name: str, function: Callable[..., Any], index: int | None = None) -> Rule | None:
     """The rule of a torch function by its plain name ('__iadd__' and 'add_' are 'add').
 
     A function that only moves elements is its own rule; one that does so in place is replaced by its pure twin.
     """
-    if name in MOVING:
+    found = RULES.get(name)
+    if found is None and name in MOVING:
         in_place = getattr(function, "__name__", "") == f"{name}_"
-        return elements(MOVING[name] if in_place else function, index)
-    return RULES.get(name)
+        found = elements(MOVING[name] if in_place else function, index)
+    return found

@@ -17,13 +17,14 @@ from clearhead.errors import BadInput, NotFinite, UnsupportedModel
 from clearhead.execution import plain_execution
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward, Gradients
-from clearhead.fused import kernels_for
+from clearhead.fused import kernels_for, on_the_device_of
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model, precise, word_table
 from clearhead.propagation import RelevancePass
 from clearhead.rules import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
-from clearhead.tape import Tape, record
+from clearhead.tape import Tape
 from clearhead.target import Target, TargetLike, resolve, seeds
+from clearhead.watching import record
 
 LARGE = 2**26
 """Bytes of attention maps from which their gradients are worth letting go."""
@@ -300,7 +301,8 @@ def gated_mean(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
     """E_h (∇A ⊙ R)⁺ (B,T,S)."""
     fast = kernels_for(relevance_BHTS)
     if fast and relevance_BHTS.dim() == 4:
-        return fast.gated_mean(gradient_BHTS.contiguous(), relevance_BHTS.contiguous())  # type: ignore[no-any-return]
+        with on_the_device_of(relevance_BHTS):
+            return fast.gated_mean(gradient_BHTS.contiguous(), relevance_BHTS.contiguous())  # type: ignore[no-any-return]
     return (gradient_BHTS * relevance_BHTS).clamp_(min=0).mean(1)
 
 

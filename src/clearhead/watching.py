@@ -1,0 +1,146 @@
+"""A network at work under a recording: where its blocks begin and end, and what in it is one operation.
+
+All modules that may be blocks are watched in a network's first pass, and only those that were in the next ones.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor, nn
+from torch._C import DisableTorchFunction
+
+from clearhead.execution import frozen, plain_execution, uncollected
+from clearhead.flow import depends
+from clearhead.recording import Recording, make_again
+from clearhead.rules import unchanged
+from clearhead.tape import Tape
+
+
+def is_one_operation(module: nn.Module) -> bool:
+    """Norms and activation functions that are written out in elementary steps but pass relevance as a whole."""
+    kind = type(module)
+    if kind in (nn.Softmax, nn.MultiheadAttention):
+        return False
+    return kind.__name__.endswith("Norm") or kind.__module__ in (
+        "transformers.activations",
+        "torch.nn.modules.activation",
+    )
+
+
+def is_one_call(module: nn.Module) -> bool:
+    """torch's own layers that make one call, which the recording sees anyway: they need no hooks."""
+    kind = type(module)
+    if not kind.__module__.startswith("torch.nn.modules") or next(module.children(), None) is not None:
+        return False
+    return kind is nn.LayerNorm or not is_one_operation(module)
+
+
+@contextmanager
+def watching(modules: Iterable[nn.Module], mode: Recording) -> Iterator[None]:
+    """Hooks that tell the recording what is one operation, and where the blocks begin and end."""
+    with ExitStack() as stack:
+        for module in modules:
+            before, after = _watch(mode, is_one_operation(module))
+            stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+            stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+        yield
+
+
+def _watch(mode: Recording, whole: bool) -> tuple[Any, Any]:
+    opened: list[int] = []
+
+    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
+        opened.append(len(mode.tape.maps))
+        mode.paused += whole
+
+    def after(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
+        mode.paused -= whole
+        inside = mode.tape.maps[opened.pop() :]
+        if not whole and len(inside) != 1:
+            return
+        with DisableTorchFunction():
+            source, result = first_tensor([*args, *kwargs.values()]), first_tensor([out])
+            if whole and not mode.paused and depends(result) and mode.tape.node(result) is None:
+                mode.tape.write(result, *unchanged(result, source))
+                if len(module._forward_hooks) == len(module._forward_pre_hooks) == 1:
+                    make_again(result, module.forward, source)
+            if len(inside) == 1 and _same_tokens(source, result):
+                (found,) = inside
+                found.before, found.after, found.block = source, result, module
+                found.argument = next((at for at, one in (*enumerate(args), *kwargs.items()) if one is source), None)
+
+    return before, after
+
+
+def first_tensor(values: Any) -> Any:
+    for value in values:
+        if depends(value):
+            return value
+        if isinstance(value, list | tuple):
+            found = first_tensor(value)
+            if found is not None:
+                return found
+    return None
+
+
+def _same_tokens(source: Any, result: Any) -> bool:
+    return source is not None and result is not None and source.dim() == 3 and source.shape == result.shape
+
+
+def operations(network: nn.Module) -> list[nn.Module]:
+    """The modules that are one operation in several calls."""
+    return [module for module in network.modules() if is_one_operation(module) and not is_one_call(module)]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the first pass of a network has shown: which of its modules are blocks, and how many maps have none."""
+
+    kinds: tuple[type, ...]
+    blocks: frozenset[int]
+    without: int
+
+
+_KNOWN: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
+
+
+def record(
+    network: nn.Module,
+    tensors: dict[str, Tensor],
+    words: Tensor | None,
+    leaf: str | None,
+    head: Callable[[Any], Tensor],
+) -> tuple[Tape, Tensor]:
+    """Runs the network once; `head` takes the logits out of what it returns.
+
+    `leaf` names the float input, or None where dependence starts at the word table `words`.
+    """
+
+    def run(watched: list[nn.Module]) -> tuple[Tape, Tensor]:
+        mode = Recording(Tape(), network, words)
+        with uncollected(), plain_execution(device), frozen(network), watching(watched, mode):
+            inputs = {name: tensor.clone() for name, tensor in tensors.items()}
+            if leaf is not None:
+                inputs[leaf] = mode.begin(inputs[leaf])
+            with mode:
+                return mode.tape, head(network(**inputs))
+
+    device = next(iter(tensors.values())).device
+    modules = list(network.modules())
+    kinds, known = tuple(map(type, modules)), _KNOWN.get(network)
+    if known is not None and known.kinds == kinds:
+        tape, out = run([*operations(network), *(modules[place] for place in known.blocks)])
+        if _without(tape) == known.without:
+            return tape, out
+    tape, out = run([module for module in modules if not is_one_call(module)])
+    blocks = {id(found.block) for found in tape.blocks}
+    places = frozenset(place for place, one in enumerate(modules) if id(one) in blocks)
+    _KNOWN[network] = Known(kinds, places, _without(tape))
+    return tape, out
+
+
+def _without(tape: Tape) -> int:
+    return len(tape.maps) - len(tape.blocks)
