@@ -274,7 +274,7 @@ def tried(builds: dict[str, Build]) -> Found:
         except Exception as error:
             if package == "Clearhead":
                 raise
-            refused[package] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            refused[package] = " ".join(f"{type(error).__name__}: {error}".replace("|", "/").split())
     return Found(rows, scores, refused)
 
 
