@@ -12,7 +12,8 @@ from tiny import network, tensors
 from torch import nn
 
 import clearhead
-from clearhead import fused
+from clearhead import fused, rules
+from clearhead.flow import Flow
 
 pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
 
@@ -82,3 +83,63 @@ def test_what_is_made_again_is_what_was(change, monkeypatch):
     again = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
     for one, other in zip(again, kept, strict=True):
         np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-9, atol=1e-12)
+
+
+def shares(rule, back, relevance):
+    """What a rule gives back plainly and by the kernels, and what each counted as lost."""
+    found = []
+    for devices in (set(), fused.DEVICES):
+        flow = Flow(rule, relevance.shape[0], [relevance.new_zeros(relevance.shape[0], 1)])
+        with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+            patch.setattr(fused, "DEVICES", devices)
+            found.append((*back(relevance, flow), flow.dropped_B))
+    return found
+
+
+def drawn(*shape, kind=torch.float32):
+    """Random numbers with some zeros among them, of which 0/0 comes."""
+    values = torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+    return values.masked_fill(values.abs() < 0.05, 0.0).to(kind)
+
+
+def compare(found, tolerance):
+    for plain, fast in zip(*found, strict=True):
+        assert plain.shape == fast.shape
+        torch.testing.assert_close(fast, plain, rtol=tolerance, atol=tolerance * float(plain.abs().max()))
+
+
+# The interpreter does not multiply bfloat16; numbers as small as these can be had in float16 as well.
+KINDS = [(torch.float32, 1e-5), (torch.float16, 5e-3)]
+
+
+@pytest.fixture(autouse=True)
+def half_precision(monkeypatch):
+    monkeypatch.setattr(fused, "DOTS", (torch.float32, torch.float16))
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
+@pytest.mark.parametrize(("kind", "tolerance"), KINDS)
+@pytest.mark.parametrize("tokens", [7, 300])
+def test_products_of_a_linear_layer(tokens, kind, tolerance):
+    x, weight, bias = drawn(2, tokens, 70, kind=kind).requires_grad_(), drawn(90, 70, kind=kind), drawn(90, kind=kind)
+    x.data[0, 3], weight[5] = 0.0, 0.0
+    _, back = rules.linear(nn.functional.linear(x, weight, bias), x, weight, bias)
+    compare(shares(rules.POSITIVE, back, drawn(2, tokens, 90).abs()), tolerance)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
+@pytest.mark.parametrize(("kind", "tolerance"), KINDS)
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (70, 130)])
+def test_products_of_attention(queries, keys, kind, tolerance):
+    query, key, value = (drawn(2, 3, size, 24, kind=kind) + 2 for size in (queries, keys, keys))
+    query[1, 2, 3] = 0.0
+    attention = torch.softmax(drawn(2, 3, queries, keys), -1).to(kind)
+    value[:, 1] = 0.0
+    for one in (query, key, value, attention):
+        one.requires_grad_()
+    with torch.no_grad():
+        product, weighed = attention @ value, attention.clone()
+    _, back = rules.matmul(product, attention, value)
+    compare(shares(rules.POSITIVE, back, drawn(2, queries, 3, 24).abs().transpose(1, 2)), tolerance)
+    _, back = rules.weigh(weighed, query, key, 1.0, None)
+    compare(shares(rules.POSITIVE, back, drawn(2, 3, queries, keys).abs()), tolerance)

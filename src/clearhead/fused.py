@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 DEVICES = {"cuda"}
+FEW = 512
+# float16 does not reach as far as relevance per unit does.
+DOTS = (torch.float32, torch.bfloat16)
 TYPES = (torch.float32, torch.float64)
 
 
@@ -20,6 +23,20 @@ def on_gpu(tensor: Tensor) -> bool:
 def kernels_for(relevance: Tensor) -> ModuleType | None:
     """The module of kernels, or None where plain torch does the work."""
     return _kernels(relevance.device) if on_gpu(relevance) and relevance.dtype in TYPES else None
+
+
+def few_rows(x: Tensor) -> bool:
+    """Whether a layer has so little to do that launching kernels takes longer than running them."""
+    return x.numel() <= FEW * x.shape[-1]
+
+
+def precision_of_dots(x: Tensor, relevance: Tensor) -> str | None:
+    """How kernels with matrix products of their own multiply such tensors; None where torch's products serve better."""
+    if relevance.dtype is not torch.float32 or x.dtype not in DOTS:
+        return None
+    products = torch.backends.cuda.matmul
+    known = products.fp32_precision if hasattr(products, "fp32_precision") else "tf32" * products.allow_tf32
+    return "tf32" if known == "tf32" or x.dtype is torch.bfloat16 else "ieee"
 
 
 def on_the_device_of(tensor: Tensor) -> AbstractContextManager[object]:

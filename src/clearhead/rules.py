@@ -19,7 +19,7 @@ from torch.nn import Parameter
 
 from clearhead.errors import UnsupportedOperation
 from clearhead.flow import Back, Flow, Kept, Layer, Lent, Recorded, Rule, RuleSet, Shares, depends
-from clearhead.fused import kernels_for, on_gpu
+from clearhead.fused import few_rows, kernels_for, on_gpu, precision_of_dots
 from clearhead.moving import MOVING, elements, permute, reshape, transpose, transposed
 
 
@@ -52,6 +52,9 @@ def nothing(dtype: torch.dtype) -> float:
 def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
     """The same, with both halves of the weights in one product and the work between products in one pass each."""
     samples, x, exact = flow.samples(relevance), layer.x.contiguous(), layer.x.dtype == relevance.dtype
+    precision = precision_of_dots(x, relevance) if few_rows(x) or not exact else None
+    if precision:
+        return _positive_in_two(fast, x, layer.weight.contiguous(), relevance, flow, precision)
     weights, sizes = fast.by_sign(layer.weight.contiguous(), absolute=exact)
     if exact:
         layer = layer.to(relevance.dtype)
@@ -67,6 +70,15 @@ def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> T
         scaled, lost = fast.quotient(relevance, whole, samples, kind=_kind(x, relevance))
     flow.lost.append(lost)
     return fast.halves(product(scaled, weights, relevance.dtype), x)  # type: ignore[no-any-return]
+
+
+def _positive_in_two(fast: Any, x: Tensor, weight: Tensor, relevance: Tensor, flow: Flow, precision: str) -> Tensor:
+    """The same in two kernels, or three where splitting the weights beforehand pays."""
+    split = not few_rows(x)
+    weight = fast.by_sign(weight)[0] if split else weight
+    scaled, lost = fast.per_unit(x, weight, relevance, flow.samples(relevance), split=split, precision=precision)
+    flow.lost.append(lost)
+    return fast.to_inputs(scaled, weight, x, split=split, precision=precision)  # type: ignore[no-any-return]
 
 
 def _kind(activation: Tensor, relevance: Tensor) -> torch.dtype:
@@ -86,6 +98,7 @@ def product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.matmul(left.to(dtype), right.to(dtype))
 
 
+CHANNELS = 128
 MIXED_PRODUCTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
 
 
@@ -137,26 +150,55 @@ def matmul(out: Tensor, input: Tensor, other: Tensor) -> Recorded:
     left, right = Kept(input), Kept(other)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
-        u, v, kind = left.tensor, right.tensor, relevance.dtype
-        scaled = flow.divide(relevance, product(u, v, kind), factor=0.5, kind=_kind(u, relevance))
-        to_left = product(scaled, v.mT, kind).sum_to_size(u.shape)
-        to_right = product(u.mT, scaled, kind).sum_to_size(v.shape)
-        return to_left.mul_(u), to_right.mul_(v)
+        u, v = left.tensor, right.tensor
+        fast, precision = kernels_for(relevance), _precision_of_heads(u, v, relevance)
+        if not fast or not precision:
+            return _halved(u, v, relevance, flow)
+        given = (u.contiguous(), v.contiguous(), relevance)
+        to_left, to_right, lost = fast.mixed(*given, flow.samples(relevance), precision)
+        flow.lost.append(lost)
+        return to_left, to_right
 
     return (input, other), back
 
 
+def _halved(u: Tensor, v: Tensor, relevance: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
+    kind = relevance.dtype
+    scaled = flow.divide(relevance, product(u, v, kind), factor=0.5, kind=_kind(u, relevance))
+    to_left = product(scaled, v.mT, kind).sum_to_size(u.shape)
+    to_right = product(u.mT, scaled, kind).sum_to_size(v.shape)
+    return to_left.mul_(u), to_right.mul_(v)
+
+
+def _precision_of_heads(u: Tensor, v: Tensor, relevance: Tensor) -> str | None:
+    """How the kernels of attention multiply these, if they take them: heads of one size, not too many channels."""
+    if u.dim() != 4 or not u.shape[:2] == v.shape[:2] == relevance.shape[:2] or u.dtype != v.dtype:
+        return None
+    precision = precision_of_dots(u, relevance) if v.shape[-1] <= CHANNELS else None
+    return None if precision == "ieee" and not few_rows(relevance[:, 0]) else precision
+
+
 def weigh(out: Tensor, query: Tensor, key: Tensor, scale: float, added: Tensor | None) -> Recorded:
     """An attention map: mask, scale and softmax pass relevance as it is to the product of queries and keys."""
-    _, through = matmul(out, query, key.mT)
-    activations = [one for one in (query, key) if depends(one)]
-    turned = depends(key)
+    if not depends(key):
+        return matmul(out, query, key.mT)
+    if not depends(query):
+        _, through = matmul(out, query, key.mT)
+        return (key,), lambda relevance, flow: [through(relevance, flow)[0].mT]
+    left, right = Kept(query), Kept(key)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
-        *before, last = through(relevance, flow)
-        return (*before, last.mT if turned else last)
+        q, k = left.tensor, right.tensor
+        fast, precision = kernels_for(relevance), _precision_of_heads(q, k, relevance)
+        if not fast or not precision:
+            to_query, turned = _halved(q, k.mT, relevance, flow)
+            return to_query, turned.mT
+        given = (q.contiguous(), k.contiguous(), relevance.contiguous())
+        to_query, to_key, lost = fast.weighed(*given, flow.samples(relevance), precision)
+        flow.lost.append(lost)
+        return to_query, to_key
 
-    return activations, back
+    return (query, key), back
 
 
 def _matmul_with_constant(input: Tensor, other: Tensor) -> Recorded:

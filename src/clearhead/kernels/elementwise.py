@@ -1,9 +1,4 @@
-"""Triton kernels of the relevance rules: one pass over memory where torch would take many.
-
-The one place that imports Triton; `fused` says when these serve, and where. Every tensor is contiguous, samples lie
-outermost, and arithmetic is done in the type of the relevance. What 0/0 takes is summed per part of a sample,
-and added up later, so that results do not depend on the order in which programs run.
-"""
+"""The work between matrix products: one pass over memory where torch would take many. Every tensor is contiguous."""
 
 import torch
 import triton
