@@ -130,16 +130,45 @@ def _apart(one: Scores, other: Scores) -> float:
     return float((first - second).abs().max() / first.abs().max())
 
 
-def rounding(dtype: torch.dtype) -> str:
-    """How far trans-att in this type is from float64 on the same weights."""
-    model, inputs = bert(dtype), texts(4, 128)
-    exact = clearhead.load(copy.deepcopy(model.network).double())
+SENTENCES = (
+    "a gorgeous , witty , seductive movie .",
+    "the plot is nothing but boilerplate cliches from start to finish .",
+    "it is not a bad film , but it never quite finds its feet .",
+    "an utterly compelling portrait , told with patience and grace .",
+)
+
+
+def rounding(name: str, network: torch.nn.Module, inputs: Tensors, dtype: torch.dtype) -> str:
+    """A row: how far trans-att in this type is from float64 on the same weights."""
+    narrow = copy.deepcopy(network).to("cuda", dtype)
+    model, exact = clearhead.load(narrow), clearhead.load(copy.deepcopy(narrow).double())
     found = [spelled("trans-att")(clearhead.capture(one, inputs, 0)) for one in (model, exact)]
     gap = max(one["conservation_gap"] for one in found[0].diagnostics)
-    pairs = zip(*(one.relevance_BT[:, 1:].double().cpu() for one in found), strict=True)
-    alike = min(float(torch.corrcoef(torch.stack(pair))[0, 1]) for pair in pairs)
-    name = str(dtype).removeprefix("torch.")
-    return f"{name}: {_apart(found[1], found[0]):.1e}, correlation ≥ {alike:.5f}, conservation gap {gap:.1e}"
+    mask = inputs["attention_mask"][:, 1:].bool().cpu()
+    pairs = zip(*(one.relevance_BT[:, 1:].double().cpu() for one in found), mask, strict=True)
+    alike = min(float(torch.corrcoef(torch.stack([one[real], other[real]]))[0, 1]) for one, other, real in pairs)
+    kind = str(dtype).removeprefix("torch.") + (" (tf32)" if _tf32(dtype) else "")
+    return f"| {name} | {kind} | {_apart(found[1], found[0]):.1e} | {alike:.4f} | {gap:.1e} |"
+
+
+def _tf32(dtype: torch.dtype) -> bool:
+    return dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32
+
+
+def roundings() -> str:
+    """What precision does to trans-att, on a trained network and on random weights."""
+    trained = clearhead.load(device="cuda")
+    tokens = dict(trained.processor(list(SENTENCES), return_tensors="pt", padding=True).to("cuda"))
+    cases = (
+        ("sst2-minilm, trained", trained.network, tokens),
+        ("BERT-base, random", bert(torch.float32).network, texts(4, 128)),
+    )
+    rows = ["| network | type | largest difference | least correlation | conservation gap |", "|---|---|---|---|---|"]
+    for tf32 in (False, True):
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+        for dtype in (torch.float32, torch.bfloat16) if tf32 else (torch.float32,):
+            rows += [rounding(name, network, inputs, dtype) for name, network, inputs in cases]
+    return "trans-att against float64 on the same weights; differences over the largest value.\n\n" + "\n".join(rows)
 
 
 def long_input(tokens: int) -> str:
@@ -164,12 +193,7 @@ def main() -> None:
     clearhead.methods()
     parts = [agreement()]
     print(parts[0], flush=True)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    parts.append(
-        "tf32 on. trans-att against float64, BERT-base: "
-        + "; ".join(map(rounding, (torch.float32, torch.bfloat16)))
-        + "."
-    )
+    parts.append(roundings())
     parts.append(long_input(8192))
     print("\n".join(parts[1:]), flush=True)
     float32, bfloat16, once = torch.float32, torch.bfloat16, ("trans-att",)

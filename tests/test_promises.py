@@ -19,7 +19,7 @@ LAYERS = (
     "flow moving rules attend tape recording watching forward propagation trace blockwise planning leaf",
     "explanation collection method units perturbation task metric",
     "methods tasks",
-    "windows pipeline",
+    "answers windows pipeline",
     "metrics",
     "significance evaluation",
     "results summary verdict benchmark benchmarks views",

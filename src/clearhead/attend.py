@@ -47,8 +47,18 @@ def weigh(
     query: Tensor, key: Tensor, scale: float, added: Tensor | None, call: Callable[..., Tensor] = plainly
 ) -> Tensor:
     """The attention map: how much each query heeds each key."""
-    scores = call(torch.mul, call(torch.matmul, query, call(torch.transpose, key, -2, -1)), scale)
+    if call is plainly and query.dim() == 4 and query.shape[:2] == key.shape[:2]:
+        scores = _scaled_product(query, key, scale)
+    else:
+        scores = call(torch.mul, call(torch.matmul, query, call(torch.transpose, key, -2, -1)), scale)
     return call(F.softmax, scores if added is None else call(torch.add, scores, added), -1)
+
+
+def _scaled_product(query: Tensor, key: Tensor, scale: float) -> Tensor:
+    """scale · query · keyᵀ, scaled within the product: there are many more scores than queries."""
+    pair = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)
+    scores = torch.baddbmm(query.new_empty(1, 1, 1), *pair, beta=0, alpha=scale)
+    return scores.view(*query.shape[:-1], key.shape[-2])
 
 
 class Masks:

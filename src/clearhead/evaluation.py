@@ -7,13 +7,14 @@ from itertools import combinations
 from typing import Any
 
 import clearhead.metrics  # noqa: F401  registers the metrics
+from clearhead.answers import explain_trace
 from clearhead.errors import BadInput, BadOption, UnsupportedModel, UnsupportedOperation
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, collate, encode
 from clearhead.method import Spelling, spelled
 from clearhead.metric import METRICS, Case, Measure, Record, label_of, measured
 from clearhead.model import Model, load
-from clearhead.pipeline import BATCH, DEFAULT_METHOD, explain_trace
+from clearhead.pipeline import BATCH, DEFAULT_METHOD
 from clearhead.significance import SAMPLES, differences, holm, intervals
 from clearhead.target import Target
 from clearhead.task import Example, Task

@@ -2,11 +2,16 @@
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
+from typing import TypeVar
 
 import torch
 from torch import nn
+
+Found = TypeVar("Found")
 
 # A network carries frozen flags, and hooks when it is traced, so threads take turns.
 ONE_AT_A_TIME = threading.RLock()
@@ -44,6 +49,27 @@ def plain_execution(device: torch.device) -> Iterator[None]:
         torch.compiler.set_stance("force_eager"),
     ):
         yield
+
+
+def beside(work: Callable[[], Found], device: torch.device) -> Callable[[], Found]:
+    """Starts work that hands kernels to a GPU outside Python, and answers with the way to wait for its result.
+
+    On a CPU, where two works would share the processors, it is done when asked for.
+    """
+    if device.type != "cuda":
+        return work
+    stream = torch.cuda.current_stream(device)
+
+    def on_stream() -> Found:
+        with torch.cuda.stream(stream):
+            return work()
+
+    return _helper().submit(on_stream).result
+
+
+@cache
+def _helper() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="clearhead")
 
 
 @contextmanager

@@ -62,8 +62,12 @@ class Model:
 
     @property
     def labels(self) -> list[str]:
-        names = getattr(self.config, "id2label", None) or {}
+        names = self._names
         return [str(names.get(index, f"LABEL_{index}")) for index in range(len(names))]
+
+    @property
+    def _names(self) -> dict[int, Any]:
+        return getattr(self.config, "id2label", None) or {}
 
     @property
     def problem(self) -> str:
@@ -71,7 +75,7 @@ class Model:
         if type(self.network).__name__.endswith("ForQuestionAnswering"):
             return "span"
         kind = PROBLEMS.get(getattr(self.config, "problem_type", None) or "")
-        if len(self.labels) == 1:
+        if len(self._names) == 1:
             return "regression" if kind in (None, "regression") else "one-logit"
         return kind or "single-label"
 

@@ -3,20 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
 import clearhead.methods  # noqa: F401  registers the methods
+from clearhead.answers import explanations
 from clearhead.blockwise import capture_blockwise
 from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Explanation
-from clearhead.inputs import Encoded, Inputs, Item, collate, encode, from_tensors, is_single, listed
-from clearhead.method import METHODS, Scores, Spelling, spelled
+from clearhead.inputs import Encoded, Inputs, collate, encode, from_tensors, is_single, listed
+from clearhead.method import METHODS, Spelling, spelled
 from clearhead.model import Model, load, precise
 from clearhead.planning import fits
-from clearhead.target import Target, TargetLike, probability
+from clearhead.target import TargetLike
 from clearhead.trace import Trace, capture
 from clearhead.windows import explain_windows, needs_windows
 
@@ -144,7 +141,8 @@ def explain_batch(
     trace = trace or capture(model, inputs, list(targets))
     # Last what can do without stored gradients: if another method asks for them, they serve both.
     order = sorted(range(len(spellings)), key=lambda place: works_blockwise(spellings[place]))
-    columns = {place: explain_trace(trace, spellings[place]) for place in order}
+    scores = {place: spellings[place](trace) for place in order}
+    columns = {place: explanations(trace, spellings[place], found) for place, found in scores.items()}
     return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
 
 
@@ -159,79 +157,3 @@ def _blockwise(model: Model, inputs: Inputs, targets: Sequence[TargetLike]) -> T
 def works_blockwise(spelling: Spelling) -> bool:
     """Whether a method asks of a trace only what can be had block by block."""
     return spelling.method.name == "trans-att" and spelling.options.get("weight", "gradient") == "gradient"
-
-
-def explain_trace(trace: Trace, spelling: Spelling) -> list[Explanation]:
-    """One method on a trace that is there already: an explanation per input."""
-    scores = spelling(trace).cpu()
-    return [_explanation(trace, spelling, scores, place) for place in range(len(trace.targets))]
-
-
-def _explanation(trace: Trace, spelling: Spelling, scores: Scores, place: int) -> Explanation:
-    item, target, model = trace.inputs.items[place], trace.targets[place], trace.model
-    mask = trace.mask_BT[place].cpu()
-    tokens, special = _image_tokens(trace) if trace.is_image else (item.tokens, np.array(item.special, dtype=bool))
-    given = scores.diagnostics[place] if scores.diagnostics else {}
-    return Explanation(
-        tokens=tokens,
-        relevance=_array(scores.relevance_BT[place][mask]),
-        special=special,
-        target=target,
-        label=_label(model, target.index, target.versus, item, target.span),
-        method=spelling.method.name,
-        text=item.text,
-        offsets=item.offsets,
-        layers=None if scores.layers_BLT is None else _array(scores.layers_BLT[place][:, mask]),
-        grid=trace.grid if trace.is_image else None,
-        pixels=None if scores.pixels_BPQ is None else _array(scores.pixels_BPQ[place]),
-        image=item.image,
-        box=item.box,
-        probability=probability(target, _real_logits(trace, place), model.problem),
-        options={**spelling.method.options, **spelling.options},
-        model=model.name,
-        diagnostics={
-            "score": float(trace.score_B[place]),
-            "precision": _name(trace.logits),
-            **_prediction(trace, place),
-            **given,
-        },
-    )
-
-
-def _real_logits(trace: Trace, place: int) -> Tensor:
-    """Padding cannot hold an answer, so it takes no share of a span's probability."""
-    logits = trace.logits[place]
-    return logits if logits.dim() == 1 else logits.masked_fill(~trace.mask_BT[place], -torch.inf)
-
-
-def _prediction(trace: Trace, place: int) -> dict[str, Any]:
-    """What the model itself says, whatever is explained; nothing for spans and regressions."""
-    model = trace.model
-    if model.problem in ("span", "regression", "one-logit"):
-        return {}
-    best = Target(int(trace.logits[place].argmax()))
-    share = probability(best, trace.logits[place], model.problem)
-    return {"predicted": model.labels[best.number], "predicted_probability": share}
-
-
-def _array(tensor: Tensor) -> Any:
-    tensor = tensor.detach().cpu()
-    return (tensor if tensor.dtype.itemsize >= 4 else tensor.float()).numpy().copy()
-
-
-def _name(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-def _image_tokens(trace: Trace) -> tuple[tuple[str, ...], Any]:
-    rows, columns = trace.grid or (0, 0)
-    leading = ["[CLS]", *(f"[REG{place}]" for place in range(1, trace.leading))][: trace.leading]
-    cells = [f"patch {row},{column}" for row in range(rows) for column in range(columns)]
-    return (*leading, *cells), np.arange(len(leading) + len(cells)) < len(leading)
-
-
-def _label(model: Model, index: Any, versus: Any, item: Item, span: Any) -> str:
-    if span is not None:
-        return " … ".join(item.tokens[place] for place in span if place is not None)
-    name = model.labels[index]
-    return name if versus is None else f"{name} rather than {model.labels[versus]}"

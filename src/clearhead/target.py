@@ -127,5 +127,10 @@ def probability(target: Target, logits: Tensor, problem: str) -> float | None:
         return float(torch.stack(chosen).prod())
     if problem == "regression":
         return None
-    shares = scores.softmax(-1) if problem == "single-label" else scores.sigmoid()
-    return float(shares[target.number])
+    return float(shares_of(logits, problem)[target.number])
+
+
+def shares_of(logits: Tensor, problem: str) -> Tensor:
+    """Probabilities of all classes, in float64."""
+    scores = logits.double()
+    return scores.softmax(-1) if problem == "single-label" else scores.sigmoid()

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
-from clearhead.execution import plain_execution
+from clearhead.execution import beside, plain_execution
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward, Gradients
 from clearhead.fused import kernels_for, on_the_device_of
@@ -27,7 +27,7 @@ from clearhead.target import Target, TargetLike, resolve, seeds
 from clearhead.watching import record
 
 LARGE = 2**26
-"""Bytes of attention maps from which their gradients are worth letting go."""
+"""Bytes of attention maps from which their gradients and relevance are worth letting go."""
 
 
 class Trace:
@@ -182,9 +182,10 @@ class Trace:
     @cached_property
     def weighted_relevances(self) -> list[Tensor]:
         """E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13; the maps R are let go as soon as they are used."""
-        if "attention_relevances" in self.__dict__:
-            pairs = zip(self.attention_gradients, self.attention_relevances, strict=True)
-            return [gated_mean(gradient, relevance) for gradient, relevance in pairs]
+        if "attention_relevances" in self.__dict__ or not self._is_large:
+            gradients = beside(lambda: self.attention_gradients, self.leaf.device)
+            relevances = self.attention_relevances
+            return [gated_mean(*pair) for pair in zip(gradients(), relevances, strict=True)]
         self._forgotten, maps = True, []
         for gradient, attention in zip(self._steep(), reversed(self.forward.attentions), strict=True):
             maps.append(gated_mean(gradient, self.relevance_at(attention)))
@@ -192,14 +193,17 @@ class Trace:
                 self._pass(POSITIVE, number).forget(attention)
         return maps[::-1]
 
+    @property
+    def _is_large(self) -> bool:
+        """Whether the attention maps are so large that no more of their kind should be kept than must be."""
+        return sum(attention.nbytes for attention in self.forward.attentions) >= LARGE
+
     def _steep(self) -> Iterator[Tensor]:
         """Gradients of the attention maps from the last block to the first.
 
-        If nobody else has asked for gradients, large ones come block by block and none is kept, where the blocks form
-        a chain.
+        If nobody else has asked for gradients, they come block by block, where blocks form a chain, and none is kept.
         """
-        size = sum(attention.nbytes for attention in self.forward.attentions)
-        blocks = self.forward.chain if size >= LARGE and "gradients" not in self.__dict__ else []
+        blocks = self.forward.chain if "gradients" not in self.__dict__ else []
         if not blocks:
             yield from reversed(self.attention_gradients)
         below, gradient = self.forward.output, self._direction

@@ -97,10 +97,10 @@ def operations(network: nn.Module) -> list[nn.Module]:
 
 @dataclass(frozen=True)
 class Known:
-    """What the first pass of a network has shown: which of its modules are blocks, and how many maps have none."""
+    """What the first pass of a network has shown: which of its modules to watch, and how many maps have no block."""
 
     kinds: tuple[type, ...]
-    blocks: frozenset[int]
+    watched: tuple[int, ...]
     without: int
 
 
@@ -132,13 +132,14 @@ def record(
     modules = list(network.modules())
     kinds, known = tuple(map(type, modules)), _KNOWN.get(network)
     if known is not None and known.kinds == kinds:
-        tape, out = run([*operations(network), *(modules[place] for place in known.blocks)])
+        tape, out = run([modules[place] for place in known.watched])
         if _without(tape) == known.without:
             return tape, out
     tape, out = run([module for module in modules if not is_one_call(module)])
-    blocks = {id(found.block) for found in tape.blocks}
-    places = frozenset(place for place, one in enumerate(modules) if id(one) in blocks)
-    _KNOWN[network] = Known(kinds, places, _without(tape))
+    again = {*map(id, operations(network)), *(id(found.block) for found in tape.blocks)}
+    _KNOWN[network] = Known(
+        kinds, tuple(place for place, one in enumerate(modules) if id(one) in again), _without(tape)
+    )
     return tape, out
 
 

@@ -70,12 +70,12 @@ def _mixed_maps(
         at, there = _cells(start, tile * TILE, queries, keys, TILE, TILE)
         v = _rows(value, tile * TILE, keys, channels, TILE, CHANNELS)
         whole = tl.dot(tl.load(attention + at, there, 0.0), v, whole, input_precision=PRECISION)
-    at, there = _interleaved(start, queries, heads, channels, TILE, CHANNELS)
-    share, taken = _over(tl.load(relevance + at, there, 0.0), whole)
+    place, exists = _interleaved(start, queries, heads, channels, TILE, CHANNELS)
+    found, taken = _over(tl.load(relevance + place, exists, 0.0), whole)
     row = start + tl.arange(0, TILE)
     tl.store(lost + one * queries + row, tl.sum(taken, 1), row < queries)
-    share = share.to(attention.dtype.element_ty)
-    tl.store(scaled + at, share, there)
+    share = found.to(attention.dtype.element_ty)
+    tl.store(scaled + place, share, exists)
     for tile in range(TILES):
         at, there = _cells(start, tile * TILE, queries, keys, TILE, TILE)
         v = _rows(value, tile * TILE, keys, channels, TILE, CHANNELS)
@@ -104,12 +104,12 @@ def _mixed_values(
     for tile in range(TILES):
         at, there = _cells(tile * TILE, start, queries, keys, TILE, TILE)
         weights = tl.load(attention + at, there, 0.0)
-        at, there = _interleaved(tile * TILE, queries, heads, channels, TILE, CHANNELS)
-        share = tl.load(scaled + at, there, 0.0)
+        place, exists = _interleaved(tile * TILE, queries, heads, channels, TILE, CHANNELS)
+        share = tl.load(scaled + place, exists, 0.0)
         back = tl.dot(tl.trans(weights), share, back, input_precision=PRECISION)
     v = _rows(value + one * keys * channels, start, keys, channels, TILE, CHANNELS)
-    at, there = _interleaved(start, keys, heads, channels, TILE, CHANNELS)
-    tl.store(to_value + at, back * v.to(tl.float32), there)
+    mine, exists = _interleaved(start, keys, heads, channels, TILE, CHANNELS)
+    tl.store(to_value + mine, back * v.to(tl.float32), exists)
 
 
 @triton.jit
@@ -140,8 +140,8 @@ def _weighed_queries(
         share, taken = _over(tl.load(relevance + at, there, 0.0), whole)
         gone += tl.sum(taken, 1)
         back = tl.dot(share.to(k.dtype), k, back, input_precision=PRECISION)
-    at, there = _interleaved(start, queries, heads, channels, TILE, CHANNELS)
-    tl.store(to_query + at, back * q.to(tl.float32), there)
+    place, exists = _interleaved(start, queries, heads, channels, TILE, CHANNELS)
+    tl.store(to_query + place, back * q.to(tl.float32), exists)
     row = start + tl.arange(0, TILE)
     tl.store(lost + one * queries + row, gone, row < queries)
 
@@ -171,8 +171,8 @@ def _weighed_keys(
         whole = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         share, _ = _over(tl.load(relevance + at, there, 0.0), whole)
         back = tl.dot(tl.trans(share.to(q.dtype)), q, back, input_precision=PRECISION)
-    at, there = _interleaved(start, keys, heads, channels, TILE, CHANNELS)
-    tl.store(to_key + at, back * k.to(tl.float32), there)
+    place, exists = _interleaved(start, keys, heads, channels, TILE, CHANNELS)
+    tl.store(to_key + place, back * k.to(tl.float32), exists)
 
 
 def _spread(like: Tensor, dtype: torch.dtype) -> Tensor:

@@ -11,10 +11,14 @@ from clearhead.trace import Trace
 @method(paper="decoded paper's Random", signed=False, class_specific=False)
 def random(trace: Trace, *, seed: int = 0) -> Scores:
     """Uniform noise that depends on the seed and the input alone, not on the batch."""
-    noise_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
-    for place, mask_T in enumerate(trace.mask_BT.cpu()):
-        drawn = torch.rand(int(mask_T.sum()), dtype=torch.float64, generator=generator(trace, place, seed))
-        noise_BT[place, mask_T] = drawn
+    mask_BT = trace.mask_BT.cpu()
+    noise_BT = torch.zeros(mask_BT.shape, dtype=torch.float64)
+    noise_BT[mask_BT] = torch.cat(
+        [
+            torch.rand(length, dtype=torch.float64, generator=generator(trace, place, seed))
+            for place, length in enumerate(mask_BT.sum(1).tolist())
+        ]
+    )
     return Scores(noise_BT, diagnostics=[{"seed": seed, "samples": 1}] * len(noise_BT))
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from clearhead.answers import explain_trace
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, collate, encode
 from clearhead.method import Spelling, spelled
 from clearhead.model import Model
 from clearhead.perturbation import perturbed_logits, target_scores
-from clearhead.pipeline import explain_trace
 from clearhead.registry import unknown
 from clearhead.target import Target
 from clearhead.trace import Trace, capture
