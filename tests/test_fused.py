@@ -15,7 +15,12 @@ import clearhead
 from clearhead import fused, rules
 from clearhead.flow import Flow
 
-pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
+triton = pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+from clearhead.kernels import attention, linear  # noqa: E402
 
 HERE = Path(__file__).parent
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -143,3 +148,44 @@ def test_products_of_attention(queries, keys, kind, tolerance):
     compare(shares(rules.POSITIVE, back, drawn(2, queries, 3, 24).abs().transpose(1, 2)), tolerance)
     _, back = rules.weigh(weighed, query, key, 1.0, None)
     compare(shares(rules.POSITIVE, back, drawn(2, 3, queries, keys).abs()), tolerance)
+
+
+def typed(kernel, kind):
+    """The types of a kernel's arguments: numbers of tokens and the like, relevance in float32, the rest in `kind`."""
+    numbers = {"rows", "queries", "keys", "heads", "channels"}
+    wide = {"relevance", "lost", "share", "to_map", "to_value", "to_query", "to_key"}
+    capitals = [name for name in kernel.arg_names if name.isupper()]
+    types = {name: "i32" if name in numbers else "*fp32" if name in wide else f"*{kind}" for name in kernel.arg_names}
+    return {**types, **dict.fromkeys(capitals, "constexpr")}
+
+
+def compiled(kernel, kind, constants, architecture, **options):
+    places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(kernel, typed(kernel, kind), places)
+    return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
+@pytest.mark.parametrize("kind", ["fp32", "bf16"])
+@pytest.mark.parametrize(("channels", "architecture"), [(32, 90), (128, 80)])
+def test_the_products_compile_for_gpus(kind, channels, architecture):
+    heads = {"PRECISION": "tf32", "TILES": 2, "TILE": attention.TILE, "CHANNELS": channels}
+    layer = {"PRECISION": "tf32", "OUT": 48, "IN": 40, "SPLIT": kind == "bf16"}
+    tiles = linear.plan(torch.empty(1024 if kind == "bf16" else 8, 40, dtype=getattr(torch, NAMES[kind])))
+    blocks = {name: tiles.pop(name) for name in ("ROWS", "COLUMNS", "DEPTH")}
+    for kernel in (linear._per_unit, linear._to_inputs):
+        assert compiled(kernel, kind, {**layer, **blocks}, architecture, **tiles).asm["ptx"]
+    for name in ("_mixed_maps", "_mixed_values", "_weighed_queries", "_weighed_keys"):
+        assert compiled(getattr(attention, name), kind, heads, architecture, num_warps=4).asm["ptx"]
+
+
+NAMES = {"fp32": "float32", "bf16": "bfloat16"}
+
+
+def test_a_kernel_that_cannot_run_leaves_the_work_to_torch(caplog):
+    def unfit():
+        raise RuntimeError("out of resources")
+
+    assert fused.tried(unfit) is None
+    assert fused.tried(unfit) is None
+    assert caplog.text.count("out of resources") == 1

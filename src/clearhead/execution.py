@@ -67,6 +67,20 @@ def beside(work: Callable[[], Found], device: torch.device) -> Callable[[], Foun
     return _helper().submit(on_stream).result
 
 
+def ahead(items: Iterator[Found], device: torch.device) -> Iterator[Found]:
+    """The same items, each of them begun before it is asked for."""
+
+    def begin() -> Callable[[], Found | None]:
+        return beside(lambda: next(items, None), device)
+
+    def following(coming: Callable[[], Found | None]) -> Iterator[Found]:
+        while (item := coming()) is not None:
+            coming = begin()
+            yield item
+
+    return following(begin())
+
+
 @cache
 def _helper() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="clearhead")

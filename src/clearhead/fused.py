@@ -1,12 +1,16 @@
 """When the fused kernels serve: on a GPU, with Triton at work there."""
 
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from types import ModuleType
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+Found = TypeVar("Found")
 
 DEVICES = {"cuda"}
 FEW = 512
@@ -37,6 +41,23 @@ def precision_of_dots(x: Tensor, relevance: Tensor) -> str | None:
     products = torch.backends.cuda.matmul
     known = products.fp32_precision if hasattr(products, "fp32_precision") else "tf32" * products.allow_tf32
     return "tf32" if known == "tf32" or x.dtype is torch.bfloat16 else "ieee"
+
+
+def tried(kernel: Callable[..., Found], *args: Any, **options: Any) -> Found | None:
+    """What a kernel gives, or None where this GPU cannot run it, so that plain torch must do the work."""
+    if kernel in _UNFIT:
+        return None
+    try:
+        return kernel(*args, **options)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # too little shared memory, a compiler's complaint: whatever it is, there is another way
+        logging.getLogger(__name__).warning("A fused kernel (%s) is not used: %s", kernel.__name__, error)
+        _UNFIT.add(kernel)
+        return None
+
+
+_UNFIT: set[Callable[..., Any]] = set()
 
 
 def on_the_device_of(tensor: Tensor) -> AbstractContextManager[object]:

@@ -8,6 +8,7 @@ from clearhead.answers import explanations
 from clearhead.blockwise import capture_blockwise
 from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
+from clearhead.execution import uncollected
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, collate, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Spelling, spelled
@@ -141,8 +142,9 @@ def explain_batch(
     trace = trace or capture(model, inputs, list(targets))
     # Last what can do without stored gradients: if another method asks for them, they serve both.
     order = sorted(range(len(spellings)), key=lambda place: works_blockwise(spellings[place]))
-    scores = {place: spellings[place](trace) for place in order}
-    columns = {place: explanations(trace, spellings[place], found) for place, found in scores.items()}
+    with uncollected():
+        scores = {place: spellings[place](trace) for place in order}
+        columns = {place: explanations(trace, spellings[place], found) for place, found in scores.items()}
     return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
 
 

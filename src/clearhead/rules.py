@@ -19,7 +19,7 @@ from torch.nn import Parameter
 
 from clearhead.errors import UnsupportedOperation
 from clearhead.flow import Back, Flow, Kept, Layer, Lent, Recorded, Rule, RuleSet, Shares, depends
-from clearhead.fused import few_rows, kernels_for, on_gpu, precision_of_dots
+from clearhead.fused import few_rows, kernels_for, on_gpu, precision_of_dots, tried
 from clearhead.moving import MOVING, elements, permute, reshape, transpose, transposed
 
 
@@ -53,8 +53,14 @@ def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> T
     """The same, with both halves of the weights in one product and the work between products in one pass each."""
     samples, x, exact = flow.samples(relevance), layer.x.contiguous(), layer.x.dtype == relevance.dtype
     precision = precision_of_dots(x, relevance) if few_rows(x) or not exact else None
-    if precision:
-        return _positive_in_two(fast, x, layer.weight.contiguous(), relevance, flow, precision)
+    found = (
+        tried(_positive_in_two, fast, x, layer.weight.contiguous(), relevance, samples, precision)
+        if precision
+        else None
+    )
+    if found:
+        flow.lost.append(found[1])
+        return found[0]
     weights, sizes = fast.by_sign(layer.weight.contiguous(), absolute=exact)
     if exact:
         layer = layer.to(relevance.dtype)
@@ -72,13 +78,14 @@ def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> T
     return fast.halves(product(scaled, weights, relevance.dtype), x)  # type: ignore[no-any-return]
 
 
-def _positive_in_two(fast: Any, x: Tensor, weight: Tensor, relevance: Tensor, flow: Flow, precision: str) -> Tensor:
-    """The same in two kernels, or three where splitting the weights beforehand pays."""
+def _positive_in_two(
+    fast: Any, x: Tensor, weight: Tensor, relevance: Tensor, samples: int, precision: str
+) -> tuple[Tensor, Tensor]:
+    """The same in two kernels, or three where splitting the weights beforehand pays; and what 0/0 took."""
     split = not few_rows(x)
     weight = fast.by_sign(weight)[0] if split else weight
-    scaled, lost = fast.per_unit(x, weight, relevance, flow.samples(relevance), split=split, precision=precision)
-    flow.lost.append(lost)
-    return fast.to_inputs(scaled, weight, x, split=split, precision=precision)  # type: ignore[no-any-return]
+    scaled, lost = fast.per_unit(x, weight, relevance, samples, split=split, precision=precision)
+    return fast.to_inputs(scaled, weight, x, split=split, precision=precision), lost
 
 
 def _kind(activation: Tensor, relevance: Tensor) -> torch.dtype:
@@ -151,13 +158,7 @@ def matmul(out: Tensor, input: Tensor, other: Tensor) -> Recorded:
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
         u, v = left.tensor, right.tensor
-        fast, precision = kernels_for(relevance), _precision_of_heads(u, v, relevance)
-        if not fast or not precision:
-            return _halved(u, v, relevance, flow)
-        given = (u.contiguous(), v.contiguous(), relevance)
-        to_left, to_right, lost = fast.mixed(*given, flow.samples(relevance), precision)
-        flow.lost.append(lost)
-        return to_left, to_right
+        return _by_heads("mixed", u, v, relevance, flow) or _halved(u, v, relevance, flow)
 
     return (input, other), back
 
@@ -168,6 +169,20 @@ def _halved(u: Tensor, v: Tensor, relevance: Tensor, flow: Flow) -> tuple[Tensor
     to_left = product(scaled, v.mT, kind).sum_to_size(u.shape)
     to_right = product(u.mT, scaled, kind).sum_to_size(v.shape)
     return to_left.mul_(u), to_right.mul_(v)
+
+
+def _by_heads(kernel: str, u: Tensor, v: Tensor, relevance: Tensor, flow: Flow) -> tuple[Tensor, Tensor] | None:
+    """The shares by the kernels of attention, where they take these tensors."""
+    fast, precision = kernels_for(relevance), _precision_of_heads(u, v, relevance)
+    if not fast or not precision:
+        return None
+    given = (u.contiguous(), v.contiguous(), relevance, flow.samples(relevance), precision)
+    found = tried(getattr(fast, kernel), *given)
+    if found is None:
+        return None
+    to_u, to_v, lost = found
+    flow.lost.append(lost)
+    return to_u, to_v
 
 
 def _precision_of_heads(u: Tensor, v: Tensor, relevance: Tensor) -> str | None:
@@ -189,14 +204,11 @@ def weigh(out: Tensor, query: Tensor, key: Tensor, scale: float, added: Tensor |
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
         q, k = left.tensor, right.tensor
-        fast, precision = kernels_for(relevance), _precision_of_heads(q, k, relevance)
-        if not fast or not precision:
+        shares = _by_heads("weighed", q, k, relevance, flow)
+        if shares is None:
             to_query, turned = _halved(q, k.mT, relevance, flow)
-            return to_query, turned.mT
-        given = (q.contiguous(), k.contiguous(), relevance.contiguous())
-        to_query, to_key, lost = fast.weighed(*given, flow.samples(relevance), precision)
-        flow.lost.append(lost)
-        return to_query, to_key
+            shares = to_query, turned.mT
+        return shares
 
     return (query, key), back
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
-from clearhead.execution import beside, plain_execution
+from clearhead.execution import ahead, beside, plain_execution
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward, Gradients
 from clearhead.fused import kernels_for, on_the_device_of
@@ -186,9 +186,11 @@ class Trace:
             gradients = beside(lambda: self.attention_gradients, self.leaf.device)
             relevances = self.attention_relevances
             return [gated_mean(*pair) for pair in zip(gradients(), relevances, strict=True)]
-        self._forgotten, maps = True, []
-        for gradient, attention in zip(self._steep(), reversed(self.forward.attentions), strict=True):
-            maps.append(gated_mean(gradient, self.relevance_at(attention)))
+        self._forgotten = True
+        maps, gradients = [], ahead(self._steep(), self.leaf.device)
+        for attention in reversed(self.forward.attentions):
+            relevance = self.relevance_at(attention)
+            maps.append(gated_mean(next(gradients), relevance))
             for number in range(len(self._seeds)):
                 self._pass(POSITIVE, number).forget(attention)
         return maps[::-1]

@@ -213,6 +213,7 @@ def weighed(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Shares of queries and keys in the relevance of query · keyᵀ, and what 0/0 took from parts of samples."""
     (batch, heads, queries, channels), keys = query.shape, key.shape[-2]
+    relevance = relevance.contiguous()
     to_query, to_key = _spread(query, torch.float32), _spread(key, torch.float32)
     lost = relevance.new_empty(samples, batch // samples * heads * queries)
     sizes, grid = (queries, keys, heads, channels), (batch * heads, triton.cdiv(queries, TILE))

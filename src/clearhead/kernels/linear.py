@@ -112,35 +112,35 @@ def _to_inputs(
     tl.store(share + place, tl.where(value > 0, above, below) * value, there)
 
 
-def _plan(x: Tensor) -> dict[str, int]:
+def plan(x: Tensor) -> dict[str, int]:
     """Tiles and warps: small where there are few rows, so that every processor has one."""
     if few_rows(x):
         return {"ROWS": 32, "COLUMNS": 64, "DEPTH": 64, "num_warps": 4, "num_stages": 3}
     return {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64 if x.itemsize == 2 else 32, "num_warps": 8, "num_stages": 3}
 
 
-def _grid(rows: int, columns: int, plan: dict[str, int]) -> tuple[int]:
-    return (triton.cdiv(rows, plan["ROWS"]) * triton.cdiv(columns, plan["COLUMNS"]),)
+def _grid(rows: int, columns: int, tiles: dict[str, int]) -> tuple[int]:
+    return (triton.cdiv(rows, tiles["ROWS"]) * triton.cdiv(columns, tiles["COLUMNS"]),)
 
 
 def per_unit(
     x: Tensor, weight: Tensor, relevance: Tensor, samples: int, *, split: bool, precision: str
 ) -> tuple[Tensor, Tensor]:
     """Relevance over the positive part of each unit, in the type of x, and what 0/0 took from parts of samples."""
-    plan, inputs, units = _plan(x), x.shape[-1], relevance.shape[-1]
+    tiles, inputs, units = plan(x), x.shape[-1], relevance.shape[-1]
     rows = x.numel() // inputs
     scaled = torch.empty_like(relevance, dtype=x.dtype)
-    lost = relevance.new_empty(samples, rows // samples * triton.cdiv(units, plan["COLUMNS"]))
+    lost = relevance.new_empty(samples, rows // samples * triton.cdiv(units, tiles["COLUMNS"]))
     given = (x, weight, relevance, scaled, lost, rows)
-    _per_unit[_grid(rows, units, plan)](*given, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **plan)
+    _per_unit[_grid(rows, units, tiles)](*given, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **tiles)
     return scaled, lost
 
 
 def to_inputs(scaled: Tensor, weight: Tensor, x: Tensor, *, split: bool, precision: str) -> Tensor:
     """x⁺ · (scaled w⁺) + x⁻ · (scaled w⁻), in float32."""
-    plan, inputs, units = _plan(x), x.shape[-1], scaled.shape[-1]
+    tiles, inputs, units = plan(x), x.shape[-1], scaled.shape[-1]
     rows = x.numel() // inputs
     share = torch.empty_like(x, dtype=torch.float32)
-    grid = _grid(rows, inputs, plan)
-    _to_inputs[grid](scaled, weight, x, share, rows, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **plan)
+    grid = _grid(rows, inputs, tiles)
+    _to_inputs[grid](scaled, weight, x, share, rows, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **tiles)
     return share
