@@ -161,6 +161,16 @@ def test_a_write_that_destroys_what_a_rule_needs_is_refused():
         clearhead.explain(net, tensors("bert"), "lrp")
 
 
+@pytest.mark.parametrize("large", [0, 2**26])
+@pytest.mark.parametrize("asked", ["attention_relevances", "weighted_relevances"])
+def test_what_was_refused_is_refused_again(asked, large, monkeypatch):
+    monkeypatch.setattr("clearhead.trace.LARGE", large)
+    trace = clearhead.capture(changed(torch.special.erfc), tensors("bert"))
+    for _ in range(2):
+        with pytest.raises(UnsupportedOperation):
+            getattr(trace, asked)
+
+
 def test_quantised_linear_layers_are_refused_for_relevance():
     class Quantised(torch.Tensor):
         pass
