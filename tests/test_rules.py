@@ -145,11 +145,11 @@ def test_an_attention_map_passes_relevance_like_its_steps(rule_set, constant):
         one.requires_grad_(name != constant)
     relevance, made = draw(2, 2, 3, 4, 4).abs(), weigh(query, key, 0.3, None)
     product = query @ key.mT
+    through, (_, whole) = rules.matmul(product, query, key.mT)[1], rules.weigh(made, query, key, 0.3, None)
     with torch.no_grad():
-        scores = rules.mul(made, activation(product), 0.3)[1](relevance, flow(rule_set))[0]
-        steps = list(rules.matmul(product, query, key.mT)[1](scores, flow(rule_set)))
+        (scores,) = rules.mul(made, activation(product), 0.3)[1](relevance, flow(rule_set))
+        found, steps = whole(relevance, flow(rule_set)), list(through(scores, flow(rule_set)))
         steps[-1] = steps[-1] if constant == "key" else steps[-1].mT
-        found = rules.weigh(made, query, key, 0.3, None)[1](relevance, flow(rule_set))
     for one, other in zip(found, steps, strict=True):
         torch.testing.assert_close(one, other)
 

@@ -188,12 +188,13 @@ class Trace:
     def weighted_relevances(self) -> list[Tensor]:
         """E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13; the maps R are let go as soon as they are used."""
         if "attention_relevances" in self.__dict__ or not self._is_large:
-            gradients = beside(lambda: self.attention_gradients, self.leaf.device)
+            arrive = beside(lambda: self.attention_gradients, self.leaf.device)
             relevances = self.attention_relevances
-            return [gated_mean(*pair) for pair in zip(gradients(), relevances, strict=True)]
+            return [gated_mean(*pair) for pair in zip(arrive(), relevances, strict=True)]
         self._remember()
         self._forgotten = True
-        maps, gradients = [], ahead(self._steep(), self.leaf.device)
+        maps: list[Tensor] = []
+        gradients = ahead(self._steep(), self.leaf.device)
         for attention in reversed(self.forward.attentions):
             relevance = self.relevance_at(attention)
             maps.append(gated_mean(next(gradients), relevance))
