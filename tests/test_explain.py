@@ -79,6 +79,15 @@ def test_compare_shares_one_forward(text):
     assert len(calls) == 1
 
 
+def test_explanations_share_nothing_that_can_be_changed(image):
+    pictures = {"pixel_values": torch.zeros(2, 3, 32, 32, dtype=torch.float64)}
+    first, *others = [
+        one for found in clearhead.compare(image, pictures, ["rollout", "random"]).values() for one in found
+    ]
+    first.special[:] = True
+    assert not any(one.special.all() for one in others)
+
+
 def test_compare_on_many_gives_lists(text):
     both = clearhead.compare(text, ["a good film", "bad"], ["att-cat", "rollout"])
     assert {name: len(several) for name, several in both.items()} == {"att-cat": 2, "rollout": 2}

@@ -20,6 +20,7 @@ class Said:
     """What the explanations of one input by every method have in common."""
 
     mask_T: Array
+    special_T: Array
     common: dict[str, Any]
     diagnostics: dict[str, Any]
 
@@ -46,6 +47,7 @@ def explanations(trace: Trace, spelling: Spelling, found: Scores) -> list[Explan
             method=spelling.method.name,
             options={**spelling.method.options, **spelling.options},
             diagnostics={**one.diagnostics, **(scores.diagnostics[place] if scores.diagnostics else {})},
+            special=one.special_T.copy(),
             **one.common,
         )
         for place, one in enumerate(_SAID[trace])
@@ -64,7 +66,6 @@ def _said(trace: Trace) -> list[Said]:
         tokens, special = cells or (item.tokens, np.array(item.special, dtype=bool))
         common = {
             "tokens": tokens,
-            "special": special,
             "target": target,
             "label": _label(labels, target, item),
             "text": item.text,
@@ -75,7 +76,8 @@ def _said(trace: Trace) -> list[Said]:
             "probability": probabilities[place],
             "model": trace.model.name,
         }
-        found.append(Said(mask_BT[place], common, {"score": score, "precision": precision, **predictions[place]}))
+        diagnostics = {"score": score, "precision": precision, **predictions[place]}
+        found.append(Said(mask_BT[place], special, common, diagnostics))
     return found
 
 
