@@ -54,9 +54,10 @@ def plain_execution(device: torch.device) -> Iterator[None]:
 def beside(work: Callable[[], Found], device: torch.device) -> Callable[[], Found]:
     """Starts work that hands kernels to a GPU outside Python, and answers with the way to wait for its result.
 
-    On a CPU, where two works would share the processors, it is done when asked for.
+    On a CPU, where two works would share the processors, it is done when asked for; and so it is inside a network that
+    is at work, for whose end the helper would wait.
     """
-    if device.type != "cuda":
+    if device.type != "cuda" or ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]
         return work
     stream = torch.cuda.current_stream(device)
 
