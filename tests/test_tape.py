@@ -161,6 +161,33 @@ def test_a_write_that_destroys_what_a_rule_needs_is_refused():
         clearhead.explain(net, tensors("bert"), "lrp")
 
 
+class PreNorm(nn.Module):
+    """A norm and the layer behind it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.norm, self.layer = nn.LayerNorm(layer.in_features).double(), layer
+
+    def forward(self, hidden):
+        return self.layer(self.norm(hidden))
+
+
+def test_a_layer_inside_a_norm_is_seen():
+    named, plain = network("bert"), network("bert")
+    dense = plain.bert.encoder.layer[1].output.dense
+    plain.bert.encoder.layer[1].output.dense = nn.Sequential(nn.LayerNorm(48).double(), dense)
+    named.bert.encoder.layer[1].output.dense = PreNorm(named.bert.encoder.layer[1].output.dense)
+    for one, other in zip(*(clearhead.explain(net, tensors("bert"), "lrp", 0) for net in (named, plain)), strict=True):
+        assert one.relevance == pytest.approx(other.relevance)
+
+
+def test_a_gate_that_halves_its_input_is_refused():
+    net = network("bert")
+    net.bert.encoder.layer[1].output.dense = nn.Sequential(nn.Linear(48, 64).double(), nn.GLU())
+    with pytest.raises(UnsupportedOperation, match="'glu'"):
+        clearhead.explain(net, tensors("bert"), "lrp", 0)
+
+
 class TwiceIfLong(nn.Module):
     """Attends a second time to long inputs."""
 

@@ -21,14 +21,16 @@ from clearhead.tape import Tape
 
 
 def is_one_operation(module: nn.Module) -> bool:
-    """Norms and activation functions that are written out in elementary steps but pass relevance as a whole."""
+    """Norms and activation functions that are written out in elementary steps but pass relevance as a whole.
+
+    A norm that holds layers with weights of their own is not one, whatever it is called: PreNorm, say.
+    """
     kind = type(module)
-    if kind in (nn.Softmax, nn.MultiheadAttention):
+    if kind in (nn.Softmax, nn.MultiheadAttention, nn.GLU):
         return False
-    return kind.__name__.endswith("Norm") or kind.__module__ in (
-        "transformers.activations",
-        "torch.nn.modules.activation",
-    )
+    if kind.__name__.endswith("Norm"):
+        return not any(parameter.dim() > 1 for child in module.children() for parameter in child.parameters())
+    return kind.__module__ in ("transformers.activations", "torch.nn.modules.activation")
 
 
 def is_one_call(module: nn.Module) -> bool:
