@@ -174,9 +174,9 @@ def test_the_products_compile_for_gpus(kind, channels, architecture):
     tiles = linear.plan(torch.empty(1024 if kind == "bf16" else 8, 40, dtype=getattr(torch, NAMES[kind])))
     blocks = {name: tiles.pop(name) for name in ("ROWS", "COLUMNS", "DEPTH")}
     for kernel in (linear._per_unit, linear._to_inputs):
-        assert compiled(kernel, kind, {**layer, **blocks}, architecture, **tiles).asm["ptx"]
+        assert compiled(kernel.kernel, kind, {**layer, **blocks}, architecture, **tiles).asm["ptx"]
     for name in ("_mixed_maps", "_mixed_values", "_weighed_queries", "_weighed_keys"):
-        assert compiled(getattr(attention, name), kind, heads, architecture, num_warps=4).asm["ptx"]
+        assert compiled(getattr(attention, name).kernel, kind, heads, architecture, num_warps=4).asm["ptx"]
 
 
 NAMES = {"fp32": "float32", "bf16": "bfloat16"}

@@ -41,13 +41,15 @@ def frozen(network: nn.Module) -> Iterator[None]:
 @contextmanager
 def plain_execution(device: torch.device) -> Iterator[None]:
     """Eager, with gradients, in the model's own precision, whatever surrounds the call."""
-    with (
-        ONE_AT_A_TIME,  # the compiler's stance is the whole process's
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        torch.autocast(device.type, enabled=False),
-        torch.compiler.set_stance("force_eager"),
-    ):
+    # The compiler's stance is the whole process's, so threads take turns here too.
+    with ONE_AT_A_TIME, plain_types(device), torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@contextmanager
+def plain_types(device: torch.device) -> Iterator[None]:
+    """With gradients, in the types that tensors have, whatever surrounds the call."""
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
         yield
 
 
