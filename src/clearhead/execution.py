@@ -53,8 +53,8 @@ def plain_types(device: torch.device) -> Iterator[None]:
         yield
 
 
-def beside(work: Callable[[], Found], device: torch.device) -> Callable[[], Found]:
-    """Starts work that hands kernels to a GPU outside Python, and answers with the way to wait for its result.
+def beside(work: Callable[[], Found], device: torch.device, helper: str = "gradients") -> Callable[[], Found]:
+    """Starts work for a GPU that is done outside Python, and answers with the way to wait for its result.
 
     On a CPU, where two works would share the processors, it is done when asked for.
     """
@@ -66,14 +66,14 @@ def beside(work: Callable[[], Found], device: torch.device) -> Callable[[], Foun
         with torch.cuda.stream(stream):
             return work()
 
-    return _helper().submit(on_stream).result
+    return _helper(helper).submit(on_stream).result
 
 
-def ahead(items: Iterator[Found], device: torch.device) -> Iterator[Found]:
+def ahead(items: Iterator[Found], device: torch.device, helper: str = "gradients") -> Iterator[Found]:
     """The same items, each of them begun before it is asked for."""
 
     def begin() -> Callable[[], Found | None]:
-        return beside(lambda: next(items, None), device)
+        return beside(lambda: next(items, None), device, helper)
 
     def following(coming: Callable[[], Found | None]) -> Iterator[Found]:
         while (item := coming()) is not None:
@@ -84,8 +84,8 @@ def ahead(items: Iterator[Found], device: torch.device) -> Iterator[Found]:
 
 
 @cache
-def _helper() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="clearhead")
+def _helper(name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix=f"clearhead {name}")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,16 @@ class Model:
         if len(self._names) == 1:
             return "regression" if kind in (None, "regression") else "one-logit"
         return kind or "single-label"
+
+    @cached_property
+    def position_tables(self) -> list[nn.Embedding]:
+        """Embeddings of positions, which limit how many tokens the network takes."""
+        return [
+            module
+            for name, module in self.network.named_modules()
+            if isinstance(module, nn.Embedding)
+            and name.rsplit(".", 1)[-1] in ("position_embeddings", "embed_positions", "wpe")
+        ]
 
     @property
     def can_pad(self) -> bool:
@@ -303,9 +314,7 @@ def longest(model: Model) -> int | None:
     """How many tokens the network takes at most; None where nothing limits it."""
     limits = [
         module.num_embeddings - (module.padding_idx + 1 if module.padding_idx else getattr(module, "offset", 0))
-        for name, module in model.network.named_modules()
-        if isinstance(module, nn.Embedding)
-        and name.rsplit(".", 1)[-1] in ("position_embeddings", "embed_positions", "wpe")
+        for module in model.position_tables
     ]
     stated = getattr(model.config, "max_position_embeddings", None)
     said = getattr(model.processor, "model_max_length", None)
