@@ -104,7 +104,7 @@ def encode(model: Model, one: Any, *, long: str = "error") -> Encoded:
 
 
 def each(model: Model, prepare: Callable[[Any], Found], inputs: Sequence[Any]) -> list[Found]:
-    """Prepares every input, in order; different pictures several at a time, since most of that is done outside Python."""
+    """Prepares every input, in order; pictures several at a time, since most of that is done outside Python."""
     if not model.takes_images or len(set(map(id, inputs))) < max(2, len(inputs)):
         return [prepare(one) for one in inputs]
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
