@@ -139,6 +139,22 @@ def _gated(gradient, relevance, found, n, HEADS: tl.constexpr, BLOCK: tl.constex
     tl.store(found + at, total / HEADS, there)
 
 
+@Launch
+@triton.jit
+def _log_sum(x, found, stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """Of one row, in one pass: sums are scaled anew where a larger value is met."""
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.arange(0, BLOCK)
+    most = tl.full((), float("-inf"), x.dtype.element_ty)
+    total = tl.zeros((), x.dtype.element_ty)
+    for start in range(0, WIDTH, BLOCK):
+        values = tl.load(x + row * stride + start + place, start + place < WIDTH, float("-inf"))
+        higher = tl.maximum(most, tl.max(values, 0))
+        total = total * tl.exp(most - higher) + tl.sum(tl.exp(values - higher), 0)
+        most = higher
+    tl.store(found + row, most + tl.log(total))
+
+
 def _grid(tensor: Tensor, samples: int) -> tuple[int, tuple[int, int]]:
     """Elements of a sample, and the programs: parts of a sample × samples."""
     n = tensor.numel() // samples
@@ -207,4 +223,12 @@ def gated_mean(gradient: Tensor, relevance: Tensor) -> Tensor:
     found = relevance.new_empty(samples, *rest)
     n, grid = _grid(found, samples)
     _gated(grid, gradient, relevance, found, n, HEADS=heads, BLOCK=BLOCK, num_warps=WARPS)
+    return found
+
+
+def log_sum(x: Tensor) -> Tensor:
+    """log Σ exp over the last axis, whose rows may lie apart."""
+    rows = x.flatten(0, -2)
+    found = x.new_empty(x.shape[:-1])
+    _log_sum((len(rows), 1), rows, found, rows.stride(0), WIDTH=x.shape[-1], BLOCK=4096, num_warps=WARPS)
     return found
