@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead import moving, rules
+from clearhead.attend import weigh
 from clearhead.errors import UnsupportedOperation
 from clearhead.flow import Flow, Layer
 from clearhead.rules import POSITIVE, READING, Z_PLUS, positive
@@ -124,6 +125,33 @@ def test_matmul_halves_equation_2():
     shares = u.detach()[..., None] * v.detach()[:, None] / (u @ v).detach()[:, :, None] * relevance[:, :, None] / 2
     torch.testing.assert_close(to_u, shares.sum(-1))
     torch.testing.assert_close(to_v, shares.sum(1))
+
+
+def test_a_constant_stays_one_when_its_parameter_is_trained_again():
+    """Parameters are frozen during the forward pass alone."""
+    mixing, x, relevance = draw(1, 3, 3), activation(draw(2, 2, 3, 3)), draw(3, 2, 3, 3)
+    wanted = back(rules.matmul, torch.matmul, relevance, flow(), mixing, x)[0]
+    through = rules.matmul(mixing @ x, mixing, x)[1]
+    mixing.requires_grad_()
+    with torch.no_grad():
+        torch.testing.assert_close(through(relevance, flow())[0], wanted)
+
+
+@pytest.mark.parametrize("constant", ["", "query", "key"])
+@pytest.mark.parametrize("rule_set", [POSITIVE, Z_PLUS, READING])
+def test_an_attention_map_passes_relevance_like_its_steps(rule_set, constant):
+    query, key = draw(1, 2, 2, 3, 4, 5).unbind(0)
+    for name, one in (("query", query), ("key", key)):
+        one.requires_grad_(name != constant)
+    relevance, made = draw(2, 2, 3, 4, 4).abs(), weigh(query, key, 0.3, None)
+    product = query @ key.mT
+    through, (_, whole) = rules.matmul(product, query, key.mT)[1], rules.weigh(made, query, key, 0.3, None)
+    with torch.no_grad():
+        (scores,) = rules.mul(made, activation(product), 0.3)[1](relevance, flow(rule_set))
+        found, steps = whole(relevance, flow(rule_set)), list(through(scores, flow(rule_set)))
+        steps[-1] = steps[-1] if constant == "key" else steps[-1].mT
+    for one, other in zip(found, steps, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_constants_get_nothing():

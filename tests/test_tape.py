@@ -161,6 +161,39 @@ def test_a_write_that_destroys_what_a_rule_needs_is_refused():
         clearhead.explain(net, tensors("bert"), "lrp")
 
 
+class TwiceIfLong(nn.Module):
+    """Attends a second time to long inputs."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, hidden, *args, **kwargs):
+        first = self.attention(hidden, *args, **kwargs)
+        return self.attention(first[0], *args, **kwargs) if hidden.shape[1] > 9 else first
+
+
+def test_an_explanation_does_not_depend_on_what_was_explained_before():
+    fresh, used = network("bert"), network("bert")
+    for net in (fresh, used):
+        net.bert.encoder.layer[0].attention = TwiceIfLong(net.bert.encoder.layer[0].attention)
+    clearhead.explain(used, tensors("bert", length=12), "att-cat", 0)
+    for one, other in zip(
+        *(clearhead.explain(net, tensors("bert"), "att-cat", 0) for net in (fresh, used)), strict=True
+    ):
+        assert one.relevance == pytest.approx(other.relevance)
+
+
+@pytest.mark.parametrize("large", [0, 2**26])
+@pytest.mark.parametrize("asked", ["attention_relevances", "weighted_relevances"])
+def test_what_was_refused_is_refused_again(asked, large, monkeypatch):
+    monkeypatch.setattr("clearhead.trace.LARGE", large)
+    trace = clearhead.capture(changed(torch.special.erfc), tensors("bert"))
+    for _ in range(2):
+        with pytest.raises(UnsupportedOperation):
+            getattr(trace, asked)
+
+
 def test_quantised_linear_layers_are_refused_for_relevance():
     class Quantised(torch.Tensor):
         pass

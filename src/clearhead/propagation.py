@@ -50,14 +50,21 @@ class RelevancePass:
         self.wanted.pop(node, None)
 
     def _step_back(self) -> None:
+        """One step, or none at all: a pass that was refused or interrupted is refused again, or goes on from there."""
+        step = self.tape.steps[self.position - 1]
+        arrived, lost = self.pending.get(step.node), len(self.flow.lost)
+        try:
+            shares = () if arrived is None else step.back(arrived, self.flow)
+        except BaseException:
+            del self.flow.lost[lost:]
+            raise
         self.position -= 1
-        step = self.tape.steps[self.position]
-        arrived = self.pending.pop(step.node, None)
         if arrived is None:
             return
+        del self.pending[step.node]
         if step.node in self.wanted:
             self.kept[step.node] = self.wanted[step.node](arrived)
-        for parent, part in zip(step.parents, step.back(arrived, self.flow), strict=True):
+        for parent, part in zip(step.parents, shares, strict=True):
             present = self.pending.get(parent)
             self.pending[parent] = part if present is None else present + part
 

@@ -195,14 +195,12 @@ def _precision_of_heads(u: Tensor, v: Tensor, relevance: Tensor) -> str | None:
 
 def weigh(out: Tensor, query: Tensor, key: Tensor, scale: float, added: Tensor | None) -> Recorded:
     """An attention map: mask, scale and softmax pass relevance as it is to the product of queries and keys."""
-    if not depends(key):
-        return matmul(out, query, key.mT)
-    if not depends(query):
-        _, through = matmul(out, query, key.mT)
-        return (key,), lambda relevance, flow: [through(relevance, flow)[0].mT]
+    if not (depends(query) and depends(key)):
+        return _weigh_with_constant(out, query, key, scale)
     left, right = Kept(query), Kept(key)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
+        relevance = relevance if flow.rules.proportional else relevance * scale
         q, k = left.tensor, right.tensor
         shares = _by_heads("weighed", q, k, relevance, flow)
         if shares is None:
@@ -213,13 +211,29 @@ def weigh(out: Tensor, query: Tensor, key: Tensor, scale: float, added: Tensor |
     return (query, key), back
 
 
-def _matmul_with_constant(input: Tensor, other: Tensor) -> Recorded:
-    def multiplied(activation: Tensor) -> Tensor:
-        constant = (other if depends(input) else input).detach().to(activation.dtype)
-        pair = (activation, constant) if depends(input) else (constant, activation)
-        return torch.matmul(*pair)
+def _weigh_with_constant(out: Tensor, query: Tensor, key: Tensor, scale: float) -> Recorded:
+    """Learned queries, or keys that are the same for every input."""
+    mine = key if depends(key) else query
+    _, through = matmul(out, query, key.mT)
 
-    return (input if depends(input) else other,), _eq2(input if depends(input) else other, multiplied)
+    def back(relevance: Tensor, flow: Flow) -> Shares:
+        (share,) = through(relevance if flow.rules.proportional else relevance * scale, flow)
+        return (share.mT if mine is key else share,)
+
+    return (mine,), back
+
+
+def _matmul_with_constant(input: Tensor, other: Tensor) -> Recorded:
+    # Asked now: a parameter that is frozen during the trace may not be so on the way back.
+    first = depends(input)
+    activation, constant = (input, other) if first else (other, input)
+    fixed = Kept(constant.detach())
+
+    def multiplied(x: Tensor) -> Tensor:
+        factor = fixed.to(x.dtype)
+        return torch.matmul(x, factor) if first else torch.matmul(factor, x)
+
+    return (activation,), _eq2(activation, multiplied)
 
 
 def add(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:

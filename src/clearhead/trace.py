@@ -175,9 +175,14 @@ class Trace:
     @cached_property
     def attention_relevances(self) -> list[Tensor]:
         """R of every attention map under the rules of TransAtt (B,H,T,S)."""
+        self._remember()
+        return [self.relevance_at(attention) for attention in reversed(self.forward.attentions)][::-1]
+
+    def _remember(self) -> None:
+        """Begins anew the passes that have let go of maps."""
         if self._forgotten:
             self._passes = {key: one for key, one in self._passes.items() if key[0] != POSITIVE.name}
-        return [self.relevance_at(attention) for attention in reversed(self.forward.attentions)][::-1]
+            self._forgotten = False
 
     @cached_property
     def weighted_relevances(self) -> list[Tensor]:
@@ -186,8 +191,10 @@ class Trace:
             steep = beside(lambda: self.attention_gradients, self.leaf.device)
             relevances = self.attention_relevances
             return [gated_mean(*pair) for pair in zip(steep(), relevances, strict=True)]
+        self._remember()
         self._forgotten = True
-        maps, gradients = [], ahead(self._steep(), self.leaf.device)
+        maps: list[Tensor] = []
+        gradients = ahead(self._steep(), self.leaf.device)
         for attention in reversed(self.forward.attentions):
             relevance = self.relevance_at(attention)
             maps.append(gated_mean(next(gradients), relevance))

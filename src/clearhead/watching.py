@@ -1,6 +1,7 @@
 """A network at work under a recording: where its blocks begin and end, and what in it is one operation.
 
-All modules that may be blocks are watched in a network's first pass, and only those that were in the next ones.
+All modules that may be blocks are watched in a network's first pass, and only those that were in the next ones, as long
+as the network takes the same way.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -97,11 +98,11 @@ def operations(network: nn.Module) -> list[nn.Module]:
 
 @dataclass(frozen=True)
 class Known:
-    """What the first pass of a network has shown: which of its modules to watch, and how many maps have no block."""
+    """What a full look at a network has shown: which of its modules to watch, and which is the block of each map."""
 
     kinds: tuple[type, ...]
     watched: tuple[int, ...]
-    without: int
+    blocks: tuple[int | None, ...]
 
 
 _KNOWN: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
@@ -131,17 +132,19 @@ def record(
     device = next(iter(tensors.values())).device
     modules = list(network.modules())
     kinds, known = tuple(map(type, modules)), _KNOWN.get(network)
+    places = {id(module): place for place, module in enumerate(modules)}
     if known is not None and known.kinds == kinds:
         tape, out = run([modules[place] for place in known.watched])
-        if _without(tape) == known.without:
+        # Where a network takes another way, other modules may be its blocks.
+        if _blocks(tape, places) == known.blocks:
             return tape, out
     tape, out = run([module for module in modules if not is_one_call(module)])
     again = {*map(id, operations(network)), *(id(found.block) for found in tape.blocks)}
-    _KNOWN[network] = Known(
-        kinds, tuple(place for place, one in enumerate(modules) if id(one) in again), _without(tape)
-    )
+    watched = tuple(place for one, place in places.items() if one in again)
+    _KNOWN[network] = Known(kinds, watched, _blocks(tape, places))
     return tape, out
 
 
-def _without(tape: Tape) -> int:
-    return len(tape.maps) - len(tape.blocks)
+def _blocks(tape: Tape, places: dict[int, int]) -> tuple[int | None, ...]:
+    """Where the block around each map stands among the modules; None where there is none."""
+    return tuple(places.get(id(found.block)) for found in tape.maps)
