@@ -1,8 +1,9 @@
 """Speed and memory of the engine on a GPU, as multiples of one forward + backward in the same run.
 
-    python benchmarks/gpu.py [--repeats 5] [--out FILE]
+    python benchmarks/gpu.py [--repeats 15] [--out FILE]
 
-Medians over device events, warm, random weights and inputs. Also checks that the GPU gives the CPU's numbers, that
+Medians over device events, warm, random weights and inputs; beside them how long the GPU itself was at work, which does
+not depend on the processor that feeds it. Also checks that the GPU gives the CPU's numbers, that
 a batch gives what its rows give, and that a long input goes block by block in bounded memory.
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from torch.profiler import ProfilerActivity, profile
 
 import clearhead
 from clearhead.blockwise import capture_blockwise
@@ -74,27 +76,49 @@ def scores(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> C
     return work
 
 
-def milliseconds(work: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """Median time and peak memory in GiB."""
-    work(), work()
+def compared(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> Callable[[], object]:
+    size = next(iter(inputs.values())).shape[0]
+    return lambda: clearhead.compare(model, inputs, names, 0, batch_size=size)
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    work()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end)
+
+
+def peak(work: Callable[[], object]) -> float:
+    """GiB above the level before."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    times = []
-    for _ in range(repeats):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
+    work()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**30
+
+
+def kernels(work: Callable[[], object]) -> float:
+    """Milliseconds that the GPU itself is at work: what is left of the time where the processor keeps up."""
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
         work()
-        end.record()
         torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times), (torch.cuda.max_memory_allocated() - before) / 2**30
+    return sum(one.self_device_time_total for one in seen.key_averages()) / 1e3
 
 
-def line(name: str, model: clearhead.Model, inputs: Tensors, names: tuple[str, ...], repeats: int) -> str:
-    base, base_memory = milliseconds(lambda: forward_backward(model, inputs), repeats)
-    ours, memory = milliseconds(scores(model, inputs, names), repeats)
-    row = f"| {name} | {base:.2f} | {ours:.2f} | {ours / base:.2f} | {memory / base_memory:.2f} |"
+def line(name: str, model: clearhead.Model, inputs: Tensors, ours: Callable[[], object], repeats: int) -> str:
+    """A row: medians of interleaved rounds, so that a busy machine disturbs both alike."""
+    works = (lambda: forward_backward(model, inputs), ours)
+    for _ in range(3):
+        works[0](), works[1]()
+    memory = [peak(work) for work in works]
+    base, taken = zip(*([milliseconds(work) for work in works] for _ in range(repeats)), strict=True)
+    busy = [kernels(work) for work in works]
+    first, second = statistics.median(base), statistics.median(taken)
+    row = f"| {name} | {first:.1f} | {second:.1f} ({min(taken):.1f} … {max(taken):.1f}) | {second / first:.2f} | "
+    row += f"{busy[1]:.1f} | {busy[1] / busy[0]:.2f} | {memory[1] / memory[0]:.2f} |"
     print(row, flush=True)
     return row
 
@@ -178,16 +202,21 @@ def long_input(tokens: int) -> str:
     model = clearhead.load(transformers.BertForSequenceClassification(config).eval().to("cuda"))
     ready = as_inputs(model, texts(1, tokens))
     told = memory(model, ready)
-    taken, peak = milliseconds(lambda: spelled("trans-att")(capture_blockwise(model, ready, 0)).relevance_BT, 2)
+
+    def work() -> object:
+        return spelled("trans-att")(capture_blockwise(model, ready, 0)).relevance_BT
+
+    work()
+    most, taken = peak(work), milliseconds(work)
     return (
-        f"trans-att, BERT-base, {tokens:,} tokens, batch 1, block by block: {taken / 1e3:.2f} s, peak {peak:.1f} GiB "
+        f"trans-att, BERT-base, {tokens:,} tokens, batch 1, block by block: {taken / 1e3:.2f} s, peak {most:.1f} GiB "
         f"(predicted {told.blockwise / 2**30:.1f}; as a whole {told.whole / 2**30:.0f})."
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / f"{date.today()}-gpu.md")
     options = parser.parse_args()
     clearhead.methods()
@@ -198,16 +227,27 @@ def main() -> None:
     print("\n".join(parts[1:]), flush=True)
     float32, bfloat16, once = torch.float32, torch.bfloat16, ("trans-att",)
     without = tuple(name for name in FIFTEEN if name not in ("lrp", "partial-lrp"))
-    model = bert(float32)
+    model, many, one = bert(float32), texts(128, 128), texts(1, 128)
+    repeats = options.repeats
+    base = "BERT-base, 128 tokens, batch 128, tf32"
     rows = [
-        line("trans-att, BERT-base, 128 tokens, batch 128, tf32", model, texts(128, 128), once, options.repeats),
-        line("all fifteen, the same", model, texts(128, 128), FIFTEEN, options.repeats),
-        line("without lrp and partial-lrp, the same", model, texts(128, 128), without, options.repeats),
-        line("trans-att, batch 1", model, texts(1, 128), once, options.repeats),
-        line("trans-att, batch 128, bf16", bert(bfloat16), texts(128, 128), once, options.repeats),
-        line("trans-att, ViT-base 224, batch 64, tf32", vit(float32), pictures(64, float32), once, options.repeats),
+        line(f"trans-att, {base}", model, many, scores(model, many, once), repeats),
+        line("all fifteen, the same", model, many, scores(model, many, FIFTEEN), repeats),
+        line("without lrp and partial-lrp, the same", model, many, scores(model, many, without), repeats),
+        line("`compare` of all fifteen: 1,920 explanations", model, many, compared(model, many, FIFTEEN), repeats),
+        line("`compare` without lrp and partial-lrp", model, many, compared(model, many, without), repeats),
+        line("trans-att, batch 1", model, one, scores(model, one, once), 2 * repeats),
     ]
-    head = ["| work | forward + backward ms | ours ms | ratio | memory ratio |", "|---|---|---|---|---|"]
+    half, picture = bert(bfloat16), vit(float32)
+    seen = pictures(64, float32)
+    rows += [
+        line("trans-att, batch 128, bf16", half, many, scores(half, many, once), repeats),
+        line("trans-att, ViT-base 224, batch 64, tf32", picture, seen, scores(picture, seen, once), repeats),
+    ]
+    head = [
+        "| work | forward + backward ms | ours ms (least … most) | ratio | GPU at work ms | ratio | memory ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
     title = f"# Engine on a GPU, {date.today()}\n\n`python benchmarks/gpu.py`, {torch.cuda.get_device_name()}, "
     title += f"torch {torch.__version__}, transformers {transformers.__version__}, random weights."
     options.out.write_text("\n\n".join([title, *parts, "\n".join([*head, *rows])]) + "\n")

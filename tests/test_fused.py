@@ -14,13 +14,14 @@ from torch import nn
 import clearhead
 from clearhead import fused, rules
 from clearhead.flow import Flow
+from clearhead.model import Aligned
 
 triton = pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from clearhead.kernels import attention, linear  # noqa: E402
+from clearhead.kernels import attention, elementwise, linear  # noqa: E402
 
 HERE = Path(__file__).parent
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -152,7 +153,7 @@ def test_products_of_attention(queries, keys, kind, tolerance):
 
 def typed(kernel, kind):
     """The types of a kernel's arguments: numbers of tokens and the like, relevance in float32, the rest in `kind`."""
-    numbers = {"rows", "queries", "keys", "heads", "channels"}
+    numbers = {"rows", "queries", "keys", "heads", "channels", "stride"}
     wide = {"relevance", "lost", "share", "to_map", "to_value", "to_query", "to_key"}
     capitals = [name for name in kernel.arg_names if name.isupper()]
     types = {name: "i32" if name in numbers else "*fp32" if name in wide else f"*{kind}" for name in kernel.arg_names}
@@ -174,9 +175,14 @@ def test_the_products_compile_for_gpus(kind, channels, architecture):
     tiles = linear.plan(torch.empty(1024 if kind == "bf16" else 8, 40, dtype=getattr(torch, NAMES[kind])))
     blocks = {name: tiles.pop(name) for name in ("ROWS", "COLUMNS", "DEPTH")}
     for kernel in (linear._per_unit, linear._to_inputs):
-        assert compiled(kernel, kind, {**layer, **blocks}, architecture, **tiles).asm["ptx"]
+        assert compiled(kernel.kernel, kind, {**layer, **blocks}, architecture, **tiles).asm["ptx"]
     for name in ("_mixed_maps", "_mixed_values", "_weighed_queries", "_weighed_keys"):
-        assert compiled(getattr(attention, name), kind, heads, architecture, num_warps=4).asm["ptx"]
+        assert compiled(getattr(attention, name).kernel, kind, heads, architecture, num_warps=4).asm["ptx"]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
+def test_sums_of_exponentials_compile_for_gpus():
+    assert compiled(elementwise._log_sum.kernel, "fp32", {"WIDTH": 30522, "BLOCK": 4096}, 90, num_warps=8).asm["ptx"]
 
 
 NAMES = {"fp32": "float32", "bf16": "bfloat16"}
@@ -189,3 +195,19 @@ def test_a_kernel_that_cannot_run_leaves_the_work_to_torch(caplog):
     assert fused.tried(unfit) is None
     assert fused.tried(unfit) is None
     assert caplog.text.count("out of resources") == 1
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
+def test_sums_of_exponentials():
+    logits = 30 * drawn(2, 5, 9000)[..., :8999]
+    torch.testing.assert_close(fused.kernels_for(logits).log_sum(logits), logits.logsumexp(-1))
+
+
+def test_a_vocabulary_of_an_odd_size(monkeypatch):
+    monkeypatch.setattr(fused, "DEVICES", {"cpu"})
+    x, weight, bias = drawn(2, 3, 8), drawn(4099, 8), drawn(4099)
+    for shift in ((), (bias,), (None,)):
+        with Aligned():
+            found = nn.functional.linear(x, weight, *shift)
+        assert found.stride(1) % 8 == 0
+        torch.testing.assert_close(found, nn.functional.linear(x, weight, *shift))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from clearhead.errors import UnsupportedModel
-from clearhead.execution import frozen, plain_execution
+from clearhead.execution import frozen, plain_execution, plain_types
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward
 from clearhead.inputs import Inputs, as_inputs
@@ -93,7 +93,7 @@ class LongTrace(Trace):
                 "block by block."
             )
         (found,) = tape.maps
-        with plain_execution(out.device):
+        with plain_types(out.device):
             steep, below = torch.autograd.grad(out, [found.map, leaf], above.gradient)
         passes = [RelevancePass(tape, POSITIVE, out, seed) for seed in above.relevances]
         signed = [

@@ -9,6 +9,7 @@ from typing import Any
 import clearhead.metrics  # noqa: F401  registers the metrics
 from clearhead.answers import explain_trace
 from clearhead.errors import BadInput, BadOption, UnsupportedModel, UnsupportedOperation
+from clearhead.execution import ahead
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, collate, encode
 from clearhead.method import Spelling, spelled
@@ -293,9 +294,10 @@ def explain_cases(
     refused: dict[str, str] = {}
     places = sorted(encoded, key=lambda place: encoded[place].length)
     size = (batch_size or BATCH) if model.can_pad else 1
-    for start in range(0, len(places), size):
-        batch = places[start : start + size]
-        trace = capture(model, collate(model, [encoded[place] for place in batch]))
+    chunks = (places[start : start + size] for start in range(0, len(places), size))
+    batches = ((batch, collate(model, [encoded[place] for place in batch])) for batch in chunks)
+    for batch, inputs in ahead(batches, model.device, "inputs"):
+        trace = capture(model, inputs)
         rows = _rows(trace, [examples[place] for place in batch], spellings, needs, refused)
         for text, several in rows.items():
             for place, row in zip(batch, several, strict=True):

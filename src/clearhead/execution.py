@@ -41,18 +41,20 @@ def frozen(network: nn.Module) -> Iterator[None]:
 @contextmanager
 def plain_execution(device: torch.device) -> Iterator[None]:
     """Eager, with gradients, in the model's own precision, whatever surrounds the call."""
-    with (
-        ONE_AT_A_TIME,  # the compiler's stance is the whole process's
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        torch.autocast(device.type, enabled=False),
-        torch.compiler.set_stance("force_eager"),
-    ):
+    # The compiler's stance is the whole process's, so threads take turns here too.
+    with ONE_AT_A_TIME, plain_types(device), torch.compiler.set_stance("force_eager"):
         yield
 
 
-def beside(work: Callable[[], Found], device: torch.device) -> Callable[[], Found]:
-    """Starts work that hands kernels to a GPU outside Python, and answers with the way to wait for its result.
+@contextmanager
+def plain_types(device: torch.device) -> Iterator[None]:
+    """With gradients, in the types that tensors have, whatever surrounds the call."""
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        yield
+
+
+def beside(work: Callable[[], Found], device: torch.device, helper: str = "gradients") -> Callable[[], Found]:
+    """Starts work for a GPU that is done outside Python, and answers with the way to wait for its result.
 
     On a CPU, where two works would share the processors, it is done when asked for; and so it is inside a network that
     is at work, for whose end the helper would wait.
@@ -65,14 +67,14 @@ def beside(work: Callable[[], Found], device: torch.device) -> Callable[[], Foun
         with torch.cuda.stream(stream):
             return work()
 
-    return _helper().submit(on_stream).result
+    return _helper(helper).submit(on_stream).result
 
 
-def ahead(items: Iterator[Found], device: torch.device) -> Iterator[Found]:
+def ahead(items: Iterator[Found], device: torch.device, helper: str = "gradients") -> Iterator[Found]:
     """The same items, each of them begun before it is asked for."""
 
     def begin() -> Callable[[], Found | None]:
-        return beside(lambda: next(items, None), device)
+        return beside(lambda: next(items, None), device, helper)
 
     def following(coming: Callable[[], Found | None]) -> Iterator[Found]:
         while (item := coming()) is not None:
@@ -83,8 +85,8 @@ def ahead(items: Iterator[Found], device: torch.device) -> Iterator[Found]:
 
 
 @cache
-def _helper() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="clearhead")
+def _helper(name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix=f"clearhead {name}")
 
 
 @contextmanager

@@ -4,14 +4,18 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from clearhead import zoo
 from clearhead.errors import BadFile, BadInput, BadOption, UnsupportedModel
+from clearhead.fused import on_gpu
 
 HEADS = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
@@ -19,6 +23,7 @@ HEADS = {
     "ForImageClassificationWithTeacher": "AutoModelForImageClassification",
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
 }
+WIDE = 4096
 QUANTISED = ("torch.ao.nn.quantized", "torch.nn.quantized")
 PROBLEMS = {
     "regression": "regression",
@@ -78,6 +83,16 @@ class Model:
         if len(self._names) == 1:
             return "regression" if kind in (None, "regression") else "one-logit"
         return kind or "single-label"
+
+    @cached_property
+    def position_tables(self) -> list[nn.Embedding]:
+        """Embeddings of positions, which limit how many tokens the network takes."""
+        return [
+            module
+            for name, module in self.network.named_modules()
+            if isinstance(module, nn.Embedding)
+            and name.rsplit(".", 1)[-1] in ("position_embeddings", "embed_positions", "wpe")
+        ]
 
     @property
     def can_pad(self) -> bool:
@@ -303,9 +318,7 @@ def longest(model: Model) -> int | None:
     """How many tokens the network takes at most; None where nothing limits it."""
     limits = [
         module.num_embeddings - (module.padding_idx + 1 if module.padding_idx else getattr(module, "offset", 0))
-        for name, module in model.network.named_modules()
-        if isinstance(module, nn.Embedding)
-        and name.rsplit(".", 1)[-1] in ("position_embeddings", "embed_positions", "wpe")
+        for module in model.position_tables
     ]
     stated = getattr(model.config, "max_position_embeddings", None)
     said = getattr(model.processor, "model_max_length", None)
@@ -329,6 +342,18 @@ def decoding(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
         del encoder.__dict__["forward"]
 
 
+class Aligned(TorchFunctionMode):
+    """On a GPU, makes products with a vocabulary of an odd size as fast as others, by zeros that are cut off."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is not F.linear or kwargs or len(args[1]) < WIDE or len(args[1]) % 8 == 0 or not on_gpu(args[1]):
+            return function(*args, **(kwargs or {}))
+        x, weight, *bias = args
+        rows = -len(weight) % 8
+        shifts = [one if one is None else F.pad(one, (0, rows)) for one in bias]
+        return F.linear(x, F.pad(weight, (0, 0, 0, rows)), *shifts)[..., : len(weight)]
+
+
 def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) -> Tensor:
     """What the pre-trained masked-LM head makes of hidden states (B,T,V)."""
     if model.lm is None:
@@ -336,7 +361,7 @@ def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) ->
             f"decoded-gradcam needs the masked-LM head that {model.name} was trained from. Load it with "
             "clearhead.load(…, lm_head=<masked-LM model or folder>)."
         )
-    with decoding(model.lm, hidden_BTD.to(next(model.lm.parameters()).dtype)), torch.no_grad():
+    with decoding(model.lm, hidden_BTD.to(next(model.lm.parameters()).dtype)), torch.no_grad(), Aligned():
         logits: Tensor = model.lm(input_ids=input_ids_BT).logits
     if int(input_ids_BT.max()) >= logits.shape[-1]:
         raise BadInput("The masked-LM head has a smaller vocabulary than the tokenizer: it belongs to another model.")

@@ -8,9 +8,9 @@ from clearhead.answers import explanations
 from clearhead.blockwise import capture_blockwise
 from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
-from clearhead.execution import uncollected
+from clearhead.execution import ahead, uncollected
 from clearhead.explanation import Explanation
-from clearhead.inputs import Encoded, Inputs, collate, encode, from_tensors, is_single, listed
+from clearhead.inputs import Encoded, Inputs, collate, each, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Spelling, spelled
 from clearhead.model import Model, load, precise
 from clearhead.planning import fits
@@ -90,15 +90,20 @@ def _explained(
             part = _rows(batch, places)
             yield from explain_batch(model, part, [targets[place] for place in places], spellings)
         return
-    encoded = [encode(model, one, long=long) if not needs_windows(model, one, long) else one for one in listed(inputs)]
+    encoded = each(
+        model,
+        lambda one: encode(model, one, long=long) if not needs_windows(model, one, long) else one,
+        listed(inputs),
+    )
     targets = _targets(target, len(encoded))
     found: dict[int, list[Explanation]] = {}
     for place, one in enumerate(encoded):
         if not isinstance(one, Encoded):
             found[place] = explain_windows(model, one, targets[place], spellings, size, explain_batch)
     plain = sorted((place for place in range(len(encoded)) if place not in found), key=lambda p: encoded[p].length)
-    for places in _chunks(plain, size if model.can_pad else 1):
-        part = collate(model, [encoded[place] for place in places])
+    chunks = _chunks(plain, size if model.can_pad else 1)
+    batches = ((places, collate(model, [encoded[place] for place in places])) for places in chunks)
+    for places, part in ahead(batches, model.device, "inputs"):
         rows = explain_batch(model, part, [targets[place] for place in places], spellings)
         found.update(zip(places, rows, strict=True))
     yield from (found[place] for place in range(len(encoded)))

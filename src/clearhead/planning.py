@@ -14,7 +14,7 @@ from clearhead.fused import DEVICES
 from clearhead.inputs import Inputs
 from clearhead.model import Model
 
-VECTORS = 16
+VECTORS = 18
 """Hidden states' worth of activations that a block keeps for the way back, besides its wide layer."""
 PASSING = 5
 """Maps of one block that exist at a time on the way back."""

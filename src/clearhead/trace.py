@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
-from clearhead.execution import ahead, beside, plain_execution
+from clearhead.execution import ahead, beside, plain_types
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward, Gradients
 from clearhead.fused import kernels_for, on_the_device_of
@@ -122,7 +122,7 @@ class Trace:
         inside = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs] if wanted.has_blocks else []
         everything = [*inside, wanted.leaf]
         tensors = list({id(tensor): tensor for tensor in everything}.values())
-        with plain_execution(wanted.output.device):
+        with plain_types(wanted.output.device):
             found = torch.autograd.grad(wanted.output, tensors, self._direction, retain_graph=True, allow_unused=True)
         parts = dict(zip(map(id, tensors), found, strict=True))
         if parts[id(wanted.leaf)] is None:
@@ -188,9 +188,9 @@ class Trace:
     def weighted_relevances(self) -> list[Tensor]:
         """E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13; the maps R are let go as soon as they are used."""
         if "attention_relevances" in self.__dict__ or not self._is_large:
-            arrive = beside(lambda: self.attention_gradients, self.leaf.device)
+            steep = beside(lambda: self.attention_gradients, self.leaf.device)
             relevances = self.attention_relevances
-            return [gated_mean(*pair) for pair in zip(arrive(), relevances, strict=True)]
+            return [gated_mean(*pair) for pair in zip(steep(), relevances, strict=True)]
         self._remember()
         self._forgotten = True
         maps: list[Tensor] = []
@@ -226,7 +226,7 @@ class Trace:
         """The gradient that arrived at `made`, at activations below it."""
         if tensors[0] is made:
             return [gradient]
-        with plain_execution(made.device):
+        with plain_types(made.device):
             found = torch.autograd.grad(made, tensors, gradient, retain_graph=True, allow_unused=True)
         return [torch.zeros_like(one) if part is None else part for one, part in zip(tensors, found, strict=True)]
 

@@ -5,13 +5,14 @@ sample, and added up later, so that results do not depend on the order in which 
 """
 
 from clearhead.kernels.attention import mixed, weighed
-from clearhead.kernels.elementwise import by_sign, gated_mean, halves, positive, quotient, split
+from clearhead.kernels.elementwise import by_sign, gated_mean, halves, log_sum, positive, quotient, split
 from clearhead.kernels.linear import per_unit, to_inputs
 
 __all__ = [
     "by_sign",
     "gated_mean",
     "halves",
+    "log_sum",
     "mixed",
     "per_unit",
     "positive",

@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from clearhead.kernels.launch import Launch
+
 TILE = 64
 
 
@@ -44,6 +46,7 @@ def _over(r, whole):
     return tl.where(empty, 0.0, 0.5 * r / tl.where(empty, 1.0, whole)), tl.where(empty, r, 0.0)
 
 
+@Launch
 @triton.jit
 def _mixed_maps(
     attention,
@@ -83,6 +86,7 @@ def _mixed_maps(
         tl.store(to_map + at, back * tl.load(attention + at, there, 0.0).to(tl.float32), there)
 
 
+@Launch
 @triton.jit
 def _mixed_values(
     attention,
@@ -112,6 +116,7 @@ def _mixed_values(
     tl.store(to_value + mine, back * v.to(tl.float32), exists)
 
 
+@Launch
 @triton.jit
 def _weighed_queries(
     query,
@@ -146,6 +151,7 @@ def _weighed_queries(
     tl.store(lost + one * queries + row, gone, row < queries)
 
 
+@Launch
 @triton.jit
 def _weighed_keys(
     query,
@@ -202,9 +208,9 @@ def mixed(
     lost = relevance.new_empty(samples, batch // samples * heads * queries)
     sizes, grid = (queries, keys, heads, channels), (batch * heads, triton.cdiv(queries, TILE))
     given = (attention, value, relevance, scaled, to_map, lost, *sizes)
-    _mixed_maps[grid](*given, **_plan(keys, channels, precision))
+    _mixed_maps(grid, *given, **_plan(keys, channels, precision))
     grid = (batch * heads, triton.cdiv(keys, TILE))
-    _mixed_values[grid](attention, value, scaled, to_value, *sizes, **_plan(queries, channels, precision))
+    _mixed_values(grid, attention, value, scaled, to_value, *sizes, **_plan(queries, channels, precision))
     return to_map, to_value, lost
 
 
@@ -217,7 +223,7 @@ def weighed(
     to_query, to_key = _spread(query, torch.float32), _spread(key, torch.float32)
     lost = relevance.new_empty(samples, batch // samples * heads * queries)
     sizes, grid = (queries, keys, heads, channels), (batch * heads, triton.cdiv(queries, TILE))
-    _weighed_queries[grid](query, key, relevance, to_query, lost, *sizes, **_plan(keys, channels, precision))
+    _weighed_queries(grid, query, key, relevance, to_query, lost, *sizes, **_plan(keys, channels, precision))
     grid = (batch * heads, triton.cdiv(keys, TILE))
-    _weighed_keys[grid](query, key, relevance, to_key, *sizes, **_plan(queries, channels, precision))
+    _weighed_keys(grid, query, key, relevance, to_key, *sizes, **_plan(queries, channels, precision))
     return to_query, to_key, lost

@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from clearhead.kernels.launch import Launch
+
 BLOCK = 2048
 WARPS = 8
 
@@ -22,6 +24,7 @@ def _keep_sum(sums, values):
     tl.store(sums + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0), tl.sum(values, 0))
 
 
+@Launch
 @triton.jit
 def _quotient(relevance, denominator, quotient, lost, n, factor, BLOCK: tl.constexpr):
     kind = relevance.dtype.element_ty
@@ -34,6 +37,7 @@ def _quotient(relevance, denominator, quotient, lost, n, factor, BLOCK: tl.const
     _keep_sum(lost, tl.where(empty, r, 0.0))
 
 
+@Launch
 @triton.jit
 def _positive(relevance, out, absolute, bias, scaled, lost, n, width, least, BIASED: tl.constexpr, BLOCK: tl.constexpr):
     kind = relevance.dtype.element_ty
@@ -49,6 +53,7 @@ def _positive(relevance, out, absolute, bias, scaled, lost, n, width, least, BIA
     _keep_sum(lost, tl.where(empty, r, 0.0))
 
 
+@Launch
 @triton.jit
 def _halves(both, x, share, n, width, BLOCK: tl.constexpr):
     kind = both.dtype.element_ty
@@ -58,6 +63,7 @@ def _halves(both, x, share, n, width, BLOCK: tl.constexpr):
     tl.store(share + at, tl.load(both + half, there, 0.0) * value, there)
 
 
+@Launch
 @triton.jit
 def _by_sign(x, both, absolute, n, width, ABSOLUTE: tl.constexpr, BLOCK: tl.constexpr):
     _, at, there = _place(n, BLOCK)
@@ -80,6 +86,7 @@ def _branches(relevance, u, v, at, there):
     return r, (scaled * left).to(kind), (scaled * right).to(kind), empty
 
 
+@Launch
 @triton.jit
 def _branch_sums(relevance, u, v, sums, n, BLOCK: tl.constexpr):
     _, at, there = _place(n, BLOCK)
@@ -107,6 +114,7 @@ def _normalised(sums, left, right):
     return left * tl.where(agree, 1.0, _sign(a) * factor), right * tl.where(agree, 1.0, _sign(b) * factor)
 
 
+@Launch
 @triton.jit
 def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, NORMALISED: tl.constexpr, BLOCK: tl.constexpr):
     _, at, there = _place(n, BLOCK)
@@ -118,6 +126,7 @@ def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, NORMALISED: tl.co
     _keep_sum(lost, tl.where(empty, r, 0.0))
 
 
+@Launch
 @triton.jit
 def _gated(gradient, relevance, found, n, HEADS: tl.constexpr, BLOCK: tl.constexpr):
     inside, at, there = _place(n, BLOCK)
@@ -128,6 +137,22 @@ def _gated(gradient, relevance, found, n, HEADS: tl.constexpr, BLOCK: tl.constex
         total += tl.maximum(tl.load(gradient + first, there, 0.0).to(r.dtype) * r, 0.0)
         first += n
     tl.store(found + at, total / HEADS, there)
+
+
+@Launch
+@triton.jit
+def _log_sum(x, found, stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """Of one row, in one pass: sums are scaled anew where a larger value is met."""
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.arange(0, BLOCK)
+    most = tl.full((), float("-inf"), x.dtype.element_ty)
+    total = tl.zeros((), x.dtype.element_ty)
+    for start in range(0, WIDTH, BLOCK):
+        values = tl.load(x + row * stride + start + place, start + place < WIDTH, float("-inf"))
+        higher = tl.maximum(most, tl.max(values, 0))
+        total = total * tl.exp(most - higher) + tl.sum(tl.exp(values - higher), 0)
+        most = higher
+    tl.store(found + row, most + tl.log(total))
 
 
 def _grid(tensor: Tensor, samples: int) -> tuple[int, tuple[int, int]]:
@@ -146,7 +171,7 @@ def quotient(
     """factor · relevance / denominator with 0/0 = 0, in type `kind`, and what that took from parts of samples."""
     n, grid = _grid(relevance, samples)
     found, lost = torch.empty_like(relevance, dtype=kind), _cells(relevance, grid)
-    _quotient[grid](relevance, denominator, found, lost, n, factor, BLOCK=BLOCK, num_warps=WARPS)
+    _quotient(grid, relevance, denominator, found, lost, n, factor, BLOCK=BLOCK, num_warps=WARPS)
     return found, lost
 
 
@@ -157,7 +182,7 @@ def positive(
     n, grid = _grid(relevance, samples)
     scaled, lost = torch.empty_like(relevance), _cells(relevance, grid)
     given = (relevance, out, absolute, out if bias is None else bias, scaled, lost, n, out.shape[-1], least)
-    _positive[grid](*given, BIASED=bias is not None, BLOCK=BLOCK, num_warps=WARPS)
+    _positive(grid, *given, BIASED=bias is not None, BLOCK=BLOCK, num_warps=WARPS)
     return scaled, lost
 
 
@@ -165,7 +190,7 @@ def halves(both: Tensor, x: Tensor) -> Tensor:
     """x times the first half of each row of `both` where x is positive, times the second half elsewhere."""
     share = torch.empty(x.shape, dtype=both.dtype, device=x.device)
     n, grid = _grid(x, 1)
-    _halves[grid](both, x, share, n, x.shape[-1], BLOCK=BLOCK, num_warps=WARPS)
+    _halves(grid, both, x, share, n, x.shape[-1], BLOCK=BLOCK, num_warps=WARPS)
     return share
 
 
@@ -174,7 +199,7 @@ def by_sign(x: Tensor, *, absolute: bool = False) -> tuple[Tensor, Tensor]:
     both = x.new_empty(*x.shape[:-1], 2 * x.shape[-1])
     n, grid = _grid(x, 1)
     size = torch.empty_like(x) if absolute else x
-    _by_sign[grid](x, both, size, n, x.shape[-1], ABSOLUTE=absolute, BLOCK=BLOCK, num_warps=WARPS)
+    _by_sign(grid, x, both, size, n, x.shape[-1], ABSOLUTE=absolute, BLOCK=BLOCK, num_warps=WARPS)
     return both, size
 
 
@@ -185,10 +210,10 @@ def split(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalised: boo
     sums = lost
     if normalised:
         parts = relevance.new_empty(3, *lost.shape)
-        _branch_sums[grid](relevance, u, v, parts, n, BLOCK=BLOCK, num_warps=WARPS)
+        _branch_sums(grid, relevance, u, v, parts, n, BLOCK=BLOCK, num_warps=WARPS)
         sums = parts.sum(2)
     given = (relevance, u, v, sums, to_u, to_v, lost, n)
-    _branch_shares[grid](*given, NORMALISED=normalised, BLOCK=BLOCK, num_warps=WARPS)
+    _branch_shares(grid, *given, NORMALISED=normalised, BLOCK=BLOCK, num_warps=WARPS)
     return to_u, to_v, lost
 
 
@@ -197,5 +222,13 @@ def gated_mean(gradient: Tensor, relevance: Tensor) -> Tensor:
     samples, heads, *rest = relevance.shape
     found = relevance.new_empty(samples, *rest)
     n, grid = _grid(found, samples)
-    _gated[grid](gradient, relevance, found, n, HEADS=heads, BLOCK=BLOCK, num_warps=WARPS)
+    _gated(grid, gradient, relevance, found, n, HEADS=heads, BLOCK=BLOCK, num_warps=WARPS)
+    return found
+
+
+def log_sum(x: Tensor) -> Tensor:
+    """log Σ exp over the last axis, whose rows may lie apart."""
+    rows = x.flatten(0, -2)
+    found = x.new_empty(x.shape[:-1])
+    _log_sum((len(rows), 1), rows, found, rows.stride(0), WIDTH=x.shape[-1], BLOCK=4096, num_warps=WARPS)
     return found

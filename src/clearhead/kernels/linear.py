@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from clearhead.fused import few_rows
+from clearhead.kernels.launch import Launch
 
 
 @triton.jit
@@ -42,6 +43,7 @@ def _tile(rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     return down * ROWS + tl.arange(0, ROWS), right * COLUMNS + tl.arange(0, COLUMNS), right
 
 
+@Launch
 @triton.jit
 def _per_unit(
     x,
@@ -79,6 +81,7 @@ def _per_unit(
     tl.store(lost + row.to(tl.int64) * tl.cdiv(OUT, COLUMNS) + band, tl.sum(tl.where(empty, r, 0.0), 1), row < rows)
 
 
+@Launch
 @triton.jit
 def _to_inputs(
     scaled,
@@ -119,8 +122,8 @@ def plan(x: Tensor) -> dict[str, int]:
     return {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64 if x.itemsize == 2 else 32, "num_warps": 8, "num_stages": 3}
 
 
-def _grid(rows: int, columns: int, tiles: dict[str, int]) -> tuple[int]:
-    return (triton.cdiv(rows, tiles["ROWS"]) * triton.cdiv(columns, tiles["COLUMNS"]),)
+def _grid(rows: int, columns: int, tiles: dict[str, int]) -> tuple[int, int]:
+    return triton.cdiv(rows, tiles["ROWS"]) * triton.cdiv(columns, tiles["COLUMNS"]), 1
 
 
 def per_unit(
@@ -132,7 +135,7 @@ def per_unit(
     scaled = torch.empty_like(relevance, dtype=x.dtype)
     lost = relevance.new_empty(samples, rows // samples * triton.cdiv(units, tiles["COLUMNS"]))
     given = (x, weight, relevance, scaled, lost, rows)
-    _per_unit[_grid(rows, units, tiles)](*given, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **tiles)
+    _per_unit(_grid(rows, units, tiles), *given, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **tiles)
     return scaled, lost
 
 
@@ -142,5 +145,5 @@ def to_inputs(scaled: Tensor, weight: Tensor, x: Tensor, *, split: bool, precisi
     rows = x.numel() // inputs
     share = torch.empty_like(x, dtype=torch.float32)
     grid = _grid(rows, inputs, tiles)
-    _to_inputs[grid](scaled, weight, x, share, rows, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **tiles)
+    _to_inputs(grid, scaled, weight, x, share, rows, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **tiles)
     return share

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.fused import kernels_for, on_the_device_of
 from clearhead.method import Scores, method
 from clearhead.methods.activation import gradient_times_hidden, layer_of, layer_saliency
 from clearhead.model import vocabulary_logits
@@ -49,11 +50,19 @@ def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
     return same_BTS.int().argmax(-1)
 
 
+def _log_sum(logits_BSV: Tensor) -> Tensor:
+    fast = kernels_for(logits_BSV)
+    if not fast:
+        return logits_BSV.logsumexp(-1)
+    with on_the_device_of(logits_BSV):
+        return fast.log_sum(logits_BSV)  # type: ignore[no-any-return]
+
+
 def _decoded(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
     """Probability that position s decodes to the token first seen at t; zero for repeats and padding (B,S,T)."""
     logits_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT)
     asked_BST = logits_BSV.gather(2, ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1))
-    share_BST = (asked_BST - logits_BSV.logsumexp(-1, keepdim=True)).exp()
+    share_BST = (asked_BST - _log_sum(logits_BSV)[..., None]).exp()
     positions = torch.arange(ids_BT.shape[1], device=ids_BT.device)
     distinct_BT = (first_occurrence(ids_BT, trace.mask_BT) == positions) & trace.mask_BT
     share_BST = share_BST * distinct_BT[:, None]

@@ -1,0 +1,32 @@
+"""Launching kernels without asking Triton each time which of its compiled versions serves."""
+
+from typing import Any
+
+from torch import Tensor
+from triton.compiler import CompiledKernel
+
+
+class Launch:
+    """A kernel that remembers what it was compiled to.
+
+    That depends on types, alignment, numbers and constants alone. To find it takes Triton longer than a small kernel
+    runs.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self.known: dict[Any, tuple[CompiledKernel, list[Any]]] = {}
+
+    def __call__(self, grid: tuple[int, int], *args: Any, **constants: Any) -> None:
+        key = (args[0].get_device(), *map(_sort, args), *constants.values())
+        if key in self.known:
+            compiled, named = self.known[key]
+            compiled[*grid, 1](*args, *named)
+            return
+        compiled = self.kernel[grid](*args, **constants)
+        if isinstance(compiled, CompiledKernel):
+            self.known[key] = compiled, [constants[name] for name in self.kernel.arg_names[len(args) :]]
+
+
+def _sort(value: Any) -> Any:
+    return (value.dtype, value.data_ptr() % 16) if isinstance(value, Tensor) else value
