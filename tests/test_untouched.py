@@ -11,7 +11,6 @@ from tiny import model, network, tensors
 from torch import nn
 
 import clearhead
-from clearhead.execution import beside, frozen
 from clearhead.method import METHODS, Scores, method
 
 NAMES = ["trans-att", "lrp", "att-cat", "rollout", "gradient"]
@@ -234,12 +233,6 @@ def test_a_surrounding_autocast_does_not_round(name):
         inside = clearhead.explain(explained, batch, name, 0)
     for one, other in zip(inside, plain, strict=True):
         np.testing.assert_array_equal(one.relevance, other.relevance)
-
-
-def test_no_helper_is_waited_for_inside_a_network_at_work():
-    """It would wait for the network in its turn."""
-    with frozen(network("bert")):
-        assert beside(dict, torch.device("cuda")) is dict
 
 
 def test_threads_leave_the_compiler_as_it_was():

@@ -56,10 +56,9 @@ def plain_types(device: torch.device) -> Iterator[None]:
 def beside(work: Callable[[], Found], device: torch.device, helper: str = "gradients") -> Callable[[], Found]:
     """Starts work for a GPU that is done outside Python, and answers with the way to wait for its result.
 
-    On a CPU, where two works would share the processors, it is done when asked for; and so it is inside a network that
-    is at work, for whose end the helper would wait.
+    On a CPU, where two works would share the processors, it is done when asked for.
     """
-    if device.type != "cuda" or ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]
+    if device.type != "cuda":
         return work
     stream = torch.cuda.current_stream(device)
 
