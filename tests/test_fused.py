@@ -189,12 +189,15 @@ NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 
 
 def test_a_kernel_that_cannot_run_leaves_the_work_to_torch(caplog):
-    def unfit():
-        raise RuntimeError("out of resources")
+    def unfit(_, value):
+        if value.shape[-1] > 64:
+            raise RuntimeError("out of resources")
+        return value
 
-    assert fused.tried(unfit) is None
-    assert fused.tried(unfit) is None
+    for _ in range(2):
+        assert fused.tried(unfit, None, torch.ones(128)) is None
     assert caplog.text.count("out of resources") == 1
+    assert len(fused.tried(unfit, None, torch.ones(64))) == 64
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")

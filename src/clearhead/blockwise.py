@@ -28,7 +28,7 @@ from clearhead.recording import Recording
 from clearhead.rules import POSITIVE
 from clearhead.tape import Tape
 from clearhead.target import TargetLike
-from clearhead.trace import Trace, capture, gated_mean, logits_of, resolve_all
+from clearhead.trace import Balance, Trace, capture, gated_mean, logits_of, resolve_all
 from clearhead.watching import first_tensor, operations, watching
 
 PROBE = 17
@@ -107,7 +107,7 @@ class LongTrace(Trace):
         arrived, lost = _at(passes, leaf)
         return Step(map_BTS, below, arrived, [one + more for one, more in zip(above.dropped, lost, strict=True)])
 
-    def conservation(self, rules: RuleSet = POSITIVE) -> list[dict[str, float]]:
+    def balance(self, rules: RuleSet = POSITIVE) -> Balance:
         if rules is not POSITIVE:
             raise _too_long(self.model)
         self.weighted_relevances  # noqa: B018 (the walk leaves what arrives at the input)

@@ -44,8 +44,12 @@ def precision_of_dots(x: Tensor, relevance: Tensor) -> str | None:
 
 
 def tried(kernel: Callable[..., Found], *args: Any, **options: Any) -> Found | None:
-    """What a kernel gives, or None where this GPU cannot run it, so that plain torch must do the work."""
-    if kernel in _UNFIT:
+    """What a kernel gives, or None where this GPU cannot run it, so that plain torch must do the work.
+
+    What fails once for tensors as wide as the second argument is not tried for such again.
+    """
+    case = (kernel, args[1].shape[-1], args[1].dtype, args[1].device)
+    if case in _UNFIT:
         return None
     try:
         return kernel(*args, **options)
@@ -53,11 +57,11 @@ def tried(kernel: Callable[..., Found], *args: Any, **options: Any) -> Found | N
         raise
     except Exception as error:  # too little shared memory, a compiler's complaint: whatever it is, there is another way
         logging.getLogger(__name__).warning("A fused kernel (%s) is not used: %s", kernel.__name__, error)
-        _UNFIT.add(kernel)
+        _UNFIT.add(case)
         return None
 
 
-_UNFIT: set[Callable[..., Any]] = set()
+_UNFIT: set[tuple[Any, ...]] = set()
 
 
 def on_the_device_of(tensor: Tensor) -> AbstractContextManager[object]:

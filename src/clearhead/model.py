@@ -363,6 +363,8 @@ def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) ->
         )
     with decoding(model.lm, hidden_BTD.to(next(model.lm.parameters()).dtype)), torch.no_grad(), Aligned():
         logits: Tensor = model.lm(input_ids=input_ids_BT).logits
-    if int(input_ids_BT.max()) >= logits.shape[-1]:
+    # Ids are below the size of the word table, so that most often there is no need to wait for their largest.
+    words = word_table(model.network)
+    if (words is None or len(words) > logits.shape[-1]) and int(input_ids_BT.max()) >= logits.shape[-1]:
         raise BadInput("The masked-LM head has a smaller vocabulary than the tokenizer: it belongs to another model.")
     return logits

@@ -244,16 +244,19 @@ class Trace:
 
     def conservation(self, rules: RuleSet = POSITIVE) -> list[dict[str, float]]:
         """Per sample, how far ΣR at the embedding output is from 1, and what units without contribution took."""
+        return list(self.balance(rules))
+
+    def balance(self, rules: RuleSet = POSITIVE) -> "Balance":
+        """The same, without waiting for the device."""
         passes = [self._pass(rules, number) for number in range(len(self._seeds))]
         embedded = self.forward.hidden_states[0]
         return self._balance([(one.at(embedded).double().sum(1), one.flow.dropped_B) for one in passes])
 
-    def _balance(self, arrived: list[tuple[Tensor, Tensor]]) -> list[dict[str, float]]:
+    def _balance(self, arrived: list[tuple[Tensor, Tensor]]) -> "Balance":
         """The report of what arrived from each seed, and what was dropped on its way: the worst seed counts."""
         pairs = zip(self._seeds, arrived, strict=True)
         gaps = [((total_B - seed.flatten(1).sum(1)).abs(), lost_B.abs()) for (_, seed), (total_B, lost_B) in pairs]
-        gap_B, dropped_B = (torch.stack(column).amax(0).tolist() for column in zip(*gaps, strict=True))
-        return [{"conservation_gap": g, "dropped": d} for g, d in zip(gap_B, dropped_B, strict=True)]
+        return Balance(*(torch.stack(column).amax(0) for column in zip(*gaps, strict=True)))
 
     @cached_property
     def reading_BT(self) -> Tensor:
@@ -308,6 +311,24 @@ class Trace:
                     f"relate its {tokens[1]} tokens to each other (windows, merged tokens). Choose lrp or a gradient "
                     "method instead."
                 )
+
+
+class Balance(Sequence[dict[str, float]]):
+    """A report of conservation per sample, fetched from the device when somebody looks."""
+
+    def __init__(self, gap_B: Tensor, dropped_B: Tensor) -> None:
+        self.gap_B, self.dropped_B = gap_B, dropped_B
+
+    @cached_property
+    def _rows(self) -> list[dict[str, float]]:
+        pairs = zip(self.gap_B.tolist(), self.dropped_B.tolist(), strict=True)
+        return [{"conservation_gap": gap, "dropped": dropped} for gap, dropped in pairs]
+
+    def __len__(self) -> int:
+        return len(self.gap_B)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._rows[place]
 
 
 def gated_mean(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:

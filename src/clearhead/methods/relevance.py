@@ -27,7 +27,7 @@ def trans_att(
     maps = _weighted(trace, weight)
     chosen = _chosen(maps, first_block, only_block)
     relevance_BT = fold(trace.reading_BT.to(maps[0].dtype), normalised(chosen) if normalise_rows else chosen)
-    return Scores(relevance_BT, diagnostics=trace.conservation())
+    return Scores(relevance_BT, diagnostics=trace.balance())
 
 
 def _weighted(trace: Trace, weight: str) -> list[Tensor]:
@@ -54,7 +54,7 @@ def _chosen(maps: list[Tensor], first_block: int, only_block: int | None) -> lis
 def lrp(trace: Trace) -> Scores:
     """Layer-wise relevance (z-plus) at the embedding output; for images carried on to the pixels."""
     tokens_BT = trace.embedding_relevance(Z_PLUS)
-    diagnostics = trace.conservation(Z_PLUS)
+    diagnostics = trace.balance(Z_PLUS)
     if not trace.is_image:
         return Scores(tokens_BT, diagnostics=diagnostics)
     pixels_BPQ = trace.pixel_relevance().sum(1)
@@ -68,4 +68,4 @@ def partial_lrp(trace: Trace) -> Scores:
     """Positive relevance (z-plus) of the last attention map, averaged over heads: the classification row."""
     trace.require_token_maps()
     last = trace.relevance_at(trace.forward.attentions[-1], Z_PLUS)
-    return Scores(row(trace, last.clamp(min=0).mean(1)), diagnostics=trace.conservation(Z_PLUS))
+    return Scores(row(trace, last.clamp(min=0).mean(1)), diagnostics=trace.balance(Z_PLUS))
