@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "clearhead"
 # A module imports only from its own line or a line above it.
 LAYERS = (
-    "errors version batching execution tables kernels fused",
+    "errors version batching execution beside tables kernels fused",
     "registry target zoo model inputs",
     "flow moving rules attend tape recording watching forward propagation trace blockwise planning leaf",
     "explanation collection method units perturbation task metric",

@@ -32,9 +32,10 @@ def attend(
         key, value = (call(torch.repeat_interleave, one, groups, -3) for one in (key, value))
     # Matrix products would copy them so every time: on the way there, and twice on the way back.
     query, key, value = copied(query), copied(key), copied(value)
+    masks = masks or Masks()
     if is_causal:
-        attn_mask = query.new_ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
-    added, blind = (None, None) if attn_mask is None else (masks or Masks()).of(attn_mask, query.dtype)
+        attn_mask = masks.causal(query.shape[-2], key.shape[-2], query.device)
+    added, blind = (None, None) if attn_mask is None else masks.of(attn_mask, query.dtype)
     given = (query, key, query.shape[-1] ** -0.5 if scale is None else scale, added)
     # A mask that depends on the input has its own share of the relevance.
     attention = weigh(*given, call) if added is not None and added.requires_grad else call(weigh, *given)
@@ -66,6 +67,14 @@ class Masks:
 
     def __init__(self) -> None:
         self.known: dict[tuple[int, int, torch.dtype], tuple[Tensor, Tensor, Tensor | None]] = {}
+        self.triangles: dict[tuple[int, int, torch.device], Tensor] = {}
+
+    def causal(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        """True where a key is not behind its query."""
+        key = (queries, keys, device)
+        if key not in self.triangles:
+            self.triangles[key] = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
+        return self.triangles[key]
 
     def of(self, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         """The mask as numbers to add, and the queries that may see no key, if there are any."""

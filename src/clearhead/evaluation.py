@@ -8,8 +8,8 @@ from typing import Any
 
 import clearhead.metrics  # noqa: F401  registers the metrics
 from clearhead.answers import explain_trace
+from clearhead.beside import ahead
 from clearhead.errors import BadInput, BadOption, UnsupportedModel, UnsupportedOperation
-from clearhead.execution import ahead
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, collate, encode
 from clearhead.method import Spelling, spelled

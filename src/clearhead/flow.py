@@ -43,8 +43,8 @@ class Kept:
     def tensor(self) -> Tensor:
         if not self.intact:
             raise UnsupportedOperation(
-                "The network overwrote an activation in place after using it, so relevance cannot be followed. "
-                "Choose a method without relevance."
+                "The network overwrote an activation in place after using it, or a weight has changed since, so "
+                "relevance cannot be followed. Trace again, or choose a method without relevance."
             )
         return self.make() if self.kept is None and self.make else self.kept  # type: ignore[return-value]
 

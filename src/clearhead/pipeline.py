@@ -5,10 +5,11 @@ from typing import Any
 
 import clearhead.methods  # noqa: F401  registers the methods
 from clearhead.answers import explanations
+from clearhead.beside import ahead
 from clearhead.blockwise import capture_blockwise
 from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
-from clearhead.execution import ahead, uncollected
+from clearhead.execution import uncollected
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, collate, each, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Spelling, spelled

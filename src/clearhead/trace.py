@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearhead.beside import ahead, beside
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
-from clearhead.execution import ahead, beside, plain_types
+from clearhead.execution import plain_types
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward, Gradients
 from clearhead.fused import kernels_for, on_the_device_of

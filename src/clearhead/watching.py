@@ -68,7 +68,8 @@ def _watch(mode: Recording, whole: bool) -> tuple[Any, Any]:
             source, result = first_tensor([*args, *kwargs.values()]), first_tensor([out])
             if whole and not mode.paused and depends(result) and mode.tape.node(result) is None:
                 mode.tape.write(result, *unchanged(result, source))
-                if len(module._forward_hooks) == len(module._forward_pre_hooks) == 1:
+                alone = len(module._forward_hooks) == len(module._forward_pre_hooks) == 1
+                if alone and not isinstance(module, nn.RReLU):  # which would draw other slopes when it trains again
                     make_again(result, module.forward, source)
             if len(inside) == 1 and _same_tokens(source, result):
                 (found,) = inside

@@ -5,6 +5,9 @@ from typing import Any
 from torch import Tensor
 from triton.compiler import CompiledKernel
 
+MOST = 4096
+"""Cases that are remembered: every length of the inputs is one."""
+
 
 class Launch:
     """A kernel that remembers what it was compiled to.
@@ -24,6 +27,8 @@ class Launch:
             compiled[*grid, 1](*args, *named)
             return
         compiled = self.kernel[grid](*args, **constants)
+        if len(self.known) >= MOST:
+            self.known.clear()
         if isinstance(compiled, CompiledKernel):
             self.known[key] = compiled, [constants[name] for name in self.kernel.arg_names[len(args) :]]
 
