@@ -22,9 +22,9 @@ import clearhead
 from clearhead.blockwise import capture_blockwise
 from clearhead.fused import kernels_for
 from clearhead.inputs import as_inputs
+from clearhead.layers import POSITIVE
 from clearhead.method import Scores, spelled
 from clearhead.planning import memory
-from clearhead.rules import POSITIVE
 
 FIFTEEN = (
     *("raw-attention", "rollout", "grads", "att-grads", "attention-gradcam", "lrp", "partial-lrp", "trans-att"),

@@ -8,8 +8,8 @@ from tiny import shared_model as model
 
 import clearhead
 from clearhead import UnsupportedModel
+from clearhead.layers import POSITIVE, Z_PLUS
 from clearhead.method import METHODS
-from clearhead.rules import POSITIVE, Z_PLUS
 
 clearhead.methods()
 RELEVANCE = {"trans-att", "lrp", "partial-lrp"}

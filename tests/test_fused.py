@@ -12,7 +12,7 @@ from tiny import network, tensors
 from torch import nn
 
 import clearhead
-from clearhead import fused, rules
+from clearhead import fused, layers, rules
 from clearhead.flow import Flow
 from clearhead.model import Aligned
 
@@ -130,7 +130,7 @@ def test_products_of_a_linear_layer(tokens, kind, tolerance):
     x, weight, bias = drawn(2, tokens, 70, kind=kind).requires_grad_(), drawn(90, 70, kind=kind), drawn(90, kind=kind)
     x.data[0, 3], weight[5] = 0.0, 0.0
     _, back = rules.linear(nn.functional.linear(x, weight, bias), x, weight, bias)
-    compare(shares(rules.POSITIVE, back, drawn(2, tokens, 90).abs()), tolerance)
+    compare(shares(layers.POSITIVE, back, drawn(2, tokens, 90).abs()), tolerance)
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
@@ -146,9 +146,9 @@ def test_products_of_attention(queries, keys, kind, tolerance):
     with torch.no_grad():
         product, weighed = attention @ value, attention.clone()
     _, back = rules.matmul(product, attention, value)
-    compare(shares(rules.POSITIVE, back, drawn(2, queries, 3, 24).abs().transpose(1, 2)), tolerance)
+    compare(shares(layers.POSITIVE, back, drawn(2, queries, 3, 24).abs().transpose(1, 2)), tolerance)
     _, back = rules.weigh(weighed, query, key, 1.0, None)
-    compare(shares(rules.POSITIVE, back, drawn(2, 3, queries, keys).abs()), tolerance)
+    compare(shares(layers.POSITIVE, back, drawn(2, 3, queries, keys).abs()), tolerance)
 
 
 def typed(kernel, kind):

@@ -10,7 +10,7 @@ from clearhead import moving, rules
 from clearhead.attend import weigh
 from clearhead.errors import UnsupportedOperation
 from clearhead.flow import Flow, Layer
-from clearhead.rules import POSITIVE, READING, Z_PLUS, positive
+from clearhead.layers import POSITIVE, READING, Z_PLUS, positive
 
 SEEDS = st.integers(0, 10_000)
 

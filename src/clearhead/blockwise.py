@@ -22,10 +22,10 @@ from clearhead.execution import frozen, plain_execution, plain_types
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward
 from clearhead.inputs import Inputs, as_inputs
+from clearhead.layers import POSITIVE
 from clearhead.model import Model
 from clearhead.propagation import RelevancePass
 from clearhead.recording import Recording
-from clearhead.rules import POSITIVE
 from clearhead.tape import Tape
 from clearhead.target import TargetLike
 from clearhead.trace import Balance, Trace, capture, gated_mean, logits_of, resolve_all

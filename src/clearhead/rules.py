@@ -9,7 +9,6 @@ Everything that does not depend on the input is a constant and receives nothing.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,115 +17,13 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from clearhead.errors import UnsupportedOperation
-from clearhead.flow import Back, Flow, Kept, Layer, Lent, Recorded, Rule, RuleSet, Shares, depends
+from clearhead.flow import Back, Flow, Kept, Layer, Lent, Recorded, Rule, Shares, depends
 from clearhead.fused import few_rows, kernels_for, on_gpu, precision_of_dots, tried
+from clearhead.layers import kind_of, product
 from clearhead.moving import MOVING, elements, permute, reshape, transpose, transposed
 
-
-def positive(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
-    """TransAtt Eq. 5: the contributions x·w ≥ 0, in three matrix products.
-
-    The denominator is x⁺w⁺ + x⁻w⁻ = (xw + |x||w|)/2, where xw is the layer's own output without its bias; a
-    unit whose positive part is within rounding of nothing has none. On the way back the two halves stay
-    apart, so that a contribution that is not positive gets exactly nothing.
-    """
-    fast = kernels_for(relevance)
-    if fast:
-        return _positive_fused(fast, layer, relevance.contiguous(), flow)
-    layer = layer.to(relevance.dtype)
-    x, weight = layer.x, layer.weight
-    absolute = F.linear(x.abs(), weight.abs())
-    denominator = torch.add(layer.product, absolute)
-    denominator = denominator if layer.bias is None else denominator.sub_(layer.bias)
-    empty = denominator <= absolute.mul_(nothing(x.dtype))
-    scaled = flow.divide(relevance, denominator.mul_(0.5), empty)
-    upper = torch.matmul(scaled, weight.clamp(min=0)).mul_(x.clamp(min=0))
-    return upper.addcmul_(torch.matmul(scaled, weight.clamp(max=0)), x.clamp(max=0))
-
-
-def nothing(dtype: torch.dtype) -> float:
-    """Which part of |x||w| is within rounding of nothing."""
-    return 16 * torch.finfo(dtype).eps
-
-
-def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
-    """The same, with both halves of the weights in one product and the work between products in one pass each."""
-    samples, x, exact = flow.samples(relevance), layer.x.contiguous(), layer.x.dtype == relevance.dtype
-    precision = precision_of_dots(x, relevance) if few_rows(x) or not exact else None
-    found = (
-        tried(_positive_in_two, fast, x, layer.weight.contiguous(), relevance, samples, precision)
-        if precision
-        else None
-    )
-    if found:
-        flow.lost.append(found[1])
-        return found[0]
-    weights, sizes = fast.by_sign(layer.weight.contiguous(), absolute=exact)
-    if exact:
-        layer = layer.to(relevance.dtype)
-        bias, out = layer.bias, layer.product
-        if bias is not None and bias.shape != out.shape[-1:]:
-            out, bias = out - bias, None
-        bias = bias if bias is None else bias.contiguous()
-        absolute = F.linear(x.abs(), sizes)
-        scaled, lost = fast.positive(relevance, out.contiguous(), absolute, bias, samples, nothing(x.dtype))
-    else:
-        # Rounded outputs would break conservation: in half precision the positive part is summed directly.
-        whole = product(fast.by_sign(x)[0], weights.mT, relevance.dtype)
-        scaled, lost = fast.quotient(relevance, whole, samples, kind=_kind(x, relevance))
-    flow.lost.append(lost)
-    return fast.halves(product(scaled, weights, relevance.dtype), x)  # type: ignore[no-any-return]
-
-
-def _positive_in_two(
-    fast: Any, x: Tensor, weight: Tensor, relevance: Tensor, samples: int, precision: str
-) -> tuple[Tensor, Tensor]:
-    """The same in two kernels, or three where splitting the weights beforehand pays; and what 0/0 took."""
-    split = not few_rows(x)
-    weight = fast.by_sign(weight)[0] if split else weight
-    scaled, lost = fast.per_unit(x, weight, relevance, samples, split=split, precision=precision)
-    return fast.to_inputs(scaled, weight, x, split=split, precision=precision), lost
-
-
-def _kind(activation: Tensor, relevance: Tensor) -> torch.dtype:
-    """In which type relevance per unit enters a product: bfloat16 reaches as far as float32, float16 does not."""
-    return torch.bfloat16 if activation.dtype is torch.bfloat16 else relevance.dtype
-
-
-def product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    """left · right, added up and left in `dtype`, though the factors may be of half precision."""
-    if left.dtype == right.dtype == dtype:
-        return torch.matmul(left, right)
-    mixed = MIXED_PRODUCTS and left.is_cuda and left.dtype == right.dtype and dtype is torch.float32
-    if mixed and right.dim() == 2:
-        return torch.mm(left.flatten(0, -2), right, out_dtype=dtype).view(*left.shape[:-1], -1)
-    if mixed and left.shape[:-2] == right.shape[:-2]:
-        return torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=dtype).view(*left.shape[:-1], -1)
-    return torch.matmul(left.to(dtype), right.to(dtype))
-
-
 CHANNELS = 128
-MIXED_PRODUCTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
-
-
-def z_plus(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
-    """TransAtt Eq. 4: the contributions x⁺w⁺ alone."""
-    layer = layer.to(relevance.dtype)
-    x, weight = layer.x.clamp(min=0), layer.weight.clamp(min=0)
-    scaled = flow.divide(relevance, F.linear(x, weight))
-    return torch.matmul(scaled, weight).mul_(x)
-
-
-def evenly(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
-    """Every input of the layer alike: tells which tokens are read, not how much each counts."""
-    return relevance.mean(-1, keepdim=True).expand(layer.x.shape)
-
-
-POSITIVE = RuleSet("positive", positive, normalise_add=True)
-Z_PLUS = RuleSet("z-plus", z_plus)
-# Below the embedding output, learned positions keep their share of an add instead of leaving it to the patch.
-Z_PLUS_PIXELS = replace(Z_PLUS, split_constants=True)
-READING = RuleSet("reading", evenly, proportional=False)
+"""Of a head, at most, for the kernels of attention."""
 
 
 def linear(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Recorded:
@@ -139,8 +36,8 @@ def linear(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = Non
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
         added = shift.tensor if shift else None
-        product = result.tensor if isinstance(result, Lent) or result.intact else None
-        return (flow.rules.linear(Layer(x.tensor, matrix.tensor, added, product), relevance, flow),)
+        made = result.tensor if isinstance(result, Lent) or result.intact else None
+        return (flow.rules.linear(Layer(x.tensor, matrix.tensor, added, made), relevance, flow),)
 
     return (input,), back
 
@@ -165,7 +62,7 @@ def matmul(out: Tensor, input: Tensor, other: Tensor) -> Recorded:
 
 def _halved(u: Tensor, v: Tensor, relevance: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
     kind = relevance.dtype
-    scaled = flow.divide(relevance, product(u, v, kind), factor=0.5, kind=_kind(u, relevance))
+    scaled = flow.divide(relevance, product(u, v, kind), factor=0.5, kind=kind_of(u, relevance))
     to_left = product(scaled, v.mT, kind).sum_to_size(u.shape)
     to_right = product(u.mT, scaled, kind).sum_to_size(v.shape)
     return to_left.mul_(u), to_right.mul_(v)

@@ -20,9 +20,9 @@ from clearhead.flow import RuleSet
 from clearhead.forward import Forward, Gradients
 from clearhead.fused import kernels_for, on_the_device_of
 from clearhead.inputs import Inputs, as_inputs
+from clearhead.layers import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
 from clearhead.model import Model, precise, word_table
 from clearhead.propagation import RelevancePass
-from clearhead.rules import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
 from clearhead.tape import Tape
 from clearhead.target import Target, TargetLike, resolve, seeds
 from clearhead.watching import record

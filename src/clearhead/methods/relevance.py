@@ -3,9 +3,9 @@
 from torch import Tensor
 
 from clearhead.errors import BadOption
+from clearhead.layers import Z_PLUS
 from clearhead.method import Scores, method
 from clearhead.methods.attention import fold, normalised, row
-from clearhead.rules import Z_PLUS
 from clearhead.trace import Trace
 
 
