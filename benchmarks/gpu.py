@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 import transformers
 from torch.profiler import ProfilerActivity, profile
+from yardstick import FIFTEEN, Tensors, batch, forward_backward
 
 import clearhead
 from clearhead.blockwise import capture_blockwise
@@ -26,16 +27,10 @@ from clearhead.layers import POSITIVE
 from clearhead.method import Scores, spelled
 from clearhead.planning import memory
 
-FIFTEEN = (
-    *("raw-attention", "rollout", "grads", "att-grads", "attention-gradcam", "lrp", "partial-lrp", "trans-att"),
-    *("cat", "att-cat", "layer-gradcam", "decoded-gradcam", "gradient", "gradient-x-input", "random"),
-)
-Tensors = dict[str, torch.Tensor]
 
-
-def bert(dtype: torch.dtype, blocks: int = 12) -> clearhead.Model:
+def bert(dtype: torch.dtype) -> clearhead.Model:
     torch.manual_seed(0)
-    config = transformers.BertConfig(num_labels=2, num_hidden_layers=blocks)
+    config = transformers.BertConfig(num_labels=2)
     network = transformers.BertForSequenceClassification(config).eval().to("cuda", dtype)
     return clearhead.load(network, lm_head=transformers.BertForMaskedLM(config).eval().to("cuda", dtype))
 
@@ -47,23 +42,21 @@ def vit(dtype: torch.dtype) -> clearhead.Model:
 
 
 def texts(size: int, tokens: int) -> Tensors:
-    ids = torch.randint(1000, 30000, (size, tokens), generator=torch.Generator().manual_seed(0)).cuda()
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return batch(size, tokens, "cuda")
 
 
 def pictures(size: int, dtype: torch.dtype) -> Tensors:
     return {"pixel_values": torch.randn(size, 3, 224, 224, device="cuda", dtype=dtype)}
 
 
-def forward_backward(model: clearhead.Model, inputs: Tensors) -> None:
-    network = model.network.requires_grad_(False)
+def plain(model: clearhead.Model, inputs: Tensors) -> None:
+    """Forward + backward, to the word embeddings or to the pixels."""
     if "pixel_values" in inputs:
         leaf = inputs["pixel_values"].detach().clone().requires_grad_()
-        logits = network(pixel_values=leaf).logits
+        logits = model.network.requires_grad_(False)(pixel_values=leaf).logits
+        torch.autograd.grad(logits[:, 0].sum(), leaf)
     else:
-        leaf = network.get_input_embeddings()(inputs["input_ids"]).detach().requires_grad_()
-        logits = network(inputs_embeds=leaf, attention_mask=inputs["attention_mask"]).logits
-    torch.autograd.grad(logits[:, 0].sum(), leaf)
+        forward_backward(model, inputs)
 
 
 def scores(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> Callable[[], object]:
@@ -110,7 +103,7 @@ def kernels(work: Callable[[], object]) -> float:
 
 def line(name: str, model: clearhead.Model, inputs: Tensors, ours: Callable[[], object], repeats: int) -> str:
     """A row: medians of interleaved rounds, so that a busy machine disturbs both alike."""
-    works = (lambda: forward_backward(model, inputs), ours)
+    works = (lambda: plain(model, inputs), ours)
     for _ in range(3):
         works[0](), works[1]()
     memory = [peak(work) for work in works]

@@ -35,7 +35,7 @@ def few_rows(x: Tensor) -> bool:
 
 
 def precision_of_dots(x: Tensor, relevance: Tensor) -> str | None:
-    """How kernels with matrix products of their own multiply such tensors; None where torch's products serve better."""
+    """How kernels with matrix products of their own multiply such tensors; None where they do not take them."""
     if relevance.dtype is not torch.float32 or x.dtype not in DOTS:
         return None
     products = torch.backends.cuda.matmul

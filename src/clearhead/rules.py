@@ -110,14 +110,14 @@ def weigh(out: Tensor, query: Tensor, key: Tensor, scale: float, added: Tensor |
 
 def _weigh_with_constant(out: Tensor, query: Tensor, key: Tensor, scale: float) -> Recorded:
     """Learned queries, or keys that are the same for every input."""
-    mine = key if depends(key) else query
+    turned = depends(key)
     _, through = matmul(out, query, key.mT)
 
     def back(relevance: Tensor, flow: Flow) -> Shares:
         (share,) = through(relevance if flow.rules.proportional else relevance * scale, flow)
-        return (share.mT if mine is key else share,)
+        return (share.mT if turned else share,)
 
-    return (mine,), back
+    return (key if turned else query,), back
 
 
 def _matmul_with_constant(input: Tensor, other: Tensor) -> Recorded:
