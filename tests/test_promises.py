@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "clearhead"
 # A module imports only from its own line or a line above it.
 LAYERS = (
     "errors version batching execution beside tables kernels fused",
-    "registry target zoo model inputs",
+    "registry target zoo model inputs outputs",
     "flow moving layers rules attend tape recording watching forward propagation trace blockwise planning leaf",
     "explanation collection method units perturbation task metric",
     "methods tasks",

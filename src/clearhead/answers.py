@@ -1,5 +1,6 @@
 """From scores to explanations: what the model says of each input of a trace is fetched once for all methods."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -11,7 +12,7 @@ from torch import Tensor
 from clearhead.explanation import Array, Explanation
 from clearhead.inputs import Item
 from clearhead.method import Scores, Spelling
-from clearhead.target import Target, probability, shares_of
+from clearhead.target import Target, probability, score_of, seeds, shares_of
 from clearhead.trace import Trace
 
 
@@ -19,7 +20,7 @@ from clearhead.trace import Trace
 class Said:
     """What the explanations of one input by every method have in common."""
 
-    mask_T: Array
+    real: slice | Array
     special_T: Array
     common: dict[str, Any]
     diagnostics: dict[str, Any]
@@ -30,19 +31,26 @@ _SAID: WeakKeyDictionary[Trace, list[Said]] = WeakKeyDictionary()
 
 def explain_trace(trace: Trace, spelling: Spelling) -> list[Explanation]:
     """One method on a trace that is there already: an explanation per input."""
-    return explanations(trace, spelling, spelling(trace))
+    return explaining(trace, spelling)()
 
 
-def explanations(trace: Trace, spelling: Spelling, found: Scores) -> list[Explanation]:
-    """The explanations that a method's scores come to."""
-    scores = found.cpu()
+def explaining(trace: Trace, spelling: Spelling) -> Callable[[], list[Explanation]]:
+    """Gives the device a method's work, and answers with the way to the explanations that its scores come to.
+
+    So several methods can be given to a GPU before the first explanation is made.
+    """
+    scores = spelling(trace).fetched()
+    return lambda: _explanations(trace, spelling, scores())
+
+
+def _explanations(trace: Trace, spelling: Spelling, scores: Scores) -> list[Explanation]:
     relevance_BT, layers_BLT, pixels_BPQ = map(_array, (scores.relevance_BT, scores.layers_BLT, scores.pixels_BPQ))
     if trace not in _SAID:
         _SAID[trace] = _said(trace)
     return [
         Explanation(
-            relevance=relevance_BT[place][one.mask_T],
-            layers=None if layers_BLT is None else layers_BLT[place][:, one.mask_T],
+            relevance=relevance_BT[place, one.real].copy(),
+            layers=None if layers_BLT is None else layers_BLT[place][:, one.real].copy(),
             pixels=None if pixels_BPQ is None else pixels_BPQ[place].copy(),
             method=spelling.method.name,
             options={**spelling.method.options, **spelling.options},
@@ -55,14 +63,14 @@ def explanations(trace: Trace, spelling: Spelling, found: Scores) -> list[Explan
 
 
 def _said(trace: Trace) -> list[Said]:
-    mask_BT, logits, labels = trace.mask_BT.cpu().numpy(), trace.logits.cpu(), trace.model.labels
+    logits, labels = trace.forward.said, trace.model.labels
+    scores = score_of(seeds(trace.targets, logits), logits).tolist()
     probabilities, predictions = _probabilities(trace, logits), _predictions(trace, logits, labels)
     precision, grid = str(logits.dtype).removeprefix("torch."), trace.grid if trace.is_image else None
     cells = _image_tokens(trace) if trace.is_image else None
     found = []
-    for place, (item, target, score) in enumerate(
-        zip(trace.inputs.items, trace.targets, trace.score_B.tolist(), strict=True)
-    ):
+    rows = zip(trace.real_BT.numpy(), trace.inputs.items, trace.targets, scores, strict=True)
+    for place, (mask_T, item, target, score) in enumerate(rows):
         tokens, special = cells or (item.tokens, np.array(item.special, dtype=bool))
         common = {
             "tokens": tokens,
@@ -77,15 +85,21 @@ def _said(trace: Trace) -> list[Said]:
             "model": trace.model.name,
         }
         diagnostics = {"score": score, "precision": precision, **predictions[place]}
-        found.append(Said(mask_BT[place], special, common, diagnostics))
+        found.append(Said(_places(mask_T), special, common, diagnostics))
     return found
+
+
+def _places(mask_T: Array) -> slice | Array:
+    """Where the real tokens stand: most often at the beginning."""
+    count = int(mask_T.sum())
+    return slice(count) if mask_T[:count].all() else mask_T
 
 
 def _probabilities(trace: Trace, logits: Tensor) -> list[float | None]:
     """What the model says of each target. Padding cannot hold an answer, so it takes no share of a span's."""
     problem = trace.model.problem
     if logits.dim() == 3:
-        real = logits.masked_fill(~trace.mask_BT.cpu()[:, None], -torch.inf)
+        real = logits.masked_fill(~trace.real_BT[:, None], -torch.inf)
         return [probability(target, row, problem) for target, row in zip(trace.targets, real, strict=True)]
     if problem == "regression":
         return [None] * len(logits)

@@ -1,11 +1,12 @@
-"""Work done beside the main thread while a GPU is fed: gradients, and the next batch of inputs."""
+"""Work done beside the main thread while a GPU is fed, and results fetched from it without holding it up."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import TypeVar
+from functools import cache, cached_property
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 Found = TypeVar("Found")
 
@@ -38,6 +39,55 @@ def ahead(items: Iterator[Found], device: torch.device, helper: str = "gradients
             yield item
 
     return following(begin())
+
+
+class Later(Sequence[Found]):
+    """A sequence that is made when somebody looks: the GPU is better fed first."""
+
+    def __init__(self, size: int, make: Callable[[], Sequence[Found]]) -> None:
+        self._size, self._make = size, make
+
+    @cached_property
+    def _made(self) -> Sequence[Found]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._made[place]
+
+
+def fetched(tensor: Tensor) -> Callable[[], Tensor]:
+    """Begins to bring a tensor to the CPU, and answers with the way to wait for it.
+
+    What the GPU is given to do later is not waited for.
+    """
+    tensor = tensor.detach()
+    if not tensor.is_cuda:
+        return lambda: tensor.cpu()
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+    there = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    there.record(torch.cuda.current_stream(tensor.device))
+
+    def wait() -> Tensor:
+        there.synchronize()
+        return copy
+
+    return wait
+
+
+def at_once(tensor: Tensor) -> Tensor:
+    """On the CPU a tensor that the GPU has finished, an input of the network say, whatever it is at now."""
+    if not tensor.is_cuda:
+        return tensor.cpu()
+    with torch.cuda.stream(_aside(tensor.device)):
+        return tensor.cpu()
+
+
+@cache
+def _aside(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 @cache

@@ -6,7 +6,7 @@ its maps are let go. This is exact where every block's output is a cut: all that
 it alone, which a short probe of the same network shows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,11 +24,12 @@ from clearhead.forward import Forward
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.layers import POSITIVE
 from clearhead.model import Model
+from clearhead.outputs import logits_of, resolve_all
 from clearhead.propagation import RelevancePass
 from clearhead.recording import Recording
 from clearhead.tape import Tape
 from clearhead.target import TargetLike
-from clearhead.trace import Balance, Trace, capture, gated_mean, logits_of, resolve_all
+from clearhead.trace import Trace, capture, gated_mean
 from clearhead.watching import first_tensor, operations, watching
 
 PROBE = 17
@@ -107,14 +108,14 @@ class LongTrace(Trace):
         arrived, lost = _at(passes, leaf)
         return Step(map_BTS, below, arrived, [one + more for one, more in zip(above.dropped, lost, strict=True)])
 
-    def balance(self, rules: RuleSet = POSITIVE) -> Balance:
+    def balance(self, rules: RuleSet = POSITIVE) -> Sequence[dict[str, float]]:
         if rules is not POSITIVE:
             raise _too_long(self.model)
         self.weighted_relevances  # noqa: B018 (the walk leaves what arrives at the input)
         return self._balance(self._arrived)
 
     def with_target(self, target: Any) -> "LongTrace":
-        targets = resolve_all(self.model, self.inputs, self.logits, target)
+        targets = resolve_all(self.model, self.inputs, self.forward.said, target)
         return LongTrace(self.model, self.inputs, self.forward, targets, self.calls)
 
     def require_token_maps(self) -> None:
@@ -148,7 +149,7 @@ def capture_blockwise(model: Model, inputs: Any, target: TargetLike | list[Targe
     with plain_execution(device), frozen(network), watching(operations(network), mode), _noting(calls, mode), mode:
         logits = logits_of(model, network(**{name: value.clone() for name, value in batch.tensors.items()}))
     forward = LongForward(model.name, mode.tape, logits, [call.hidden for call in calls])
-    return LongTrace(model, batch, forward, resolve_all(model, batch, logits.detach(), target), calls)
+    return LongTrace(model, batch, forward, resolve_all(model, batch, forward.said, target), calls)
 
 
 class LongForward(Forward):

@@ -1,6 +1,7 @@
 """What one forward pass leaves behind, and the gradients that are taken of it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -22,6 +23,11 @@ class Forward:
         assert self.tape.leaf is not None
         self._require_order()
         return self.tape.leaf
+
+    @cached_property
+    def said(self) -> Tensor:
+        """The output on the CPU, fetched once."""
+        return self.output.detach().cpu()
 
     @property
     def has_blocks(self) -> bool:

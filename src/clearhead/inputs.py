@@ -11,6 +11,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from clearhead.beside import Later
 from clearhead.errors import BadInput, BadOption, TooLong
 from clearhead.model import Model, longest
 
@@ -54,7 +55,7 @@ class Inputs:
     """A batch: the tensors the network is called with, and one Item per row."""
 
     tensors: dict[str, Tensor]
-    items: tuple[Item, ...]
+    items: Sequence[Item]
 
     def __len__(self) -> int:
         return len(self.items)
@@ -224,7 +225,7 @@ def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
     _check_dtype(main, kept[main])
     if main != "pixel_values":
         _check_length(model, kept[main].shape[1])
-    return _moved(Inputs(dict(kept), tuple(_items(model, main, kept))), model)
+    return _moved(Inputs(dict(kept), _items(model, main, kept)), model)
 
 
 def _check_dtype(name: str, value: Tensor) -> None:
@@ -234,7 +235,7 @@ def _check_dtype(name: str, value: Tensor) -> None:
         raise BadInput(f"'{name}' has dtype {value.dtype}, but {wanted} are needed.")
 
 
-def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> list[Item]:
+def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[Item]:
     rows = len(tensors[main])
     if main == "pixel_values":
         height, width = tensors[main].shape[-2:]
@@ -244,7 +245,8 @@ def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> list[Item]
         raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
     if main == "inputs_embeds":
         return [Item(tuple(map(str, range(int(row.sum())))), (False,) * int(row.sum())) for row in mask]
-    return [_id_item(model, ids[row].tolist()) for ids, row in zip(tensors[main].cpu(), mask, strict=True)]
+    own = tensors[main].cpu().clone()  # what somebody writes into them later is not what was explained
+    return Later(rows, lambda: [_id_item(model, ids[real].tolist()) for ids, real in zip(own, mask, strict=True)])
 
 
 def _id_item(model: Model, ids: list[int]) -> Item:

@@ -12,9 +12,10 @@ from clearhead.batching import in_batches
 from clearhead.errors import UnsupportedModel
 from clearhead.execution import frozen, plain_execution
 from clearhead.model import Model, word_table
+from clearhead.outputs import logits_of
 from clearhead.recording import plain_name
 from clearhead.target import seeds
-from clearhead.trace import Trace, logits_of
+from clearhead.trace import Trace
 
 TOKENS = {"cpu": 1024, "cuda": 16384}
 PIXELS_PER_TOKEN = 256

@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from clearhead.beside import fetched
 from clearhead.errors import BadOption
 from clearhead.registry import Registry, unknown
 from clearhead.trace import Trace
@@ -22,11 +23,11 @@ class Scores:
     pixels_BPQ: Tensor | None = None
     diagnostics: Sequence[Mapping[str, Any]] = ()
 
-    def cpu(self) -> "Scores":
-        """The same on the CPU, wherever the method did its work."""
-        layers = None if self.layers_BLT is None else self.layers_BLT.detach().cpu()
-        pixels = None if self.pixels_BPQ is None else self.pixels_BPQ.detach().cpu()
-        return Scores(self.relevance_BT.detach().cpu(), layers, pixels, self.diagnostics)
+    def fetched(self) -> Callable[[], "Scores"]:
+        """Begins to bring them to the CPU, wherever the method did its work, and answers with the way to wait."""
+        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        coming = {name: fetched(value) for name, value in named.items() if isinstance(value, Tensor)}
+        return lambda: replace(self, **{name: wait() for name, wait in coming.items()})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

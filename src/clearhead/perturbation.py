@@ -20,8 +20,8 @@ from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.execution import frozen
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model
+from clearhead.outputs import logits_of
 from clearhead.target import Target
-from clearhead.trace import logits_of
 from clearhead.units import Units, text_mask, units_of
 
 TEXT_ABSENT = ("mask", "pad", "delete", "attention", "mask-attention")

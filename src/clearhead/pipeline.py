@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import clearhead.methods  # noqa: F401  registers the methods
-from clearhead.answers import explanations
+from clearhead.answers import explaining
 from clearhead.beside import ahead
 from clearhead.blockwise import capture_blockwise
 from clearhead.collection import Comparison, Explanations
@@ -122,6 +122,8 @@ def _chunks(places: list[int], size: int) -> Iterator[list[int]]:
 
 
 def _rows(batch: Inputs, rows: list[int]) -> Inputs:
+    if rows == list(range(len(batch))):
+        return batch
     return Inputs({name: value[rows] for name, value in batch.tensors.items()}, tuple(batch.items[row] for row in rows))
 
 
@@ -149,8 +151,8 @@ def explain_batch(
     # Last what can do without stored gradients: if another method asks for them, they serve both.
     order = sorted(range(len(spellings)), key=lambda place: works_blockwise(spellings[place]))
     with uncollected():
-        scores = {place: spellings[place](trace) for place in order}
-        columns = {place: explanations(trace, spellings[place], found) for place, found in scores.items()}
+        coming = {place: explaining(trace, spellings[place]) for place in order}
+        columns = {place: finish() for place, finish in coming.items()}
     return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
 
 

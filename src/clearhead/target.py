@@ -47,14 +47,12 @@ class Target:
 TargetLike = Target | int | str | None
 
 
-def resolve(target: TargetLike, logits_C: Tensor, labels: Sequence[str], spans: bool) -> Target:
+def resolve(target: TargetLike, predicted: int, labels: Sequence[str]) -> Target:
     """The same target with numbers for labels and the prediction for None, checked against the model."""
     wanted = target if isinstance(target, Target) else Target(target)
-    if spans:
-        return _resolve_span(wanted, logits_C)
     if wanted.span is not None:
         raise BadInput("A span target needs a question-answering model; give a class index or label instead.")
-    index = int(logits_C.argmax()) if wanted.index is None else class_number(wanted.index, labels)
+    index = predicted if wanted.index is None else class_number(wanted.index, labels)
     versus = None if wanted.versus is None else class_number(wanted.versus, labels)
     if index == versus:
         raise BadInput(f"Class '{labels[index]}' cannot be contrasted with itself. Choose another `versus`.")
@@ -75,7 +73,9 @@ def class_number(name: int | str, labels: Sequence[str]) -> int:
     return name
 
 
-def _resolve_span(wanted: Target, logits_2T: Tensor) -> Target:
+def resolve_span(target: TargetLike, logits_2T: Tensor) -> Target:
+    """The same span, or the best one for None, checked against the input."""
+    wanted = target if isinstance(target, Target) else Target(target)
     if wanted.index is not None or wanted.versus is not None:
         raise BadInput("This model answers with a span: give Target(span=(start, end)), or None for its own.")
     span = wanted.span if wanted.span is not None else _best_span(logits_2T)
@@ -101,20 +101,31 @@ def seeds(targets: Sequence[Target], logits: Tensor) -> list[tuple[int, Tensor]]
     The gradient is that of Σ sign · ⟨seed, logits⟩; relevance is Σ sign · (the pass from that seed), because
     one pass started at +1 and −1 would carry a total of zero, which the add rule cannot normalise.
     """
-    first, second = (torch.zeros_like(logits, device="cpu") for _ in range(2))
+    first: list[tuple[int, ...]] = []
+    second: list[tuple[int, ...]] = []
     sign = 1
     for row, target in enumerate(targets):
         if target.span is not None:
-            places = [(place, position) for place, position in enumerate(target.span) if position is not None]
-            for seed, (place, position) in zip((first, second), places, strict=False):
-                seed[row, place, position] = 1
+            places = [(row, place, position) for place, position in enumerate(target.span) if position is not None]
+            for seed, place in zip((first, second), places, strict=False):
+                seed.append(place)
         else:
-            first[row, target.number] = 1
+            first.append((row, target.number))
             if isinstance(target.versus, int):
-                second[row, target.versus] = 1
+                second.append((row, target.versus))
                 sign = -1
-    found = [(1, first), (sign, second)] if second.any() else [(1, first)]
-    return [(sign, seed.to(logits.device)) for sign, seed in found]
+    return [(sign, _ones_at(places, logits)) for sign, places in ((1, first), (sign, second)) if places]
+
+
+def _ones_at(places: list[tuple[int, ...]], like: Tensor) -> Tensor:
+    seed = torch.zeros_like(like, device="cpu")
+    seed[tuple(torch.tensor(places).mT)] = 1
+    return seed.to(like.device)
+
+
+def score_of(seeds: Sequence[tuple[int, Tensor]], logits: Tensor) -> Tensor:
+    """Σ sign · ⟨seed, logits⟩ of each row: the number that is explained."""
+    return torch.stack([sign * (seed * logits).flatten(1).sum(1) for sign, seed in seeds]).sum(0)
 
 
 def probability(target: Target, logits: Tensor, problem: str) -> float | None:

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.beside import ahead, beside
-from clearhead.errors import BadInput, NotFinite, UnsupportedModel
+from clearhead.beside import Later, ahead, at_once, beside, fetched
+from clearhead.errors import UnsupportedModel
 from clearhead.execution import plain_types
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward, Gradients
@@ -22,9 +22,10 @@ from clearhead.fused import kernels_for, on_the_device_of
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.layers import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
 from clearhead.model import Model, precise, word_table
+from clearhead.outputs import check_finite, resolve_all, taken
 from clearhead.propagation import RelevancePass
 from clearhead.tape import Tape
-from clearhead.target import Target, TargetLike, resolve, seeds
+from clearhead.target import Target, TargetLike, score_of, seeds
 from clearhead.watching import record
 
 LARGE = 2**26
@@ -86,16 +87,26 @@ class Trace:
         return mask.bool()
 
     @cached_property
+    def real_BT(self) -> Tensor:
+        """The same on the CPU."""
+        mask = self.inputs.tensors.get("attention_mask")
+        if mask is None or self.is_image:
+            return torch.ones(self.mask_BT.shape, dtype=torch.bool)
+        return at_once(mask).bool()
+
+    @cached_property
     def contents(self) -> list[bytes]:
         """The ids or values of each input without its padding: what its random numbers depend on."""
         ids = self.inputs.tensors.get("input_ids")
-        rows, masks = (self.leaf if ids is None else ids).cpu().to(torch.float32), self.mask_BT.cpu()
-        own = rows if ids is None else [row[mask] for row, mask in zip(rows, masks, strict=True)]
-        return [one.numpy().tobytes() for one in own]
+        rows = at_once(self.leaf if ids is None else ids).to(torch.float32).numpy()
+        own = rows if ids is None else [row[real] for row, real in zip(rows, self.real_BT.numpy(), strict=True)]
+        return [one.tobytes() for one in own]
 
     def with_target(self, target: TargetLike | Sequence[TargetLike]) -> "Trace":
         """The same forward pass, explained for another target."""
-        return Trace(self.model, self.inputs, self.forward, resolve_all(self.model, self.inputs, self.logits, target))
+        return Trace(
+            self.model, self.inputs, self.forward, resolve_all(self.model, self.inputs, self.forward.said, target)
+        )
 
     @cached_property
     def _seeds(self) -> list[tuple[int, Tensor]]:
@@ -114,8 +125,7 @@ class Trace:
     @cached_property
     def score_B(self) -> Tensor:
         """The logit, contrast of logits, or sum of start and end logits that is explained."""
-        parts = [sign * (seed * self.logits).flatten(1).sum(1) for sign, seed in self._seeds]
-        return torch.stack(parts).sum(0)
+        return score_of(self._seeds, self.logits)
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -247,17 +257,19 @@ class Trace:
         """Per sample, how far ΣR at the embedding output is from 1, and what units without contribution took."""
         return list(self.balance(rules))
 
-    def balance(self, rules: RuleSet = POSITIVE) -> "Balance":
+    def balance(self, rules: RuleSet = POSITIVE) -> Sequence[dict[str, float]]:
         """The same, without waiting for the device."""
         passes = [self._pass(rules, number) for number in range(len(self._seeds))]
         embedded = self.forward.hidden_states[0]
         return self._balance([(one.at(embedded).double().sum(1), one.flow.dropped_B) for one in passes])
 
-    def _balance(self, arrived: list[tuple[Tensor, Tensor]]) -> "Balance":
+    def _balance(self, arrived: list[tuple[Tensor, Tensor]]) -> Sequence[dict[str, float]]:
         """The report of what arrived from each seed, and what was dropped on its way: the worst seed counts."""
         pairs = zip(self._seeds, arrived, strict=True)
         gaps = [((total_B - seed.flatten(1).sum(1)).abs(), lost_B.abs()) for (_, seed), (total_B, lost_B) in pairs]
-        return Balance(*(torch.stack(column).amax(0) for column in zip(*gaps, strict=True)))
+        coming = fetched(torch.stack([torch.stack(column).amax(0).double() for column in zip(*gaps, strict=True)], 1))
+        names = ("conservation_gap", "dropped")
+        return Later(len(self.targets), lambda: [dict(zip(names, row, strict=True)) for row in coming().tolist()])
 
     @cached_property
     def reading_BT(self) -> Tensor:
@@ -314,24 +326,6 @@ class Trace:
                 )
 
 
-class Balance(Sequence[dict[str, float]]):
-    """A report of conservation per sample, fetched from the device when somebody looks."""
-
-    def __init__(self, gap_B: Tensor, dropped_B: Tensor) -> None:
-        self.gap_B, self.dropped_B = gap_B, dropped_B
-
-    @cached_property
-    def _rows(self) -> list[dict[str, float]]:
-        pairs = zip(self.gap_B.tolist(), self.dropped_B.tolist(), strict=True)
-        return [{"conservation_gap": gap, "dropped": dropped} for gap, dropped in pairs]
-
-    def __len__(self) -> int:
-        return len(self.gap_B)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._rows[place]
-
-
 def gated_mean(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
     """E_h (∇A ⊙ R)⁺ (B,T,S)."""
     fast = kernels_for(relevance_BHTS)
@@ -356,28 +350,10 @@ def capture(
     model = precise(model, precision)
     batch = as_inputs(model, inputs)
     leaf = next((name for name in ("pixel_values", "inputs_embeds") if name in batch.tensors), None)
-    tape, logits = record(
-        model.network, batch.tensors, word_table(model.network), leaf, lambda out: logits_of(model, out)
-    )
+    tape, logits = record(model.network, batch.tensors, word_table(model.network), leaf, lambda out: taken(model, out))
     forward = _forward(model, batch, tape, logits)
-    return Trace(model, batch, forward, resolve_all(model, batch, logits.detach(), target))
-
-
-def logits_of(model: Model, output: Any) -> Tensor:
-    """The head's output: (B,C), or start and end stacked to (B,2,T)."""
-    logits: Any
-    if hasattr(output, "start_logits"):
-        logits = torch.stack([output.start_logits, output.end_logits], 1)
-    else:
-        logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    if not isinstance(logits, Tensor) or (logits.dim() != 2 and not hasattr(output, "start_logits")):
-        raise UnsupportedModel(
-            f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
-            "and answer spans; token classification and generation are not covered."
-        )
-    if not torch.isfinite(logits).all():
-        raise NotFinite(f"{model.name} returned NaN or infinite logits: check the weights, dtype and input.")
-    return logits
+    check_finite(model, forward.said)
+    return Trace(model, batch, forward, resolve_all(model, batch, forward.said, target))
 
 
 def _not_differentiable(model: Model) -> str:
@@ -400,17 +376,3 @@ def _in_order(leaf_BTD: Tensor, ids_BT: Tensor, words_VD: Tensor) -> bool:
     if leaf_BTD.shape[:2] != ids_BT.shape:
         return False
     return ids_BT.shape[0] != ids_BT.shape[1] or torch.equal(leaf_BTD, F.embedding(ids_BT, words_VD))
-
-
-def resolve_all(
-    model: Model, inputs: Inputs, logits: Tensor, target: TargetLike | Sequence[TargetLike]
-) -> tuple[Target, ...]:
-    rows, logits = logits.shape[0], logits.cpu()
-    wanted: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * rows
-    if len(wanted) != rows:
-        raise BadInput(f"{len(wanted)} targets were given for {rows} inputs: give one for all, or one for each.")
-    spans = logits.dim() == 3
-    mask = inputs.tensors.get("attention_mask")
-    if spans and mask is not None:
-        logits = logits.masked_fill(~mask.bool().cpu()[:, None], -torch.inf)
-    return tuple(resolve(one, row, model.labels, spans) for one, row in zip(wanted, logits, strict=True))

@@ -11,7 +11,7 @@ from clearhead.trace import Trace
 @method(paper="decoded paper's Random", signed=False, class_specific=False)
 def random(trace: Trace, *, seed: int = 0) -> Scores:
     """Uniform noise that depends on the seed and the input alone, not on the batch."""
-    mask_BT = trace.mask_BT.cpu()
+    mask_BT = trace.real_BT
     noise_BT = torch.zeros(mask_BT.shape, dtype=torch.float64)
     noise_BT[mask_BT] = torch.cat(
         [

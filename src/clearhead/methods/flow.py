@@ -33,7 +33,7 @@ def attention_flow(trace: Trace, *, limit: int = 512) -> Scores:
             "Raise the limit, shorten the input, or use rollout."
         )
     flow_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
-    for place, mask_T in enumerate(trace.mask_BT.cpu()):
+    for place, mask_T in enumerate(trace.real_BT):
         flow_BT[place, mask_T] = torch.from_numpy(token_flows(*_sample(trace, place, mask_T)))
     return Scores(flow_BT)
 

@@ -1,0 +1,61 @@
+"""What a model answers: its logits, and the targets that they resolve to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import BadInput, NotFinite, UnsupportedModel
+from clearhead.inputs import Inputs
+from clearhead.model import Model
+from clearhead.target import Target, TargetLike, resolve, resolve_span
+
+
+def logits_of(model: Model, output: Any) -> Tensor:
+    """The head's output, which holds numbers only."""
+    logits = taken(model, output)
+    check_finite(model, logits)
+    return logits
+
+
+def taken(model: Model, output: Any) -> Tensor:
+    """The head's output: (B,C), or start and end stacked to (B,2,T)."""
+    logits: Any
+    if hasattr(output, "start_logits"):
+        logits = torch.stack([output.start_logits, output.end_logits], 1)
+    else:
+        logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor) or (logits.dim() != 2 and not hasattr(output, "start_logits")):
+        raise UnsupportedModel(
+            f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
+            "and answer spans; token classification and generation are not covered."
+        )
+    return logits
+
+
+def check_finite(model: Model, logits: Tensor) -> None:
+    if not torch.isfinite(logits).all():
+        raise NotFinite(f"{model.name} returned NaN or infinite logits: check the weights, dtype and input.")
+
+
+def resolve_all(
+    model: Model, inputs: Inputs, logits: Tensor, target: TargetLike | Sequence[TargetLike]
+) -> tuple[Target, ...]:
+    """One target per row of the logits, given one for all or a list; logits on the CPU are not waited for."""
+    rows = len(logits)
+    wanted: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * rows
+    if len(wanted) != rows:
+        raise BadInput(f"{len(wanted)} targets were given for {rows} inputs: give one for all, or one for each.")
+    if logits.dim() == 3:
+        return tuple(resolve_span(one, row) for one, row in zip(wanted, _real(inputs, logits), strict=True))
+    best = logits.argmax(1).tolist()
+    distinct = {(id(one), predicted): one for one, predicted in zip(wanted, best, strict=True)}
+    known = {key: resolve(one, key[1], model.labels) for key, one in distinct.items()}
+    return tuple(known[id(one), predicted] for one, predicted in zip(wanted, best, strict=True))
+
+
+def _real(inputs: Inputs, logits_B2T: Tensor) -> Tensor:
+    """Without the padding, which can hold no answer."""
+    logits_B2T, mask = logits_B2T.cpu(), inputs.tensors.get("attention_mask")
+    return logits_B2T if mask is None else logits_B2T.masked_fill(~mask.bool().cpu()[:, None], -torch.inf)
