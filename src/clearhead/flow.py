@@ -30,7 +30,7 @@ class Kept:
         known = tensor.__dict__
         version, make = known.get(MADE, (None, None))
         self.make: Callable[[], Tensor] | None = make if version == tensor._version else None
-        self.kept = None if self.make else tensor.detach() if tensor.requires_grad else tensor
+        self.kept = None if self.make else tensor
         self.version = tensor._version
         if LENT in known:
             known[LENT].keepers.append(ref(self))

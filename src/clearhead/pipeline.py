@@ -148,12 +148,19 @@ def explain_batch(
         ]
     trace = None if whole or not all(map(works_blockwise, spellings)) else _blockwise(model, inputs, targets)
     trace = trace or capture(model, inputs, list(targets))
-    # Last what can do without stored gradients: if another method asks for them, they serve both.
-    order = sorted(range(len(spellings)), key=lambda place: works_blockwise(spellings[place]))
+    order = sorted(range(len(spellings)), key=lambda place: _turn(spellings[place]))
     with uncollected():
         coming = {place: explaining(trace, spellings[place]) for place in order}
         columns = {place: finish() for place, finish in coming.items()}
     return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
+
+
+def _turn(spelling: Spelling) -> tuple[bool, bool]:
+    """First what asks for gradients: they keep a GPU busy while Python goes on with the other methods.
+
+    Last what can do without stored ones: if another method asks for them, they serve both.
+    """
+    return works_blockwise(spelling), not spelling.method.class_specific
 
 
 def _blockwise(model: Model, inputs: Inputs, targets: Sequence[TargetLike]) -> Trace | None:

@@ -18,7 +18,7 @@ from clearhead.errors import UnsupportedOperation
 from clearhead.flow import MADE, Kept, Recorded, Rule, depends
 from clearhead.fused import on_gpu
 from clearhead.rules import rule_for
-from clearhead.tape import NODE, AttentionMap, Tape, refuse
+from clearhead.tape import NODE, AttentionMap, Step, Tape, refuse
 
 # What is asked of a tensor, all the time, without making another one.
 FACTS = frozenset(
@@ -120,8 +120,7 @@ class Recording(TorchFunctionMode):
         activations, back = self._applied(name, rule, out, args, kwargs)
         if not _same_things(activations, present):
             activations, back = present, refuse(self._no_rule(name))
-        self.tape.write(out, activations, back)
-        self._follow_attention(name, out, activations, args)
+        self._follow_attention(name, out, args, self.tape.write(out, activations, back))
         if name in ("gelu", "silu") and args:
             make_again(out, lambda x: getattr(F, name)(x, *args[1:], **kwargs), args[0])
         if name == "conv2d" and args[0] is self.tape.leaf:
@@ -156,20 +155,17 @@ class Recording(TorchFunctionMode):
             "relevance (att-cat, integrated-gradients, …) for this model."
         )
 
-    def _follow_attention(self, name: str, out: Tensor, activations: Any, args: Any) -> None:
+    def _follow_attention(self, name: str, out: Tensor, args: Any, step: Step) -> None:
         """A softmax over keys becomes an attention map once it stands on the left of a matrix product."""
-        node = self.tape.count
         if name in ("softmax", "weigh") and out.dim() >= 3:
-            self.origin[node] = AttentionMap(out)
+            self.origin[step.node] = AttentionMap(out)
         elif name in ("matmul", "bmm"):
             found = self.origin.get(self.tape.node(args[0]) or 0)
             if found is not None and not found.used:
                 found.used = True
                 self.tape.maps.append(found)
-        elif len(activations) == 1:
-            source = self.origin.get(self.tape.node(activations[0]) or 0)
-            if source is not None:
-                self.origin[node] = source
+        elif len(step.parents) == 1 and step.parents[0] in self.origin:
+            self.origin[step.node] = self.origin[step.parents[0]]
 
 
 def make_again(out: Tensor, function: Callable[[Tensor], Tensor], source: Tensor) -> None:

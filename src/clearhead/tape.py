@@ -70,11 +70,13 @@ class Tape:
         tensor.__dict__.setdefault(NODE, {})[tensor._version] = self.count
         return self.count
 
-    def write(self, out: Tensor, activations: Sequence[Tensor], back: Back) -> None:
+    def write(self, out: Tensor, activations: Sequence[Tensor], back: Back) -> Step:
         parents = tuple(map(self.node, activations))
         if None in parents:
             parents, back = tuple(parent for parent in parents if parent is not None), refuse(UNSEEN)
-        self.steps.append(Step(self.enter(out), parents, back))  # type: ignore[arg-type]
+        step = Step(self.enter(out), parents, back)  # type: ignore[arg-type]
+        self.steps.append(step)
+        return step
 
 
 def refuse(message: str) -> Back:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 
-from clearhead.execution import frozen, plain_execution, uncollected
+from clearhead.execution import frozen, modules_of, plain_execution, uncollected
 from clearhead.flow import depends
 from clearhead.recording import Recording, make_again
 from clearhead.rules import unchanged
@@ -34,8 +35,10 @@ def is_one_operation(module: nn.Module) -> bool:
 
 
 def is_one_call(module: nn.Module) -> bool:
-    """torch's own layers that make one call, which the recording sees anyway: they need no hooks."""
+    """Layers that make one call, which the recording sees anyway: they need no hooks."""
     kind = type(module)
+    if kind in (nn.GELU, nn.SiLU) or getattr(module, "act", None) is F.gelu:
+        return True
     if not kind.__module__.startswith("torch.nn.modules") or next(module.children(), None) is not None:
         return False
     return kind is nn.LayerNorm or not is_one_operation(module)
@@ -133,7 +136,7 @@ def record(
                 return mode.tape, head(network(**inputs))
 
     device = next(iter(tensors.values())).device
-    modules = list(network.modules())
+    modules = modules_of(network)
     kinds, known = tuple(map(type, modules)), _KNOWN.get(network)
     places = {id(module): place for place, module in enumerate(modules)}
     if known is not None and known.kinds == kinds:
