@@ -1,6 +1,6 @@
 """Speed and memory of the engine on a GPU, as multiples of one forward + backward in the same run.
 
-    python benchmarks/gpu.py [--repeats 15] [--out FILE]
+    python benchmarks/gpu.py [--repeats 25] [--out FILE]
 
 Medians over device events, warm, random weights and inputs; beside them how long the GPU itself was at work, which does
 not depend on the processor that feeds it. Also checks that the GPU gives the CPU's numbers, that
@@ -209,7 +209,7 @@ def long_input(tokens: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=25)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / f"{date.today()}-gpu.md")
     options = parser.parse_args()
     clearhead.methods()
@@ -229,7 +229,7 @@ def main() -> None:
         line("without lrp and partial-lrp, the same", model, many, scores(model, many, without), repeats),
         line("`compare` of all fifteen: 1,920 explanations", model, many, compared(model, many, FIFTEEN), repeats),
         line("`compare` without lrp and partial-lrp", model, many, compared(model, many, without), repeats),
-        line("trans-att, batch 1", model, one, scores(model, one, once), 2 * repeats),
+        line("trans-att, batch 1: one explanation", model, one, compared(model, one, once), 4 * repeats),
     ]
     half, picture = bert(bfloat16), vit(float32)
     seen = pictures(64, float32)

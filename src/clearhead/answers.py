@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.explanation import Array, Explanation
+from clearhead.explanation import Array, Explanation, like
 from clearhead.inputs import Item
 from clearhead.method import Scores, Spelling
 from clearhead.target import Target, probability, score_of, seeds, shares_of
@@ -18,12 +18,10 @@ from clearhead.trace import Trace
 
 @dataclass(frozen=True)
 class Said:
-    """What the explanations of one input by every method have in common."""
+    """What the explanations of one input by every method have in common, and where its real tokens stand."""
 
+    bare: Explanation
     real: slice | Array
-    special_T: Array
-    common: dict[str, Any]
-    diagnostics: dict[str, Any]
 
 
 _SAID: WeakKeyDictionary[Trace, list[Said]] = WeakKeyDictionary()
@@ -48,15 +46,15 @@ def _explanations(trace: Trace, spelling: Spelling, scores: Scores) -> list[Expl
     if trace not in _SAID:
         _SAID[trace] = _said(trace)
     return [
-        Explanation(
+        like(
+            one.bare,
             relevance=relevance_BT[place, one.real].copy(),
             layers=None if layers_BLT is None else layers_BLT[place][:, one.real].copy(),
             pixels=None if pixels_BPQ is None else pixels_BPQ[place].copy(),
             method=spelling.method.name,
             options={**spelling.method.options, **spelling.options},
-            diagnostics={**one.diagnostics, **(scores.diagnostics[place] if scores.diagnostics else {})},
-            special=one.special_T.copy(),
-            **one.common,
+            diagnostics={**one.bare.diagnostics, **(scores.diagnostics[place] if scores.diagnostics else {})},
+            special=one.bare.special.copy(),
         )
         for place, one in enumerate(_SAID[trace])
     ]
@@ -69,30 +67,34 @@ def _said(trace: Trace) -> list[Said]:
     precision, grid = str(logits.dtype).removeprefix("torch."), trace.grid if trace.is_image else None
     cells = _image_tokens(trace) if trace.is_image else None
     found = []
-    rows = zip(trace.real_BT.numpy(), trace.inputs.items, trace.targets, scores, strict=True)
-    for place, (mask_T, item, target, score) in enumerate(rows):
+    rows = zip(_places(trace.real_BT.numpy()), trace.inputs.items, trace.targets, scores, strict=True)
+    for place, (real, item, target, score) in enumerate(rows):
         tokens, special = cells or (item.tokens, np.array(item.special, dtype=bool))
-        common = {
-            "tokens": tokens,
-            "target": target,
-            "label": _label(labels, target, item),
-            "text": item.text,
-            "offsets": item.offsets,
-            "grid": grid,
-            "image": item.image,
-            "box": item.box,
-            "probability": probabilities[place],
-            "model": trace.model.name,
-        }
-        diagnostics = {"score": score, "precision": precision, **predictions[place]}
-        found.append(Said(_places(mask_T), special, common, diagnostics))
+        bare = Explanation(
+            tokens=tokens,
+            relevance=np.empty(0),
+            special=special,
+            target=target,
+            label=_label(labels, target, item),
+            method="",
+            text=item.text,
+            offsets=item.offsets,
+            grid=grid,
+            image=item.image,
+            box=item.box,
+            probability=probabilities[place],
+            model=trace.model.name,
+            diagnostics={"score": score, "precision": precision, **predictions[place]},
+        )
+        found.append(Said(bare, real))
     return found
 
 
-def _places(mask_T: Array) -> slice | Array:
-    """Where the real tokens stand: most often at the beginning."""
-    count = int(mask_T.sum())
-    return slice(count) if mask_T[:count].all() else mask_T
+def _places(mask_BT: Array) -> list[slice | Array]:
+    """Where the real tokens of each input stand: most often at the beginning."""
+    in_front = np.all(mask_BT[:, :-1] >= mask_BT[:, 1:], axis=1).tolist()
+    rows = zip(mask_BT, in_front, mask_BT.sum(1).tolist(), strict=True)
+    return [slice(count) if simple else mask_T for mask_T, simple, count in rows]
 
 
 def _probabilities(trace: Trace, logits: Tensor) -> list[float | None]:

@@ -245,8 +245,9 @@ def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[I
         raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
     if main == "inputs_embeds":
         return [Item(tuple(map(str, range(int(row.sum())))), (False,) * int(row.sum())) for row in mask]
-    own = tensors[main].cpu().clone()  # what somebody writes into them later is not what was explained
-    return Later(rows, lambda: [_id_item(model, ids[real].tolist()) for ids, real in zip(own, mask, strict=True)])
+    own = tensors[main].cpu().numpy().copy()  # what somebody writes into them later is not what was explained
+    real = mask.numpy()
+    return Later(rows, lambda: [_id_item(model, own[row][real[row]].tolist()) for row in range(rows)])
 
 
 def _id_item(model: Model, ids: list[int]) -> Item:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clearhead.beside import fetched
 from clearhead.errors import BadOption
+from clearhead.execution import uncollected
 from clearhead.registry import Registry, unknown
 from clearhead.trace import Trace
 
@@ -77,7 +78,7 @@ class Spelling:
 
     def __call__(self, trace: Trace) -> Scores:
         """In the precision of the trace, whatever surrounds the call."""
-        with torch.autocast(trace.logits.device.type, enabled=False):
+        with uncollected(), torch.autocast(trace.logits.device.type, enabled=False):
             return self.method.compute(trace, **self.options)
 
 

@@ -146,12 +146,19 @@ def explain_batch(
             for places in parts
             for row in explain_batch(model, _rows(inputs, places), [targets[place] for place in places], spellings)
         ]
-    trace = None if whole or not all(map(works_blockwise, spellings)) else _blockwise(model, inputs, targets)
+    with uncollected():
+        blockwise = not whole and all(map(works_blockwise, spellings))
+        return _explained_batch(model, inputs, targets, spellings, blockwise)
+
+
+def _explained_batch(
+    model: Model, inputs: Inputs, targets: Sequence[TargetLike], spellings: Sequence[Spelling], blockwise: bool
+) -> list[list[Explanation]]:
+    trace = _blockwise(model, inputs, targets) if blockwise else None
     trace = trace or capture(model, inputs, list(targets))
     order = sorted(range(len(spellings)), key=lambda place: _turn(spellings[place]))
-    with uncollected():
-        coming = {place: explaining(trace, spellings[place]) for place in order}
-        columns = {place: finish() for place, finish in coming.items()}
+    coming = {place: explaining(trace, spellings[place]) for place in order}
+    columns = {place: finish() for place, finish in coming.items()}
     return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
 
 

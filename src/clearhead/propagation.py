@@ -39,8 +39,8 @@ class RelevancePass:
                 self._step_back()
         if node not in self.kept:
             arrived = self.pending.get(node)
-            none = torch.zeros_like(tensor, dtype=self.dtype)
-            self.kept[node] = self.wanted[node](none if arrived is None else arrived)
+            arrived = torch.zeros_like(tensor, dtype=self.dtype) if arrived is None else arrived
+            self.kept[node] = self.wanted[node](arrived)
         return self.kept[node]
 
     def forget(self, tensor: Tensor) -> None:

@@ -144,4 +144,8 @@ def probability(target: Target, logits: Tensor, problem: str) -> float | None:
 def shares_of(logits: Tensor, problem: str) -> Tensor:
     """Probabilities of all classes, in float64."""
     scores = logits.double()
-    return scores.softmax(-1) if problem == "single-label" else scores.sigmoid()
+    if problem != "single-label":
+        return scores.sigmoid()
+    # Written out: torch's softmax wakes every thread of the processor, which then get in the way of other work.
+    odds = (scores - scores.amax(-1, keepdim=True)).exp()
+    return odds / odds.sum(-1, keepdim=True)

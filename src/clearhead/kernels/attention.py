@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from clearhead.kernels.launch import Launch
+from clearhead.kernels.launch import Launch, pieces
 
 TILE = 64
 
@@ -190,7 +190,7 @@ def _spread(like: Tensor, dtype: torch.dtype) -> Tensor:
 def _plan(tokens: int, channels: int, precision: str) -> dict[str, object]:
     return {
         "PRECISION": precision,
-        "TILES": triton.cdiv(tokens, TILE),
+        "TILES": pieces(tokens, TILE),
         "TILE": TILE,
         "CHANNELS": max(16, triton.next_power_of_2(channels)),
         "num_warps": 4,
@@ -206,10 +206,10 @@ def mixed(
     scaled = torch.empty_like(relevance, dtype=value.dtype)
     to_map, to_value = torch.empty_like(attention, dtype=torch.float32), _spread(value, torch.float32)
     lost = relevance.new_empty(samples, batch // samples * heads * queries)
-    sizes, grid = (queries, keys, heads, channels), (batch * heads, triton.cdiv(queries, TILE))
+    sizes, grid = (queries, keys, heads, channels), (batch * heads, pieces(queries, TILE))
     given = (attention, value, relevance, scaled, to_map, lost, *sizes)
     _mixed_maps(grid, *given, **_plan(keys, channels, precision))
-    grid = (batch * heads, triton.cdiv(keys, TILE))
+    grid = (batch * heads, pieces(keys, TILE))
     _mixed_values(grid, attention, value, scaled, to_value, *sizes, **_plan(queries, channels, precision))
     return to_map, to_value, lost
 
@@ -222,8 +222,8 @@ def weighed(
     relevance = relevance.contiguous()
     to_query, to_key = _spread(query, torch.float32), _spread(key, torch.float32)
     lost = relevance.new_empty(samples, batch // samples * heads * queries)
-    sizes, grid = (queries, keys, heads, channels), (batch * heads, triton.cdiv(queries, TILE))
+    sizes, grid = (queries, keys, heads, channels), (batch * heads, pieces(queries, TILE))
     _weighed_queries(grid, query, key, relevance, to_query, lost, *sizes, **_plan(keys, channels, precision))
-    grid = (batch * heads, triton.cdiv(keys, TILE))
+    grid = (batch * heads, pieces(keys, TILE))
     _weighed_keys(grid, query, key, relevance, to_key, *sizes, **_plan(queries, channels, precision))
     return to_query, to_key, lost

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from clearhead.kernels.launch import Launch
+from clearhead.kernels.launch import Launch, pieces
 
 BLOCK = 2048
 WARPS = 8
@@ -158,7 +158,7 @@ def _log_sum(x, found, stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
 def _grid(tensor: Tensor, samples: int) -> tuple[int, tuple[int, int]]:
     """Elements of a sample, and the programs: parts of a sample × samples."""
     n = tensor.numel() // samples
-    return n, (triton.cdiv(n, BLOCK), samples)
+    return n, (pieces(n, BLOCK), samples)
 
 
 def _cells(like: Tensor, grid: tuple[int, int]) -> Tensor:

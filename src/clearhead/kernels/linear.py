@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from clearhead.fused import few_rows
-from clearhead.kernels.launch import Launch
+from clearhead.kernels.launch import Launch, pieces
 
 
 @triton.jit
@@ -123,7 +123,7 @@ def plan(x: Tensor) -> dict[str, int]:
 
 
 def _grid(rows: int, columns: int, tiles: dict[str, int]) -> tuple[int, int]:
-    return triton.cdiv(rows, tiles["ROWS"]) * triton.cdiv(columns, tiles["COLUMNS"]), 1
+    return pieces(rows, tiles["ROWS"]) * pieces(columns, tiles["COLUMNS"]), 1
 
 
 def per_unit(
@@ -133,7 +133,7 @@ def per_unit(
     tiles, inputs, units = plan(x), x.shape[-1], relevance.shape[-1]
     rows = x.numel() // inputs
     scaled = torch.empty_like(relevance, dtype=x.dtype)
-    lost = relevance.new_empty(samples, rows // samples * triton.cdiv(units, tiles["COLUMNS"]))
+    lost = relevance.new_empty(samples, rows // samples * pieces(units, tiles["COLUMNS"]))
     given = (x, weight, relevance, scaled, lost, rows)
     _per_unit(_grid(rows, units, tiles), *given, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **tiles)
     return scaled, lost

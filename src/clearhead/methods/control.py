@@ -2,6 +2,7 @@
 
 import zlib
 
+import numpy as np
 import torch
 
 from clearhead.method import Scores, method
@@ -11,15 +12,12 @@ from clearhead.trace import Trace
 @method(paper="decoded paper's Random", signed=False, class_specific=False)
 def random(trace: Trace, *, seed: int = 0) -> Scores:
     """Uniform noise that depends on the seed and the input alone, not on the batch."""
-    mask_BT = trace.real_BT
-    noise_BT = torch.zeros(mask_BT.shape, dtype=torch.float64)
-    noise_BT[mask_BT] = torch.cat(
-        [
-            torch.rand(length, dtype=torch.float64, generator=generator(trace, place, seed))
-            for place, length in enumerate(mask_BT.sum(1).tolist())
-        ]
-    )
-    return Scores(noise_BT, diagnostics=[{"seed": seed, "samples": 1}] * len(noise_BT))
+    mask_BT = trace.real_BT.numpy()
+    noise_BT = np.zeros(mask_BT.shape)
+    for place, length in enumerate(mask_BT.sum(1).tolist()):
+        noise_T = torch.rand(length, dtype=torch.float64, generator=generator(trace, place, seed))
+        noise_BT[place, mask_BT[place]] = noise_T.numpy()
+    return Scores(torch.from_numpy(noise_BT), diagnostics=[{"seed": seed, "samples": 1}] * len(noise_BT))
 
 
 def generator(trace: Trace, place: int, seed: int) -> torch.Generator:
