@@ -10,14 +10,14 @@ a batch gives what its rows give, and that a long input goes block by block in b
 import argparse
 import copy
 import statistics
-from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import torch
 import transformers
 from torch.profiler import ProfilerActivity, profile
-from yardstick import FIFTEEN, Tensors, batch, forward_backward
+from yardstick import FIFTEEN, Tensors, Work, batch, forward_backward
 
 import clearhead
 from clearhead.blockwise import capture_blockwise
@@ -59,7 +59,7 @@ def plain(model: clearhead.Model, inputs: Tensors) -> None:
         forward_backward(model, inputs)
 
 
-def scores(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> Callable[[], object]:
+def scores(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> Work:
     ready = as_inputs(model, inputs)
 
     def work() -> object:
@@ -69,12 +69,12 @@ def scores(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> C
     return work
 
 
-def compared(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> Callable[[], object]:
+def compared(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> Work:
     size = next(iter(inputs.values())).shape[0]
     return lambda: clearhead.compare(model, inputs, names, 0, batch_size=size)
 
 
-def milliseconds(work: Callable[[], object]) -> float:
+def milliseconds(work: Work) -> float:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     work()
@@ -83,7 +83,7 @@ def milliseconds(work: Callable[[], object]) -> float:
     return start.elapsed_time(end)
 
 
-def peak(work: Callable[[], object]) -> float:
+def peak(work: Work) -> float:
     """GiB above the level before."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -93,7 +93,7 @@ def peak(work: Callable[[], object]) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**30
 
 
-def kernels(work: Callable[[], object]) -> float:
+def kernels(work: Work) -> float:
     """Milliseconds that the GPU itself is at work: what is left of the time where the processor keeps up."""
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         work()
@@ -101,19 +101,36 @@ def kernels(work: Callable[[], object]) -> float:
     return sum(one.self_device_time_total for one in seen.key_averages()) / 1e3
 
 
-def line(name: str, model: clearhead.Model, inputs: Tensors, ours: Callable[[], object], repeats: int) -> str:
-    """A row: medians of interleaved rounds, so that a busy machine disturbs both alike."""
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: forward + backward, and ours."""
+
+    name: str
+    works: tuple[Work, Work]
+    taken: list[list[float]]
+    memory: list[float]
+
+
+def measured(name: str, model: clearhead.Model, inputs: Tensors, ours: Work, repeats: int) -> Row:
+    """Times of interleaved rounds, so that a busy machine disturbs both alike."""
     works = (lambda: plain(model, inputs), ours)
     for _ in range(3):
         works[0](), works[1]()
     memory = [peak(work) for work in works]
-    base, taken = zip(*([milliseconds(work) for work in works] for _ in range(repeats)), strict=True)
-    busy = [kernels(work) for work in works]
-    first, second = statistics.median(base), statistics.median(taken)
-    row = f"| {name} | {first:.1f} | {second:.1f} ({min(taken):.1f} … {max(taken):.1f}) | {second / first:.2f} | "
-    row += f"{busy[1]:.1f} | {busy[1] / busy[0]:.2f} | {memory[1] / memory[0]:.2f} |"
-    print(row, flush=True)
-    return row
+    taken = [[milliseconds(work) for work in works] for _ in range(repeats)]
+    found = Row(name, works, [list(column) for column in zip(*taken, strict=True)], memory)
+    print(name, *(f"{statistics.median(times):.1f}" for times in found.taken), flush=True)
+    return found
+
+
+def line(row: Row) -> str:
+    """A row as text. The profiler slows every later launch down, so that it comes after all times are taken."""
+    (first, second), ours = map(statistics.median, row.taken), row.taken[1]
+    busy = [kernels(work) for work in row.works]
+    told = f"| {row.name} | {first:.1f} | {second:.1f} ({min(ours):.1f} … {max(ours):.1f}) | {second / first:.2f} | "
+    told += f"{busy[1]:.1f} | {busy[1] / busy[0]:.2f} | {row.memory[1] / row.memory[0]:.2f} |"
+    print(told, flush=True)
+    return told
 
 
 def agreement() -> str:
@@ -223,19 +240,17 @@ def main() -> None:
     model, many, one = bert(float32), texts(128, 128), texts(1, 128)
     repeats = options.repeats
     base = "BERT-base, 128 tokens, batch 128, tf32"
-    rows = [
-        line(f"trans-att, {base}", model, many, scores(model, many, once), repeats),
-        line("all fifteen, the same", model, many, scores(model, many, FIFTEEN), repeats),
-        line("without lrp and partial-lrp, the same", model, many, scores(model, many, without), repeats),
-        line("`compare` of all fifteen: 1,920 explanations", model, many, compared(model, many, FIFTEEN), repeats),
-        line("`compare` without lrp and partial-lrp", model, many, compared(model, many, without), repeats),
-        line("trans-att, batch 1: one explanation", model, one, compared(model, one, once), 4 * repeats),
-    ]
     half, picture = bert(bfloat16), vit(float32)
     seen = pictures(64, float32)
-    rows += [
-        line("trans-att, batch 128, bf16", half, many, scores(half, many, once), repeats),
-        line("trans-att, ViT-base 224, batch 64, tf32", picture, seen, scores(picture, seen, once), repeats),
+    rows = [
+        measured(f"trans-att, {base}", model, many, scores(model, many, once), repeats),
+        measured("all fifteen, the same", model, many, scores(model, many, FIFTEEN), repeats),
+        measured("without lrp and partial-lrp, the same", model, many, scores(model, many, without), repeats),
+        measured("`compare` of all fifteen: 1,920 explanations", model, many, compared(model, many, FIFTEEN), repeats),
+        measured("`compare` without lrp and partial-lrp", model, many, compared(model, many, without), repeats),
+        measured("trans-att, batch 1: one explanation", model, one, compared(model, one, once), 4 * repeats),
+        measured("trans-att, batch 128, bf16", half, many, scores(half, many, once), repeats),
+        measured("trans-att, ViT-base 224, batch 64, tf32", picture, seen, scores(picture, seen, once), repeats),
     ]
     head = [
         "| work | forward + backward ms | ours ms (least … most) | ratio | GPU at work ms | ratio | memory ratio |",
@@ -243,7 +258,7 @@ def main() -> None:
     ]
     title = f"# Engine on a GPU, {date.today()}\n\n`python benchmarks/gpu.py`, {torch.cuda.get_device_name()}, "
     title += f"torch {torch.__version__}, transformers {transformers.__version__}, random weights."
-    options.out.write_text("\n\n".join([title, *parts, "\n".join([*head, *rows])]) + "\n")
+    options.out.write_text("\n\n".join([title, *parts, "\n".join([*head, *map(line, rows)])]) + "\n")
 
 
 if __name__ == "__main__":
