@@ -145,6 +145,10 @@ def begin(folder):
     return child
 
 
+def shards(folder):
+    return len(list(folder.glob("shards/*-values.parquet")))
+
+
 execute(plan, root / "warm", local)
 begun = time.monotonic()
 os.waitpid(begin(root / "timed"), 0)
@@ -153,10 +157,13 @@ chance = random.Random(0)
 for number in range(10):
     folder = root / f"run{number}"
     child = begin(folder)
-    time.sleep(chance.uniform(0, 1) * length)
+    late, before = time.monotonic() + length, chance.randrange(5)
+    while shards(folder) < before and time.monotonic() < late:
+        time.sleep(length / 1000)
+    time.sleep(chance.uniform(0, 1) * length / 5)
     os.kill(child, signal.SIGKILL)
     killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    print(int(killed), len(list(folder.glob("shards/*-values.parquet"))))
+    print(int(killed), shards(folder))
     execute(plan, folder, local)
 """
 

@@ -153,7 +153,7 @@ def test_products_of_attention(queries, keys, kind, tolerance):
 
 def typed(kernel, kind):
     """The types of a kernel's arguments: numbers of tokens and the like, relevance in float32, the rest in `kind`."""
-    numbers = {"rows", "queries", "keys", "heads", "channels", "stride"}
+    numbers = {"rows", "queries", "keys", "heads", "channels", "stride", "n"}
     wide = {"relevance", "lost", "share", "to_map", "to_value", "to_query", "to_key"}
     capitals = [name for name in kernel.arg_names if name.isupper()]
     types = {name: "i32" if name in numbers else "*fp32" if name in wide else f"*{kind}" for name in kernel.arg_names}
@@ -178,6 +178,13 @@ def test_the_products_compile_for_gpus(kind, channels, architecture):
         assert compiled(kernel.kernel, kind, {**layer, **blocks}, architecture, **tiles).asm["ptx"]
     for name in ("_mixed_maps", "_mixed_values", "_weighed_queries", "_weighed_keys"):
         assert compiled(getattr(attention, name).kernel, kind, heads, architecture, num_warps=4).asm["ptx"]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
+@pytest.mark.parametrize("parts", [0, 64])
+def test_the_shares_of_a_sum_compile_for_gpus(parts):
+    blocks = {"PARTS": parts, "BLOCK": elementwise.BLOCK}
+    assert compiled(elementwise._branch_shares.kernel, "fp32", blocks, 90, num_warps=elementwise.WARPS).asm["ptx"]
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")

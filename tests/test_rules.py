@@ -194,6 +194,28 @@ def test_reading_is_even_over_what_the_head_reads():
     assert weights.sum() == 8
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        0,
+        slice(1, None, 2),
+        (slice(None), 2),
+        (..., -1),
+        (slice(None), None, 1, slice(0, 4, 3)),
+        (slice(None), [0, 0, 3]),
+        (slice(None), torch.tensor([5, 5])),
+        True,
+    ],
+)
+def test_relevance_goes_back_to_the_elements_that_were_picked(index):
+    hidden = activation(draw(1, 2, 6, 4))
+    picked = hidden[index]
+    relevance = draw(2, *picked.shape)
+    _, way_back = rules.RULES["getitem"](picked, hidden, index)
+    (expected,) = torch.autograd.grad(picked, hidden, relevance)
+    torch.testing.assert_close(way_back(relevance, flow())[0], expected)
+
+
 def test_samples_that_cannot_be_told_apart_are_refused():
     with pytest.raises(UnsupportedOperation, match="does not keep the 2 samples apart"):
         flow(batch=2).per_sample(torch.ones(3, 4))

@@ -86,6 +86,24 @@ def permute(out: Tensor, input: Tensor, *places: Any, dims: Any = None) -> Recor
     return (input,), lambda relevance, flow: (relevance.permute(inverse),)
 
 
+def getitem(out: Tensor, input: Tensor, index: Any) -> Recorded:
+    """The frequent case of `elements` that names its elements by numbers and slices, each of them once."""
+    parts = index if type(index) is tuple else (index,)
+    if not depends(input) or any(type(part) not in PLAIN for part in parts):
+        return elements(Tensor.__getitem__, None)(out, input, index)
+    shape = input.shape
+
+    def back(relevance: Tensor, flow: Flow) -> Shares:
+        whole = relevance.new_zeros(shape)
+        whole[index] = relevance
+        return (whole,)
+
+    return (input,), back
+
+
+PLAIN = (int, slice, type(None), type(...))
+
+
 def _moving(names: str) -> dict[str, Callable[..., Any]]:
     return {name: getattr(torch, name, None) or getattr(Tensor, name) for name in names.split()}
 
@@ -94,7 +112,6 @@ MOVING: dict[str, Callable[..., Any]] = {
     **_moving("cat concat stack split chunk unbind tensor_split narrow expand expand_as repeat roll flip"),
     **_moving("gather index_select take_along_dim masked_fill where movedim moveaxis repeat_interleave t"),
     **_moving("select tril triu diagonal broadcast_to tile rot90"),
-    "getitem": Tensor.__getitem__,
     "pad": F.pad,
     "T": lambda tensor: tensor.T,
     "mT": lambda tensor: tensor.mT,

@@ -20,7 +20,7 @@ from clearhead.errors import UnsupportedOperation
 from clearhead.flow import Back, Flow, Kept, Layer, Lent, Recorded, Rule, Shares, depends
 from clearhead.fused import few_rows, kernels_for, on_gpu, precision_of_dots, tried
 from clearhead.layers import kind_of, product
-from clearhead.moving import MOVING, elements, permute, reshape, transpose, transposed
+from clearhead.moving import MOVING, elements, getitem, permute, reshape, transpose, transposed
 
 CHANNELS = 128
 """Of a head, at most, for the kernels of attention."""
@@ -295,6 +295,7 @@ RULES: dict[str, Rule] = {
     **_named(reshape, "view reshape flatten unflatten squeeze unsqueeze view_as reshape_as"),
     **_named(transpose, "transpose swapaxes swapdims"),
     "permute": permute,
+    "getitem": getitem,
     "conv2d": conv2d,
 }
 

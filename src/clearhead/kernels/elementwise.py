@@ -103,11 +103,17 @@ def _sign(x):
 
 
 @triton.jit
-def _normalised(sums, left, right):
+def _summed(parts, PARTS: tl.constexpr):
+    """The sum of what `_keep_sum` left of one sample."""
+    place = tl.arange(0, PARTS)
+    return tl.sum(tl.load(parts + tl.program_id(1) * tl.num_programs(0) + place, place < tl.num_programs(0), 0.0), 0)
+
+
+@triton.jit
+def _normalised(sums, left, right, PARTS: tl.constexpr):
     """Eq. 9: each branch keeps the part that its |Σ| has of all, with the sign of the whole."""
-    whole = tl.load(sums + tl.program_id(1))
-    a = tl.load(sums + tl.num_programs(1) + tl.program_id(1))
-    b = tl.load(sums + 2 * tl.num_programs(1) + tl.program_id(1))
+    cells = tl.num_programs(0) * tl.num_programs(1)
+    whole, a, b = _summed(sums, PARTS), _summed(sums + cells, PARTS), _summed(sums + 2 * cells, PARTS)
     agree = (_sign(a) == _sign(whole)) & (_sign(b) == _sign(whole))
     weight = tl.abs(a) + tl.abs(b)
     factor = tl.where(weight == 0, 0.0, whole / tl.where(weight == 0, 1.0, weight)).to(whole.dtype)
@@ -116,11 +122,11 @@ def _normalised(sums, left, right):
 
 @Launch
 @triton.jit
-def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, NORMALISED: tl.constexpr, BLOCK: tl.constexpr):
+def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, PARTS: tl.constexpr, BLOCK: tl.constexpr):
     _, at, there = _place(n, BLOCK)
     r, left, right, empty = _branches(relevance, u, v, at, there)
-    if NORMALISED:
-        left, right = _normalised(sums, left, right)
+    if PARTS:
+        left, right = _normalised(sums, left, right, PARTS)
     tl.store(to_u + at, left, there)
     tl.store(to_v + at, right, there)
     _keep_sum(lost, tl.where(empty, r, 0.0))
@@ -207,13 +213,11 @@ def split(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalised: boo
     """Shares of the two terms of a sum, and what 0/0 took; normalised with each sample's sums (Eq. 9) if asked."""
     n, grid = _grid(relevance, samples)
     to_u, to_v, lost = torch.empty_like(relevance), torch.empty_like(relevance), _cells(relevance, grid)
-    sums = lost
+    sums, parts = lost, 0
     if normalised:
-        parts = relevance.new_empty(3, *lost.shape)
-        _branch_sums(grid, relevance, u, v, parts, n, BLOCK=BLOCK, num_warps=WARPS)
-        sums = parts.sum(2)
-    given = (relevance, u, v, sums, to_u, to_v, lost, n)
-    _branch_shares(grid, *given, NORMALISED=normalised, BLOCK=BLOCK, num_warps=WARPS)
+        sums, parts = relevance.new_empty(3, *lost.shape), triton.next_power_of_2(grid[0])
+        _branch_sums(grid, relevance, u, v, sums, n, BLOCK=BLOCK, num_warps=WARPS)
+    _branch_shares(grid, relevance, u, v, sums, to_u, to_v, lost, n, PARTS=parts, BLOCK=BLOCK, num_warps=WARPS)
     return to_u, to_v, lost
 
 

@@ -1,5 +1,6 @@
 """Launching kernels without asking Triton each time which of its compiled versions serves."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -18,19 +19,20 @@ class Launch:
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
-        self.known: dict[Any, tuple[CompiledKernel, list[Any]]] = {}
+        self.known: dict[Any, tuple[Callable[..., None], list[Any]]] = {}
 
     def __call__(self, grid: tuple[int, int], *args: Any, **constants: Any) -> None:
-        key = (args[0].get_device(), *map(_sort, args), *constants.values())
-        if key in self.known:
-            compiled, named = self.known[key]
-            compiled[*grid, 1](*args, *named)
+        key = (grid, args[0].get_device(), *map(_sort, args), *constants.values())
+        found = self.known.get(key)
+        if found:
+            launch, named = found
+            launch(*args, *named)
             return
         compiled = self.kernel[grid](*args, **constants)
         if len(self.known) >= MOST:
             self.known.clear()
         if isinstance(compiled, CompiledKernel):
-            self.known[key] = compiled, [constants[name] for name in self.kernel.arg_names[len(args) :]]
+            self.known[key] = compiled[*grid, 1], [constants[name] for name in self.kernel.arg_names[len(args) :]]
 
 
 def pieces(whole: int, size: int) -> int:
