@@ -240,7 +240,7 @@ def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[I
     if main == "pixel_values":
         height, width = tensors[main].shape[-2:]
         return [Item(box=(0, 0, width, height)) for _ in range(rows)]
-    mask = tensors.get("attention_mask", torch.ones(tensors[main].shape[:2])).bool().cpu()
+    mask = tensors.get("attention_mask", torch.ones(tensors[main].shape[:2])).cpu().bool()
     if not mask.any(1).all():
         raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
     if main == "inputs_embeds":

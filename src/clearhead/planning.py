@@ -50,6 +50,7 @@ def memory(model: Model, batch: Inputs) -> Memory:
     return Memory(whole, blockwise, free_bytes(model.device))
 
 
+UNUSED = {"all": {"current": 0}}
 SIZES = ("num_hidden_layers", "num_attention_heads", "hidden_size")
 
 
@@ -68,8 +69,9 @@ def _told(config: Any, name: str) -> int:
 def free_bytes(device: torch.device) -> int:
     """Memory that can still be had; on a GPU torch's own store counts as free."""
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        (free, _), store = torch.cuda.mem_get_info(device), torch.cuda.memory_stats_as_nested_dict(device)
+        reserved, used = (store.get(f"{name}_bytes", UNUSED)["all"]["current"] for name in ("reserved", "allocated"))
+        return int(free + reserved - used)
     found = re.search(r"MemAvailable:\s+(\d+) kB", MEMINFO.read_text()) if MEMINFO.exists() else None
     return int(found[1]) * 1024 if found else UNKNOWN
 
