@@ -155,3 +155,19 @@ def test_relevance_maps_can_be_asked_for_in_any_order():
     for one, other in zip(maps, second.attention_relevances, strict=True):
         torch.testing.assert_close(one, other)
     assert second.conservation() == first.conservation()
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"swin"}))
+def test_gradients_that_trans_att_leaves_for_others_are_those_of_one_walk(family, monkeypatch):
+    monkeypatch.setattr("clearhead.trace.LARGE", 0)
+    shared, own = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
+    shared.is_shared = True
+    assert shared.forward.chain
+    for one, other in zip(shared.weighted_relevances, own.weighted_relevances, strict=True):
+        torch.testing.assert_close(one, other)
+    assert "gradients" in shared.__dict__
+    assert "gradients" not in own.__dict__
+    for name in ("attentions", "hidden_states", "block_inputs"):
+        for one, other in zip(getattr(shared.gradients, name), getattr(own.gradients, name), strict=True):
+            torch.testing.assert_close(one, other)
+    torch.testing.assert_close(shared.leaf_gradient, own.leaf_gradient)

@@ -16,7 +16,8 @@ SOURCE = ROOT / "src" / "clearhead"
 LAYERS = (
     "errors version batching execution beside tables kernels fused",
     "registry target zoo model inputs outputs",
-    "flow moving layers rules attend tape recording watching forward propagation trace blockwise planning leaf",
+    "flow moving layers rules attend tape recording watching forward gradients",
+    "propagation trace blockwise planning leaf",
     "explanation collection method units perturbation task metric",
     "methods tasks",
     "answers windows pipeline",

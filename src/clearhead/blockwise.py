@@ -21,6 +21,7 @@ from clearhead.errors import UnsupportedModel
 from clearhead.execution import frozen, plain_execution, plain_types
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward
+from clearhead.gradients import pulled
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.layers import POSITIVE
 from clearhead.model import Model
@@ -74,7 +75,7 @@ class LongTrace(Trace):
         last = self.forward.hidden_states[-1]
         passes = [RelevancePass(self.forward.tape, POSITIVE, self.forward.output, seed) for seed in self._wide_seeds]
         relevances, lost = _at(passes, last)
-        step = Step(None, self._pulled(self.forward.output, self._direction, [last])[0], relevances, lost)
+        step = Step(None, pulled(self.forward.output, self._direction, [last])[0], relevances, lost)
         maps = []
         for call in reversed(self.calls):
             step = self._walk(call, step)

@@ -1,4 +1,4 @@
-"""What one forward pass leaves behind, and the gradients that are taken of it."""
+"""What one forward pass leaves behind."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,7 +45,7 @@ class Forward:
     def hidden_states(self) -> list[Tensor]:
         return [self.block_inputs[0], *(block.after for block in self._blocks if block.after is not None)]
 
-    @property
+    @cached_property
     def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Map, input and output of every block, if each depends on the input through the one before it alone."""
         blocks = list(zip(self.attentions, self.block_inputs, self.hidden_states[1:], strict=True))
@@ -68,13 +68,3 @@ class Forward:
                 f"{self.name} pads its tokens or lays them out in another order (Longformer, XLNet), so its gradients "
                 "cannot be placed. Choose a method that only asks for outputs, such as occlusion."
             )
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """Gradients of the target's score, of everything at once."""
-
-    attentions: list[Tensor]
-    hidden_states: list[Tensor]
-    block_inputs: list[Tensor]
-    leaf: Tensor

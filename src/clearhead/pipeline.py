@@ -156,6 +156,7 @@ def _explained_batch(
 ) -> list[list[Explanation]]:
     trace = _blockwise(model, inputs, targets) if blockwise else None
     trace = trace or capture(model, inputs, list(targets))
+    trace.is_shared = len(spellings) > 1
     order = sorted(range(len(spellings)), key=lambda place: _turn(spellings[place]))
     coming = {place: explaining(trace, spellings[place]) for place in order}
     columns = {place: finish() for place, finish in coming.items()}
@@ -163,11 +164,11 @@ def _explained_batch(
 
 
 def _turn(spelling: Spelling) -> tuple[bool, bool]:
-    """First what asks for gradients: they keep a GPU busy while Python goes on with the other methods.
+    """First trans-att, which takes gradients and relevance side by side, then what asks for those gradients.
 
-    Last what can do without stored ones: if another method asks for them, they serve both.
+    So a GPU has enough to do while Python goes on with the other methods.
     """
-    return works_blockwise(spelling), not spelling.method.class_specific
+    return not works_blockwise(spelling), not spelling.method.class_specific
 
 
 def _blockwise(model: Model, inputs: Inputs, targets: Sequence[TargetLike]) -> Trace | None:

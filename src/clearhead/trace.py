@@ -15,10 +15,10 @@ from torch import Tensor
 
 from clearhead.beside import Later, ahead, at_once, beside, fetched
 from clearhead.errors import UnsupportedModel
-from clearhead.execution import plain_types
 from clearhead.flow import RuleSet
-from clearhead.forward import Forward, Gradients
+from clearhead.forward import Forward
 from clearhead.fused import kernels_for, on_the_device_of
+from clearhead.gradients import Block, Gradients, block_by_block, collected, gradients_of
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.layers import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
 from clearhead.model import Model, precise, word_table
@@ -44,6 +44,8 @@ class Trace:
         self.model, self.inputs, self.forward, self.targets = model, inputs, forward, targets
         self._passes: dict[tuple[str, int], RelevancePass] = {}
         self._forgotten = False
+        self.is_shared = False
+        """Whether several methods ask of it, so that what one of them had made should be kept for the others."""
 
     @property
     def logits(self) -> Tensor:
@@ -129,28 +131,10 @@ class Trace:
 
     @cached_property
     def gradients(self) -> Gradients:
-        wanted = self.forward
-        inside = [*wanted.attentions, *wanted.hidden_states, *wanted.block_inputs] if wanted.has_blocks else []
-        everything = [*inside, wanted.leaf]
-        tensors = list({id(tensor): tensor for tensor in everything}.values())
-        with plain_types(wanted.output.device):
-            found = torch.autograd.grad(wanted.output, tensors, self._direction, retain_graph=True, allow_unused=True)
-        parts = dict(zip(map(id, tensors), found, strict=True))
-        if parts[id(wanted.leaf)] is None:
+        found = gradients_of(self.forward, self._direction)
+        if found is None:
             raise UnsupportedModel(_not_differentiable(self.model))
-
-        def of(tensor: Tensor) -> Tensor:
-            part = parts[id(tensor)]
-            return torch.zeros_like(tensor) if part is None else part
-
-        if not wanted.has_blocks:
-            return Gradients([], [], [], of(wanted.leaf))
-        return Gradients(
-            [of(tensor) for tensor in wanted.attentions],
-            [of(tensor) for tensor in wanted.hidden_states],
-            [of(tensor) for tensor in wanted.block_inputs],
-            of(wanted.leaf),
-        )
+        return found
 
     @property
     def attention_gradients(self) -> list[Tensor]:
@@ -211,6 +195,7 @@ class Trace:
             maps.append(gated_mean(next(gradients), relevance))
             for number in range(len(self._seeds)):
                 self._pass(POSITIVE, number).forget(attention)
+        next(gradients, None)  # what comes after the last of them is done as well
         return maps[::-1]
 
     @property
@@ -221,25 +206,18 @@ class Trace:
     def _steep(self) -> Iterator[Tensor]:
         """Gradients of the attention maps from the last block to the first.
 
-        If nobody else has asked for gradients, they come block by block, where blocks form a chain, and none is kept.
+        They come block by block where blocks form a chain, and are kept if other methods will ask for them.
         """
-        blocks = self.forward.chain if "gradients" not in self.__dict__ else []
-        if not blocks:
+        if "gradients" in self.__dict__ or not self.forward.chain:
             yield from reversed(self.attention_gradients)
-        below, gradient = self.forward.output, self._direction
-        for attention, before, after in reversed(blocks):
-            (gradient,) = self._pulled(below, gradient, [after])
-            steep, gradient = self._pulled(after, gradient, [attention, before])
-            below = before
-            yield steep
-
-    def _pulled(self, made: Tensor, gradient: Tensor, tensors: list[Tensor]) -> list[Tensor]:
-        """The gradient that arrived at `made`, at activations below it."""
-        if tensors[0] is made:
-            return [gradient]
-        with plain_types(made.device):
-            found = torch.autograd.grad(made, tensors, gradient, retain_graph=True, allow_unused=True)
-        return [torch.zeros_like(one) if part is None else part for one, part in zip(tensors, found, strict=True)]
+            return
+        blocks: list[Block] = []
+        for block in block_by_block(self.forward, self._direction):
+            yield block.attention
+            if self.is_shared:
+                blocks.append(block)
+        if blocks:
+            self.gradients = collected(self.forward, blocks)
 
     def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
         """Relevance of the embedding output, summed over D (B,T)."""
