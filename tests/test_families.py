@@ -171,3 +171,13 @@ def test_gradients_that_trans_att_leaves_for_others_are_those_of_one_walk(family
         for one, other in zip(getattr(shared.gradients, name), getattr(own.gradients, name), strict=True):
             torch.testing.assert_close(one, other)
     torch.testing.assert_close(shared.leaf_gradient, own.leaf_gradient)
+
+
+def test_a_block_that_names_its_activation_function_is_still_a_block():
+    net = network("bert")
+    for layer in net.bert.encoder.layer:
+        layer.act = torch.nn.functional.gelu
+    trace = clearhead.capture(clearhead.load(net), tensors("bert"), 1)
+    own = clearhead.capture(model("bert"), tensors("bert"), 1)
+    assert len(trace.hidden_states) == len(own.hidden_states)
+    torch.testing.assert_close(trace.weighted_relevances, own.weighted_relevances)

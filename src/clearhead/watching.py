@@ -37,11 +37,11 @@ def is_one_operation(module: nn.Module) -> bool:
 def is_one_call(module: nn.Module) -> bool:
     """Layers that make one call, which the recording sees anyway: they need no hooks."""
     kind = type(module)
-    if kind in (nn.GELU, nn.SiLU) or getattr(module, "act", None) is F.gelu:
-        return True
-    if not kind.__module__.startswith("torch.nn.modules") or next(module.children(), None) is not None:
-        return False
-    return kind is nn.LayerNorm or not is_one_operation(module)
+    if kind.__module__ == "transformers.activations":
+        return getattr(module, "act", None) is F.gelu
+    if is_one_operation(module):
+        return kind in (nn.LayerNorm, nn.GELU, nn.SiLU)
+    return kind.__module__.startswith("torch.nn.modules") and next(module.children(), None) is None
 
 
 @contextmanager
