@@ -1,5 +1,7 @@
 """explain and compare as a user meets them: texts, pairs, images, tensors, targets, long inputs, mistakes."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,11 @@ from tiny import image_model, image_processor, model, network, randomised, tenso
 
 import clearhead
 from clearhead import ClearheadError, Target, UnsupportedModel
+from clearhead.answers import explain_trace
+from clearhead.beside import Later
 from clearhead.errors import BadInput, BadOption, NotFinite, TooLong, UnknownName
+from clearhead.inputs import from_tensors
+from clearhead.method import Method, Scores, Spelling
 
 
 @pytest.fixture(scope="module")
@@ -360,3 +366,47 @@ def test_one_block_is_enough():
     net = randomised(network("bert", num_hidden_layers=1))
     (one, *_) = clearhead.explain(net, tensors("bert"))
     assert one.diagnostics["conservation_gap"] < 1e-9
+
+
+# --- tensors as they are ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (2, 9), (2, 6, 6), (2, 1, 6, 6)])
+def test_a_mask_of_another_shape_than_the_ids_is_refused(shape):
+    ids = {"input_ids": torch.full((2, 6), 7), "attention_mask": torch.ones(shape)}
+    with pytest.raises(BadInput, match="attention_mask has shape"):
+        clearhead.capture(model("bert"), ids)
+
+
+def test_items_made_later_are_those_of_the_tensors_that_were_given():
+    ids, mask = torch.tensor([[5, 6, 7], [8, 9, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]]).bool()
+    inputs = from_tensors(model("bert"), {"input_ids": ids, "attention_mask": mask})
+    ids[:], mask[:] = 1, True
+    assert [item.tokens for item in pickle.loads(pickle.dumps(inputs)).items] == [("5", "6", "7"), ("8", "9")]
+
+
+def test_what_goes_wrong_when_items_are_made_is_told():
+    def broken():
+        raise IndexError("no such word")
+
+    with pytest.raises(IndexError, match="no such word"):
+        list(Later(2, broken))
+
+
+@pytest.mark.parametrize("family", ["bert", "vit"])
+def test_whatever_torch_takes_for_its_default_device(family):
+    explained, batch, names = model(family), tensors(family), ["trans-att", "lrp", "random"]
+    own = clearhead.compare(explained, batch, names, 1)
+    with torch.device("meta"):
+        there = clearhead.compare(explained, batch, names, 1)
+    for name, several in own.items():
+        for one, other in zip(several, there[name], strict=True):
+            np.testing.assert_array_equal(one.relevance, other.relevance)
+            assert one.diagnostics == other.diagnostics
+
+
+def test_scores_of_more_tokens_than_the_input_has_are_refused():
+    wide = Method("wide", lambda trace: Scores(torch.ones(3, 99)), "", signed=False, class_specific=False)
+    trace = clearhead.capture(model("bert"), tensors("bert"))
+    with pytest.raises(UnsupportedModel, match="wide found 99 tokens"):
+        explain_trace(trace, Spelling("wide", wide, {}))

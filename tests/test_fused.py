@@ -153,7 +153,7 @@ def test_products_of_attention(queries, keys, kind, tolerance):
 
 def typed(kernel, kind):
     """The types of a kernel's arguments: numbers of tokens and the like, relevance in float32, the rest in `kind`."""
-    numbers = {"rows", "queries", "keys", "heads", "channels", "stride", "n"}
+    numbers = {"rows", "queries", "keys", "heads", "channels", "stride", "n", "parts"}
     wide = {"relevance", "lost", "share", "to_map", "to_value", "to_query", "to_key"}
     capitals = [name for name in kernel.arg_names if name.isupper()]
     types = {name: "i32" if name in numbers else "*fp32" if name in wide else f"*{kind}" for name in kernel.arg_names}

@@ -57,6 +57,12 @@ class Later(Sequence[Found]):
     def __getitem__(self, place: Any) -> Any:
         return self._made[place]
 
+    def __iter__(self) -> Iterator[Found]:
+        return iter(self._made)
+
+    def __reduce__(self) -> Any:
+        return tuple, (tuple(self),)
+
 
 def fetched(tensor: Tensor) -> Callable[[], Tensor]:
     """Begins to bring a tensor to the CPU, and answers with the way to wait for it.
@@ -66,7 +72,8 @@ def fetched(tensor: Tensor) -> Callable[[], Tensor]:
     tensor = tensor.detach()
     if not tensor.is_cuda:
         return lambda: tensor.cpu()
-    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+    copy.copy_(tensor, non_blocking=True)
     there = torch.cuda.Event()  # type: ignore[no-untyped-call]
     there.record(torch.cuda.current_stream(tensor.device))
 

@@ -25,13 +25,10 @@ def modules_of(network: nn.Module) -> list[nn.Module]:
 
 
 @contextmanager
-def frozen(network: nn.Module, modules: list[nn.Module] | None = None) -> Iterator[None]:
-    """Evaluation mode without parameter gradients, one thread at a time; every flag goes back to what it was.
-
-    `modules` are all of the network, for whoever has them at hand.
-    """
+def frozen(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode without parameter gradients, one thread at a time; every flag goes back to what it was."""
     with ONE_AT_A_TIME:
-        modules = modules or modules_of(network)
+        modules = modules_of(network)
         training = [module for module in modules if module.training]
         parameters = [one for module in modules for one in module._parameters.values() if one is not None]
         trainable = [parameter for parameter in parameters if parameter.requires_grad]

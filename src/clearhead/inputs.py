@@ -240,13 +240,15 @@ def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[I
     if main == "pixel_values":
         height, width = tensors[main].shape[-2:]
         return [Item(box=(0, 0, width, height)) for _ in range(rows)]
-    mask = tensors.get("attention_mask", torch.ones(tensors[main].shape[:2])).cpu().bool()
+    mask = tensors.get("attention_mask", torch.ones(tensors[main].shape[:2], device="cpu")).cpu().bool()
+    if mask.shape != tensors[main].shape[:2]:
+        raise BadInput(f"attention_mask has shape {tuple(mask.shape)}, but {main} {tuple(tensors[main].shape)}.")
     if not mask.any(1).all():
         raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
     if main == "inputs_embeds":
         return [Item(tuple(map(str, range(int(row.sum())))), (False,) * int(row.sum())) for row in mask]
-    own = tensors[main].cpu().numpy().copy()  # what somebody writes into them later is not what was explained
-    real = mask.numpy()
+    # What somebody writes into them later is not what was explained.
+    own, real = (tensor.cpu().numpy().copy() for tensor in (tensors[main], mask))
     return Later(rows, lambda: [_id_item(model, own[row][real[row]].tolist()) for row in range(rows)])
 
 

@@ -156,19 +156,20 @@ def _explained_batch(
 ) -> list[list[Explanation]]:
     trace = _blockwise(model, inputs, targets) if blockwise else None
     trace = trace or capture(model, inputs, list(targets))
-    trace.is_shared = len(spellings) > 1
+    trace.is_shared = any(one.method.class_specific and not works_blockwise(one) for one in spellings)
     order = sorted(range(len(spellings)), key=lambda place: _turn(spellings[place]))
     coming = {place: explaining(trace, spellings[place]) for place in order}
     columns = {place: finish() for place, finish in coming.items()}
     return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
 
 
-def _turn(spelling: Spelling) -> tuple[bool, bool]:
+def _turn(spelling: Spelling) -> tuple[bool, bool, bool]:
     """First trans-att, which takes gradients and relevance side by side, then what asks for those gradients.
 
-    So a GPU has enough to do while Python goes on with the other methods.
+    So a GPU has enough to do while Python goes on with the other methods. A trans-att that needs all maps of relevance
+    comes before those that let them go.
     """
-    return not works_blockwise(spelling), not spelling.method.class_specific
+    return spelling.method.name != "trans-att", works_blockwise(spelling), not spelling.method.class_specific
 
 
 def _blockwise(model: Model, inputs: Inputs, targets: Sequence[TargetLike]) -> Trace | None:

@@ -119,7 +119,7 @@ def seeds(targets: Sequence[Target], logits: Tensor) -> list[tuple[int, Tensor]]
 
 def _ones_at(places: list[tuple[int, ...]], like: Tensor) -> Tensor:
     seed = torch.zeros_like(like, device="cpu")
-    seed[tuple(torch.tensor(places).mT)] = 1
+    seed[tuple(torch.tensor(places, device="cpu").mT)] = 1
     return seed.to(like.device)
 
 

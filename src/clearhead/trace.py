@@ -93,7 +93,7 @@ class Trace:
         """The same on the CPU."""
         mask = self.inputs.tensors.get("attention_mask")
         if mask is None or self.is_image:
-            return torch.ones(self.mask_BT.shape, dtype=torch.bool)
+            return torch.ones(self.mask_BT.shape, dtype=torch.bool, device="cpu")
         return at_once(mask).bool()
 
     @cached_property

@@ -128,7 +128,7 @@ def record(
 
     def run(watched: list[nn.Module]) -> tuple[Tape, Tensor]:
         mode = Recording(Tape(), network, words)
-        with uncollected(), plain_execution(device), frozen(network, modules), watching(watched, mode):
+        with uncollected(), plain_execution(device), frozen(network), watching(watched, mode):
             inputs = {name: tensor.clone() for name, tensor in tensors.items()}
             if leaf is not None:
                 inputs[leaf] = mode.begin(inputs[leaf])

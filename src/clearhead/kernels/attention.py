@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from clearhead.kernels.launch import Launch, pieces
+from clearhead.kernels.launch import Launch, pieces, power_of_two
 
 TILE = 64
 
@@ -192,7 +192,7 @@ def _plan(tokens: int, channels: int, precision: str) -> dict[str, object]:
         "PRECISION": precision,
         "TILES": pieces(tokens, TILE),
         "TILE": TILE,
-        "CHANNELS": max(16, triton.next_power_of_2(channels)),
+        "CHANNELS": max(16, power_of_two(channels)),
         "num_warps": 4,
     }
 

@@ -5,10 +5,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from clearhead.kernels.launch import Launch, pieces
+from clearhead.kernels.launch import Launch, pieces, power_of_two
 
 BLOCK = 2048
 WARPS = 8
+MANY = 1024
 
 
 @triton.jit
@@ -103,17 +104,18 @@ def _sign(x):
 
 
 @triton.jit
-def _summed(parts, PARTS: tl.constexpr):
+def _summed(sums, parts, PARTS: tl.constexpr):
     """The sum of what `_keep_sum` left of one sample."""
     place = tl.arange(0, PARTS)
-    return tl.sum(tl.load(parts + tl.program_id(1) * tl.num_programs(0) + place, place < tl.num_programs(0), 0.0), 0)
+    return tl.sum(tl.load(sums + tl.program_id(1) * parts + place, place < parts, 0.0), 0)
 
 
 @triton.jit
-def _normalised(sums, left, right, PARTS: tl.constexpr):
+def _normalised(sums, parts, left, right, PARTS: tl.constexpr):
     """Eq. 9: each branch keeps the part that its |Σ| has of all, with the sign of the whole."""
-    cells = tl.num_programs(0) * tl.num_programs(1)
-    whole, a, b = _summed(sums, PARTS), _summed(sums + cells, PARTS), _summed(sums + 2 * cells, PARTS)
+    cells = parts * tl.num_programs(1)
+    whole, a = _summed(sums, parts, PARTS), _summed(sums + cells, parts, PARTS)
+    b = _summed(sums + 2 * cells, parts, PARTS)
     agree = (_sign(a) == _sign(whole)) & (_sign(b) == _sign(whole))
     weight = tl.abs(a) + tl.abs(b)
     factor = tl.where(weight == 0, 0.0, whole / tl.where(weight == 0, 1.0, weight)).to(whole.dtype)
@@ -122,11 +124,11 @@ def _normalised(sums, left, right, PARTS: tl.constexpr):
 
 @Launch
 @triton.jit
-def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, parts, PARTS: tl.constexpr, BLOCK: tl.constexpr):
     _, at, there = _place(n, BLOCK)
     r, left, right, empty = _branches(relevance, u, v, at, there)
     if PARTS:
-        left, right = _normalised(sums, left, right, PARTS)
+        left, right = _normalised(sums, parts, left, right, PARTS)
     tl.store(to_u + at, left, there)
     tl.store(to_v + at, right, there)
     _keep_sum(lost, tl.where(empty, r, 0.0))
@@ -215,9 +217,13 @@ def split(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalised: boo
     to_u, to_v, lost = torch.empty_like(relevance), torch.empty_like(relevance), _cells(relevance, grid)
     sums, parts = lost, 0
     if normalised:
-        sums, parts = relevance.new_empty(3, *lost.shape), triton.next_power_of_2(grid[0])
+        sums = relevance.new_empty(3, *lost.shape)
         _branch_sums(grid, relevance, u, v, sums, n, BLOCK=BLOCK, num_warps=WARPS)
-    _branch_shares(grid, relevance, u, v, sums, to_u, to_v, lost, n, PARTS=parts, BLOCK=BLOCK, num_warps=WARPS)
+        # Every program adds up all parts of its sample, unless there are too many.
+        sums = sums if grid[0] <= MANY else sums.sum(2, keepdim=True)
+        parts = sums.shape[2]
+    given = (relevance, u, v, sums, to_u, to_v, lost, n, parts)
+    _branch_shares(grid, *given, PARTS=power_of_two(parts), BLOCK=BLOCK, num_warps=WARPS)
     return to_u, to_v, lost
 
 

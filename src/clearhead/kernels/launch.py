@@ -35,9 +35,17 @@ class Launch:
             self.known[key] = compiled[*grid, 1], [constants[name] for name in self.kernel.arg_names[len(args) :]]
 
 
+# Triton has both of these, but takes microseconds for them.
+
+
 def pieces(whole: int, size: int) -> int:
-    """How many pieces of a size cover the whole; Triton's own way to say so takes microseconds."""
+    """How many pieces of a size cover the whole."""
     return -(-whole // size)
+
+
+def power_of_two(least: int) -> int:
+    """The next power of two; none for nothing."""
+    return 1 << (least - 1).bit_length() if least else 0
 
 
 def _sort(value: Any) -> Any:

@@ -15,7 +15,8 @@ def random(trace: Trace, *, seed: int = 0) -> Scores:
     mask_BT = trace.real_BT.numpy()
     noise_BT = np.zeros(mask_BT.shape)
     for place, length in enumerate(mask_BT.sum(1).tolist()):
-        noise_T = torch.rand(length, dtype=torch.float64, generator=generator(trace, place, seed))
+        drawn = generator(trace, place, seed)
+        noise_T = torch.rand(length, dtype=torch.float64, device="cpu", generator=drawn)
         noise_BT[place, mask_BT[place]] = noise_T.numpy()
     return Scores(torch.from_numpy(noise_BT), diagnostics=[{"seed": seed, "samples": 1}] * len(noise_BT))
 
