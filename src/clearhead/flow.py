@@ -19,6 +19,7 @@ Rule = Callable[..., Recorded]
 
 MADE = "_clearhead_made"
 LENT = "_clearhead_lent"
+NOT_MADE = (None, None)
 
 
 class Kept:
@@ -27,11 +28,10 @@ class Kept:
     __slots__ = ("__weakref__", "kept", "make", "version")
 
     def __init__(self, tensor: Tensor) -> None:
-        known = tensor.__dict__
-        version, make = known.get(MADE, (None, None))
-        self.make: Callable[[], Tensor] | None = make if version == tensor._version else None
+        known, self.version = tensor.__dict__, tensor._version
+        version, make = known.get(MADE, NOT_MADE)
+        self.make: Callable[[], Tensor] | None = make if version == self.version else None
         self.kept = None if self.make else tensor
-        self.version = tensor._version
         if LENT in known:
             known[LENT].keepers.append(ref(self))
 

@@ -39,7 +39,7 @@ def precision_of_dots(x: Tensor, relevance: Tensor) -> str | None:
     if relevance.dtype is not torch.float32 or x.dtype not in DOTS:
         return None
     products = torch.backends.cuda.matmul
-    known = products.fp32_precision if hasattr(products, "fp32_precision") else "tf32" * products.allow_tf32
+    known = getattr(products, "fp32_precision", None) or "tf32" * products.allow_tf32
     return "tf32" if known == "tf32" or x.dtype is torch.bfloat16 else "ieee"
 
 
@@ -48,8 +48,7 @@ def tried(kernel: Callable[..., Found], *args: Any, **options: Any) -> Found | N
 
     What fails once for tensors as wide as the second argument is not tried for such again.
     """
-    case = (kernel, args[1].shape[-1], args[1].dtype, args[1].device)
-    if case in _UNFIT:
+    if _UNFIT and _case(kernel, args[1]) in _UNFIT:
         return None
     try:
         return kernel(*args, **options)
@@ -57,11 +56,15 @@ def tried(kernel: Callable[..., Found], *args: Any, **options: Any) -> Found | N
         raise
     except Exception as error:  # too little shared memory, a compiler's complaint: whatever it is, there is another way
         logging.getLogger(__name__).warning("A fused kernel (%s) is not used: %s", kernel.__name__, error)
-        _UNFIT.add(case)
+        _UNFIT.add(_case(kernel, args[1]))
         return None
 
 
 _UNFIT: set[tuple[Any, ...]] = set()
+
+
+def _case(kernel: Callable[..., Any], tensor: Tensor) -> tuple[Any, ...]:
+    return kernel, tensor.shape[-1], tensor.dtype, tensor.device
 
 
 def on_the_device_of(tensor: Tensor) -> AbstractContextManager[object]:

@@ -122,7 +122,8 @@ class Trace:
     @property
     def _direction(self) -> Tensor:
         """What the gradients are taken along: the signed sum of the seeds."""
-        return torch.stack([sign * seed for sign, seed in self._seeds]).sum(0)
+        parts = [seed if sign == 1 else sign * seed for sign, seed in self._seeds]
+        return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
     @cached_property
     def score_B(self) -> Tensor:
@@ -164,8 +165,10 @@ class Trace:
 
     def relevance_at(self, tensor: Tensor, rules: RuleSet = POSITIVE) -> Tensor:
         """Signed sum of the passes from every seed, at an activation of the forward pass."""
-        parts = [sign * self._pass(rules, number).at(tensor) for number, (sign, _) in enumerate(self._seeds)]
-        return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+        parts = [self._pass(rules, number).at(tensor) for number in range(len(self._seeds))]
+        if len(parts) == 1:
+            return parts[0]
+        return torch.stack([sign * part for (sign, _), part in zip(self._seeds, parts, strict=True)]).sum(0)
 
     @cached_property
     def attention_relevances(self) -> list[Tensor]:
@@ -245,7 +248,8 @@ class Trace:
         """The report of what arrived from each seed, and what was dropped on its way: the worst seed counts."""
         pairs = zip(self._seeds, arrived, strict=True)
         gaps = [((total_B - seed.flatten(1).sum(1)).abs(), lost_B.abs()) for (_, seed), (total_B, lost_B) in pairs]
-        coming = fetched(torch.stack([torch.stack(column).amax(0).double() for column in zip(*gaps, strict=True)], 1))
+        worst = [column[0] if len(column) == 1 else torch.stack(column).amax(0) for column in zip(*gaps, strict=True)]
+        coming = fetched(torch.stack([one.double() for one in worst], 1))
         names = ("conservation_gap", "dropped")
         return Later(len(self.targets), lambda: [dict(zip(names, row, strict=True)) for row in coming().tolist()])
 

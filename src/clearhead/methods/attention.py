@@ -10,10 +10,10 @@ from clearhead.trace import Trace
 
 def fold(reading_BT: Tensor, maps: list[Tensor]) -> Tensor:
     """Row of the classification token in the product (I + M_{L−1}) ⋯ (I + M_0), without forming the product."""
-    row_BT = reading_BT
+    row_B1T = reading_BT[:, None]
     for map_BTS in reversed(maps):
-        row_BT = row_BT + torch.einsum("bt,bts->bs", row_BT, map_BTS)
-    return row_BT
+        row_B1T = torch.baddbmm(row_B1T, row_B1T, map_BTS)
+    return row_B1T[:, 0]
 
 
 def normalised(maps: list[Tensor]) -> list[Tensor]:
