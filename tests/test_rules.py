@@ -5,7 +5,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import model, tensors
 
+import clearhead
 from clearhead import moving, rules
 from clearhead.attend import weigh
 from clearhead.errors import UnsupportedOperation
@@ -229,3 +231,18 @@ def test_every_moving_function_exists(name):
 
 def test_unknown_functions_have_no_rule():
     assert rules.rule_for("einsum", torch.einsum, None) is None
+
+
+def test_what_three_layers_need_of_one_activation_is_made_once():
+    current, x, other = flow(), draw(0, 2, 3), draw(1, 2, 3)
+    first = current.once(torch.abs, x)
+    assert current.once(torch.abs, x) is first
+    assert torch.equal(current.once(torch.relu, x), x.clamp(min=0))
+    assert torch.equal(current.once(torch.abs, other), other.abs())
+    made = []
+    trace = clearhead.capture(model("bert"), tensors("bert"), 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "abs", lambda x: made.append(x.shape) or x.abs())
+        trace.conservation()
+    # Per block: queries, keys and values together, the output of attention, and two wide layers; pooler and classifier.
+    assert len(made) == 3 * 4 + 2

@@ -109,6 +109,14 @@ class Flow:
     rules: RuleSet
     batch: int
     lost: list[Tensor] = field(default_factory=list)
+    last: tuple[Callable[[Tensor], Tensor], Tensor, Tensor] | None = None
+
+    def once(self, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """part(x), remembered for the next layer: queries, keys and values are made of the same activation."""
+        if self.last is None or self.last[0] is not part or self.last[1] is not x:
+            self.last = None
+            self.last = (part, x, part(x))
+        return self.last[2]
 
     @property
     def dropped_B(self) -> Tensor:

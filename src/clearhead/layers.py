@@ -23,7 +23,7 @@ def positive(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
         return _positive_fused(fast, layer, relevance.contiguous(), flow)
     layer = layer.to(relevance.dtype)
     x, weight = layer.x, layer.weight
-    absolute = F.linear(x.abs(), weight.abs())
+    absolute = F.linear(flow.once(torch.abs, x), weight.abs())
     denominator = torch.add(layer.product, absolute)
     denominator = denominator if layer.bias is None else denominator.sub_(layer.bias)
     empty = denominator <= absolute.mul_(nothing(x.dtype))
@@ -53,7 +53,7 @@ def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> T
         if bias is not None and bias.shape != out.shape[-1:]:
             out, bias = out - bias, None
         bias = bias if bias is None else bias.contiguous()
-        absolute = F.linear(x.abs(), sizes)
+        absolute = F.linear(flow.once(torch.abs, x), sizes)
         scaled, lost = fast.positive(relevance, out.contiguous(), absolute, bias, samples, nothing(x.dtype))
     else:
         # Rounded outputs would break conservation: in half precision the positive part is summed directly.
@@ -96,7 +96,7 @@ MIXED_PRODUCTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >
 def z_plus(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
     """TransAtt Eq. 4: the contributions x⁺w⁺ alone."""
     layer = layer.to(relevance.dtype)
-    x, weight = layer.x.clamp(min=0), layer.weight.clamp(min=0)
+    x, weight = flow.once(torch.relu, layer.x), layer.weight.clamp(min=0)
     scaled = flow.divide(relevance, F.linear(x, weight))
     return torch.matmul(scaled, weight).mul_(x)
 

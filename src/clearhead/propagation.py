@@ -37,6 +37,7 @@ class RelevancePass:
         with uncollected(), on_the_device_of(tensor), torch.autocast(tensor.device.type, enabled=False):
             while self.position and self.tape.steps[self.position - 1].node > node:
                 self._step_back()
+        self.flow.last = None
         if node not in self.kept:
             arrived = self.pending.get(node)
             arrived = torch.zeros_like(tensor, dtype=self.dtype) if arrived is None else arrived
