@@ -408,5 +408,15 @@ def test_whatever_torch_takes_for_its_default_device(family):
 def test_scores_of_more_tokens_than_the_input_has_are_refused():
     wide = Method("wide", lambda trace: Scores(torch.ones(3, 99)), "", signed=False, class_specific=False)
     trace = clearhead.capture(model("bert"), tensors("bert"))
-    with pytest.raises(UnsupportedModel, match="wide found 99 tokens"):
+    with pytest.raises(UnsupportedModel, match="works on 99 tokens, but the input has 9"):
         explain_trace(trace, Spelling("wide", wide, {}))
+
+
+@pytest.mark.parametrize("name", ["trans-att", "att-cat", "cat", "lrp", "layer-gradcam", "rollout"])
+def test_a_network_that_adds_tokens_of_its_own_is_refused_by_name(name):
+    net = network("bert")
+    net.bert.embeddings.register_forward_hook(lambda module, given, out: torch.cat([out[:, :1], out], 1))
+    explained, ids = clearhead.load(net), {"input_ids": torch.tensor([[5, 6, 7]])}
+    with pytest.raises(UnsupportedModel, match="works on 4 tokens, but the input has 3"):
+        clearhead.explain(explained, ids, name)
+    assert len(clearhead.explain(explained, ids, "gradient")[0].relevance) == 3

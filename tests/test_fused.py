@@ -151,6 +151,15 @@ def test_products_of_attention(queries, keys, kind, tolerance):
     compare(shares(layers.POSITIVE, back, drawn(2, 3, queries, keys).abs()), tolerance)
 
 
+@pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
+@pytest.mark.parametrize("many", [0, 1024])
+def test_shares_of_a_sum_in_many_parts(many, monkeypatch):
+    monkeypatch.setattr(elementwise, "MANY", many)
+    u, v = (drawn(2, size, 1000)[:, :7].contiguous().requires_grad_() for size in (7, 8))
+    _, back = rules.add(u + v, u, v)
+    compare(shares(layers.POSITIVE, back, drawn(2, 7, 1000)), 1e-4)
+
+
 def typed(kernel, kind):
     """The types of a kernel's arguments: numbers of tokens and the like, relevance in float32, the rest in `kind`."""
     numbers = {"rows", "queries", "keys", "heads", "channels", "stride", "n", "parts"}

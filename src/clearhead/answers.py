@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.errors import UnsupportedModel
 from clearhead.explanation import Array, Explanation, like
 from clearhead.inputs import Item
 from clearhead.method import Scores, Spelling
@@ -44,12 +43,7 @@ def explaining(trace: Trace, spelling: Spelling) -> Callable[[], list[Explanatio
 
 def _explanations(trace: Trace, spelling: Spelling, scores: Scores) -> list[Explanation]:
     relevance_BT, layers_BLT, pixels_BPQ = map(_array, (scores.relevance_BT, scores.layers_BLT, scores.pixels_BPQ))
-    if relevance_BT.shape != trace.real_BT.shape:
-        raise UnsupportedModel(
-            f"{spelling.text} found {relevance_BT.shape[1]} tokens in {trace.model.name}, but the input has "
-            f"{trace.real_BT.shape[1]}: the network puts tokens of its own among them, or takes some away. Choose a "
-            "gradient method or a perturbation method."
-        )
+    trace.require_tokens(relevance_BT.shape[1])
     if trace not in _SAID:
         _SAID[trace] = _said(trace)
     return [

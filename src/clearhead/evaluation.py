@@ -15,7 +15,7 @@ from clearhead.inputs import Encoded, collate, encode
 from clearhead.method import Spelling, spelled
 from clearhead.metric import METRICS, Case, Measure, Record, label_of, measured
 from clearhead.model import Model, load
-from clearhead.pipeline import BATCH, DEFAULT_METHOD
+from clearhead.pipeline import BATCH, DEFAULT_METHOD, may_ask_for_gradients
 from clearhead.significance import SAMPLES, differences, holm, intervals
 from clearhead.target import Target
 from clearhead.task import Example, Task
@@ -336,6 +336,7 @@ def _rows(
     rows: Rows = {one.text: [{} for _ in examples] for one in spellings if one.text not in refused}
     for targets, keys in _wanted(trace, examples, needs).items():
         seen = trace if targets == trace.targets else trace.with_target(targets)
+        seen.is_shared = may_ask_for_gradients(spellings)
         for spelling in (one for one in spellings if one.text not in refused):
             try:
                 found = explain_trace(seen, spelling)

@@ -42,7 +42,7 @@ def check_finite(model: Model, logits: Tensor) -> None:
 def resolve_all(
     model: Model, inputs: Inputs, logits: Tensor, target: TargetLike | Sequence[TargetLike]
 ) -> tuple[Target, ...]:
-    """One target per row of the logits, given one for all or a list; logits on the CPU are not waited for."""
+    """One target per row of the logits, which are on the CPU, from one for all or a list."""
     rows = len(logits)
     wanted: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * rows
     if len(wanted) != rows:
@@ -57,5 +57,5 @@ def resolve_all(
 
 def _real(inputs: Inputs, logits_B2T: Tensor) -> Tensor:
     """Without the padding, which can hold no answer."""
-    logits_B2T, mask = logits_B2T.cpu(), inputs.tensors.get("attention_mask")
+    mask = inputs.tensors.get("attention_mask")
     return logits_B2T if mask is None else logits_B2T.masked_fill(~mask.bool().cpu()[:, None], -torch.inf)

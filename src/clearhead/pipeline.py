@@ -156,7 +156,7 @@ def _explained_batch(
 ) -> list[list[Explanation]]:
     trace = _blockwise(model, inputs, targets) if blockwise else None
     trace = trace or capture(model, inputs, list(targets))
-    trace.is_shared = any(one.method.class_specific and not works_blockwise(one) for one in spellings)
+    trace.is_shared = may_ask_for_gradients(spellings)
     order = sorted(range(len(spellings)), key=lambda place: _turn(spellings[place]))
     coming = {place: explaining(trace, spellings[place]) for place in order}
     columns = {place: finish() for place, finish in coming.items()}
@@ -178,6 +178,11 @@ def _blockwise(model: Model, inputs: Inputs, targets: Sequence[TargetLike]) -> T
         return capture_blockwise(model, inputs, list(targets))
     except UnsupportedModel:
         return None
+
+
+def may_ask_for_gradients(spellings: Iterable[Spelling]) -> bool:
+    """Whether a method besides trans-att may want the gradients that this takes."""
+    return any(one.method.class_specific and not works_blockwise(one) for one in spellings)
 
 
 def works_blockwise(spelling: Spelling) -> bool:

@@ -82,19 +82,23 @@ class Trace:
     @cached_property
     def mask_BT(self) -> Tensor:
         """True where a token is real, not padding."""
-        mask, ids = self.inputs.tensors.get("attention_mask"), self.inputs.tensors.get("input_ids")
-        if mask is None or self.is_image:
+        mask, ids = self._mask, self.inputs.tensors.get("input_ids")
+        if mask is None:
             tokens = self.forward.hidden_states[0] if self.is_image else self.forward.leaf if ids is None else ids
             return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
         return mask.bool()
 
     @cached_property
     def real_BT(self) -> Tensor:
-        """The same on the CPU."""
-        mask = self.inputs.tensors.get("attention_mask")
-        if mask is None or self.is_image:
+        """`mask_BT` on the CPU."""
+        if self._mask is None:
             return torch.ones(self.mask_BT.shape, dtype=torch.bool, device="cpu")
-        return at_once(mask).bool()
+        return at_once(self._mask).bool()
+
+    @property
+    def _mask(self) -> Tensor | None:
+        """As it was given; none where every token is real."""
+        return None if self.is_image else self.inputs.tensors.get("attention_mask")
 
     @cached_property
     def contents(self) -> list[bytes]:
@@ -106,9 +110,8 @@ class Trace:
 
     def with_target(self, target: TargetLike | Sequence[TargetLike]) -> "Trace":
         """The same forward pass, explained for another target."""
-        return Trace(
-            self.model, self.inputs, self.forward, resolve_all(self.model, self.inputs, self.forward.said, target)
-        )
+        targets = resolve_all(self.model, self.inputs, self.forward.said, target)
+        return Trace(self.model, self.inputs, self.forward, targets)
 
     @cached_property
     def _seeds(self) -> list[tuple[int, Tensor]]:
@@ -296,9 +299,20 @@ class Trace:
         cells = scores_BT.reshape(-1, self.grid[0] // factor, self.grid[1] // factor) / factor**2
         return cells.repeat_interleave(factor, 1).repeat_interleave(factor, 2).flatten(1)
 
+    def require_tokens(self, count: int) -> None:
+        """Refuses scores that cannot be placed on the tokens of the input."""
+        expected = self.mask_BT.shape[1]
+        if count != expected:
+            raise UnsupportedModel(
+                f"{self.model.name} works on {count} tokens, but the input has {expected}: it puts tokens of its own "
+                "among them, or takes some away. Choose a method that looks at the input alone, such as gradient "
+                "or integrated-gradients."
+            )
+
     def require_token_maps(self) -> None:
         """Refuses models whose attention maps do not relate all tokens to all tokens."""
         tokens = self.forward.hidden_states[0].shape[:2]
+        self.require_tokens(tokens[1])
         for attention in self.forward.attentions:
             if attention.dim() != 4 or (attention.shape[0], attention.shape[-1]) != tuple(tokens):
                 raise UnsupportedModel(
