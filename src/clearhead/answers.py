@@ -1,6 +1,6 @@
 """From scores to explanations: what the model says of each input of a trace is fetched once for all methods."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,36 +29,59 @@ _SAID: WeakKeyDictionary[Trace, list[Said]] = WeakKeyDictionary()
 
 def explain_trace(trace: Trace, spelling: Spelling) -> list[Explanation]:
     """One method on a trace that is there already: an explanation per input."""
-    return explaining(trace, spelling)()
+    return explain_all(trace, [spelling])[0]
 
 
-def explaining(trace: Trace, spelling: Spelling) -> Callable[[], list[Explanation]]:
-    """Gives the device a method's work, and answers with the way to the explanations that its scores come to.
+def explain_all(trace: Trace, spellings: Sequence[Spelling]) -> list[list[Explanation]]:
+    """Several methods, one after the other: per method an explanation per input.
 
-    So several methods can be given to a GPU before the first explanation is made.
+    A GPU is given everything to do; meanwhile the explanations are made, and their numbers are entered at the end.
     """
-    scores = spelling(trace).fetched()
-    return lambda: _explanations(trace, spelling, scores())
+    scores = [spelling(trace) for spelling in spellings]
+    coming = [one.fetched() for one in scores]
+    made = [_unfilled(trace, *pair) for pair in zip(spellings, scores, strict=True)]
+    for explanations, arrived in zip(made, coming, strict=True):
+        _fill(explanations, _SAID[trace], arrived())
+    return made
 
 
-def _explanations(trace: Trace, spelling: Spelling, scores: Scores) -> list[Explanation]:
-    relevance_BT, layers_BLT, pixels_BPQ = map(_array, (scores.relevance_BT, scores.layers_BLT, scores.pixels_BPQ))
-    trace.require_tokens(relevance_BT.shape[1])
+def _unfilled(trace: Trace, spelling: Spelling, scores: Scores) -> list[Explanation]:
+    """The explanations of one method, with room for the numbers."""
+    tokens, layers, pixels = map(_room, (scores.relevance_BT, scores.layers_BLT, scores.pixels_BPQ))
+    trace.require_tokens(scores.relevance_BT.shape[1])
     if trace not in _SAID:
         _SAID[trace] = _said(trace)
     return [
         like(
             one.bare,
-            relevance=relevance_BT[place, one.real].copy(),
-            layers=None if layers_BLT is None else layers_BLT[place][:, one.real].copy(),
-            pixels=None if pixels_BPQ is None else pixels_BPQ[place].copy(),
+            relevance=tokens[..., one.real].copy(),
+            layers=None if layers is None else layers[..., one.real].copy(),
+            pixels=None if pixels is None else pixels.copy(),
             method=spelling.method.name,
             options={**spelling.method.options, **spelling.options},
-            diagnostics={**one.bare.diagnostics, **(scores.diagnostics[place] if scores.diagnostics else {})},
+            diagnostics=dict(one.bare.diagnostics),
             special=one.bare.special.copy(),
         )
-        for place, one in enumerate(_SAID[trace])
+        for one in _SAID[trace]
     ]
+
+
+def _room(scores: Tensor | None) -> Any:
+    """An array like the scores of one input."""
+    return None if scores is None else _array(torch.empty(scores.shape[1:], dtype=scores.dtype, device="cpu"))
+
+
+def _fill(explanations: list[Explanation], said: list[Said], scores: Scores) -> None:
+    """Enters the numbers that have arrived on the CPU."""
+    relevance_BT, layers_BLT, pixels_BPQ = map(_array, (scores.relevance_BT, scores.layers_BLT, scores.pixels_BPQ))
+    for place, (explanation, one) in enumerate(zip(explanations, said, strict=True)):
+        explanation.relevance[:] = relevance_BT[place, one.real]
+        if explanation.layers is not None:
+            explanation.layers[:] = layers_BLT[place][:, one.real]
+        if explanation.pixels is not None:
+            explanation.pixels[:] = pixels_BPQ[place]
+        if scores.diagnostics:
+            explanation.diagnostics.update(scores.diagnostics[place])  # type: ignore[attr-defined]
 
 
 def _said(trace: Trace) -> list[Said]:
