@@ -22,11 +22,21 @@ class Launch:
         self.known: dict[Any, tuple[Callable[..., None], list[Any]]] = {}
 
     def __call__(self, grid: tuple[int, int], *args: Any, **constants: Any) -> None:
-        key = (grid, args[0].get_device(), *map(_sort, args), *constants.values())
+        given: list[Any] = []
+        sorts: list[Any] = [grid, args[0].get_device()]
+        for one in args:
+            if isinstance(one, Tensor):
+                # As an address: of a tensor Triton asks the driver where it lies.
+                given.append(one.data_ptr())
+                sorts += (one.dtype, given[-1] % 16)
+            else:
+                given.append(one)
+                sorts.append(one)
+        key = (*sorts, *constants.values())
         found = self.known.get(key)
         if found:
             launch, named = found
-            launch(*args, *named)
+            launch(*given, *named)
             return
         compiled = self.kernel[grid](*args, **constants)
         if len(self.known) >= MOST:
@@ -46,7 +56,3 @@ def pieces(whole: int, size: int) -> int:
 def power_of_two(least: int) -> int:
     """The next power of two; none for nothing."""
     return 1 << (least - 1).bit_length() if least else 0
-
-
-def _sort(value: Any) -> Any:
-    return (value.dtype, value.data_ptr() % 16) if isinstance(value, Tensor) else value
