@@ -15,7 +15,7 @@ from clearhead.answers import explain_trace
 from clearhead.beside import Later
 from clearhead.errors import BadInput, BadOption, NotFinite, TooLong, UnknownName
 from clearhead.inputs import from_tensors
-from clearhead.method import Method, Scores, Spelling
+from clearhead.method import Method, Scores, Spelling, spelled
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,21 @@ def test_explanations_share_nothing_that_can_be_changed(image):
         one for found in clearhead.compare(image, pictures, ["rollout", "random"]).values() for one in found
     ]
     first.special[:] = True
-    assert not any(one.special.all() for one in others)
+    first.relevance[:] = 99
+    assert not any(one.special.all() or (one.relevance == 99).any() for one in others)
+
+
+@pytest.mark.parametrize("hidden", [[7, 8], [0, 1], [3, 5]], ids=["at the end", "at the beginning", "in between"])
+def test_wherever_padding_stands(hidden):
+    ids = {"input_ids": torch.arange(5, 23).view(2, 9), "attention_mask": torch.ones(2, 9, dtype=torch.long)}
+    ids["attention_mask"][1, hidden] = 0
+    trace = clearhead.capture(model("bert"), ids)
+    att_cat = spelled("att-cat")
+    scores, found = att_cat(trace), explain_trace(trace, att_cat)
+    for row, (one, mask) in enumerate(zip(found, ids["attention_mask"].bool(), strict=True)):
+        np.testing.assert_array_equal(one.relevance, scores.relevance_BT[row, mask])
+        np.testing.assert_array_equal(one.layers, scores.layers_BLT[row][:, mask])
+        assert one.tokens == tuple(map(str, ids["input_ids"][row, mask].tolist()))
 
 
 def test_compare_on_many_gives_lists(text):

@@ -1,6 +1,6 @@
 """From scores to explanations: what the model says of each input of a trace is fetched once for all methods."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,62 +29,87 @@ _SAID: WeakKeyDictionary[Trace, list[Said]] = WeakKeyDictionary()
 
 def explain_trace(trace: Trace, spelling: Spelling) -> list[Explanation]:
     """One method on a trace that is there already: an explanation per input."""
-    return explain_all(trace, [spelling])[0]
+    return explaining(trace, [spelling])()[0]
 
 
-def explain_all(trace: Trace, spellings: Sequence[Spelling]) -> list[list[Explanation]]:
-    """Several methods, one after the other: per method an explanation per input.
+def explaining(trace: Trace, spellings: Sequence[Spelling]) -> Callable[[], list[list[Explanation]]]:
+    """Several methods, one after the other: answers with the way to wait for an explanation per method and input.
 
-    A GPU is given everything to do; meanwhile the explanations are made, and their numbers are entered at the end.
+    A GPU is given everything to do; meanwhile the explanations are made, and their numbers are entered at the end. The
+    trace is not needed any more by then.
     """
     scores = [spelling(trace) for spelling in spellings]
     coming = [one.fetched() for one in scores]
-    made = [_unfilled(trace, *pair) for pair in zip(spellings, scores, strict=True)]
-    for explanations, arrived in zip(made, coming, strict=True):
-        _fill(explanations, _SAID[trace], arrived())
-    return made
+    sheets = [_sheet(trace, *pair) for pair in zip(spellings, scores, strict=True)]
+
+    def finish() -> list[list[Explanation]]:
+        for sheet, arrived in zip(sheets, coming, strict=True):
+            sheet.fill(arrived())
+        return [sheet.explanations for sheet in sheets]
+
+    return finish
 
 
-def _unfilled(trace: Trace, spelling: Spelling, scores: Scores) -> list[Explanation]:
-    """The explanations of one method, with room for the numbers."""
-    tokens, layers, pixels = map(_room, (scores.relevance_BT, scores.layers_BLT, scores.pixels_BPQ))
+@dataclass(frozen=True)
+class Sheet:
+    """The explanations of one method, and the arrays of which they show a row each."""
+
+    said: list[Said]
+    explanations: list[Explanation]
+    arrays: dict[str, Array]
+
+    def fill(self, scores: Scores) -> None:
+        """Enters the numbers, which have arrived on the CPU."""
+        for name, array in self.arrays.items():
+            array[...] = _array(getattr(scores, name))
+        for place, (one, explanation) in enumerate(zip(self.said, self.explanations, strict=True)):
+            if not isinstance(one.real, slice):  # what is picked from a row with gaps is a copy
+                explanation.relevance[:] = self.arrays["relevance_BT"][place, one.real]
+                if explanation.layers is not None:
+                    explanation.layers[:] = self.arrays["layers_BLT"][place][:, one.real]
+            if scores.diagnostics:
+                explanation.diagnostics.update(scores.diagnostics[place])  # type: ignore[attr-defined]
+
+
+def _sheet(trace: Trace, spelling: Spelling, scores: Scores) -> Sheet:
     trace.require_tokens(scores.relevance_BT.shape[1])
-    if trace not in _SAID:
-        _SAID[trace] = _said(trace)
-    return [
+    said, arrays = _said(trace), _rooms(scores)
+    nothing = [None] * len(said)
+    columns = [arrays.get(name, nothing) for name in NUMBERS]
+    explanations = [
         like(
             one.bare,
-            relevance=tokens[..., one.real].copy(),
-            layers=None if layers is None else layers[..., one.real].copy(),
-            pixels=None if pixels is None else pixels.copy(),
+            relevance=tokens_T[one.real],
+            layers=None if layers_LT is None else layers_LT[:, one.real],
+            pixels=pixels_PQ,
             method=spelling.method.name,
             options={**spelling.method.options, **spelling.options},
             diagnostics=dict(one.bare.diagnostics),
             special=one.bare.special.copy(),
         )
-        for one in _SAID[trace]
+        for one, tokens_T, layers_LT, pixels_PQ in zip(said, *columns, strict=True)
     ]
+    return Sheet(said, explanations, arrays)
 
 
-def _room(scores: Tensor | None) -> Any:
-    """An array like the scores of one input."""
-    return None if scores is None else _array(torch.empty(scores.shape[1:], dtype=scores.dtype, device="cpu"))
+NUMBERS = ("relevance_BT", "layers_BLT", "pixels_BPQ")
 
 
-def _fill(explanations: list[Explanation], said: list[Said], scores: Scores) -> None:
-    """Enters the numbers that have arrived on the CPU."""
-    relevance_BT, layers_BLT, pixels_BPQ = map(_array, (scores.relevance_BT, scores.layers_BLT, scores.pixels_BPQ))
-    for place, (explanation, one) in enumerate(zip(explanations, said, strict=True)):
-        explanation.relevance[:] = relevance_BT[place, one.real]
-        if explanation.layers is not None:
-            explanation.layers[:] = layers_BLT[place][:, one.real]
-        if explanation.pixels is not None:
-            explanation.pixels[:] = pixels_BPQ[place]
-        if scores.diagnostics:
-            explanation.diagnostics.update(scores.diagnostics[place])  # type: ignore[attr-defined]
+def _rooms(scores: Scores) -> dict[str, Array]:
+    """Arrays for the scores that are still on their way."""
+    present = {name: values for name in NUMBERS if (values := getattr(scores, name)) is not None}
+    return {
+        name: _array(torch.empty(values.shape, dtype=values.dtype, device="cpu")) for name, values in present.items()
+    }
 
 
 def _said(trace: Trace) -> list[Said]:
+    if trace not in _SAID:
+        _SAID[trace] = _all_said(trace)
+    return _SAID[trace]
+
+
+def _all_said(trace: Trace) -> list[Said]:
     logits, labels = trace.forward.said, trace.model.labels
     scores = score_of(seeds(trace.targets, logits), logits).tolist()
     probabilities, predictions = _probabilities(trace, logits), _predictions(trace, logits, labels)
@@ -115,10 +140,11 @@ def _said(trace: Trace) -> list[Said]:
 
 
 def _places(mask_BT: Array) -> list[slice | Array]:
-    """Where the real tokens of each input stand: most often at the beginning."""
-    in_front = np.all(mask_BT[:, :-1] >= mask_BT[:, 1:], axis=1).tolist()
-    rows = zip(mask_BT, in_front, mask_BT.sum(1).tolist(), strict=True)
-    return [slice(count) if simple else mask_T for mask_T, simple, count in rows]
+    """Where the real tokens of each input stand: most often in a row, at the beginning or at the end."""
+    starts, ends = mask_BT.argmax(1), mask_BT.shape[1] - mask_BT[:, ::-1].argmax(1)
+    in_a_row = (ends - starts == mask_BT.sum(1)).tolist()
+    rows = zip(mask_BT, in_a_row, starts.tolist(), ends.tolist(), strict=True)
+    return [slice(start, end) if simple else mask_T for mask_T, simple, start, end in rows]
 
 
 def _probabilities(trace: Trace, logits: Tensor) -> list[float | None]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import clearhead.methods  # noqa: F401  registers the methods
-from clearhead.answers import explain_all
+from clearhead.answers import explaining
 from clearhead.beside import ahead
 from clearhead.blockwise import capture_blockwise
 from clearhead.collection import Comparison, Explanations
@@ -158,7 +158,9 @@ def _explained_batch(
     trace = trace or capture(model, inputs, list(targets))
     trace.is_shared = may_ask_for_gradients(spellings)
     order = sorted(range(len(spellings)), key=lambda place: _turn(spellings[place]))
-    columns = dict(zip(order, explain_all(trace, [spellings[place] for place in order]), strict=True))
+    finish = explaining(trace, [spellings[place] for place in order])
+    del trace  # takes its time, which a GPU that is still at work does not notice
+    columns = dict(zip(order, finish(), strict=True))
     return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
 
 
