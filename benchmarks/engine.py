@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import transformers
 from captum.attr import LayerGradientXActivation, LayerIntegratedGradients
-from yardstick import FIFTEEN, Work, apart, batch, bert, forward_backward, highest, in_turn, ratios, seconds
+from yardstick import FIFTEEN, Work, apart, batch, bert, command, forward_backward, highest, in_turn, ratios, seconds
 
 import clearhead
 
@@ -89,10 +89,10 @@ def main() -> None:
     print(text, flush=True)
     parts = [
         f"# Engine on a CPU, {date.today()}",
-        f"`python benchmarks/engine.py --batch {options.batch} --tokens {options.tokens} --threads {options.threads} "
-        f"--repeats {options.repeats}`",
+        f"`{command()}`",
         f"{platform.machine()}, {options.threads} threads, torch {torch.__version__}, "
-        f"transformers {transformers.__version__}. BERT-base shape, random weights, float32.",
+        f"transformers {transformers.__version__}. BERT-base shape, batch {options.batch}, {options.tokens} tokens, "
+        "random weights, float32.",
         text,
     ]
     options.out.write_text("\n\n".join(parts) + "\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 import transformers
 from torch.profiler import ProfilerActivity, profile
-from yardstick import FIFTEEN, Tensors, Work, batch, forward_backward
+from yardstick import FIFTEEN, Tensors, Work, batch, command, forward_backward
 
 import clearhead
 from clearhead.blockwise import capture_blockwise
@@ -257,8 +257,9 @@ def main() -> None:
         "| work | forward + backward ms | ours ms (least … most) | ratio | GPU at work ms | ratio | memory ratio |",
         "|---|---|---|---|---|---|---|",
     ]
-    title = f"# Engine on a GPU, {date.today()}\n\n`python benchmarks/gpu.py`, {torch.cuda.get_device_name()}, "
-    title += f"torch {torch.__version__}, transformers {transformers.__version__}, random weights."
+    title = f"# Engine on a GPU, {date.today()}\n\n`{command()}`, "
+    title += f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {transformers.__version__}, "
+    title += "random weights."
     options.out.write_text("\n\n".join([title, *parts, "\n".join([*head, *map(line, rows)])]) + "\n")
 
 

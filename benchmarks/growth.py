@@ -12,7 +12,6 @@ for each series and a picture of all, with the same name and the ending .svg.
 import argparse
 import math
 import platform
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
@@ -23,7 +22,7 @@ from statistics import median
 import torch
 import transformers
 from plots import Plot, Row, figure
-from yardstick import FIFTEEN, Tensors, Work, apart, batch, bert, forward_backward, highest, in_turn, ratios
+from yardstick import FIFTEEN, Tensors, Work, apart, batch, bert, command, forward_backward, highest, in_turn, ratios
 
 import clearhead
 
@@ -191,7 +190,7 @@ def main() -> None:
     drawn.write_text(picture(found, f"How time and memory grow ({where})", f"{shape}; {at}"))
     parts = [
         f"# How time and memory grow, {date.today()}",
-        f"`{' '.join(['python', 'benchmarks/growth.py', *sys.argv[1:]])}`",
+        f"`{command()}`",
         f"{where}, torch {torch.__version__}, transformers {transformers.__version__}. {shape}; {at}. Time is the "
         f"median of {options.repeats} rounds, memory the peak above the level before the call.",
         f"![Time and memory over tokens, batch, layers and methods]({drawn.name})",

@@ -12,7 +12,6 @@ import argparse
 import os
 import platform
 import resource
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from yardstick import command
 
 import clearhead
 from clearhead.evaluation import explain_cases
@@ -135,9 +135,7 @@ def report(given: argparse.Namespace) -> str:
     lines = [
         "# What measuring costs",
         f"{model.name}; {len(cases)} texts; {platform.machine()}, {where}, torch {torch.__version__}; "
-        f"{given.parts} parts measured in turn, the ratio is their median. The command: `"
-        + " ".join(["python", *sys.argv])
-        + "`",
+        f"{given.parts} parts measured in turn, the ratio is their median. The command: `{command()}`",
         "| metric | distinct rows | bare passes s | metric s | ratio |\n|---|---|---|---|---|",
     ]
     for metric in given.metrics:

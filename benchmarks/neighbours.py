@@ -11,7 +11,6 @@ import argparse
 import importlib.metadata
 import logging
 import platform
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -25,7 +24,7 @@ import numpy as np
 import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from yardstick import FIFTEEN, Tensors, apart, forward_backward, highest, in_turn, ratios
+from yardstick import FIFTEEN, Tensors, apart, command, forward_backward, highest, in_turn, ratios
 
 import clearhead
 
@@ -367,7 +366,7 @@ def main() -> None:
     size = Size(*(getattr(options, name) for name in sizes))
     parts = [
         f"# Clearhead and its neighbours on a CPU, {date.today()}",
-        f"`{' '.join(['python', 'benchmarks/neighbours.py', *sys.argv[1:]])}`",
+        f"`{command()}`",
         f"{platform.machine()}, CPU threads: {options.threads}, torch {torch.__version__}, "
         f"transformers {transformers.__version__}, {', '.join(map(version, NEIGHBOURS))}. Random weights, "
         f"{size.blocks} blocks, hidden size {size.hidden}, float32; {options.repeats} interleaved rounds.",

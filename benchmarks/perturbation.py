@@ -11,7 +11,6 @@ is a ratio of times measured in turn, and the median over rounds, because the ma
 import argparse
 import os
 import platform
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -24,6 +23,7 @@ import numpy as np
 import torch
 import transformers
 from torch import Tensor, nn
+from yardstick import command
 
 import clearhead
 from clearhead import perturbation
@@ -411,9 +411,8 @@ def report(given: argparse.Namespace) -> str:
     )
     parts = [
         "# Perturbation, path and flow methods",
-        f"BERT of shape {given.shape} ({platform.machine()}, {where}, torch {torch.__version__}). The command: `"
-        + " ".join(["python", *sys.argv])
-        + "`",
+        f"BERT of shape {given.shape} ({platform.machine()}, {where}, torch {torch.__version__}). "
+        f"The command: `{command()}`",
         COMPARED.format(rounds=given.rounds, per_call=", ".join(map(str, PER_CALL)), passes=PASSES),
     ]
     if refused:

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import multiprocessing
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +21,15 @@ FIFTEEN = (
 IMPORTED = ["clearhead", "torch", "transformers.models.bert.modeling_bert"]
 Tensors = dict[str, torch.Tensor]
 Work = Callable[[], object]
+
+
+def command() -> str:
+    """How the script was called, in the words of a user: without the place of its result."""
+    script, *words = sys.argv
+    if "--out" in words:
+        place = words.index("--out")
+        del words[place : place + 2]
+    return " ".join(["python", f"benchmarks/{Path(script).name}", *words])
 
 
 def bert(
