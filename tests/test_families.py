@@ -9,7 +9,7 @@ from tiny import shared_model as model
 import clearhead
 from clearhead import UnsupportedModel
 from clearhead.layers import POSITIVE, Z_PLUS
-from clearhead.method import METHODS
+from clearhead.method import METHODS, spelled
 
 clearhead.methods()
 RELEVANCE = {"trans-att", "lrp", "partial-lrp"}
@@ -38,6 +38,19 @@ def test_relevance_sums_to_one_at_every_hidden_state(family):
     for hidden in reversed(trace.forward.hidden_states):
         sums = passed.at(hidden).sum(1) + passed.flow.dropped_B
         torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "swin"])
+def test_partial_lrp_stops_early_and_accounts_for_all_relevance(family):
+    alone, after = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
+    found = spelled("partial-lrp")(alone)
+    assert alone._pass(Z_PLUS, 0).position > len(alone.forward.tape.steps) / 2
+    for one in found.diagnostics:
+        assert abs(one["conservation_gap"] - one["dropped"]) <= 1e-9 * (1 + one["dropped"])
+    spelled("lrp")(after)
+    again = spelled("partial-lrp")(after)
+    assert list(found.diagnostics) == list(again.diagnostics)
+    torch.testing.assert_close(found.relevance_BT, again.relevance_BT, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

@@ -161,6 +161,8 @@ class Trace:
                 started.keep(attention)
             for hidden in self.forward.hidden_states:
                 started.keep(hidden, lambda relevance: relevance.sum(-1))
+            if rules is Z_PLUS:
+                started.weigh(self.forward.attentions[-1])
             if self.is_image:
                 started.keep(self.forward.leaf)
             self._passes[key] = started
@@ -246,6 +248,11 @@ class Trace:
         passes = [self._pass(rules, number) for number in range(len(self._seeds))]
         embedded = self.forward.hidden_states[0]
         return self._balance([(one.at(embedded).double().sum(1), one.flow.dropped_B) for one in passes])
+
+    def balance_at_the_last_map(self, rules: RuleSet) -> Sequence[dict[str, float]]:
+        """The same of all relevance that is under way at the last attention map: for methods that go no deeper."""
+        last = self.forward.attentions[-1]
+        return self._balance([self._pass(rules, number).under_way(last) for number in range(len(self._seeds))])
 
     def _balance(self, arrived: list[tuple[Tensor, Tensor]]) -> Sequence[dict[str, float]]:
         """The report of what arrived from each seed, and what was dropped on its way: the worst seed counts."""

@@ -68,4 +68,4 @@ def partial_lrp(trace: Trace) -> Scores:
     """Positive relevance (z-plus) of the last attention map, averaged over heads: the classification row."""
     trace.require_token_maps()
     last = trace.relevance_at(trace.forward.attentions[-1], Z_PLUS)
-    return Scores(row(trace, last.clamp(min=0).mean(1)), diagnostics=trace.balance(Z_PLUS))
+    return Scores(row(trace, last.clamp(min=0).mean(1)), diagnostics=trace.balance_at_the_last_map(Z_PLUS))
