@@ -26,7 +26,7 @@ Work = Callable[[], object]
 def command() -> str:
     """How the script was called, in the words of a user: without the place of its result."""
     script, *words = sys.argv
-    if "--out" in words:
+    while "--out" in words:
         place = words.index("--out")
         del words[place : place + 2]
     return " ".join(["python", f"benchmarks/{Path(script).name}", *words])

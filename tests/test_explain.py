@@ -106,6 +106,7 @@ def test_wherever_padding_stands(hidden):
         np.testing.assert_array_equal(one.relevance, scores.relevance_BT[row, mask])
         np.testing.assert_array_equal(one.layers, scores.layers_BLT[row][:, mask])
         assert one.tokens == tuple(map(str, ids["input_ids"][row, mask].tolist()))
+        assert all(values.base is None and values.flags.c_contiguous for values in (one.relevance, one.layers))
 
 
 def test_compare_on_many_gives_lists(text):
@@ -424,6 +425,22 @@ def test_scores_of_more_tokens_than_the_input_has_are_refused():
     trace = clearhead.capture(model("bert"), tensors("bert"))
     with pytest.raises(UnsupportedModel, match="works on 99 tokens, but the input has 9"):
         explain_trace(trace, Spelling("wide", wide, {}))
+
+
+@pytest.mark.parametrize(
+    ("scores", "says"),
+    [
+        (Scores(torch.ones(9)), "relevance_BT of shape \\(9,\\) for 3 inputs of 9 tokens"),
+        (Scores(torch.ones(2, 9)), "relevance_BT of shape \\(2, 9\\)"),
+        (Scores(torch.ones(3, 9), torch.ones(3, 4, 7)), "layers_BLT of shape \\(3, 4, 7\\)"),
+        (Scores(torch.ones(3, 9), pixels_BPQ=torch.ones(3)), "pixels_BPQ of shape \\(3,\\)"),
+    ],
+)
+def test_scores_of_another_shape_are_refused(scores, says):
+    own = Method("own", lambda trace: scores, "", signed=False, class_specific=False)
+    trace = clearhead.capture(model("bert"), tensors("bert"))
+    with pytest.raises(UnsupportedModel, match=f"'own' answered with {says}"):
+        explain_trace(trace, Spelling("own", own, {}))
 
 
 @pytest.mark.parametrize("name", ["trans-att", "att-cat", "cat", "lrp", "layer-gradcam", "rollout"])

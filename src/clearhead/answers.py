@@ -1,6 +1,6 @@
 """From scores to explanations: what the model says of each input of a trace is fetched once for all methods."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clearhead.beside import Coming
+from clearhead.errors import UnsupportedModel
 from clearhead.explanation import Array, Explanation, like
 from clearhead.inputs import Item
 from clearhead.method import Scores, Spelling
@@ -21,7 +23,7 @@ class Said:
     """What the explanations of one input by every method have in common, and where its real tokens stand."""
 
     bare: Explanation
-    real: slice | Array
+    real: list[slice]
 
 
 _SAID: WeakKeyDictionary[Trace, list[Said]] = WeakKeyDictionary()
@@ -38,69 +40,81 @@ def explaining(trace: Trace, spellings: Sequence[Spelling]) -> Callable[[], list
     A GPU is given everything to do; meanwhile the explanations are made, and their numbers are entered at the end. The
     trace is not needed any more by then.
     """
-    scores = [spelling(trace) for spelling in spellings]
-    coming = [one.fetched() for one in scores]
-    sheets = [_sheet(trace, *pair) for pair in zip(spellings, scores, strict=True)]
-
-    def finish() -> list[list[Explanation]]:
-        for sheet, arrived in zip(sheets, coming, strict=True):
-            sheet.fill(arrived())
-        return [sheet.explanations for sheet in sheets]
-
-    return finish
+    started = [(spelling, scores := spelling(trace), scores.coming()) for spelling in spellings]
+    sheets = [_sheet(trace, *one) for one in started]
+    return lambda: [sheet.filled() for sheet in sheets]
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The explanations of one method, and the arrays of which they show a row each."""
+    """The explanations of one method, and what is still to be entered: `moves` into their arrays, and diagnostics."""
 
-    said: list[Said]
     explanations: list[Explanation]
-    arrays: dict[str, Array]
+    coming: list[Coming]
+    moves: list[tuple[Array, Array]]
+    diagnostics: Sequence[Mapping[str, Any]]
 
-    def fill(self, scores: Scores) -> None:
-        """Enters the numbers, which have arrived on the CPU."""
-        for name, array in self.arrays.items():
-            array[...] = _array(getattr(scores, name))
-        for place, (one, explanation) in enumerate(zip(self.said, self.explanations, strict=True)):
-            if not isinstance(one.real, slice):  # what is picked from a row with gaps is a copy
-                explanation.relevance[:] = self.arrays["relevance_BT"][place, one.real]
-                if explanation.layers is not None:
-                    explanation.layers[:] = self.arrays["layers_BLT"][place][:, one.real]
-            if scores.diagnostics:
-                explanation.diagnostics.update(scores.diagnostics[place])  # type: ignore[attr-defined]
+    def filled(self) -> list[Explanation]:
+        for one in self.coming:
+            one.wait()
+        for room, arrived in self.moves:
+            room[...] = arrived
+        if self.diagnostics:
+            for explanation, found in zip(self.explanations, self.diagnostics, strict=True):
+                explanation.diagnostics.update(found)  # type: ignore[attr-defined]
+        return self.explanations
 
 
-def _sheet(trace: Trace, spelling: Spelling, scores: Scores) -> Sheet:
-    trace.require_tokens(scores.relevance_BT.shape[1])
-    said, arrays = _said(trace), _rooms(scores)
-    nothing = [None] * len(said)
-    columns = [arrays.get(name, nothing) for name in NUMBERS]
+def _sheet(trace: Trace, spelling: Spelling, scores: Scores, coming: dict[str, Coming]) -> Sheet:
+    said, moves = _said(trace), list[tuple[Array, Array]]()
+    _check_shapes(trace, spelling, coming)
+    tokens_BT, layers_BLT, pixels_BPQ = (_array(coming.get(name)) for name in NUMBERS)
     explanations = [
         like(
             one.bare,
-            relevance=tokens_T[one.real],
-            layers=None if layers_LT is None else layers_LT[:, one.real],
-            pixels=pixels_PQ,
+            relevance=_room(tokens_BT[place], one.real, moves),
+            layers=None if layers_BLT is None else _room(layers_BLT[place], one.real, moves),
+            pixels=None if pixels_BPQ is None else _room(pixels_BPQ[place], [slice(0, pixels_BPQ.shape[-1])], moves),
             method=spelling.method.name,
             options={**spelling.method.options, **spelling.options},
             diagnostics=dict(one.bare.diagnostics),
             special=one.bare.special.copy(),
         )
-        for one, tokens_T, layers_LT, pixels_PQ in zip(said, *columns, strict=True)
+        for place, one in enumerate(said)
     ]
-    return Sheet(said, explanations, arrays)
+    return Sheet(explanations, list(coming.values()), moves, scores.diagnostics)
+
+
+def _array(coming: Coming | None) -> Any:
+    return None if coming is None else coming.copy.numpy()
+
+
+def _room(row: Array, real: list[slice], moves: list[tuple[Array, Array]]) -> Array:
+    """Room for the real tokens of a row, which are moved there when they have arrived."""
+    room, start = np.empty((*row.shape[:-1], sum(run.stop - run.start for run in real)), row.dtype), 0
+    for run in real:
+        end = start + run.stop - run.start
+        moves.append((room[..., start:end], row[..., run]))
+        start = end
+    return room
 
 
 NUMBERS = ("relevance_BT", "layers_BLT", "pixels_BPQ")
 
 
-def _rooms(scores: Scores) -> dict[str, Array]:
-    """Arrays for the scores that are still on their way."""
-    present = {name: values for name in NUMBERS if (values := getattr(scores, name)) is not None}
-    return {
-        name: _array(torch.empty(values.shape, dtype=values.dtype, device="cpu")) for name, values in present.items()
-    }
+def _check_shapes(trace: Trace, spelling: Spelling, coming: dict[str, Coming]) -> None:
+    """Refuses what cannot be shared among the inputs and their tokens."""
+    trace.require_tokens(coming["relevance_BT"].copy.shape[-1])
+    inputs, tokens = trace.real_BT.shape
+    sizes = {"B": inputs, "T": tokens}
+    for name, shape in ((name, tuple(one.copy.shape)) for name, one in coming.items()):
+        expected = [sizes.get(letter) for letter in name.rpartition("_")[2]]
+        pairs = zip(expected, shape, strict=False)
+        if len(shape) != len(expected) or any(wanted not in (None, size) for wanted, size in pairs):
+            raise UnsupportedModel(
+                f"'{spelling.text}' answered with {name} of shape {shape} for {inputs} inputs of {tokens} tokens. "
+                "B stands for inputs, L for layers, T for tokens, P and Q for pixels."
+            )
 
 
 def _said(trace: Trace) -> list[Said]:
@@ -116,7 +130,7 @@ def _all_said(trace: Trace) -> list[Said]:
     precision, grid = str(logits.dtype).removeprefix("torch."), trace.grid if trace.is_image else None
     cells = _image_tokens(trace) if trace.is_image else None
     found = []
-    rows = zip(_places(trace.real_BT.numpy()), trace.inputs.items, trace.targets, scores, strict=True)
+    rows = zip(_runs(trace.real_BT.numpy()), trace.inputs.items, trace.targets, scores, strict=True)
     for place, (real, item, target, score) in enumerate(rows):
         tokens, special = cells or (item.tokens, np.array(item.special, dtype=bool))
         bare = Explanation(
@@ -139,12 +153,11 @@ def _all_said(trace: Trace) -> list[Said]:
     return found
 
 
-def _places(mask_BT: Array) -> list[slice | Array]:
-    """Where the real tokens of each input stand: most often in a row, at the beginning or at the end."""
-    starts, ends = mask_BT.argmax(1), mask_BT.shape[1] - mask_BT[:, ::-1].argmax(1)
-    in_a_row = (ends - starts == mask_BT.sum(1)).tolist()
-    rows = zip(mask_BT, in_a_row, starts.tolist(), ends.tolist(), strict=True)
-    return [slice(start, end) if simple else mask_T for mask_T, simple, start, end in rows]
+def _runs(mask_BT: Array) -> list[list[slice]]:
+    """Where the real tokens of each input stand: most often in one run, at the beginning or at the end."""
+    edges_BT = np.diff(mask_BT, prepend=False, append=False)
+    edges = [np.flatnonzero(row).tolist() for row in edges_BT]
+    return [[slice(*pair) for pair in zip(one[::2], one[1::2], strict=True)] for one in edges]
 
 
 def _probabilities(trace: Trace, logits: Tensor) -> list[float | None]:
@@ -169,12 +182,6 @@ def _predictions(trace: Trace, logits: Tensor, labels: list[str]) -> list[dict[s
         {"predicted": labels[number], "predicted_probability": row[number]}
         for number, row in zip(best, rows, strict=True)
     ]
-
-
-def _array(tensor: Tensor | None) -> Any:
-    if tensor is None:
-        return None
-    return (tensor if tensor.dtype.itemsize >= 4 else tensor.float()).numpy()
 
 
 def _image_tokens(trace: Trace) -> tuple[tuple[str, ...], Any]:

@@ -64,24 +64,27 @@ class Later(Sequence[Found]):
         return tuple, (tuple(self),)
 
 
-def fetched(tensor: Tensor) -> Callable[[], Tensor]:
-    """Begins to bring a tensor to the CPU, and answers with the way to wait for it.
+class Coming:
+    """A tensor on its way to the CPU, where it will be in `copy`.
 
     What the GPU is given to do later is not waited for.
     """
-    tensor = tensor.detach()
-    if not tensor.is_cuda:
-        return lambda: tensor.cpu()
-    copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
-    copy.copy_(tensor, non_blocking=True)
-    there = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    there.record(torch.cuda.current_stream(tensor.device))
 
-    def wait() -> Tensor:
-        there.synchronize()
-        return copy
+    def __init__(self, tensor: Tensor) -> None:
+        tensor = tensor.detach()
+        if not tensor.is_cuda:
+            self.copy, self._there = tensor.cpu(), None
+            return
+        self.copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+        self.copy.copy_(tensor, non_blocking=True)
+        self._there = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._there.record(torch.cuda.current_stream(tensor.device))
 
-    return wait
+    def wait(self) -> Tensor:
+        """The copy, now that it is there."""
+        if self._there is not None:
+            self._there.synchronize()
+        return self.copy
 
 
 def at_once(tensor: Tensor) -> Tensor:

@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.beside import fetched
+from clearhead.beside import Coming
 from clearhead.errors import BadOption
 from clearhead.execution import uncollected
 from clearhead.registry import Registry, unknown
@@ -24,11 +24,11 @@ class Scores:
     pixels_BPQ: Tensor | None = None
     diagnostics: Sequence[Mapping[str, Any]] = ()
 
-    def fetched(self) -> Callable[[], "Scores"]:
-        """Begins to bring them to the CPU, wherever the method did its work, and answers with the way to wait."""
+    def coming(self) -> dict[str, Coming]:
+        """The numbers by name, on their way to the CPU from wherever the method did its work: in float32 at least."""
         named = {one.name: getattr(self, one.name) for one in fields(self)}
-        coming = {name: fetched(value) for name, value in named.items() if isinstance(value, Tensor)}
-        return lambda: replace(self, **{name: wait() for name, wait in coming.items()})  # type: ignore[arg-type]
+        tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
+        return {name: Coming(one if one.dtype.itemsize >= 4 else one.float()) for name, one in tensors.items()}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.beside import Later, ahead, at_once, beside, fetched
+from clearhead.beside import Coming, Later, ahead, at_once, beside
 from clearhead.errors import UnsupportedModel
 from clearhead.flow import RuleSet
 from clearhead.forward import Forward
@@ -259,9 +259,9 @@ class Trace:
         pairs = zip(self._seeds, arrived, strict=True)
         gaps = [((total_B - seed.flatten(1).sum(1)).abs(), lost_B.abs()) for (_, seed), (total_B, lost_B) in pairs]
         worst = [column[0] if len(column) == 1 else torch.stack(column).amax(0) for column in zip(*gaps, strict=True)]
-        coming = fetched(torch.stack([one.double() for one in worst], 1))
+        coming = Coming(torch.stack([one.double() for one in worst], 1))
         names = ("conservation_gap", "dropped")
-        return Later(len(self.targets), lambda: [dict(zip(names, row, strict=True)) for row in coming().tolist()])
+        return Later(len(self.targets), lambda: [dict(zip(names, row, strict=True)) for row in coming.wait().tolist()])
 
     @cached_property
     def reading_BT(self) -> Tensor:

@@ -23,12 +23,12 @@ class Launch:
 
     def __call__(self, grid: tuple[int, int], *args: Any, **constants: Any) -> None:
         given: list[Any] = []
-        sorts: list[Any] = [grid, args[0].get_device()]
+        sorts: list[Any] = [grid]
         for one in args:
             if isinstance(one, Tensor):
                 # As an address: of a tensor Triton asks the driver where it lies.
                 given.append(one.data_ptr())
-                sorts += (one.dtype, given[-1] % 16)
+                sorts += (one.dtype, one.get_device(), given[-1] % 16)
             else:
                 given.append(one)
                 sorts.append(one)
