@@ -73,7 +73,7 @@ def explain(page, text=TEXT):
 
 
 def measured(page):
-    page.wait_for_selector("#chart[aria-busy=false] svg")
+    page.wait_for_selector("body:not(.busy) #chart[aria-busy=false] svg")
 
 
 def drop(page, content=None):
