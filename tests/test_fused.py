@@ -19,9 +19,10 @@ from clearhead.model import Aligned
 triton = pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
+from triton.compiler import ASTSource, CompiledKernel  # noqa: E402
 
 from clearhead.kernels import attention, elementwise, linear  # noqa: E402
+from clearhead.kernels.launch import Launch  # noqa: E402
 
 HERE = Path(__file__).parent
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -214,6 +215,38 @@ def test_a_kernel_that_cannot_run_leaves_the_work_to_torch(caplog):
         assert fused.tried(unfit, None, torch.ones(128)) is None
     assert caplog.text.count("out of resources") == 1
     assert len(fused.tried(unfit, None, torch.ones(64))) == 64
+
+
+class Compiled(CompiledKernel):
+    """What Triton would have compiled: it notes what it is launched with."""
+
+    def __init__(self):
+        self.launched = []
+
+    def __getitem__(self, grid):
+        return lambda *given: self.launched.append((grid, *given))
+
+
+class Kernel:
+    """A kernel of Triton's as Launch sees it."""
+
+    arg_names = ("x", "size", "WIDTH")
+
+    def __init__(self):
+        self.compiled = []
+
+    def __getitem__(self, grid):
+        return lambda *args, **constants: self.compiled.append(Compiled()) or self.compiled[-1]
+
+
+def test_a_kernel_is_found_again_by_all_that_it_was_compiled_for():
+    kernel, x = Kernel(), torch.zeros(64)
+    launch = Launch(kernel)
+    for width in (8, 8, 16):
+        launch((2, 1), x, 5, WIDTH=width, num_warps=4)
+    for values, size, grid in ((x, 6, (2, 1)), (x.double(), 5, (2, 1)), (x[1:], 5, (2, 1)), (x, 5, (3, 1))):
+        launch(grid, values, size, WIDTH=8, num_warps=4)
+    assert [one.launched for one in kernel.compiled] == [[((2, 1, 1), x.data_ptr(), 5, 8)], [], [], [], [], []]
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the kernels run on the CPU by Triton's interpreter alone")
