@@ -16,6 +16,7 @@ from clearhead.beside import Later
 from clearhead.errors import BadInput, BadOption, NotFinite, TooLong, UnknownName
 from clearhead.inputs import from_tensors
 from clearhead.method import Method, Scores, Spelling, spelled
+from clearhead.options import check, value_of
 
 
 @pytest.fixture(scope="module")
@@ -314,6 +315,16 @@ def test_embeddings_may_be_given_instead_of_ids():
         ("a film", {"method": "rollout:normalise_rows"}, BadOption, "name=value"),
         ("a film", {"method": "decoded-gradcam"}, UnsupportedModel, "lm_head"),
         ("a film", {"method": "random", "sed": 1}, BadOption, "seed"),
+        ("a film", {"method": "random:seed=abc"}, BadOption, "'abc' is not a choice of 'random': it must be a whole"),
+        ("a film", {"method": "rollout:normalise_rows=maybe"}, BadOption, "true or false"),
+        ("a film", {"method": "rollout", "normalise_rows": 1}, BadOption, "true or false"),
+        ("a film", {"method": "trans-att", "only_block": 1.5}, BadOption, "a whole number or none"),
+        ("a film", {"method": "trans-att", "first_block": True}, BadOption, "a whole number"),
+        ("a film", {"method": "integrated-gradients:tolerance=abc"}, BadOption, "a number or none"),
+        ("a film", {"method": "att-cat:hidden=3"}, BadOption, "a word"),
+        ("a film", {"method": "lime:ridge=-1"}, BadOption, "the penalty not below"),
+        ("a film", {"method": "lime:width=0"}, BadOption, "above zero"),
+        ("a film", {"method": "smooth-gradient:noise=nan"}, BadOption, "not negative"),
         ("a film", {"method": "gradient", "layer": 1}, BadOption, "no options"),
         ("a film", {"batch_size": 0}, BadOption, "at least 1"),
         ("a film", {"precision": "int8"}, BadOption, "float32"),
@@ -441,6 +452,20 @@ def test_scores_of_another_shape_are_refused(scores, says):
     trace = clearhead.capture(model("bert"), tensors("bert"))
     with pytest.raises(UnsupportedModel, match=f"'own' answered with {says}"):
         explain_trace(trace, Spelling("own", own, {}))
+
+
+@pytest.mark.parametrize(
+    ("word", "value"), [("no", False), ("Off", False), ("yes", True), ("on", True), ("None", None)]
+)
+def test_words_that_stand_for_values(word, value):
+    assert value_of(word) is value
+
+
+def test_options_without_a_kind_are_taken_as_they_are():
+    def own(trace, *, anything=None, later: "NotYetDefined" = None):  # noqa: F821
+        return Scores(torch.ones(3, 9))
+
+    check("own", own, {"anything": "x", "later": 5})
 
 
 @pytest.mark.parametrize("name", ["trans-att", "att-cat", "cat", "lrp", "layer-gradcam", "rollout"])

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from clearhead.beside import Coming
-from clearhead.errors import BadOption
 from clearhead.execution import uncollected
-from clearhead.registry import Registry, unknown
+from clearhead.options import check, defaults, parsed
+from clearhead.registry import Registry
 from clearhead.trace import Trace
 
 
@@ -57,12 +57,7 @@ def method(
 
     def register(compute: Callable[..., Scores]) -> Callable[..., Scores]:
         name = compute.__name__.replace("_", "-")
-        options = {
-            key: parameter.default
-            for key, parameter in inspect.signature(compute).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
-        METHODS.add(name, Method(name, compute, paper, signed, class_specific, options))
+        METHODS.add(name, Method(name, compute, paper, signed, class_specific, defaults(compute)))
         return compute
 
     return register
@@ -86,46 +81,7 @@ def spelled(name: Any, **options: Any) -> Spelling:
     """'att-cat', 'decoded-gradcam:layer=7,top=3' or (name, {options}), with further options laid over."""
     if isinstance(name, Spelling):
         return name
-    text, plain, given = parsed_options(name)
-    found = METHODS[plain]
-    merged = {**given, **options}
-    for key in merged:
-        if key not in found.options:
-            raise _bad_option(found, key)
+    text, plain, given = parsed(name)
+    found, merged = METHODS[plain], {**given, **options}
+    check(found.name, found.compute, merged)
     return Spelling(text, found, merged)
-
-
-def parsed_options(name: Any) -> tuple[str, str, dict[str, Any]]:
-    """The way a name with options was written, the plain name, and the options."""
-    if isinstance(name, tuple) and len(name) == 2:
-        plain, given = name[0], dict(name[1])
-        text = plain + (":" + ",".join(f"{key}={value}" for key, value in given.items()) if given else "")
-        return text, plain.strip(), given
-    text, (plain, _, tail) = str(name), str(name).partition(":")
-    return text, plain.strip(), _parsed(tail, text)
-
-
-def _bad_option(found: Method, key: str) -> BadOption:
-    if not found.options:
-        return BadOption(f"'{found.name}' takes no options, so '{key}' cannot be given.")
-    return BadOption(str(unknown(f"option of '{found.name}'", key, list(found.options))))
-
-
-def _parsed(tail: str, text: str) -> dict[str, Any]:
-    pairs = [part.partition("=") for part in tail.split(",") if part.strip()]
-    if any(not equals for _, equals, _ in pairs):
-        raise BadOption(f"Options in '{text}' must be written name=value, separated by commas.")
-    return {key.strip(): value_of(value.strip()) for key, _, value in pairs}
-
-
-def value_of(text: str) -> Any:
-    """A value as written on a command line: number, true, false, none, or text."""
-    words = {"true": True, "false": False, "none": None}
-    if text.casefold() in words:
-        return words[text.casefold()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -14,9 +14,9 @@ import numpy as np
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, collate, encode
-from clearhead.method import parsed_options
 from clearhead.model import Model
-from clearhead.registry import Registry, unknown
+from clearhead.options import check, defaults, parsed
+from clearhead.registry import Registry
 from clearhead.target import class_number
 from clearhead.task import Example, Task
 
@@ -90,13 +90,17 @@ def metric(
 
     def register(measure: Callable[..., list[Record]]) -> Callable[..., list[Record]]:
         name = measure.__name__.replace("_", "-")
-        options = {
-            key: parameter.default
-            for key, parameter in inspect.signature(measure).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
         found = Metric(
-            name, measure, paper, better, tuple(values) or (name,), tuple(targets), options, summary, curve, prepare
+            name,
+            measure,
+            paper,
+            better,
+            tuple(values) or (name,),
+            tuple(targets),
+            defaults(measure),
+            summary,
+            curve,
+            prepare,
         )
         METRICS.add(name, found)
         return measure
@@ -170,12 +174,9 @@ def measured(name: Any, **options: Any) -> Measure:
     """'aopc', 'aopc:absent=pad,steps=9' or (name, {options}), as for methods."""
     if isinstance(name, Measure):
         return name
-    text, plain, given = parsed_options(name)
-    found = METRICS[plain]
-    merged = {**given, **options}
-    for key in merged:
-        if key not in found.options:
-            raise BadOption(str(unknown(f"option of '{found.name}'", key, list(found.options))))
+    text, plain, given = parsed(name)
+    found, merged = METRICS[plain], {**given, **options}
+    check(found.name, found.measure, merged)
     return Measure(text, found, merged)
 
 

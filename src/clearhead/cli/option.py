@@ -113,7 +113,7 @@ def _class(model: "Model", text: str | None) -> str | int | None:
 
 def pairs(options: Sequence[str]) -> dict[str, Any]:
     """-o key=value, repeated."""
-    from clearhead.method import value_of
+    from clearhead.options import value_of
 
     found = {}
     for option in options:

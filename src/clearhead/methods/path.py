@@ -216,8 +216,8 @@ def replaceable(trace: Trace) -> Tensor:
 
 def noisy_points(trace: Trace, samples: int, noise: float, seed: int) -> list[Point]:
     """Each input `samples` times with noise of its own: the same in any batch and any order."""
-    if noise < 0:
-        raise BadOption(f"noise={noise!r} must not be negative.")
+    if not noise >= 0:
+        raise BadOption(f"noise={noise!r} must be a number, and not negative.")
     places = range(len(trace.leaf))
     return [Point(one, partial(_noisy, trace, one, noise, seed, n)) for one in places for n in range(samples)]
 
