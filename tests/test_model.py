@@ -11,7 +11,7 @@ from torch import nn
 
 import clearhead
 from clearhead import UnsupportedModel
-from clearhead.errors import BadFile, BadOption
+from clearhead.errors import BadFile, BadOption, UnknownName
 from clearhead.model import longest
 
 
@@ -68,6 +68,21 @@ def test_code_in_the_folder_is_not_executed(folder):
 def test_what_is_not_there(name, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(BadFile, match="cannot be loaded"):
+        clearhead.load(name)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "../nowhere", "models/", "a/b/c"])
+def test_a_folder_that_is_not_there_is_told_without_asking_the_hub(name, monkeypatch):
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("asked the hub"))
+    with pytest.raises(BadFile, match="There is no such folder") as told:
+        clearhead.load(name)
+    assert "pickle" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["clearhead/sst2", "sst2-minilm", "clearhead/sst2-minilm-v2"])
+def test_a_mistyped_embedded_model_is_told_without_asking_the_hub(name, monkeypatch):
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("asked the hub"))
+    with pytest.raises(UnknownName, match="clearhead/sst2-minilm"):
         clearhead.load(name)
 
 

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from clearhead import zoo
 from clearhead.errors import BadFile, BadInput, BadOption, UnsupportedModel
 from clearhead.fused import on_gpu
+from clearhead.registry import unknown
 
 HEADS = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
@@ -143,13 +144,25 @@ def _from_zoo(name: str) -> Model:
     return Model(network, processor, lm, name)
 
 
+def _check_place(source: str) -> None:
+    """Refuses at once what can be neither a folder nor a hub id, before the hub is asked for it again and again."""
+    if Path(source).exists():
+        return
+    embedded = zoo.names()
+    if source.startswith("clearhead/") or f"clearhead/{source}" in embedded:
+        raise unknown("embedded model", source, embedded)
+    if source.startswith((".", "/", "~")) or source.endswith("/") or source.count("/") > 1 or "\\" in source:
+        raise BadFile(_not_loadable(source, "There is no such folder."))
+
+
 def _from_folder(source: str, allow_pickle: bool) -> Model:
     import transformers
 
+    _check_place(source)
     try:
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise BadFile(_not_loadable(source, error)) from error
+        raise BadFile(_not_loadable(source, _reason(error))) from error
     architecture = (getattr(config, "architectures", None) or ["?"])[0]
     head = next((auto for ending, auto in HEADS.items() if architecture.endswith(ending)), None)
     if head is None:
@@ -160,7 +173,7 @@ def _from_folder(source: str, allow_pickle: bool) -> Model:
             network = getattr(transformers, head).from_pretrained(source, **options).eval()
             processor = _processor(source, head)
     except (OSError, ValueError) as error:
-        raise BadFile(_not_loadable(source, error)) from error
+        raise BadFile(_not_loadable(source, _reason(error))) from error
     return Model(network, processor, None, source)
 
 
@@ -185,14 +198,16 @@ def _processor(source: str, head: str) -> Any:
     return kind.from_pretrained(source, trust_remote_code=False)
 
 
-def _not_loadable(source: str, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _reason(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _not_loadable(source: str, reason: str) -> str:
     names = ", ".join(zoo.names())
-    return (
-        f"'{source}' cannot be loaded: {reason} Give a folder with config.json and safetensors weights, a hub id, "
-        f"or one of {names}. Pickled weights need allow_pickle=True (clearhead serve: "
-        "--allow-pickle)."
-    )
+    told = f"'{source}' cannot be loaded: {reason} Give a folder with config.json and safetensors weights, a hub id, "
+    told += f"or one of {names}."
+    pickled = " Pickled weights need allow_pickle=True (clearhead serve: --allow-pickle)."
+    return told + pickled * ("safetensors" in reason)
 
 
 def _from_objects(source: Any, processor: Any) -> Model:
@@ -232,7 +247,7 @@ def _lm(source: Any, allow_pickle: bool) -> Any:
         with without_bars():
             return transformers.AutoModelForMaskedLM.from_pretrained(str(source), **options).eval()
     except (OSError, ValueError) as error:
-        raise BadFile(_not_loadable(str(source), error)) from error
+        raise BadFile(_not_loadable(str(source), _reason(error))) from error
 
 
 def _check_head(model: Model) -> None:
