@@ -365,6 +365,19 @@ def test_overlap_counts_all_pairs():
     assert corpus.overlap({"a": tops["a"]}, 2) == (0, 0.0)
 
 
+def test_overlap_is_a_share_of_the_words_there_are():
+    tops = {"a": [("x", 1.0), ("y", 0.5)], "b": [("x", 1.0), ("z", 1.0), ("q", 0.5)], "c": []}
+    assert corpus.overlap(tops, 10) == (1, 1 / 2)
+    assert corpus.overlap_line(tops) == "Of the top 3, two classes share 1 (50.0 %)."
+    assert '<th scope="row" dir="auto">3</th><td class="ch-n">1</td><td class="ch-n">50.0 %</td>' in corpus.summary(
+        tops
+    )
+    many = {name: [(f"{name[0]}{place}", 1.0) for place in range(23)] for name in ("a", "b")}
+    assert corpus.steps(many) == [5, 10, 20, 23]
+    assert corpus.overlap_line(many).startswith("Of the top 10, ")
+    assert "Overlap" not in corpus.summary({"a": [], "b": []})
+
+
 def test_word_clouds_repeat():
     wordcloud = pytest.importorskip("clearhead.views.wordcloud")
     pytest.importorskip("wordcloud", reason="the clouds extra is not installed")

@@ -13,7 +13,6 @@ from clearhead.errors import BadInput
 if TYPE_CHECKING:
     from PIL import Image
 
-TEN = 10
 OUT = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, .html, with an overlap table.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print one line of JSON per class.")]
 COUNT = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="How many words of each class.")]
@@ -83,9 +82,8 @@ def _tell(tops: Mapping[str, Sequence[tuple[str, float]]], count: int, *, json: 
             print(dumps({"label": label, "words": listed}, ensure_ascii=False))
         else:
             print(visible(f"{label}: " + ", ".join(f"{word} {weight:.3g}" for word, weight in found[:count])))
-    if len(tops) > 1 and not json:
-        shared, share = corpus.overlap(tops, TEN)
-        print(f"Of the top {TEN}, two classes share {shared} ({share * 100:.0f} %).")
+    if len(tops) > 1 and corpus.steps(tops) and not json:
+        print(corpus.overlap_line(tops))
 
 
 def _clouds(tops: Mapping[str, Sequence[tuple[str, float]]]) -> "dict[str, Image.Image]":

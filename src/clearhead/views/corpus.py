@@ -10,8 +10,10 @@ from PIL import Image
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 from clearhead.views import heatmap, markup
+from clearhead.views.wording import percent
 
 TopWords = Mapping[str, Sequence[tuple[str, float]]]
+TEN = 10
 PUNCTUATION = ".,;:!?\"'()[]{}<>«»“”‘’…–—-*_/\\|"
 
 
@@ -53,16 +55,33 @@ def top_words(
 
 
 def overlap(tops: TopWords, k: int) -> tuple[int, float]:
-    """How many words the top k of two classes have in common, over all pairs, and the share of what is possible."""
+    """How many words the top k of two classes have in common, over all pairs, and the share of what is possible.
+
+    A class with fewer words than k can share no more than it has.
+    """
     pairs = list(combinations([{word for word, _ in words[:k]} for words in tops.values()], 2))
     count = sum(len(first & second) for first, second in pairs)
-    return count, count / (len(pairs) * k) if pairs else 0.0
+    possible = sum(min(len(first), len(second)) for first, second in pairs)
+    return count, count / possible if possible else 0.0
+
+
+def steps(tops: TopWords) -> list[int]:
+    """How many top words are looked at for what classes share: never more than there are."""
+    longest = max((len(words) for words in tops.values()), default=0)
+    return sorted({min(k, longest) for k in (5, TEN, 20, 30, 40, 50)} - {0})
+
+
+def overlap_line(tops: TopWords) -> str:
+    """What two classes share of their ten top words, or of as many as there are, in a sentence."""
+    k = max(one for one in steps(tops) if one <= TEN)
+    shared, share = overlap(tops, k)
+    return f"Of the top {k}, two classes share {shared} ({percent(share)})."
 
 
 def summary(tops: TopWords, *, count: int = 15, clouds: Mapping[str, Image.Image] | None = None) -> str:
     """Top words of each class side by side, word clouds if given, and the overlap table."""
     columns = [_column(label, words[:count], (clouds or {}).get(label)) for label, words in tops.items()]
-    table = _overlap_table(tops) if len(tops) > 1 else ""
+    table = _overlap_table(tops) if len(tops) > 1 and steps(tops) else ""
     return markup.card("<h2>Words that speak for each class</h2>", markup.beside(columns), table)
 
 
@@ -83,8 +102,6 @@ def _cloud(label: str, cloud: Image.Image) -> str:
 
 
 def _overlap_table(tops: TopWords) -> str:
-    longest = max(len(words) for words in tops.values())
-    steps = [k for k in (5, 10, 20, 30, 40, 50) if k <= longest] or [longest]
-    shared = [(k, *overlap(tops, k)) for k in steps]
-    rows = [(str(k), str(number), f"{share * 100:.1f} %") for k, number, share in shared]
+    shared = [(k, *overlap(tops, k)) for k in steps(tops)]
+    rows = [(str(k), str(number), percent(share)) for k, number, share in shared]
     return f"<h3>Overlap</h3>{markup.table(('top words', 'shared by two classes', 'share'), rows)}"
