@@ -154,11 +154,26 @@ def test_tokens_and_layers_of_a_photo_are_switched_without_script(visit):
     page.locator(".ch-tokens").focus()
     page.keyboard.press("Space")
     assert (words.is_visible(), tokens.is_visible()) == (False, True)
-    assert page.locator(".ch-exact").is_visible() is False
+    exact = page.locator(".ch-heat.ch-exact")
+    assert exact.is_visible() is False
     page.locator(".ch-patches").check()
-    assert page.locator(".ch-exact").is_visible() is True
+    assert exact.is_visible() is True
     page.locator(".ch-opacity").select_option("25")
-    assert page.locator(".ch-exact").evaluate("node => getComputedStyle(node).opacity") == "0.25"
+    assert exact.evaluate("node => getComputedStyle(node).opacity") == "0.25"
+
+
+def test_the_outline_belongs_to_the_view_that_is_shown(visit):
+    page = visit(html.page([html.card(pictured())], "x"))
+    seen = (
+        "[...document.querySelectorAll('.ch-stack img')].filter(one => one.checkVisibility()).map(one => one.className)"
+    )
+    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-smooth"]
+    page.locator(".ch-contour").check()
+    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-smooth", "ch-outline ch-smooth"]
+    page.locator(".ch-patches").check()
+    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-exact", "ch-outline ch-exact"]
+    page.locator(".ch-contour").uncheck()
+    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-exact"]
 
 
 def test_sign_survives_without_colour(visit):

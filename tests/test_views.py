@@ -419,6 +419,17 @@ def test_outline_surrounds_the_top():
     assert alpha[15, 35] == 0 and alpha[2, 55] == 0
 
 
+def test_the_outline_of_patches_follows_their_borders():
+    inside = np.zeros((40, 60), dtype=bool)
+    inside[10:20, 30:40] = True
+    drawn = heatmap.outline(pictured(), top=5, smooth=False)
+    assert drawn.tobytes() == heatmap.edge_of(inside).tobytes()
+    one = heatmap.overlay(pictured(), smooth=False, top=5).convert("RGBA")
+    plain = heatmap.overlay(pictured(), smooth=False).convert("RGBA")
+    plain.alpha_composite(drawn)
+    assert one.tobytes() == plain.tobytes()
+
+
 def test_picture_of_a_text_and_of_photos():
     content = picture.png(picture.drawn([review()]))
     image = Image.open(io.BytesIO(content))

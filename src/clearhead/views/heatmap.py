@@ -21,6 +21,7 @@ FADE = 0.8
 STRONG = 98
 SHOWN = 640
 TONES = 64
+LOOKS = {"ch-smooth": True, "ch-exact": False}
 
 
 def full_of(explanation: Explanation) -> float:
@@ -35,8 +36,12 @@ def full_of(explanation: Explanation) -> float:
 
 def shares(explanation: Explanation, *, smooth: bool = True, full: float | None = None) -> Array:
     """Relevance over the original picture on the scale −1 … 1; NaN where the model did not look."""
-    placed = explanation.heatmap() if smooth else _patches(explanation)
-    return np.clip(placed / (full or full_of(explanation) or 1.0), -1, 1)
+    return np.clip(_placed(explanation, smooth) / (full or full_of(explanation) or 1.0), -1, 1)
+
+
+def _placed(explanation: Explanation, smooth: bool) -> Array:
+    """Relevance over the original picture; NaN where the model did not look."""
+    return explanation.heatmap() if smooth else _patches(explanation)
 
 
 def _patches(explanation: Explanation) -> Array:
@@ -79,12 +84,14 @@ def _indexed(colors: Image.Image) -> Image.Image:
     return image
 
 
-def outline(explanation: Explanation, *, top: float = OUTLINE) -> Image.Image:
-    """A line, white in black, around the `top` per cent most relevant of what the model saw."""
-    share = explanation.heatmap()
-    seen = share[~np.isnan(share)]
-    inside = np.nan_to_num(share, nan=-np.inf) >= np.percentile(seen, 100 - top)
-    return edge_of(inside)
+def outline(explanation: Explanation, *, top: float = OUTLINE, smooth: bool = True) -> Image.Image:
+    """A line, white in black, around the `top` per cent most relevant of what the model saw.
+
+    Not smooth, it goes around whole patches.
+    """
+    placed = _placed(explanation, smooth)
+    seen = placed[~np.isnan(placed)]
+    return edge_of(np.nan_to_num(placed, nan=-np.inf) >= np.percentile(seen, 100 - top))
 
 
 def edge_of(inside: Array) -> Image.Image:
@@ -142,7 +149,7 @@ def overlay(
     colors.putalpha(colors.getchannel("A").point(lambda value: round(value * opacity)))
     canvas.alpha_composite(colors)
     if top is not None:
-        canvas.alpha_composite(outline(explanation, top=top))
+        canvas.alpha_composite(outline(explanation, top=top, smooth=smooth))
     return canvas.convert("RGB")
 
 
@@ -152,17 +159,21 @@ def overlay(
 def figure(explanation: Explanation, *, full: float | None = None) -> str:
     """Photo and heat map as layers, with opacity, patches and outline to choose; no script."""
     shown = small(photo(explanation))
-    layers = [
-        ("ch-photo", data_url(shown, "JPEG")),
-        ("ch-heat ch-smooth", data_url(_indexed(small(veil(explanation, full=full))), "PNG")),
-        ("ch-heat ch-exact", data_url(_indexed(small(veil(explanation, smooth=False, full=full))), "PNG")),
-        ("ch-outline", data_url(small(outline(explanation)).quantize(16, Image.Quantize.FASTOCTREE), "PNG")),
-    ]
-    described = [description(explanation), "", "", ""]
-    images = "".join(
-        markup.image(url, shown.size, said, css) for (css, url), said in zip(layers, described, strict=True)
-    )
+    layers = {"ch-photo": data_url(shown, "JPEG")}
+    layers |= {f"ch-heat {css}": _heat_url(explanation, smooth, full) for css, smooth in LOOKS.items()}
+    layers |= {f"ch-outline {css}": _outline_url(explanation, smooth) for css, smooth in LOOKS.items()}
+    said = {"ch-photo": description(explanation)}
+    images = "".join(markup.image(url, shown.size, said.get(css, ""), css) for css, url in layers.items())
     return f'<div class="ch-figure"><div class="ch-stack">{images}</div>{_controls()}</div>'
+
+
+def _heat_url(explanation: Explanation, smooth: bool, full: float | None) -> str:
+    return data_url(_indexed(small(veil(explanation, smooth=smooth, full=full))), "PNG")
+
+
+def _outline_url(explanation: Explanation, smooth: bool) -> str:
+    drawn = small(outline(explanation, smooth=smooth))
+    return data_url(drawn.quantize(16, Image.Quantize.FASTOCTREE), "PNG")
 
 
 def description(explanation: Explanation) -> str:
