@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from samples import HOSTILE, save_text_model
 
-from clearhead import report
+from clearhead import report, zoo
 from clearhead.benchmark import Plan, execute
 from clearhead.cli import main
 from clearhead.results import FORMAT, MANIFEST, SUMMARY, Results, number
@@ -122,8 +122,74 @@ def test_the_verdict_says_what_to_use_and_why():
 def test_the_verdict_admits_that_nothing_can_be_shown():
     tests = [{**one, "p_corrected": 0.9} for one in summary()["comparisons"]]
     said = list(verdict(summary(comparisons=tests)))
-    assert "take the cheapest, cat" in said[0]
+    assert said[0] == (
+        "No difference between the methods can be shown, nor that any is better than random: measure more examples."
+    )
     assert "aopc: att-cat and cat are not shown to be better than random." in said
+
+
+def alike(*, beating=("att-cat", "cat"), **changes):
+    """No method differs from another; those `beating` random differ from it on both values."""
+    found = summary(**changes)
+    known = [one for one in found["comparisons"] if one["second"] == "random" and one["first"] in beating]
+    return {
+        **found,
+        "comparisons": [one if one in known else {**one, "p_corrected": 0.9} for one in found["comparisons"]],
+    }
+
+
+def test_the_verdict_says_what_beats_random_and_what_the_cheapest_saves():
+    assert next(verdict(alike())) == (
+        "att-cat and cat are shown to be better than random on every value. No difference between the methods "
+        "themselves can be shown: take the cheapest, cat, at 10.0 ms per example, 50 % less than att-cat, or measure "
+        "more examples."
+    )
+    assert "can be shown: take any of them, or measure more examples." in next(verdict(alike(costs={})))
+
+
+def test_the_verdict_advises_only_what_beats_random():
+    assert next(verdict(alike(beating=["att-cat"]))) == (
+        "Use att-cat: it is shown to be better than random on every value, cat on fewer. No difference between the "
+        "methods themselves can be shown."
+    )
+
+
+def test_the_verdict_says_what_beats_random_where_a_method_leads():
+    assert "It is shown to be better than random on every value." in next(verdict(summary()))
+    tests = [{**one, "p_corrected": 0.9} if one["second"] == "random" else one for one in summary()["comparisons"]]
+    assert "It is not shown to be better than random on any value." in next(verdict(summary(comparisons=tests)))
+    only = next(verdict(summary(methods=["att-cat", "random"])))
+    assert only.endswith("nothing to choose from. It is shown to be better than random on every value.")
+
+
+def test_a_value_that_the_control_lacks_is_not_shown_against_it():
+    rows = [one for one in summary()["rows"] if (one["method"], one["name"]) != ("random", "lodds")]
+    assert "It is shown to be better than random on 1 of 2 values." in next(verdict(summary(rows=rows)))
+
+
+def test_advice_that_rests_on_cost_says_how_much_less():
+    """cat and att-cat each lead on one value and tie on the other; worse is behind both."""
+    rows = [row("att-cat", "aopc", 0.7), row("cat", "aopc", 0.6), row("worse", "aopc", 0.1)]
+    rows += [
+        row("att-cat", "lodds", -2.0, "lower"),
+        row("cat", "lodds", -2.1, "lower"),
+        row("worse", "lodds", 0, "lower"),
+    ]
+    tests = [pair(name, method, "worse", 0.001) for name in ("aopc", "lodds") for method in ("att-cat", "cat")]
+    found = summary(rows=rows, comparisons=tests, methods=["att-cat", "cat", "worse"])
+    said = next(verdict(found))
+    assert said.startswith("Use cat: ") and "at 10.0 ms per example, 50 % less than att-cat." in said
+    assert said.endswith("By the same count att-cat is as good.")
+
+
+def test_the_embedded_model_is_named(folder):
+    names = zoo.names()
+    if not names:
+        pytest.skip("this build has no embedded models")
+    found = summary()
+    page = report.page(folder(found, model=None), found)
+    assert f"<h1>Which explanation may be trusted? {names[0]} on dev.tsv</h1>" in page
+    assert f"Model: {names[0]} (SHA-256 " in page
 
 
 def test_the_verdict_warns_when_noise_wins():

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clearhead import zoo
 from clearhead.benchmarks import BENCHMARKS
 from clearhead.results import ARROWS, Results, number
 from clearhead.verdict import LEVEL, Row, better, examples_text, standings, time_text, verdict
@@ -69,7 +70,7 @@ def title(results: Results) -> str:
     plan = results.manifest["plan"]
     if plan["benchmark"] in BENCHMARKS:
         return BENCHMARKS[plan["benchmark"]].title
-    return f"Which explanation may be trusted? {plan['model'] or 'the embedded model'} on {_file(plan['task'])}"
+    return f"Which explanation may be trusted? {_model(plan)} on {_file(plan['task'])}"
 
 
 def sections(results: Results, summary: Mapping[str, Any]) -> list[Section]:
@@ -204,11 +205,16 @@ def _provenance(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Iter
     yield f"Data: {plan['task']} (SHA-256 {manifest['hashes']['task'][:12]}), {examples_text(summary)}."
     yield from (f"Skipped: {one}" for one in summary["skipped"])
     yield from (f"Refused: {one}" for one in summary["refused"])
-    yield f"Model: {plan['model'] or 'the embedded default'} (SHA-256 {manifest['hashes']['model'][:12]})."
+    yield f"Model: {_model(plan)} (SHA-256 {manifest['hashes']['model'][:12]})."
     yield f"Methods: {', '.join(plan['methods'])}. Metrics: {', '.join(plan['metrics'])}. Seed {plan['seed']}."
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()) + "."
     seconds = summary["seconds"]
     yield f"Computing took {seconds:.0f} s." if seconds else "No times were kept."
+
+
+def _model(plan: Mapping[str, Any]) -> str:
+    """The model that was named, or the embedded one that is taken without a name."""
+    return str(plan["model"] or next(iter(zoo.names()), "the embedded model"))
 
 
 def _file(task: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 LEVEL = 0.05
 FEW = 100
+MORE = "measure more examples"
 Row = Mapping[str, Any]
 
 
@@ -75,31 +76,100 @@ def _advice(summary: Mapping[str, Any], found: Sequence[Standing]) -> str:
     """Which method to use, and why; the controls are no candidates."""
     tried = [name for name in summary["methods"] if not _is_control(name)]
     if len(tried) < 2:
-        return f"Only {_listed(tried or ['the control'])} was run, so there is nothing to choose from."
+        only = f"Only {_listed(tried or ['the control'])} was run, so there is nothing to choose from."
+        return " ".join([only, *(_against_control(summary, found, name) for name in tried)]).strip()
     if all(set(tried) <= set(one.leading) for one in found):
-        cheapest = min(tried, key=lambda name: _cost(summary, name))
-        return (
-            f"No difference between the methods can be shown: take the cheapest, {cheapest}, or measure more examples."
-        )
+        return _alike(summary, found, tried)
     leads = {name: sum(name in one.leading for one in found) for name in tried}
     most = max(leads.values())
     if most == 0:
         return "On no value is any method among the best: the control does better. Trust none of them here."
-    tied = [name for name in tried if leads[name] == most]
-    chosen = min(tied, key=lambda name: (-sum(one.best == name for one in found), _cost(summary, name)))
-    return _recommended(summary, chosen, [name for name in tied if name != chosen], most, len(found))
+    return _leader(summary, found, [name for name in tried if leads[name] == most], most)
 
 
-def _recommended(summary: Mapping[str, Any], chosen: str, others: list[str], leads: int, count: int) -> str:
-    where = "every value" if leads == count else f"{leads} of {count} values"
-    said = f"Use {chosen}: it is the best, or not shown to be worse than the best, on {where}"
+def _leader(summary: Mapping[str, Any], found: Sequence[Standing], tied: Sequence[str], most: int) -> str:
+    """Of those that lead on `most` values the one to use: by what beats noise, then by best values, then by cost."""
+    merits = {name: (-_wins(summary, found, name), -sum(one.best == name for one in found)) for name in tied}
+    chosen = min(tied, key=lambda name: (*merits[name], _cost(summary, name)))
+    rivals = [name for name in tied if name != chosen and merits[name] == merits[chosen]]
+    said = f"Use {chosen}: it is the best, or not shown to be worse than the best, on {_where(most, len(found))}"
+    others = [name for name in tied if name != chosen]
+    parts = [f"{said}{_price(summary, chosen, rivals)}.", _against_control(summary, found, chosen)]
+    return " ".join(filter(None, [*parts, _as_good(summary, chosen, others)]))
+
+
+def _alike(summary: Mapping[str, Any], found: Sequence[Standing], tried: Sequence[str]) -> str:
+    """What to do where no method is shown to be worse than another: what beats noise counts, then the cost."""
+    control = _control(summary)
+    if control is None:
+        return f"No difference between the methods can be shown: {_cheapest(summary, tried)}."
+    wins = {name: _wins(summary, found, name) for name in tried}
+    most = max(wins.values())
+    if most == 0:
+        return f"No difference between the methods can be shown, nor that any is better than {control}: {MORE}."
+    shown = [name for name in tried if wins[name] == most]
+    rest = [name for name in tried if wins[name] < most]
+    said = f"shown to be better than {control} on {_where(most, len(found))}{_fewer(rest)}"
+    if len(shown) == 1:
+        return f"Use {shown[0]}: it is {said}. No difference between the methods themselves can be shown."
+    return (
+        f"{_listed(shown)} are {said}. No difference between the methods themselves can be shown: "
+        f"{_cheapest(summary, shown)}."
+    )
+
+
+def _fewer(names: Sequence[str]) -> str:
+    return f", {_listed(names)} on fewer" if names else ""
+
+
+def _cheapest(summary: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Advice that rests on the measured cost alone, which it therefore tells."""
+    chosen = min(names, key=lambda name: _cost(summary, name))
+    if not math.isfinite(_cost(summary, chosen)):
+        return f"take any of them, or {MORE}"
+    others = [name for name in names if name != chosen]
+    return f"take the cheapest, {chosen}{_price(summary, chosen, others)}, or {MORE}"
+
+
+def _price(summary: Mapping[str, Any], chosen: str, rivals: Sequence[str]) -> str:
+    """What a method costs and, where it was chosen for that, how much less than the next."""
     seconds = _cost(summary, chosen)
-    said += f", at {time_text(seconds)} per example." if math.isfinite(seconds) else "."
+    if not math.isfinite(seconds):
+        return ""
+    dearer = min((_cost(summary, name), name) for name in rivals) if rivals else (math.inf, "")
+    less = f", {1 - seconds / dearer[0]:.0%} less than {dearer[1]}".replace("%", " %") if dearer[0] < math.inf else ""
+    return f", at {time_text(seconds)} per example{less}"
+
+
+def _as_good(summary: Mapping[str, Any], chosen: str, others: Sequence[str]) -> str:
     if not others:
-        return said
-    cheaper = [name for name in others if _cost(summary, name) < seconds]
-    note = f"; {_listed(cheaper)} {_costs_less(cheaper)}" if cheaper else ""
-    return f"{said} By that count {_listed(others)} {_are(others)} as good{note}."
+        return ""
+    cheaper = [name for name in others if _cost(summary, name) < _cost(summary, chosen)]
+    prices = [f"{name} ({time_text(_cost(summary, name))})" for name in cheaper]
+    note = f"; {_listed(prices)} {_costs_less(cheaper)}" if cheaper else ""
+    return f"By the same count {_listed(others)} {_are(others)} as good{note}."
+
+
+def _against_control(summary: Mapping[str, Any], found: Sequence[Standing], name: str) -> str:
+    """On how many values a method is shown to beat noise; nothing where no control was run."""
+    control = _control(summary)
+    if control is None:
+        return ""
+    wins = _wins(summary, found, name)
+    if wins == 0:
+        return f"It is not shown to be better than {control} on any value."
+    return f"It is shown to be better than {control} on {_where(wins, len(found))}."
+
+
+def _wins(summary: Mapping[str, Any], found: Sequence[Standing], name: str) -> int:
+    """On how many values a method is shown to beat the control."""
+    control = _control(summary)
+    rows = [(one.name, row) for one in found for row in _rows(summary, one.name) if row["method"] == name]
+    return 0 if control is None else sum(_beats(summary, value, row, control) for value, row in rows)
+
+
+def _where(count: int, whole: int) -> str:
+    return "every value" if count == whole else f"{count} of {whole} values"
 
 
 def _costs_less(names: Sequence[str]) -> str:
@@ -126,12 +196,15 @@ def _standing(summary: Mapping[str, Any], one: Standing) -> str:
 
 def _noise(summary: Mapping[str, Any], found: Sequence[Standing]) -> Iterator[str]:
     """Where a method is not shown to beat the random control."""
-    control = next((name for name in summary["methods"] if _is_control(name)), None)
+    control = _control(summary)
     if control is None:
         yield "No control was run: add random to the methods to see what noise would score."
         return
     for one in found:
-        weak = [row["method"] for row in _rows(summary, one.name) if not _beats(summary, one.name, row, control)]
+        rows = _rows(summary, one.name)
+        if all(row["method"] != control for row in rows):
+            continue
+        weak = [row["method"] for row in rows if not _beats(summary, one.name, row, control)]
         weak = [name for name in weak if not _is_control(name)]
         if weak:
             yield f"{one.name}: {_listed(weak)} {_are(weak)} not shown to be better than {control}."
@@ -140,9 +213,13 @@ def _noise(summary: Mapping[str, Any], found: Sequence[Standing]) -> Iterator[st
 def _beats(summary: Mapping[str, Any], name: str, row: Row, control: str) -> bool:
     noise = next((one for one in _rows(summary, name) if one["method"] == control), None)
     if noise is None:
-        return True
+        return False
     ahead = row["value"] < noise["value"] if better(summary, name) == "lower" else row["value"] > noise["value"]
     return ahead and _differ(summary, name, control, row)
+
+
+def _control(summary: Mapping[str, Any]) -> str | None:
+    return next((name for name in summary["methods"] if _is_control(name)), None)
 
 
 def _is_control(name: str) -> bool:
