@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
@@ -325,6 +326,18 @@ def test_gold_counts_marked_words():
     assert shown(found).paragraphs[0] == review().text
     with pytest.raises(BadInput, match="outside the text"):
         gold.beside_text([review()], [(2, 900)])
+
+
+def test_gold_has_the_scale_of_the_classes_and_says_it():
+    both = [review(), review(label="positive", relevance=review().relevance / 4)]
+    word = re.compile(r'<span class="(\w+)" title="[^"]*">(\w+)</span>')
+    legend = re.compile(r'<p class="ch-legend">.*?</p>')
+    classes, marked = html.classes(both), gold.beside_text(both, [(2, 9)])
+    assert word.findall(marked) == word.findall(classes) != []
+    assert legend.findall(marked) == legend.findall(classes) != []
+    photos = [pictured(), pictured(label="dog", relevance=pictured().relevance / 4)]
+    marked = gold.beside_photo(photos, np.ones((40, 60)))
+    assert legend.findall(marked) == legend.findall(html.classes(photos)) != []
 
 
 def test_gold_beside_a_photo():

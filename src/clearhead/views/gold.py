@@ -8,8 +8,8 @@ from PIL import Image
 
 from clearhead.errors import BadFile, BadInput
 from clearhead.explanation import Array, Explanation
-from clearhead.views import heatmap, markup
-from clearhead.views.piece import largest, pieces, scored, segments
+from clearhead.views import heatmap, html, markup
+from clearhead.views.piece import segments
 
 Spans = Sequence[tuple[int, ...]]
 
@@ -17,17 +17,16 @@ Spans = Sequence[tuple[int, ...]]
 def beside_text(explanations: Sequence[Explanation], marked: Spans) -> str:
     """The text as people marked it, then each explanation, with how many of its strongest words they marked.
 
+    The explanations share a scale, as in `html.classes`.
     `marked` are (start, end) characters of the text, or (segment, start, end) for a pair.
     """
-    texts = segments(explanations[0])
+    texts, full = segments(explanations[0]), html.full_of(explanations)
     spans = [_span(one, texts) for one in marked]
     framed = [
         f'<p class="ch-text" dir="auto" lang="">{_framed(text, spans, place)}</p>' for place, text in enumerate(texts)
     ]
     rows = [
-        markup.heading(one, tag="h3")
-        + markup.text(pieces(one), largest(scored(one)))
-        + f'<p class="ch-faint">{_found(one, spans)}</p>'
+        markup.heading(one, tag="h3") + html.shown(one, full) + f'<p class="ch-faint">{_found(one, spans)}</p>'
         for one in explanations
     ]
     return markup.card("<h2>Marked by people</h2>", *framed, *rows)
@@ -83,19 +82,21 @@ def _found(explanation: Explanation, spans: Sequence[tuple[int, int, int]]) -> s
 
 
 def beside_photo(explanations: Sequence[Explanation], mask: Array) -> str:
-    """The photo with the object people outlined, then each explanation with the same outline."""
+    """The photo with the object people outlined, then each explanation with the same outline, on one scale."""
+    full = html.full_of(explanations)
     marked = _with_outline(heatmap.photo(explanations[0]), mask)
     gold = "<h3>Marked by people</h3>" + _image(marked, "Photo with the marked object outlined.")
-    return markup.card(markup.beside([gold, *(_outlined(one, mask) for one in explanations)]))
+    return markup.card(markup.beside([gold, *(_outlined(one, mask, full) for one in explanations)]))
 
 
-def _outlined(explanation: Explanation, mask: Array) -> str:
-    picture = _with_outline(heatmap.overlay(explanation), mask)
+def _outlined(explanation: Explanation, mask: Array, full: float) -> str:
+    picture = _with_outline(heatmap.overlay(explanation, full=full), mask)
     share = _inside(explanation, mask)
     said = (
         "" if share is None else f'<p class="ch-faint">{share * 100:.0f} % of the positive relevance lies inside.</p>'
     )
-    return markup.heading(explanation, tag="h3") + _image(picture, heatmap.description(explanation)) + said
+    legend = heatmap.legend(full, explanation.label, heatmap.is_signed([explanation]))
+    return markup.heading(explanation, tag="h3") + _image(picture, heatmap.description(explanation)) + legend + said
 
 
 def _with_outline(picture: Image.Image, mask: Array) -> Image.Image:

@@ -38,7 +38,7 @@ def page(bodies: Iterable[str], title: str) -> str:
 def card(explanation: Explanation, *, level: str | None = None, rollout: Explanation | None = None) -> str:
     """One explanation with everything there is to see; `rollout` adds its row to the blocks."""
     if explanation.grid is not None:
-        return markup.card(markup.heading(explanation), _shown(explanation), markup.footer(explanation))
+        return markup.card(markup.heading(explanation), shown(explanation), markup.footer(explanation))
     level = level or level_for(explanation)
     return markup.card(
         markup.heading(explanation),
@@ -67,21 +67,21 @@ def cards(explanations: Sequence[Explanation]) -> list[str]:
 
 def brief(explanation: Explanation) -> str:
     """Label and coloured text, nothing to unfold."""
-    return markup.card(markup.heading(explanation), _shown(explanation))
+    return markup.card(markup.heading(explanation), shown(explanation))
 
 
 def methods(found: Mapping[str, Explanation]) -> str:
     """The same input by several methods, stacked; each has its own scale."""
     first = next(iter(found.values()))
-    rows = [f"<h3>{markup.escaped(name)}</h3>{_shown(one)}" for name, one in found.items()]
+    rows = [f"<h3>{markup.escaped(name)}</h3>{shown(one)}" for name, one in found.items()]
     body = markup.beside(rows) if first.grid is not None else "".join(rows)
     return markup.card(markup.heading(first, method=False), body)
 
 
 def classes(explanations: Sequence[Explanation]) -> str:
     """The same input for two or more classes side by side, on one scale."""
-    full = max(_full(one) for one in explanations)
-    return markup.card(markup.beside(markup.heading(one, tag="h3") + _shown(one, full) for one in explanations))
+    full = full_of(explanations)
+    return markup.card(markup.beside(markup.heading(one, tag="h3") + shown(one, full) for one in explanations))
 
 
 def title_of(explanations: Sequence[Explanation]) -> str:
@@ -91,14 +91,19 @@ def title_of(explanations: Sequence[Explanation]) -> str:
     return f"{len(explanations)} explanations by {', '.join(dict.fromkeys(one.method for one in explanations))}"
 
 
-def _shown(explanation: Explanation, full: float | None = None) -> str:
+def shown(explanation: Explanation, full: float | None = None) -> str:
     """The coloured text or photo with its legend."""
-    full = full or _full(explanation)
+    full = full or full_of([explanation])
     if explanation.grid is not None:
         signed = heatmap.is_signed([explanation])
         return heatmap.figure(explanation, full=full) + heatmap.legend(full, explanation.label, signed)
     level = level_for(explanation)
     return markup.text(pieces(explanation, level), full) + _legend(explanation, full)
+
+
+def full_of(explanations: Sequence[Explanation]) -> float:
+    """What the full colour stands for where explanations share a scale: the strongest of any of them."""
+    return max(map(_full, explanations))
 
 
 def _full(explanation: Explanation) -> float:
