@@ -183,6 +183,7 @@ def test_a_photo_is_asked_seen_and_tested(visit):
     smooth = page.evaluate(pixels)
     page.locator("[name=smooth][value=exact]").check()
     assert page.evaluate(pixels) != smooth
+    assert re.match(r"special tokens: \S+ [+-]?\d", page.inner_text("#diagnosis"))
 
 
 def test_files_and_a_link_that_restores_everything(visit, browser, address):

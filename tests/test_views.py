@@ -320,6 +320,12 @@ def test_layers_need_scores_per_block():
         layers.heat_map(review(layers=np.ones((2, 14))), explained("a film"))
 
 
+@pytest.mark.parametrize("one", [review(), pictured()], ids=["text", "photo"])
+def test_every_card_and_terminal_tells_the_special_tokens(one):
+    assert "Special tokens: [CLS] +" in html.card(one)
+    assert "special  [CLS] +" in terminal.render(one)
+
+
 def test_gold_counts_marked_words():
     found = gold.beside_text([review()], [(2, 9), (13, 20)])
     assert "2 of the 2 most relevant words are marked" in found

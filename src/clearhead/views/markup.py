@@ -189,8 +189,8 @@ def numbers(explanation: Explanation, level: str) -> str:
 
 
 def footer(explanation: Explanation) -> str:
-    """Special tokens, apart from the text, and the diagnostics."""
+    """Special tokens, apart from the text or patches, and the diagnostics."""
     others = ", ".join(f"{visible(token)} {number(value)}" for token, value in aside(explanation))
-    lines = [f"Special tokens: {others}"] if others and explanation.grid is None else []
+    lines = [f"Special tokens: {others}"] if others else []
     lines += [diagnosis(explanation)] if diagnosis(explanation) else []
     return "".join(f'<p class="ch-faint">{escape(line)}</p>' for line in lines)

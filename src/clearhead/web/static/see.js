@@ -121,7 +121,7 @@ const showLegend = (answer, full, negative) => find("legend").replaceChildren(le
 
 function diagnosis(answer) {
   const said = answer.diagnostics;
-  const special = answer.grid ? "" : answer.tokens.filter((token) => token.special).map((token) => `${token.token} ${signed(token.relevance)}`).join(", ");
+  const special = answer.tokens.filter((token) => token.special).map((token) => `${token.token} ${signed(token.relevance)}`).join(", ");
   const lines = [special && `special tokens: ${special}`];
   if (said.conservation_gap !== undefined) lines.push(`relevance adds up to within ${Number(said.conservation_gap).toExponential(1)}`);
   if (said.completeness_gap !== undefined) lines.push(`completeness gap ${Number(said.completeness_gap).toPrecision(2)}`);
