@@ -356,6 +356,7 @@ def test_curves_are_the_models_own_answers(run, model, image_model, tmp_path):
     assert code == 0, errors
     page = out.read_text()
     assert page.count("<polyline") == 6
+    assert page.count("Random order: the mean of 5 random orders; the band is their range, lowest to highest.") == 1
     whole = clearhead.explain(clearhead.load(model), "a bad film", target=0).probability
     hidden = clearhead.explain(clearhead.load(model), "[MASK] [MASK] [MASK]", target=0).probability
     for chart, first, last in zip(page.split("<svg")[1:], (whole, hidden), (hidden, whole), strict=True):

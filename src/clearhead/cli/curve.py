@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 STEPS = tuple(place / 10 for place in range(11))
 SEEDS = 5
 RANDOM = "random order"
+BAND = f"Random order: the mean of {SEEDS} random orders; the band is their range, lowest to highest."
 
 
 def card(model: "Model", source: Any, found: "Mapping[str, Explanation]") -> str:
@@ -28,7 +29,8 @@ def card(model: "Model", source: Any, found: "Mapping[str, Explanation]") -> str
                 curves.chart(hiding, title="Hiding the most relevant first", across=f"{what} hidden", up=up),
                 curves.chart(revealing, title="Revealing the most relevant first", across=f"{what} revealed", up=up),
             ]
-        )
+        ),
+        f'<p class="ch-faint">{BAND}</p>',
     )
 
 
