@@ -104,7 +104,7 @@ def test_ask_and_see_a_text(visit):
 
 def test_another_class_and_a_contrast(visit):
     page = explain(visit())
-    assert page.locator("#versus option").all_inner_texts() == ["No other class", "negative", "positive"]
+    assert page.locator("#versus option").all_inner_texts() == ["No other", "negative", "positive"]
     with page.expect_response("**/api/curve"):
         page.select_option("#target", label="positive")
     says(page, "#verdict", re.compile("^positive [0-9]"))

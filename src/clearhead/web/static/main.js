@@ -77,7 +77,7 @@ function fillClasses() {
   const classes = ["span", "regression"].includes(model().problem) ? [] : model().labels.map((label, place) => [String(place), label]);
   find("classed").hidden = find("other-classed").hidden = !classes.length;
   options(find("target"), [["", "Predicted"], ...classes], state.target);
-  options(find("versus"), [["", "No other class"], ...classes], state.versus);
+  options(find("versus"), [["", "No other"], ...classes], state.versus);
   options(find("other-target"), [["", "Predicted"], ...classes], state.target);
   const examples = state.kind === "text" ? (EXAMPLES[state.model] ?? []) : [];
   find("examples").replaceChildren(...examples.map((text) => make("button", { type: "button", textContent: text, title: text, onclick: () => useExample(text) })));
