@@ -298,6 +298,20 @@ def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
     one_line(*run("plan", TEXT, "-m", model, "--batch-size", "0"), "at least 1")
 
 
+def test_plan_counts_every_window(run, model, monkeypatch):
+    tried = []
+    monkeypatch.setattr("clearhead.planning.seconds", lambda work, sizes: tried.append(list(sizes)) or 1.0)
+    long = "film " * 100
+    windows = clearhead.explain(clearhead.load(model), long, long="windows").diagnostics["windows"]
+    flags = ["-m", model, "--long", "windows", "--batch-size", "2"]
+    found = json.loads(run("plan", long, "a film", *flags, "--json")[1])
+    assert (found["inputs"], found["windows"], found["longest"], found["seconds"]) == (2, windows, 102, 2.0)
+    explaining, predicting = tried
+    assert len(explaining) == 1 + len(predicting) == 1 + (windows + 1) // 2
+    assert f"102 at most, {windows} windows\n" in run("plan", long, *flags)[1]
+    one_line(*run("plan", long, "film", "--pair", *flags), "cannot be cut into windows")
+
+
 def test_compare_takes_many_inputs(run, model, tmp_path):
     (tmp_path / "a.csv").write_text("text\na bad film\na good film\n")
     inputs = [TEXT, str(tmp_path / "a.csv")]

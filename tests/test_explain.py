@@ -260,6 +260,25 @@ def test_long_texts_are_refused_truncated_or_cut_into_windows():
     assert len(clearhead.explain(explained, ["good", words], "att-cat", long="windows")) == 2
 
 
+def test_windows_are_counted_while_they_are_explained(monkeypatch):
+    from contextlib import contextmanager
+
+    counted = []
+
+    @contextmanager
+    def progress(total, label):
+        counted.append((total, label))
+        yield counted.append
+
+    monkeypatch.setattr("clearhead.windows.progress", progress)
+    explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
+    words = "the film is not good , never very good . a dull film finds its heart ! " * 3
+    clearhead.explain(explained, words, "att-cat", target=1, long="windows", batch_size=4)
+    assert counted == [(7, "windows"), 4, 3]
+    clearhead.explain(explained, words, "att-cat", long="windows", batch_size=4)
+    assert counted[3:] == [(14, "windows"), 4, 3, 4, 3]
+
+
 def test_windows_agree_on_one_class():
     explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3

@@ -81,26 +81,26 @@ def fits(model: Model, batch: Inputs) -> bool:
     return memory(model, batch).fits
 
 
-def seconds(work: Callable[[int], None], lengths: Sequence[int]) -> float:
-    """Time for inputs of these lengths, from three of them: the shortest, a middle one and the longest.
+def seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float:
+    """Time for batches of these sizes, from three of them: the smallest, a middle one and the largest.
 
-    `work(place)` does the one at that place. Between the lengths that were timed the cost is taken as straight.
+    `work(place)` does the one at that place. Between the sizes that were timed the cost is taken as straight.
     """
-    order = sorted(range(len(lengths)), key=lambda place: lengths[place])
+    order = sorted(range(len(sizes)), key=lambda place: sizes[place])
     known: dict[int, float] = {}
     work(order[0])
-    for place in dict.fromkeys((order[0], order[len(order) // 2], order[-1])):
+    for place in {sizes[place]: place for place in (order[0], order[len(order) // 2], order[-1])}.values():
         begun = time.perf_counter()
         work(place)
-        known[lengths[place]] = time.perf_counter() - begun
-    return sum(_between(known, length) for length in lengths)
+        known[sizes[place]] = time.perf_counter() - begun
+    return sum(_between(known, size) for size in sizes)
 
 
-def _between(known: dict[int, float], length: int) -> float:
+def _between(known: dict[int, float], size: int) -> float:
     marks = sorted(known)
-    above = next((mark for mark in marks if mark >= length), marks[-1])
-    below = next((mark for mark in reversed(marks) if mark <= length), marks[0])
+    above = next((mark for mark in marks if mark >= size), marks[-1])
+    below = next((mark for mark in reversed(marks) if mark <= size), marks[0])
     if above == below:
         return known[above]
-    share = (length - below) / (above - below)
+    share = (size - below) / (above - below)
     return known[below] + share * (known[above] - known[below])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from clearhead.batching import progress
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, Item, collate
@@ -22,8 +23,13 @@ def needs_windows(model: Model, one: Any, long: str) -> bool:
     limit = longest(model)
     if long != "windows" or model.takes_images or limit is None or model.processor is None:
         return False
+    return token_count(model, one) > limit
+
+
+def token_count(model: Model, one: Any) -> int:
+    """How many tokens a text or pair has, whatever the model takes."""
     segments = one if isinstance(one, tuple) else (one,)
-    return len(model.processor(*segments, truncation=False, verbose=False)["input_ids"]) > limit
+    return len(model.processor(*segments, truncation=False, verbose=False)["input_ids"])
 
 
 def explain_windows(
@@ -38,28 +44,26 @@ def explain_windows(
 
     Without a target, the class with the highest logit averaged over the windows is explained in all of them.
     """
+    windows = windows_of(model, text)
+    step = size if model.can_pad else 1
+    parts = [windows[start : start + step] for start in range(0, len(windows), step)]
+    predicted = target is None or (isinstance(target, Target) and target.index is None)
+    rows: list[list[Explanation]] = []
+    with progress(len(windows) * (1 + predicted), "windows") as advance:
+        if predicted:
+            target = Target(_prediction(model, parts, advance))
+        for part in parts:
+            rows += explain_batch(model, collate(model, part), [target] * len(part), spellings)
+            advance(len(part))
+    return [_stitched(text, [row[place] for row in rows]) for place in range(len(spellings))]
+
+
+def windows_of(model: Model, text: Any) -> list[Encoded]:
+    """The half-overlapping windows of a text; what has none is refused."""
     if not isinstance(text, str):
         raise BadInput("A pair of texts cannot be cut into windows: use long='truncate', or explain shorter texts.")
     if model.problem == "span":
         raise UnsupportedModel("Windows are not defined for answer spans: give the passage that holds the answer.")
-    windows = _windows(model, text)
-    if target is None or (isinstance(target, Target) and target.index is None):
-        target = Target(_prediction(model, windows, size))
-    step = size if model.can_pad else 1
-    rows = [
-        row
-        for start in range(0, len(windows), step)
-        for row in explain_batch(
-            model,
-            collate(model, windows[start : start + step]),
-            [target] * len(windows[start : start + step]),
-            spellings,
-        )
-    ]
-    return [_stitched(text, [row[place] for row in rows]) for place in range(len(spellings))]
-
-
-def _windows(model: Model, text: str) -> list[Encoded]:
     limit = longest(model)
     assert limit is not None
     tokenizer = model.processor
@@ -90,14 +94,19 @@ def _window(tokenizer: Any, text: str, cut: Any, names: list[str], place: int) -
     return Encoded(item, {name: list(cut[name][place]) for name in names})
 
 
-def _prediction(model: Model, windows: list[Encoded], size: int) -> int:
-    step = size if model.can_pad else 1
+def _prediction(model: Model, parts: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> int:
+    logits = []
+    for part in parts:
+        logits.append(window_logits(model, part))
+        advance(len(part))
+    return int(torch.cat(logits).mean(0).argmax())
+
+
+def window_logits(model: Model, windows: Sequence[Encoded]) -> torch.Tensor:
+    """What the model says of each window."""
     with torch.inference_mode():
-        parts = [
-            model.network(**collate(model, windows[start : start + step]).tensors).logits
-            for start in range(0, len(windows), step)
-        ]
-    return int(torch.cat(parts).mean(0).argmax())
+        logits: torch.Tensor = model.network(**collate(model, windows).tensors).logits
+    return logits
 
 
 def _stitched(text: str, parts: list[Explanation]) -> Explanation:

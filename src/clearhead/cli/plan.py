@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from clearhead.method import Spelling
     from clearhead.model import Model
 
+Batch = Sequence["Encoded"]
+
 
 def plan(
     inputs: option.INPUTS,
@@ -27,58 +29,100 @@ def plan(
 ) -> None:
     """Tell how much memory and time explaining these inputs will take, before it is done."""
     from clearhead import pipeline
-    from clearhead.inputs import encode
     from clearhead.method import spelled
 
     spellings = [spelled(name) for name in named(methods or [pipeline.DEFAULT_METHOD])]
     pipeline.check(spellings, batch_size)
     opened = option.opened(model, device, lm_head)
     read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
-    kept = "truncate" if long == "windows" else long
-    encoded = sorted((encode(opened, one, long=kept) for one in read), key=lambda one: one.length)
     size = (batch_size or pipeline.BATCH) if opened.can_pad else 1
-    found = facts(opened, [encoded[start : start + size] for start in range(0, len(encoded), size)], spellings)
+    found = facts(opened, *batched(opened, read, long, size), spellings)
     print(text.dumps(found) if json else "\n".join(lines(found)))
 
 
-def facts(model: "Model", batches: Sequence[Sequence["Encoded"]], spellings: Sequence["Spelling"]) -> dict[str, Any]:
+def batched(model: "Model", read: Sequence[Any], long: str, size: int) -> tuple[list[int], list[Batch], list[Batch]]:
+    """How many tokens each input has, the batches of those that fit, and the batches of the others' windows."""
+    from clearhead.inputs import encode
+    from clearhead.windows import needs_windows, token_count, windows_of
+
+    cut = [one for one in read if needs_windows(model, one, long)]
+    whole = [encode(model, one, long=long) for one in read if not needs_windows(model, one, long)]
+    whole.sort(key=lambda one: one.length)
+    windows = [part for one in cut for part in _parts(windows_of(model, one), size)]
+    lengths = sorted([one.length for one in whole] + [token_count(model, one) for one in cut])
+    return lengths, _parts(whole, size), windows
+
+
+def _parts(several: Batch, size: int) -> list[Batch]:
+    return [several[start : start + size] for start in range(0, len(several), size)]
+
+
+def facts(
+    model: "Model",
+    lengths: Sequence[int],
+    whole: Sequence[Batch],
+    windows: Sequence[Batch],
+    spellings: Sequence["Spelling"],
+) -> dict[str, Any]:
     """What is known beforehand: sizes, memory of the largest batch, and time from three batches that are tried."""
     from clearhead import planning
     from clearhead.inputs import collate
-    from clearhead.pipeline import explain_batch, works_blockwise
+    from clearhead.pipeline import works_blockwise
 
-    def work(place: int) -> None:
-        part = collate(model, list(batches[place]))
-        explain_batch(model, part, [None] * len(part), spellings)
-
-    memory = planning.memory(model, collate(model, list(batches[-1])))
-    lengths = [one.length for batch in batches for one in batch]
+    batches = [*whole, *windows]
+    memory = planning.memory(model, collate(model, max(batches, key=_size)))
     blockwise = not memory.fits and all(map(works_blockwise, spellings))
     return {
         "model": model.name,
         "device": str(model.device),
         "methods": [spelling.text for spelling in spellings],
         "inputs": len(lengths),
+        "windows": sum(map(len, windows)),
         "pictures": model.takes_images,
         "longest": lengths[-1],
         "median": lengths[len(lengths) // 2],
-        "batch": len(batches[0]),
+        "batch": max(map(len, batches)),
         "memory_whole": memory.whole,
         "memory_blockwise": memory.blockwise,
         "memory_free": None if memory.free == planning.UNKNOWN else memory.free,
         "way": "whole" if memory.fits else "block by block" if blockwise else "in smaller batches",
-        "seconds": planning.seconds(work, [batch[-1].length for batch in batches]),
+        "seconds": _seconds(model, batches, windows, spellings),
     }
+
+
+def _seconds(
+    model: "Model", batches: Sequence[Batch], windows: Sequence[Batch], spellings: Sequence["Spelling"]
+) -> float:
+    """Time to explain all batches; the class of a text in windows is predicted in a pass of its own."""
+    from clearhead import planning
+    from clearhead.inputs import collate
+    from clearhead.pipeline import explain_batch
+    from clearhead.windows import window_logits
+
+    def work(place: int) -> None:
+        explain_batch(model, collate(model, batches[place]), [None] * len(batches[place]), spellings)
+
+    def predict(place: int) -> None:
+        window_logits(model, windows[place])
+
+    taken = planning.seconds(work, [_size(batch) for batch in batches])
+    return taken + (planning.seconds(predict, [_size(batch) for batch in windows]) if windows else 0.0)
+
+
+def _size(batch: Batch) -> int:
+    """Tokens of a batch with its padding; pictures are all alike."""
+    return len(batch) * max(1, *(one.length for one in batch))
 
 
 def lines(found: dict[str, Any]) -> list[str]:
     """The same in words."""
     count = found["inputs"]
     size = f"{found['median']} tokens in the middle, {found['longest']} at most"
+    cut = f", {found['windows']} windows" if found["windows"] else ""
     few, many = ("picture", "pictures") if found["pictures"] else ("input", "inputs")
     free = "" if found["memory_free"] is None else f", {_bytes(found['memory_free'])} free"
     return [
-        f"{count} {few if count == 1 else many}" + ("" if found["pictures"] else f", {size}"),
+        f"{count} {few if count == 1 else many}" + ("" if found["pictures"] else f", {size}{cut}"),
         f"{found['model']} on {found['device']}, {', '.join(found['methods'])}, {found['batch']} at a time",
         f"memory  about {_bytes(found['memory_whole'])} for the largest batch{free}; "
         f"block by block {_bytes(found['memory_blockwise'])}",
