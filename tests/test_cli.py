@@ -252,6 +252,8 @@ def test_long_texts(run, model):
     code, _, errors = run("explain", long, "-m", model)
     assert code == 2
     assert "102 tokens" in errors
+    assert "Use --long truncate" in errors and "or --long windows" in errors and "long=" not in errors
+    one_line(*run("explain", long, long, "--pair", "-m", model, "--long", "windows"), "use --long truncate")
     (found,) = records(run("explain", long, "-m", model, "--long", "windows", "--json")[1])
     assert len(found["tokens"]) == 100
     assert records(run("explain", long, "-m", model, "--long", "truncate", "--json")[1])[0]["tokens"][-1]["special"]
@@ -421,10 +423,10 @@ LATE = {
     "label": (["--target", "positve"], "Did you mean 'positive'?"),
     "class number": (["--target", "7"], "classes 0 … 1"),
     "itself": (["--target", "0", "--versus", "0"], "cannot be contrasted with itself"),
-    "long": (["--long", "cut"], "error, truncate, windows"),
+    "long": (["--long", "cut"], "--long cut is not a choice. Use one of error, truncate, windows"),
     "precision": (["--precision", "float63"], "float32, float64"),
     "device": (["--device", "gpu"], "gpu"),
-    "batch size": (["--batch-size", "0"], "at least 1"),
+    "batch size": (["--batch-size", "0"], "--batch-size 0 must be a whole number, at least 1"),
     "value": (["--method", "att-cat", "-o", "hidden=middle"], "'output' or 'input'"),
 }
 

@@ -248,6 +248,8 @@ def test_long_texts_are_refused_truncated_or_cut_into_windows():
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
     with pytest.raises(TooLong, match=r"53 tokens, but .* takes at most 16.*truncate.*windows"):
         clearhead.explain(explained, words)
+    again = pickle.loads(pickle.dumps(TooLong("53 tokens.", "Use long='truncate'.")))
+    assert (str(again), again.fact) == ("53 tokens. Use long='truncate'.", "53 tokens.")
     cut = clearhead.explain(explained, words, long="truncate")
     assert len(cut.tokens) == 16
     whole = clearhead.explain(explained, words, "att-cat", target=1, long="windows")

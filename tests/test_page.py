@@ -344,6 +344,22 @@ def test_a_pair(visit):
     assert page.locator("#shown .reading").all_inner_texts() == [TEXT, "never a heart"]
 
 
+def test_the_first_part_of_a_long_text(visit):
+    page = visit()
+    page.fill("#text", "a bad film " * 50)
+    page.click("#explain")
+    says(page, "#problems", "First part only")
+    visit.said.clear()
+    page.select_option("#long", label="First part only")
+    page.click("#explain")
+    measured(page)
+    assert page.inner_text("#problems") == ""
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    measured(page)
+    assert page.input_value("#long") == "truncate"
+
+
 def test_by_keyboard_alone(visit):
     page = visit()
     page.keyboard.press("Tab")

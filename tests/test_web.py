@@ -630,6 +630,19 @@ def test_garbage(client, content):
     assert 400 <= answer.status_code < 500
 
 
+def test_the_first_part_of_a_long_text(client, models):
+    text = "film " * 500
+    refused = ask(client, text=text)
+    assert refused.status_code == 422
+    assert refused.json()["error"].endswith("Shorten it, or choose 'First part only' under 'Long texts'.")
+    own = clearhead.explain(models["text"], text, long="truncate")
+    found = ask(client, text=text, long="truncate").json()
+    assert [token["relevance"] for token in found["tokens"]] == pytest.approx(own.relevance.tolist())
+    assert ask(client, "curve", text=text, long="truncate").json()["counts"][-1] == len(own.tokens) - 2
+    assert ask(client, text=text).status_code == 422
+    assert ask(client, text=text, long="windows").status_code == 422
+
+
 def test_not_a_number_and_a_million_tokens(client):
     for number in (b"NaN", b"Infinity", b"1e999", b"9" * 400):
         body = b'{"text": "a film", "method": "lime", "options": {"ridge": ' + number + b"}}"

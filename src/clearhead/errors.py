@@ -37,7 +37,11 @@ class BadInput(ClearheadError, ValueError):
 
 
 class TooLong(BadInput):
-    """The input has more tokens than the model takes."""
+    """The input has more tokens than the model takes; `fact` says so without the advice for Python."""
+
+    def __init__(self, fact: str, advice: str = "") -> None:
+        super().__init__(f"{fact} {advice}".strip())
+        self.fact = fact
 
 
 class BadOption(ClearheadError, ValueError):

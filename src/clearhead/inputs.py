@@ -168,8 +168,9 @@ def _check_length(model: Model, length: int) -> None:
     limit = longest(model)
     if limit is not None and length > limit:
         raise TooLong(
-            f"The input has {length} tokens, but {model.name} takes at most {limit}. Use long='truncate' to explain "
-            "the beginning, or long='windows' to explain overlapping parts and stitch them together."
+            f"The input has {length} tokens, but {model.name} takes at most {limit}.",
+            "Use long='truncate' to explain the beginning, or long='windows' to explain overlapping parts and stitch "
+            "them together.",
         )
 
 

@@ -5,6 +5,7 @@ Commands import the engine when they run, so that `--help` and shell completion 
 
 import io
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -21,6 +22,8 @@ from clearhead.cli.words import words
 from clearhead.version import __version__
 
 MISTAKE = 2
+PYTHON = re.compile(r"\b(?:(long|batch_size)=(['\"]?)([\w-]+)\2)")
+"""Arguments as messages for Python write them, which are flags here."""
 
 app = typer.Typer(
     name="clearhead",
@@ -80,12 +83,17 @@ def _mistake(error: Exception) -> str | None:
     from clearhead.errors import ClearheadError
 
     if isinstance(error, ClearheadError):
-        return str(error)
+        return PYTHON.sub(_flag, str(error))
     if hasattr(error, "format_message"):
         return str(error.format_message()) or "Nothing was asked. See clearhead --help."
     if isinstance(error, typer.Abort):
         return "Stopped."
     return None
+
+
+def _flag(found: re.Match[str]) -> str:
+    """long='truncate' is --long truncate."""
+    return f"--{found[1].replace('_', '-')} {found[3]}"
 
 
 def _complain(message: str) -> int:

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from clearhead import zoo
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, TooLong
 from clearhead.explanation import Array
 from clearhead.method import METHODS
 from clearhead.model import Model
@@ -50,6 +50,7 @@ FAULTS: dict[int | str, dict[str, Any]] = {
 JPEG: dict[str, Any] = {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
 POLL = 0.2
 PATIENCE = "2"
+SHORTEN = "Shorten it, or choose 'First part only' under 'Long texts'."
 FILES = {"html": "text/html; charset=utf-8", "png": "image/png", "json": "application/json"}
 
 
@@ -128,6 +129,10 @@ def _add_faults(app: FastAPI) -> None:
     @app.exception_handler(ClearheadError)
     async def _mistake(_: Request, error: ClearheadError) -> Response:
         return _fault(422, piece.visible(str(error)))
+
+    @app.exception_handler(TooLong)
+    async def _too_long(_: Request, error: TooLong) -> Response:
+        return _fault(422, piece.visible(f"{error.fact} {SHORTEN}"))
 
     @app.exception_handler(Overloaded)
     @app.exception_handler(Interrupted)

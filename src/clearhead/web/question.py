@@ -25,6 +25,9 @@ class Asked(BaseModel):
     image: Annotated[str, Field(max_length=LIMITS.body)] | None = Field(
         None, description="A JPEG, PNG, WebP, GIF or BMP in base64, with or without a data: prefix."
     )
+    long: Literal["error", "truncate"] = Field(
+        "error", description="A text longer than the model takes is refused, or its first part is explained."
+    )
     model: Name | None = Field(None, description="A name from /api/models; the first that fits without it.")
     target: Class = Field(None, description="The class to explain, by label or number; else the prediction.")
     versus: Class = Field(None, description="Explain the class rather than this one.")

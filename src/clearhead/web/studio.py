@@ -94,10 +94,10 @@ class Studio:
 
     def _remember(self, asked: Asked) -> tuple[Model, Remembered]:
         model = self.model_of(asked)
-        key = (model.name, hashlib.blake2b(repr(asked.source).encode("utf-8", "replace")).digest())
+        key = (model.name, asked.long, hashlib.blake2b(repr(asked.source).encode("utf-8", "replace")).digest())
         if key not in self._known:
             source = picture(asked.image, self.limits) if asked.image is not None else asked.source
-            self._known[key] = Remembered(encode(model, source))
+            self._known[key] = Remembered(encode(model, source, long=asked.long))
         self._known.move_to_end(key)
         self._forget()
         return model, self._known[key]

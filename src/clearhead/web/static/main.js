@@ -54,6 +54,7 @@ function fillForm() {
   find("kinds").replaceChildren(find("kinds").firstElementChild, ...radios);
   find("text").value = state.text;
   find("second").value = state.second;
+  find("long").value = state.long;
   fillModels();
 }
 
@@ -89,7 +90,7 @@ function useExample(text) {
 }
 
 function readForm() {
-  [state.text, state.second] = [find("text").value, find("second").value];
+  [state.text, state.second, state.long] = ["text", "second", "long"].map((id) => find(id).value);
   if (state.kind === "image" && !state.image) throw new Error("Choose a photo first, or drop one on the page.");
   if (state.kind !== "image" && !state.text.trim()) throw new Error("Type a text first: there is nothing to explain.");
 }

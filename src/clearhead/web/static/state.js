@@ -3,14 +3,14 @@
 import { percent, plain } from "./dom.js";
 
 export const state = {
-  kind: "text", text: "", second: "", image: null, imageName: "",
+  kind: "text", text: "", second: "", long: "error", image: null, imageName: "",
   model: "", method: "trans-att", target: "", versus: "",
   options: {}, level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], beside: [],
 };
 
 export const found = { models: [], methods: [], answer: null, photo: null, curve: null, asked: null };
 
-const SAVED = ["kind", "text", "second", "image", "model", "method", "options", "target", "versus", "level", "smooth", "opacity", "layer", "hidden", "beside"];
+const SAVED = ["kind", "text", "second", "long", "image", "model", "method", "options", "target", "versus", "level", "smooth", "opacity", "layer", "hidden", "beside"];
 
 export const saved = () => Object.fromEntries(SAVED.map((key) => [key, state[key]]));
 
@@ -36,7 +36,8 @@ export function input(changes = {}) {
   const source = { text: { text: state.text }, pair: { pair: [state.text, state.second] }, image: { image: state.image } }[state.kind];
   const chosen = { model: state.model, target: state.target, versus: state.versus, ...changes };
   const classes = Object.fromEntries(["target", "versus"].filter((key) => chosen[key] !== "").map((key) => [key, Number(chosen[key])]));
-  return { ...source, model: chosen.model, ...classes };
+  const long = state.kind === "image" ? {} : { long: state.long };
+  return { ...source, ...long, model: chosen.model, ...classes };
 }
 
 // Options belong to the method that was chosen; others are asked with their own defaults.
