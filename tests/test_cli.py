@@ -195,6 +195,30 @@ def test_inputs_of_every_kind(run, model, tmp_path):
     ]
 
 
+def test_tables_are_read_as_tasks_are(run, model, tmp_path):
+    from clearhead.tasks import read_task
+
+    files = {
+        "bare.tsv": "Business\ta bad film\nSports\ta good film\nSports\tnever\n",
+        "named.tsv": "topic\ttext\nSports\ta good film\n",
+        "pairs.tsv": "index\tsentence1\tsentence2\tlabel\n0\ta film\tbad\t1\n",
+        "remarks.csv": "remark\na good film\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        found = records(run("explain", str(tmp_path / name), "-m", model, "--json")[1])
+        wanted = [example.input for example in read_task(tmp_path / name).examples]
+        assert [one["text"] for one in found] == [list(one) if isinstance(one, tuple) else one for one in wanted]
+    bare = str(tmp_path / "bare.tsv")
+    (first, *_) = records(run("compare", bare, "--text-column", "1", "-m", model, "--json")[1])
+    assert first["text"] == "Business"
+    assert run("words", bare, "-m", model)[0] == 0
+    (tmp_path / "remarks.tsv").write_text("remark\twhy\na bad film\tbad\n")
+    marked = ["--text-column", "remark", "--gold", "why", "--out", str(tmp_path / "x.html")]
+    assert run("explain", str(tmp_path / "remarks.tsv"), "-m", model, *marked)[0] == 0
+    one_line(*run("explain", str(tmp_path / "remarks.tsv"), "-m", model, *marked[2:]), "--text-column: remark, why")
+
+
 def test_pairs_from_arguments_and_columns(run, model, tmp_path):
     (found,) = records(run("explain", "a film", "never", "--pair", "-m", model, "--json")[1])
     assert found["text"] == ["a film", "never"]
@@ -457,6 +481,9 @@ FILES = {
     "column": (b"a,b\n1,2\n", "a.csv", "--text-column"),
     "empty cell": (b"text,n\nx,1\n,2\n", "a.csv", "Row 2"),
     "json": (b'{"text": "x"}\n{oops\n', "a.jsonl", "Line 2"),
+    "ragged": (b"text,n\nx,1\ny,2,3\n", "a.csv", "Line 3"),
+    "no header": (b"a\tb\tc\td\n", "a.tsv", "--text-column 2"),
+    "encoding of a table": (b"text,n\n\xff\xfe,1\n", "a.csv", "UTF-8"),
     "no object": (b"[1]\n", "a.jsonl", "named columns"),
     "picture": (b"not a picture", "a.png", "reads text"),
     "empty text": (b"  \n", "a.txt", "empty"),

@@ -22,7 +22,7 @@ from clearhead.cli.words import words
 from clearhead.version import __version__
 
 MISTAKE = 2
-PYTHON = re.compile(r"\b(?:(long|batch_size)=(['\"]?)([\w-]+)\2)")
+PYTHON = re.compile(r"\b(?:(long|batch_size|text_column)=(['\"]?)([\w-]+)\2|(text_column|label_column)\b)")
 """Arguments as messages for Python write them, which are flags here."""
 
 app = typer.Typer(
@@ -92,8 +92,9 @@ def _mistake(error: Exception) -> str | None:
 
 
 def _flag(found: re.Match[str]) -> str:
-    """long='truncate' is --long truncate."""
-    return f"--{found[1].replace('_', '-')} {found[3]}"
+    """long='truncate' is --long truncate, and text_column is --text-column."""
+    name = "--" + (found[1] or found[4]).replace("_", "-")
+    return f"{name} {found[3]}" if found[3] else name
 
 
 def _complain(message: str) -> int:

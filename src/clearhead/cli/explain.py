@@ -36,8 +36,9 @@ def explain(
 
     spelling = spelled(method, **option.pairs(options or []))
     opened = option.opened(model, device, lm_head)
-    read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
-    marks = _marks(read, source.read_marks(inputs, gold, pair=pair, pictures=opened.takes_images)) if gold else []
+    reading: dict[str, Any] = {"text_column": text_column, "pair": pair, "pictures": opened.takes_images}
+    read = source.read_inputs(inputs, marks=gold or (), **reading)
+    marks = _marks(read, source.read_marks(inputs, gold, **reading)) if gold else []
     sink.check_count(out, len(read))
     settings = {"precision": precision, "batch_size": batch_size, "long": long}
     results = list(explained(opened, read, spelling, option.target_of(opened, target, versus), settings))

@@ -61,7 +61,11 @@ OUT = Annotated[
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print one line of JSON per explanation (docs/json.md).")]
 COLUMN = Annotated[
-    str | None, typer.Option(metavar="C", help="The table's column with the texts; two with a comma for pairs.")
+    str | None,
+    typer.Option(
+        metavar="C",
+        help="The table's column with the texts, by name or, without a header, by number; two with a comma for pairs.",
+    ),
 ]
 CURVES = Annotated[
     bool, typer.Option("--curves", help="Add to an .html file what hiding and revealing the strongest tokens does.")

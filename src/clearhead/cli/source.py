@@ -1,43 +1,52 @@
 """What INPUT means: a text, standard input, a text file, a picture, or a table with a row each."""
 
-import csv
-import io
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import BadFile, BadInput
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
-COLUMNS = ("text", "sentence", "review", "document", "content", "question", "image", "path", "file")
 Row = dict[str, Any]
 
+if TYPE_CHECKING:
+    from clearhead.tasks.lines import Numbered
 
-def read_inputs(arguments: Sequence[str], *, text_column: str | None, pair: bool, pictures: bool) -> list[Any]:
-    """Every INPUT in order; `pictures` says that the model reads images, so that texts in tables are paths."""
-    found = [one for argument in arguments for one in _read(argument, text_column, pictures)]
+
+def read_inputs(
+    arguments: Sequence[str], *, text_column: str | None, pair: bool, pictures: bool, marks: Sequence[str] = ()
+) -> list[Any]:
+    """Every INPUT in order; `pictures` says that the model reads images, so that texts in tables are paths.
+
+    `marks` are those of `read_marks`: naming a column of a table tells that it has a header.
+    """
+    mark = next(iter(marks), None)
+    found = [one for argument in arguments for one in _read(argument, text_column, mark, pictures)]
     if not found:
         raise BadInput(f"'{arguments[0]}' has no rows: there is nothing to explain.")
     return _paired(found) if pair else found
 
 
-def read_marks(arguments: Sequence[str], marks: Sequence[str], *, pair: bool, pictures: bool) -> list[list[Any]]:
+def read_marks(
+    arguments: Sequence[str], marks: Sequence[str], *, text_column: str | None, pair: bool, pictures: bool
+) -> list[list[Any]]:
     """Per input what people marked: phrases, or mask pictures; of a table the column that holds them."""
-    found = [one for argument in arguments for one in _read_marks(argument, marks, pictures)]
+    found = [one for argument in arguments for one in _read_marks(argument, marks, text_column, pictures)]
     return found[:1] if pair else found
 
 
-def _read_marks(argument: str, marks: Sequence[str], pictures: bool) -> list[list[Any]]:
+def _read_marks(argument: str, marks: Sequence[str], text_column: str | None, pictures: bool) -> list[list[Any]]:
     path = Path(argument)
     if argument == "-" or not _exists(path) or path.suffix.casefold() not in TABLES:
         return [[Path(mark) if pictures else mark for mark in marks]]
     if len(marks) != 1:
         raise BadInput(f"--gold names one column of '{path}', but was given {len(marks)} times.")
-    rows = _rows(path)
-    name = _names(path, list(rows[0]), marks[0])[0]
+    from clearhead.tasks.rows import text_columns
+
+    rows, _ = _rows(path, text_column, marks[0])
+    name = text_columns(str(path), list(rows[0]), marks[0])[0]
     cells = [[part.strip() for part in str(row.get(name) or "").split("|") if part.strip()] for row in rows]
     return [[path.parent / part if pictures else part for part in cell] for cell in cells]
 
@@ -48,7 +57,7 @@ def _paired(found: list[Any]) -> list[Any]:
     return [(found[0], found[1])]
 
 
-def _read(argument: str, text_column: str | None, pictures: bool) -> list[Any]:
+def _read(argument: str, text_column: str | None, mark: str | None, pictures: bool) -> list[Any]:
     if argument == "-":
         return [_stdin()]
     if not argument.strip():
@@ -62,7 +71,7 @@ def _read(argument: str, text_column: str | None, pictures: bool) -> list[Any]:
     if path.is_dir():
         raise BadFile(f"'{argument}' is a folder: name the files in it, for example {argument.rstrip('/')}/*.txt.")
     if kind in TABLES:
-        return _column(path, _rows(path), text_column, pictures)
+        return _column(path, text_column, mark, pictures)
     if kind == ".txt":
         return [_text(path)]
     if kind in PICTURES:
@@ -105,85 +114,52 @@ def _text(path: Path) -> str:
 # --- tables ----------------------------------------------------------------------------------------------------
 
 
-class Tabbed(csv.excel_tab):
-    """Tab-separated as most corpora are: quotes are plain characters."""
-
-    quoting = csv.QUOTE_NONE
-
-
-def _rows(path: Path) -> list[Row]:
-    readers = {".csv": _comma, ".tsv": _tab, ".jsonl": _json_lines, ".parquet": _parquet}
-    return readers[path.suffix.casefold()](path)
+def _rows(path: Path, text: str | None, mark: str | None) -> tuple[list[Row], str | None]:
+    """The rows by column, and which column holds the texts as far as that is known; one bad row is a mistake."""
+    numbered, text = _numbered(path, text, mark)
+    return [_sound(path, line, row) for line, row in numbered], text
 
 
-def _comma(path: Path) -> list[Row]:
-    return _separated(path, ",")
+def _numbered(path: Path, text: str | None, mark: str | None) -> "tuple[Numbered, str | None]":
+    kind = path.suffix.casefold()
+    if kind == ".parquet":
+        from clearhead.tables import read_parquet
+
+        return iter(enumerate(read_parquet(path), 1)), text
+    if kind == ".jsonl":
+        from clearhead.tasks.lines import json_lines
+
+        return json_lines(path), text
+    from clearhead.tasks.table import named_rows
+
+    return named_rows(path, "," if kind == ".csv" else "\t", text, mark)[:2]
 
 
-def _tab(path: Path) -> list[Row]:
-    return _separated(path, "\t")
+def _sound(path: Path, line: int, row: Any) -> Row:
+    if not isinstance(row, dict):
+        raise BadFile(f"Line {line} of '{path}': {row.reason}.")
+    return row
 
 
-def _separated(path: Path, delimiter: str) -> list[Row]:
-    kind: type[csv.Dialect] = csv.excel if delimiter == "," else Tabbed
-    try:
-        return list(csv.DictReader(io.StringIO(_text(path), newline=""), dialect=kind, strict=delimiter == ","))
-    except csv.Error as error:
-        raise BadFile(f"'{path}' is not a proper {path.suffix} table: {error}.") from error
+def _column(path: Path, text_column: str | None, mark: str | None, pictures: bool) -> list[Any]:
+    from clearhead.tasks.rows import text_columns
 
-
-def _json_lines(path: Path) -> list[Row]:
-    rows = []
-    for place, line in enumerate(_text(path).splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise BadFile(f"Line {place} of '{path}' is not JSON: {error.msg}.") from error
-        if not isinstance(row, dict):
-            raise BadFile(f"Line {place} of '{path}' is not an object with named columns.")
-        rows.append(row)
-    return rows
-
-
-def _parquet(path: Path) -> list[Row]:
-    from clearhead.tables import read_parquet
-
-    return read_parquet(path)
-
-
-def _column(path: Path, rows: list[Row], wanted: str | None, pictures: bool) -> list[Any]:
+    rows, text = _rows(path, text_column, mark)
     if not rows:
         raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
-    names = _names(path, list(rows[0]), wanted)
+    names = text_columns(str(path), list(rows[0]), text)
     return [_cell(path, number, row, names, pictures) for number, row in enumerate(rows, 1)]
 
 
-def _names(path: Path, columns: list[str], wanted: str | None) -> list[str]:
-    """The column or, for pairs, the two columns separated by a comma."""
-    if wanted is None:
-        known = [name for name in columns if str(name).casefold() in COLUMNS]
-        if len(columns) != 1 and not known:
-            listed = ", ".join(map(str, columns))
-            raise BadInput(f"Which column of '{path}' holds the texts? Name it with --text-column: {listed}.")
-        return [min(known, key=lambda name: COLUMNS.index(name.casefold())) if known else columns[0]]
-    from clearhead.registry import unknown
-
-    names = [wanted] if wanted in columns else [name.strip() for name in wanted.split(",")]
-    for name in names:
-        if name not in columns:
-            raise unknown(f"column of '{path}'", name, columns)
-    if len(names) > 2:
-        raise BadInput("--text-column names one column, or two for pairs of texts.")
-    return names
-
-
 def _cell(path: Path, number: int, row: Row, names: list[str], pictures: bool) -> Any:
+    from clearhead.tasks.lines import damaged
+
     cells = [row.get(name) for name in names]
     for name, cell in zip(names, cells, strict=True):
         if not isinstance(cell, str) or not cell.strip():
             raise BadInput(f"Row {number} of '{path}' has no text in column '{name}'. Remove the row or fill it in.")
+        if damaged(cell):
+            raise BadFile(f"Row {number} of '{path}' is not UTF-8 text: save it as UTF-8.")
     texts = [str(cell) for cell in cells]
     if pictures:
         return path.parent / texts[0]

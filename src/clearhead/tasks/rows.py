@@ -37,7 +37,7 @@ def table_examples(
     columns = next((list(row) for _, row in head if isinstance(row, dict)), [])
     if not columns:
         return [row for _, row in head if isinstance(row, BadRow)], None
-    texts, label = _columns(name, columns, text_column), _label_column(name, columns, label_column)
+    texts, label = text_columns(name, columns, text_column), _label_column(name, columns, label_column)
     return list(_examples(chain(head, rows), texts, label, path)), label
 
 
@@ -51,7 +51,7 @@ def _examples(rows: Numbered, texts: list[str], label: str | None, path: Path) -
         yield found
 
 
-def _columns(name: str, columns: list[str], wanted: str | None) -> list[str]:
+def text_columns(name: str, columns: list[str], wanted: str | None) -> list[str]:
     """The column of texts or pictures, or the two that make a pair."""
     if wanted is not None:
         names = [wanted] if wanted in columns else [part.strip() for part in wanted.split(",")]
@@ -61,7 +61,7 @@ def _columns(name: str, columns: list[str], wanted: str | None) -> list[str]:
         if len(names) > 2:
             raise BadInput("text_column names one column, or two separated by a comma for pairs of texts.")
         return names
-    known = _known(columns, (*TEXTS, *PICTURES))
+    known = columns[0] if len(columns) == 1 else _known(columns, (*TEXTS, *PICTURES))
     if known is None:
         raise BadInput(f"Which column of '{name}' holds the texts? Name it with text_column: {', '.join(columns)}.")
     second = SECONDS.get(known.casefold())

@@ -72,6 +72,17 @@ def parquet(
 def _separated(
     path: Path, delimiter: str, text: str | None, label: str | None, limit: int | None, header: bool | None = None
 ) -> Task:
+    rows, text, label = named_rows(path, delimiter, text, label, header)
+    return table_task(path.name, rows, path, text, label, limit)
+
+
+def named_rows(
+    path: Path, delimiter: str, text: str | None, label: str | None, header: bool | None = None
+) -> tuple[Numbered, str | None, str | None]:
+    """Rows by the header's names or, without one, by number from 1; and the columns of the texts and labels.
+
+    These are `text` and `label` where given; without a header they are guessed.
+    """
     rows = list(separated(path, delimiter))
     first = next((cells for _, cells in rows if isinstance(cells, list)), None)
     if first is None:
@@ -82,8 +93,7 @@ def _separated(
     if not header and not text:
         text, label = _guessed(path, [cells for _, cells in rows[:LOOK] if isinstance(cells, list)])
     body = ((line, cells) for line, cells in rows if not (header and cells is first))
-    named = ((line, _named(line, columns, cells)) for line, cells in body)
-    return table_task(path.name, named, path, text, label, limit)
+    return ((line, _named(line, columns, cells)) for line, cells in body), text, label
 
 
 def _is_header(cells: list[str], text: str | None, label: str | None) -> bool:
@@ -108,7 +118,7 @@ def _guessed(path: Path, rows: list[list[str]]) -> tuple[str, str | None]:
     if width == 1:
         return "1", None
     if width > 3:
-        raise BadInput(f"'{path}' has {width} columns and no header: give text_column and label_column as numbers.")
+        raise BadInput(f"'{path}' has {width} columns and no header: name them by number, for example text_column=2.")
     sample = [cells for cells in rows if len(cells) == width]
     label = min(range(width), key=lambda place: (len({cells[place] for cells in sample}), len(sample[0][place])))
     return ",".join(str(place + 1) for place in range(width) if place != label), str(label + 1)
