@@ -381,6 +381,7 @@ def test_words_of_each_class(run, model, tmp_path):
     wanted = sum(word.relevance for several in one for word in several.words() if word.text.casefold() == "bad")
     assert [line["label"] for line in found] == ["negative"]
     assert {line["word"]: line["weight"] for line in found[0]["words"]}["bad"] == pytest.approx(wanted)
+    assert run("words", "a film", "-m", model, "--reference", table, "--text-column", "text")[0] == 0
     code, output, errors = run("words", table, "-m", model, "--reference", table, "--out", str(tmp_path / "w.html"))
     assert code == 0, errors
     assert "film" in output
@@ -439,6 +440,10 @@ MISTAKES = {
     "gold": (["explain", "x", "--gold", "x"], "--out FILE.html"),
     "clouds": (["words", "x", "--clouds"], "--out FILE.html"),
     "words into a picture": (["words", "x", "--out", "x.png"], ".html"),
+    "column of a text": (["explain", "good", "--text-column", "remark"], "a text has no columns"),
+    "column of a text, compared": (["compare", "good", "--text-column", "remark"], "a text has no columns"),
+    "column of a text, planned": (["plan", "good", "--text-column", "remark"], "a text has no columns"),
+    "column of a text's words": (["words", "good", "--text-column", "remark"], "a text has no columns"),
     "folder": (["explain", "x", "--out", "nowhere/x.html"], "no folder 'nowhere'"),
     "list": (["list", "method"], "Did you mean 'methods'?"),
     "batch": (["explain", "x", "--batch-size", "many"], "--batch-size"),

@@ -39,6 +39,7 @@ def compare(
 ) -> None:
     """Compare methods on texts or images, all computed from the same pass through the model."""
     sink.check(out, parts={"--curves": curves})
+    source.check_column(inputs, text_column)
     from clearhead import pipeline
     from clearhead.method import spelled
 

@@ -31,6 +31,7 @@ def explain(
 ) -> None:
     """Explain texts or images: which words or patches made the model decide."""
     sink.check(out, parts={"--curves": curves, "--gold": bool(gold)})
+    source.check_column(inputs, text_column)
     from clearhead import methods  # noqa: F401  registers them
     from clearhead.method import spelled
 

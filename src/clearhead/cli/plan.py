@@ -28,6 +28,7 @@ def plan(
     lm_head: option.LM_HEAD = None,
 ) -> None:
     """Tell how much memory and time explaining these inputs will take, before it is done."""
+    source.check_column(inputs, text_column)
     from clearhead import pipeline
     from clearhead.method import spelled
 

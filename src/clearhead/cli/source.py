@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.errors import BadFile, BadInput
+from clearhead.errors import BadFile, BadInput, BadOption
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -13,6 +13,15 @@ Row = dict[str, Any]
 
 if TYPE_CHECKING:
     from clearhead.tasks.lines import Numbered
+
+
+def check_column(arguments: Sequence[str], text_column: str | None) -> None:
+    """Refuses to name a column where no INPUT is a table, before any work is done."""
+    if text_column is not None and not any(Path(one).suffix.casefold() in TABLES for one in arguments):
+        raise BadOption(
+            f"--text-column {text_column} names a column of a table, but no table was given, and a text has no "
+            f"columns. Leave it out, or give a table: {', '.join(TABLES)}."
+        )
 
 
 def read_inputs(

@@ -42,6 +42,7 @@ def words(
 ) -> None:
     """Find the words that speak for each class over many texts."""
     sink.check(out, parts={"--clouds": clouds}, endings=(".html",))
+    source.check_column([*inputs, *([reference] if reference else [])], text_column)
     from clearhead import methods  # noqa: F401  registers them
     from clearhead.method import spelled
     from clearhead.views import corpus
