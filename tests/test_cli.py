@@ -490,7 +490,11 @@ FILES = {
     "no header": (b"a\tb\tc\td\n", "a.tsv", "--text-column 2"),
     "encoding of a table": (b"text,n\n\xff\xfe,1\n", "a.csv", "UTF-8"),
     "no object": (b"[1]\n", "a.jsonl", "named columns"),
-    "picture": (b"not a picture", "a.png", "reads text"),
+    "picture": (
+        b"not a picture",
+        "a.png",
+        "a.png' is a picture, but the model reads text. Choose --model clearhead/pets-vit.",
+    ),
     "empty text": (b"  \n", "a.txt", "empty"),
 }
 

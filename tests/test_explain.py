@@ -1,6 +1,7 @@
 """explain and compare as a user meets them: texts, pairs, images, tensors, targets, long inputs, mistakes."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -321,7 +322,8 @@ def test_embeddings_may_be_given_instead_of_ids():
         (3, {}, BadInput, "int"),
         ([3], {}, BadInput, "int"),
         (["a film", None], {}, BadInput, "NoneType"),
-        (photo(), {}, BadInput, "reads text"),
+        (photo(), {}, BadInput, "reads text, but a picture was given"),
+        (Path("a.png"), {}, BadInput, "reads text, but a path was given"),
         ("a film", {"target": "postive"}, UnknownName, "Did you mean 'positive'"),
         ("a film", {"target": 7}, BadInput, r"classes 0 … 2"),
         ("a film", {"target": [0, 1]}, BadInput, "2 targets were given for 1"),

@@ -100,8 +100,13 @@ def encode(model: Model, one: Any, *, long: str = "error") -> Encoded:
         return _encode_image(model, one)
     pair = isinstance(one, tuple)
     if isinstance(one, Path | Image.Image) or not (isinstance(one, str) or (pair and is_single(one))):
-        raise BadInput(f"{model.name} reads text, but a {type(one).__name__} was given.")
+        raise BadInput(f"{model.name} reads text, but a {_kind(one)} was given.")
     return _encode_text(model, one, long)
+
+
+def _kind(one: Any) -> str:
+    """What was given, for people."""
+    return "picture" if isinstance(one, Image.Image) else "path" if isinstance(one, Path) else type(one).__name__
 
 
 def each(model: Model, prepare: Callable[[Any], Found], inputs: Sequence[Any]) -> list[Found]:

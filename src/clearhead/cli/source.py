@@ -84,9 +84,19 @@ def _read(argument: str, text_column: str | None, mark: str | None, pictures: bo
     if kind == ".txt":
         return [_text(path)]
     if kind in PICTURES:
+        if not pictures:
+            raise BadInput(f"'{argument}' is a picture, but the model reads text. Choose {_picture_models()}.")
         return [path]
     endings = ", ".join((".txt", *TABLES, *PICTURES))
     raise BadFile(f"'{argument}' is a file of a kind that is not read. There is: {endings}.")
+
+
+def _picture_models() -> str:
+    """The embedded models that read pictures, as flags."""
+    from clearhead import zoo
+
+    names = [name for name in zoo.names() if zoo.describe(name)["task"] == "image-classification"]
+    return " or ".join(f"--model {name}" for name in names)
 
 
 def _exists(path: Path) -> bool:
