@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -317,6 +318,9 @@ def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
     found = json.loads(run("plan", TEXT, "-m", model, "--json")[1])
     assert found["memory_blockwise"] < found["memory_whole"] < found["memory_free"]
     assert found["way"] == "whole" and found["seconds"] > 0
+    told = (Path(__file__).parents[1] / "docs" / "json.md").read_text().split("`clearhead plan … --json`")[1]
+    assert all(f"`{key}`" in told for key in found)
+    assert "per explanation" not in run("plan", "--help")[1]
     Image.new("RGB", (40, 40)).save(tmp_path / "grey.png")
     assert run("plan", str(tmp_path / "grey.png"), "-m", image_model)[1].startswith("1 picture\n")
     code, _, errors = run("plan", TEXT, "-m", model, "--methods", "no-such")
@@ -525,6 +529,10 @@ def test_one_picture_holds_one_explanation(run, model, tmp_path):
     one_line(*run("compare", "a", "-m", model, "--methods", "cat,grads", "--out", str(tmp_path / "x.json")), ".jsonl")
     one_line(*run("compare", "a", "b", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
     assert list(tmp_path.iterdir()) == []
+    assert run("compare", "a", "-m", model, "--methods", "cat", "--out", str(tmp_path / "x.json"))[0] == 0
+    assert clearhead.read(tmp_path / "x.json").method == "cat"
+    told = " ".join(re.sub("[│\\s]+", " ", run("compare", "--help")[1]).split())
+    assert "of one explanation .json" in told
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):

@@ -57,7 +57,11 @@ TARGET = Annotated[
 ]
 VERSUS = Annotated[str | None, typer.Option(metavar="LABEL", help="Explain the class rather than this one.")]
 OUT = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write .html, .png, .svg, .json, .jsonl, .parquet or .md.")
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write .html, .jsonl, .parquet or .md; of one input also .png or .svg, of one explanation .json.",
+    ),
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print one line of JSON per explanation (docs/json.md).")]
 COLUMN = Annotated[

@@ -2,7 +2,9 @@
 
 import json as text
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from clearhead.cli import option, source
 from clearhead.cli.compare import METHODS, named
@@ -13,13 +15,14 @@ if TYPE_CHECKING:
     from clearhead.model import Model
 
 Batch = Sequence["Encoded"]
+JSON = Annotated[bool, typer.Option("--json", help="Print the plan as one line of JSON (docs/json.md).")]
 
 
 def plan(
     inputs: option.INPUTS,
     methods: METHODS = None,
     model: option.MODEL = None,
-    json: option.JSON = False,
+    json: JSON = False,
     text_column: option.COLUMN = None,
     pair: option.PAIR = False,
     long: option.LONG = "error",
