@@ -392,6 +392,12 @@ def test_words_of_each_class(run, model, tmp_path):
     assert "Words that speak for each class" in (tmp_path / "w.html").read_text()
 
 
+def test_clouds_without_their_library_are_refused_before_any_work(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wordcloud", None)
+    monkeypatch.setattr("clearhead.cli.option.opened", lambda *_: pytest.fail("the model was opened"))
+    one_line(*run("words", TEXT, "--clouds", "--out", str(tmp_path / "w.html")), "clearhead[clouds]")
+
+
 def test_curves_are_the_models_own_answers(run, model, image_model, tmp_path):
     out = tmp_path / "curves.html"
     methods = ["--methods", "att-cat,rollout"]

@@ -42,6 +42,7 @@ def words(
 ) -> None:
     """Find the words that speak for each class over many texts."""
     sink.check(out, parts={"--clouds": clouds}, endings=(".html",))
+    _check_clouds(clouds)
     source.check_column([*inputs, *([reference] if reference else [])], text_column)
     from clearhead import methods  # noqa: F401  registers them
     from clearhead.method import spelled
@@ -85,6 +86,14 @@ def _tell(tops: Mapping[str, Sequence[tuple[str, float]]], count: int, *, json: 
             print(visible(f"{label}: " + ", ".join(f"{word} {weight:.3g}" for word, weight in found[:count])))
     if len(tops) > 1 and corpus.steps(tops) and not json:
         print(corpus.overlap_line(tops))
+
+
+def _check_clouds(wanted: bool) -> None:
+    """Refuses clouds that cannot be drawn, before any work is done."""
+    if wanted:
+        from clearhead.views.wordcloud import library
+
+        library()
 
 
 def _clouds(tops: Mapping[str, Sequence[tuple[str, float]]]) -> "dict[str, Image.Image]":

@@ -14,7 +14,7 @@ def cloud(words: Sequence[tuple[str, float]], *, width: int = 480, height: int =
     weights = {word: weight for word, weight in words if weight > 0}
     if not weights:
         raise BadInput("A word cloud needs at least one word with a positive weight.")
-    drawn = _library().WordCloud(
+    drawn = library().WordCloud(
         width=width,
         height=height,
         background_color="white",
@@ -31,7 +31,8 @@ def _ink(*_: Any, font_size: int = 10, **__: Any) -> str:
     return hexadecimal(LIGHT.above if font_size > 30 else LIGHT.ink)
 
 
-def _library() -> Any:
+def library() -> Any:
+    """The wordcloud library, or how to get it."""
     try:
         import wordcloud
     except ImportError as error:
