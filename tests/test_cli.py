@@ -516,6 +516,12 @@ def test_a_bad_file_is_one_line(run, model, tmp_path, content, name, wanted):
     one_line(*run("explain", str(tmp_path / name), "-m", model), wanted)
 
 
+def test_a_word_with_a_stroke_is_a_text(run, model):
+    status, out, _ = run("explain", "/film", "good/bad", "-m", model)
+    assert status == 0
+    assert "good/bad" in out
+
+
 def test_other_bad_inputs(run, model, image_model, tmp_path):
     one_line(*run("explain", "-", "-m", model, stdin="\n"), "Standard input was empty")
     one_line(*run("explain", str(tmp_path), "-m", model), "is a folder")
@@ -523,6 +529,8 @@ def test_other_bad_inputs(run, model, image_model, tmp_path):
     one_line(*run("explain", "bad \udcff film", "-m", model), "Character 5")
     one_line(*run("explain", "a", "b", "c", "--pair", "-m", model), "exactly two texts")
     one_line(*run("explain", "a film", "--gold", "heart", "-m", model, "--out", str(tmp_path / "x.html")), "not stand")
+    for place in ("./missing", "../no-such/review", "~/missing", str(tmp_path / "missing")):
+        one_line(*run("explain", place, "-m", model), f"There is no file '{place}'")
     one_line(*run("words", "x", "-m", image_model), "have no words")
     one_line(*run("explain", "x", "-m", str(tmp_path / "nothing")), "cannot be loaded")
     one_line(*run("explain", "x", "-m", image_model), "no image")

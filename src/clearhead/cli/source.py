@@ -74,7 +74,7 @@ def _read(argument: str, text_column: str | None, mark: str | None, pictures: bo
     path = Path(argument)
     kind = path.suffix.casefold()
     if not _exists(path):
-        if kind in (*PICTURES, *TABLES, ".txt") and not any(blank in argument for blank in " \n\t"):
+        if _is_a_place(argument):
             raise BadFile(f"There is no file '{argument}'.{_nearby(path)}")
         return [argument]
     if path.is_dir():
@@ -89,6 +89,14 @@ def _read(argument: str, text_column: str | None, mark: str | None, pictures: bo
         return [path]
     endings = ", ".join((".txt", *TABLES, *PICTURES))
     raise BadFile(f"'{argument}' is a file of a kind that is not read. There is: {endings}.")
+
+
+def _is_a_place(argument: str) -> bool:
+    """Whether this can only have been meant as a file: one word, with an ending or a path before it."""
+    word = not any(blank in argument for blank in " \n\t")
+    ending = Path(argument).suffix.casefold() in (*PICTURES, *TABLES, ".txt")
+    path = argument.startswith(("./", "../", "~/")) or (argument.startswith("/") and argument.count("/") > 1)
+    return word and (ending or path)
 
 
 def _picture_models() -> str:
