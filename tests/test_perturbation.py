@@ -3,6 +3,8 @@
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from small_networks import (
 
 import clearhead
 from clearhead import perturbation, units
-from clearhead.batching import in_batches
+from clearhead.batching import in_batches, progress
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.inputs import as_inputs
 from clearhead.model import Model
@@ -370,20 +372,45 @@ def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatc
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("patience", "shown"), [(0.0, True), (30.0, False)])
-def test_a_bar_on_a_terminal_once_patience_ends(patience: float, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bytes]]:
+    """Makes stderr a terminal, and gives what was printed there."""
     pty = pytest.importorskip("pty")
     outer, inner = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("clearhead.batching.PATIENCE", patience)
-    with os.fdopen(inner, "w") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        in_batches([1] * 4, lambda start, stop: time.sleep(0.02), tokens=1, label="inputs")
-        terminal.flush()
-        os.set_blocking(outer, False)
-        try:
-            printed = os.read(outer, 65536)
-        except BlockingIOError:
-            printed = b""
+    with os.fdopen(inner, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+
+        def printed() -> bytes:
+            stderr.flush()
+            os.set_blocking(outer, False)
+            try:
+                return os.read(outer, 65536)
+            except BlockingIOError:
+                return b""
+
+        yield printed
     os.close(outer)
-    assert (b"inputs" in printed) is shown
+
+
+@pytest.mark.parametrize(("patience", "shown"), [(0.0, True), (30.0, False)])
+def test_a_bar_on_a_terminal_once_patience_ends(patience: float, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearhead.batching.PATIENCE", patience)
+    with terminal(monkeypatch) as printed:
+        in_batches([1] * 4, lambda start, stop: time.sleep(0.02), tokens=1, label="inputs")
+        assert (b"inputs" in printed()) is shown
+
+
+def test_one_bar_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearhead.batching.PATIENCE", 0.0)
+    with terminal(monkeypatch) as printed:
+        with progress(3, "windows") as advance:
+            advance(1)
+            in_batches([1] * 4, lambda start, stop: time.sleep(0.02), tokens=1, label="passes")
+            advance(1)
+        first = printed()
+        in_batches([1] * 4, lambda start, stop: time.sleep(0.02), tokens=1, label="passes")
+        then = printed()
+    assert b"windows" in first
+    assert b"passes" not in first
+    assert b"passes" in then

@@ -1,5 +1,6 @@
 """Full batches: how many rows fit into one pass, halved when memory runs out, with a bar for what takes longer."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ import torch
 from clearhead.errors import BadOption
 
 PATIENCE = 1.0
+BAR = threading.Lock()
+"""Held by whoever shows a bar."""
 
 
 def in_batches(
@@ -64,9 +67,11 @@ def _make_room(rows: int, size: int | None) -> None:
 
 @contextmanager
 def progress(total: int, label: str) -> Iterator[Callable[[int], None]]:
-    """Yields a function that counts rows done; a bar appears on a terminal's stderr after a second."""
+    """Yields a function that counts rows done; a bar appears on a terminal's stderr after a second.
+
+    Work within work is not shown: there is one bar at a time.
+    """
     from rich.console import Console
-    from rich.errors import LiveError
     from rich.progress import Progress
 
     console = Console(stderr=True)
@@ -77,13 +82,11 @@ def progress(total: int, label: str) -> Iterator[Callable[[int], None]]:
     def advance(rows: int) -> None:
         nonlocal bar, done
         done += rows
-        if bar is None and console.is_terminal and done < total and time.monotonic() - begun > PATIENCE:
+        late = done < total and time.monotonic() - begun > PATIENCE
+        if bar is None and late and console.is_terminal and BAR.acquire(blocking=False):
             bar = Progress(console=console, transient=True)
             bar.add_task(label, total=total)
-            try:
-                bar.start()
-            except LiveError:
-                console.quiet = True
+            bar.start()
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done)
 
@@ -92,3 +95,4 @@ def progress(total: int, label: str) -> Iterator[Callable[[int], None]]:
     finally:
         if bar is not None:
             bar.stop()
+            BAR.release()

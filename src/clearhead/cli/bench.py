@@ -149,7 +149,7 @@ def _runner(ray: str | None, workers: int | None) -> "Runner":
 
 @contextmanager
 def progress() -> Iterator[Callable[[int, int, str], None]]:
-    """A bar with the time left on stderr, where that is a terminal."""
+    """A bar with the time left on stderr, where that is a terminal, and no other beside it."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -160,10 +160,12 @@ def progress() -> Iterator[Callable[[int, int, str], None]]:
         TimeRemainingColumn,
     )
 
+    from clearhead.batching import BAR
+
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     left = (TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, *left, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with BAR, Progress(*columns, *left, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("Starting", total=None)
 
         def advance(done: int, total: int, said: str) -> None:

@@ -65,8 +65,9 @@ def _compared(
 ) -> "Iterator[dict[str, Explanation]]":
     """Per input its explanations by method."""
     from clearhead import pipeline
+    from clearhead.batching import progress
 
-    with option.progress(len(inputs), len(inputs) > option.CHUNK) as advance:
+    with progress(len(inputs), "inputs") as advance:
         for start in range(0, len(inputs), option.CHUNK):
             part = inputs[start : start + option.CHUNK]
             found = pipeline.compare(model, part, spellings, target, **settings)

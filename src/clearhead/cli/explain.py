@@ -114,9 +114,10 @@ def _rollouts(
 def explained(
     model: "Model", inputs: list[Any], spelling: Any, target: Any, settings: dict[str, Any]
 ) -> Iterator["Explanation"]:
+    from clearhead.batching import progress
     from clearhead.pipeline import explain
 
-    with option.progress(len(inputs), len(inputs) > option.CHUNK) as advance:
+    with progress(len(inputs), "inputs") as advance:
         for start in range(0, len(inputs), option.CHUNK):
             part = inputs[start : start + option.CHUNK]
             own = target[start : start + option.CHUNK] if isinstance(target, list) else target

@@ -1,7 +1,6 @@
 """The options that commands share, and how they become arguments of the engine."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,15 +129,3 @@ def pairs(options: Sequence[str]) -> dict[str, Any]:
             raise BadOption(f"-o {option} is not written key=value, for example -o layer=4.")
         found[key.strip().replace("-", "_")] = value_of(value.strip())
     return found
-
-
-@contextmanager
-def progress(total: int, wanted: bool) -> Iterator[Any]:
-    """A bar on stderr; nothing where stderr is no terminal or there is little to do."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not wanted or not console.is_terminal) as bar:
-        task = bar.add_task("Explaining", total=total)
-        yield lambda count: bar.advance(task, count)
