@@ -188,3 +188,11 @@ def test_what_cannot_be_told_is_taken_to_fit():
 def test_time_is_told_from_three_lengths():
     told = planning.seconds(lambda place: time.sleep(0.01 * (place + 1)), [1, 2, 3, 4, 5])
     assert told == pytest.approx(0.15, rel=0.3)
+
+
+@pytest.mark.parametrize(("long", "done"), [(9.0, [0, 0, 1, 2]), (0.0, [0, 1, 2])])
+def test_only_what_is_quick_is_done_twice_to_tell_its_time(long, done, monkeypatch):
+    monkeypatch.setattr(planning, "LONG", long)
+    places = []
+    planning.seconds(places.append, [1, 2, 3])
+    assert places == done

@@ -21,6 +21,8 @@ PASSING = 5
 ROOM = 0.9
 MEMINFO = Path("/proc/meminfo")
 UNKNOWN = 2**62
+LONG = 2.0
+"""Seconds of work beside which what comes once does not count."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +86,23 @@ def fits(model: Model, batch: Inputs) -> bool:
 def seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float:
     """Time for batches of these sizes, from three of them: the smallest, a middle one and the largest.
 
-    `work(place)` does the one at that place. Between the sizes that were timed the cost is taken as straight.
+    `work(place)` does the one at that place. Between the sizes that were timed the cost is taken as straight. What comes
+    once, at the beginning, is left out by doing the smallest twice, unless that takes long.
     """
     order = sorted(range(len(sizes)), key=lambda place: sizes[place])
-    known: dict[int, float] = {}
-    work(order[0])
-    for place in {sizes[place]: place for place in (order[0], order[len(order) // 2], order[-1])}.values():
-        begun = time.perf_counter()
-        work(place)
-        known[sizes[place]] = time.perf_counter() - begun
+    known = {sizes[order[0]]: _timed(work, order[0])}
+    if known[sizes[order[0]]] < LONG:
+        known.clear()
+    for place in (order[0], order[len(order) // 2], order[-1]):
+        if sizes[place] not in known:
+            known[sizes[place]] = _timed(work, place)
     return sum(_between(known, size) for size in sizes)
+
+
+def _timed(work: Callable[[int], None], place: int) -> float:
+    begun = time.perf_counter()
+    work(place)
+    return time.perf_counter() - begun
 
 
 def _between(known: dict[int, float], size: int) -> float:
