@@ -86,8 +86,8 @@ def fits(model: Model, batch: Inputs) -> bool:
 def seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float:
     """Time for batches of these sizes, from three of them: the smallest, a middle one and the largest.
 
-    `work(place)` does the one at that place. Between the sizes that were timed the cost is taken as straight. What comes
-    once, at the beginning, is left out by doing the smallest twice, unless that takes long.
+    `work(place)` does the one at that place. Between the sizes that were timed the cost is taken as straight. What
+    comes once, at the beginning, is left out by doing the smallest twice, unless that takes long.
     """
     order = sorted(range(len(sizes)), key=lambda place: sizes[place])
     known = {sizes[order[0]]: _timed(work, order[0])}
