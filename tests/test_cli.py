@@ -200,20 +200,24 @@ def test_tables_are_read_as_tasks_are(run, model, tmp_path):
     from clearhead.tasks import read_task
 
     files = {
-        "bare.tsv": "Business\ta bad film\nSports\ta good film\nSports\tnever\n",
         "named.tsv": "topic\ttext\nSports\ta good film\n",
         "pairs.tsv": "index\tsentence1\tsentence2\tlabel\n0\ta film\tbad\t1\n",
-        "remarks.csv": "remark\na good film\n",
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
         found = records(run("explain", str(tmp_path / name), "-m", model, "--json")[1])
         wanted = [example.input for example in read_task(tmp_path / name).examples]
         assert [one["text"] for one in found] == [list(one) if isinstance(one, tuple) else one for one in wanted]
+    (tmp_path / "remarks.csv").write_text("remark\na good film\n")
+    assert records(run("explain", str(tmp_path / "remarks.csv"), "-m", model, "--json")[1])[0]["text"] == "a good film"
     bare = str(tmp_path / "bare.tsv")
+    (tmp_path / "bare.tsv").write_text("Business\ta bad film\nSports\ta good film\nSports\tnever\n")
     (first, *_) = records(run("compare", bare, "--text-column", "1", "-m", model, "--json")[1])
     assert first["text"] == "Business"
-    assert run("words", bare, "-m", model)[0] == 0
+    assert run("words", bare, "--text-column", "2", "-m", model)[0] == 0
+    asked = "Say --text-column 1 ('Business') or --text-column 2 ('a bad film'), or say its name"
+    one_line(*run("words", bare, "-m", model), asked)
+    one_line(*run("explain", bare, "--gold", "2", "--out", str(tmp_path / "x.html"), "-m", model), asked)
     (tmp_path / "remarks.tsv").write_text("remark\twhy\na bad film\tbad\n")
     marked = ["--text-column", "remark", "--gold", "why", "--out", str(tmp_path / "x.html")]
     assert run("explain", str(tmp_path / "remarks.tsv"), "-m", model, *marked)[0] == 0
@@ -517,7 +521,7 @@ def test_a_bad_file_is_one_line(run, model, tmp_path, content, name, wanted):
 
 
 def test_a_word_with_a_stroke_is_a_text(run, model):
-    status, out, _ = run("explain", "/film", "good/bad", "-m", model)
+    status, out, _ = run("explain", "/film", "good/bad", "/r/movies", "-m", model)
     assert status == 0
     assert "good/bad" in out
 
@@ -531,6 +535,7 @@ def test_other_bad_inputs(run, model, image_model, tmp_path):
     one_line(*run("explain", "a film", "--gold", "heart", "-m", model, "--out", str(tmp_path / "x.html")), "not stand")
     for place in ("./missing", "../no-such/review", "~/missing", str(tmp_path / "missing")):
         one_line(*run("explain", place, "-m", model), f"There is no file '{place}'")
+    one_line(*run("explain", "text_column.csv", "-m", model), "There is no file 'text_column.csv'")
     one_line(*run("words", "x", "-m", image_model), "have no words")
     one_line(*run("explain", "x", "-m", str(tmp_path / "nothing")), "cannot be loaded")
     one_line(*run("explain", "x", "-m", image_model), "no image")

@@ -1,6 +1,7 @@
 """explain and compare as a user meets them: texts, pairs, images, tensors, targets, long inputs, mistakes."""
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from clearhead.beside import Later
 from clearhead.errors import BadInput, BadOption, NotFinite, TooLong, UnknownName
 from clearhead.inputs import from_tensors
 from clearhead.method import Method, Scores, Spelling, spelled
-from clearhead.options import check, value_of
+from clearhead.options import parsed, settled, value_of
 
 
 @pytest.fixture(scope="module")
@@ -344,8 +345,9 @@ def test_embeddings_may_be_given_instead_of_ids():
         ("a film", {"method": "trans-att", "only_block": 1.5}, BadOption, "a whole number or none"),
         ("a film", {"method": "trans-att", "first_block": True}, BadOption, "a whole number"),
         ("a film", {"method": "integrated-gradients:tolerance=abc"}, BadOption, "a number or none"),
-        ("a film", {"method": "att-cat:hidden=3"}, BadOption, "a word"),
-        ("a film", {"method": "lime:ridge=-1"}, BadOption, "the penalty not below"),
+        ("a film", {"method": "att-cat", "hidden": 3}, BadOption, "a word"),
+        ("a film", {"method": "lime:ridge=inf"}, BadOption, "finite"),
+        ("a film", {"method": "lime:ridge=-1"}, BadOption, "not below"),
         ("a film", {"method": "lime:width=0"}, BadOption, "above zero"),
         ("a film", {"method": "smooth-gradient:noise=nan"}, BadOption, "not negative"),
         ("a film", {"method": "gradient", "layer": 1}, BadOption, "no options"),
@@ -485,10 +487,32 @@ def test_words_that_stand_for_values(word, value):
 
 
 def test_options_without_a_kind_are_taken_as_they_are():
-    def own(trace, *, anything=None, later: "NotYetDefined" = None):  # noqa: F821
+    def own(trace, *, anything=None, several: list[int] = (), call: Callable[[int], float] | None = None):
         return Scores(torch.ones(3, 9))
 
-    check("own", own, {"anything": "x", "later": 5})
+    given = {"anything": "x", "several": [1, 2], "call": abs}
+    assert settled("own", own, given) == given
+
+    def later(trace, *, kind: "NotYetDefined" = None):  # noqa: F821
+        return Scores(torch.ones(3, 9))
+
+    assert settled("later", later, {"kind": 5}) == {"kind": 5}
+
+
+def test_what_is_written_is_taken_as_the_option_takes_it():
+    _, _, given = parsed("own:name=on,flag=on,number=2024,text=2024,nothing=none")
+
+    def own(*, name: str = "", flag: bool = False, number: int = 0, text: str | None = "", nothing: str | None = ""):
+        return None
+
+    wanted = {"name": "on", "flag": True, "number": 2024, "text": "2024", "nothing": None}
+    assert settled("own", own, given) == wanted
+
+
+def test_numbers_of_numpy_are_numbers(text):
+    options = spelled("lime", samples=np.int64(3), width=np.float32(0.5)).options
+    assert [type(value) for value in options.values()] == [int, float]
+    assert clearhead.explain(text, "a film", "rollout", normalise_rows=np.True_).options["normalise_rows"] is True
 
 
 @pytest.mark.parametrize("name", ["trans-att", "att-cat", "cat", "lrp", "layer-gradcam", "rollout"])

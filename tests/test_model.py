@@ -1,6 +1,7 @@
 """Loading: objects, folders in hub layout, copies for device and dtype; and what is refused."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +78,14 @@ def test_a_folder_that_is_not_there_is_told_without_asking_the_hub(name, monkeyp
     with pytest.raises(BadFile, match="There is no such folder") as told:
         clearhead.load(name)
     assert "pickle" not in str(told.value)
+    with pytest.raises(BadFile, match="There is no such folder"):
+        clearhead.load(lm_head=name)
+
+
+def test_an_embedded_model_by_path_and_a_name_too_long_for_a_file():
+    assert clearhead.load(Path("clearhead/sst2-minilm")).name == "clearhead/sst2-minilm"
+    with pytest.raises(BadFile, match="cannot be loaded"):
+        clearhead.load("x" * 300 + "/")
 
 
 @pytest.mark.parametrize("name", ["clearhead/sst2", "sst2-minilm", "clearhead/sst2-minilm-v2"])

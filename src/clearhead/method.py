@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearhead.beside import Coming
 from clearhead.execution import uncollected
-from clearhead.options import check, defaults, parsed
+from clearhead.options import defaults, parsed, settled
 from clearhead.registry import Registry
 from clearhead.trace import Trace
 
@@ -82,6 +82,5 @@ def spelled(name: Any, **options: Any) -> Spelling:
     if isinstance(name, Spelling):
         return name
     text, plain, given = parsed(name)
-    found, merged = METHODS[plain], {**given, **options}
-    check(found.name, found.compute, merged)
-    return Spelling(text, found, merged)
+    found = METHODS[plain]
+    return Spelling(text, found, settled(found.name, found.compute, {**given, **options}))

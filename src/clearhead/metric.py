@@ -15,7 +15,7 @@ from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, collate, encode
 from clearhead.model import Model
-from clearhead.options import check, defaults, parsed
+from clearhead.options import defaults, parsed, settled
 from clearhead.registry import Registry
 from clearhead.target import class_number
 from clearhead.task import Example, Task
@@ -175,9 +175,8 @@ def measured(name: Any, **options: Any) -> Measure:
     if isinstance(name, Measure):
         return name
     text, plain, given = parsed(name)
-    found, merged = METRICS[plain], {**given, **options}
-    check(found.name, found.measure, merged)
-    return Measure(text, found, merged)
+    found = METRICS[plain]
+    return Measure(text, found, settled(found.name, found.measure, {**given, **options}))
 
 
 def means(records: Sequence[Record], weights_RN: Array, values: Sequence[str]) -> dict[str, Array]:

@@ -119,8 +119,8 @@ def load(
     """
     if isinstance(model, Model):
         loaded = model
-    elif model is None or (isinstance(model, str) and model in zoo.names()):
-        loaded = _from_zoo(model or zoo.names()[0])
+    elif model is None or (isinstance(model, str | Path) and Path(model).as_posix() in zoo.names()):
+        loaded = _from_zoo(zoo.names()[0] if model is None else Path(model).as_posix())
     elif isinstance(model, str | Path):
         loaded = _from_folder(str(model), allow_pickle)
     else:
@@ -144,9 +144,16 @@ def _from_zoo(name: str) -> Model:
     return Model(network, processor, lm, name)
 
 
+def _exists(source: str) -> bool:
+    try:
+        return Path(source).exists()
+    except (OSError, ValueError):
+        return False
+
+
 def _check_place(source: str) -> None:
     """Refuses at once what can be neither a folder nor a hub id, before the hub is asked for it again and again."""
-    if Path(source).exists():
+    if _exists(source):
         return
     embedded = zoo.names()
     if source.startswith("clearhead/") or f"clearhead/{source}" in embedded:
@@ -242,6 +249,7 @@ def _lm(source: Any, allow_pickle: bool) -> Any:
 
     if isinstance(source, nn.Module):
         return unwrapped(source)
+    _check_place(str(source))
     options = {"trust_remote_code": False, "use_safetensors": None if allow_pickle else True}
     try:
         with without_bars():

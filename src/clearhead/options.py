@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from numbers import Integral, Real
 from os import PathLike
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from clearhead.errors import BadOption
 from clearhead.registry import unknown
@@ -27,6 +29,10 @@ def defaults(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: one.default for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY}
 
 
+class Text(str):
+    """A value as it was written: what it stands for depends on the option that it is given to."""
+
+
 def parsed(name: Any) -> tuple[str, str, dict[str, Any]]:
     """'name:key=value,…' or (name, {options}): the way it was written, the plain name, and the options."""
     if isinstance(name, tuple) and len(name) == 2:
@@ -37,7 +43,7 @@ def parsed(name: Any) -> tuple[str, str, dict[str, Any]]:
     pairs = [part.partition("=") for part in tail.split(",") if part.strip()]
     if any(not equals for _, equals, _ in pairs):
         raise BadOption(f"Options in '{text}' must be written name=value, separated by commas.")
-    return text, plain.strip(), {key.strip(): value_of(value.strip()) for key, _, value in pairs}
+    return text, plain.strip(), {key.strip(): Text(value.strip()) for key, _, value in pairs}
 
 
 def value_of(text: str) -> Any:
@@ -52,17 +58,37 @@ def value_of(text: str) -> Any:
     return text
 
 
-def check(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Refuses options that the function of this name does not take, and values of another kind than it takes."""
+def settled(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as the function of this name takes them.
+
+    Refuses those that it does not take, and values of another kind than it takes.
+    """
     taken, hints = defaults(function), _hints(function)
-    for key, value in given.items():
+    for key in given:
         if key not in taken:
             raise _unknown(name, key, taken)
-        kinds = [KINDS.get(kind) for kind in get_args(hints.get(key)) or (hints.get(key),)]
-        known = [kind for kind in kinds if kind is not None]
-        if len(known) == len(kinds) and not any(_is(value, kind) for kind, _ in known):
-            wanted = " or ".join(words for _, words in known)
-            raise BadOption(f"{key}={value!r} is not a choice of '{name}': it must be {wanted}.")
+    return {key: _value(name, key, value, _kinds(hints.get(key))) for key, value in given.items()}
+
+
+def _kinds(hint: Any) -> list[tuple[Any, str]]:
+    """The kinds of value that a hint allows; none where it allows others than are known here."""
+    several = get_args(hint) if isinstance(hint, UnionType) or get_origin(hint) is Union else (hint,)
+    found = [KINDS[kind] for kind in several if isinstance(kind, type) and kind in KINDS]
+    return found if len(found) == len(several) else []
+
+
+def _value(name: str, key: str, value: Any, kinds: list[tuple[Any, str]]) -> Any:
+    choices = [value_of(value), str(value)] if isinstance(value, Text) else [_plain(value)]
+    for choice in choices:
+        if not kinds or any(_is(choice, kind) for kind, _ in kinds):
+            return choice
+    wanted = " or ".join(words for _, words in kinds)
+    raise BadOption(f"{key}={choices[0]!r} is not a choice of '{name}': it must be {wanted}.")
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's as one of Python's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -93,7 +93,7 @@ def _leader(summary: Mapping[str, Any], found: Sequence[Standing], tied: Sequenc
     chosen = min(tied, key=lambda name: (*merits[name], _cost(summary, name)))
     rivals = [name for name in tied if name != chosen and merits[name] == merits[chosen]]
     said = f"Use {chosen}: it is the best, or not shown to be worse than the best, on {_where(most, len(found))}"
-    others = [name for name in tied if name != chosen]
+    others = [name for name in tied if name != chosen and merits[name][0] == merits[chosen][0]]
     parts = [f"{said}{_price(summary, chosen, rivals)}.", _against_control(summary, found, chosen)]
     return " ".join(filter(None, [*parts, _as_good(summary, chosen, others)]))
 
@@ -147,7 +147,7 @@ def _as_good(summary: Mapping[str, Any], chosen: str, others: Sequence[str]) -> 
     cheaper = [name for name in others if _cost(summary, name) < _cost(summary, chosen)]
     prices = [f"{name} ({time_text(_cost(summary, name))})" for name in cheaper]
     note = f"; {_listed(prices)} {_costs_less(cheaper)}" if cheaper else ""
-    return f"By the same count {_listed(others)} {_are(others)} as good{note}."
+    return f"{_listed(others)} {_are(others)} not shown to be worse on as many values{note}."
 
 
 def _against_control(summary: Mapping[str, Any], found: Sequence[Standing], name: str) -> str:

@@ -22,8 +22,11 @@ from clearhead.cli.words import words
 from clearhead.version import __version__
 
 MISTAKE = 2
-PYTHON = re.compile(r"\b(?:(long|batch_size|text_column)=(['\"]?)([\w-]+)\2|(text_column|label_column)\b)")
-"""Arguments as messages for Python write them, which are flags here."""
+PYTHON = re.compile(
+    r"(?P<quoted>(?<![\w=])'[^']*')|\blong='(?P<long>\w+)'|\bbatch_size=(?P<size>[\w'-]+)"
+    r"|\b(?P<before>with|example) (?P<column>text|label)_column(?P<number>=)?"
+)
+"""Arguments as messages for Python write them, which are flags here; what is quoted are the user's own words."""
 
 app = typer.Typer(
     name="clearhead",
@@ -93,8 +96,11 @@ def _mistake(error: Exception) -> str | None:
 
 def _flag(found: re.Match[str]) -> str:
     """long='truncate' is --long truncate, and text_column is --text-column."""
-    name = "--" + (found[1] or found[4]).replace("_", "-")
-    return f"{name} {found[3]}" if found[3] else name
+    if found["quoted"]:
+        return found["quoted"]
+    if found["column"]:
+        return f"{found['before']} --{found['column']}-column{' ' if found['number'] else ''}"
+    return f"--long {found['long']}" if found["long"] else f"--batch-size {found['size']}"
 
 
 def _complain(message: str) -> int:

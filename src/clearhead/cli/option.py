@@ -120,12 +120,12 @@ def _class(model: "Model", text: str | None) -> str | int | None:
 
 def pairs(options: Sequence[str]) -> dict[str, Any]:
     """-o key=value, repeated."""
-    from clearhead.options import value_of
+    from clearhead.options import Text
 
     found = {}
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or not key.strip():
             raise BadOption(f"-o {option} is not written key=value, for example -o layer=4.")
-        found[key.strip().replace("-", "_")] = value_of(value.strip())
+        found[key.strip().replace("-", "_")] = Text(value.strip())
     return found

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import BadFile, BadInput, BadOption
@@ -95,8 +96,9 @@ def _is_a_place(argument: str) -> bool:
     """Whether this can only have been meant as a file: one word, with an ending or a path before it."""
     word = not any(blank in argument for blank in " \n\t")
     ending = Path(argument).suffix.casefold() in (*PICTURES, *TABLES, ".txt")
-    path = argument.startswith(("./", "../", "~/")) or (argument.startswith("/") and argument.count("/") > 1)
-    return word and (ending or path)
+    path = argument.startswith(("./", "../", "~/"))
+    absolute = argument.count("/") > 1 and argument.startswith("/") and _exists(Path(*Path(argument).parts[:2]))
+    return word and (ending or path or absolute)
 
 
 def _picture_models() -> str:
@@ -159,7 +161,19 @@ def _numbered(path: Path, text: str | None, mark: str | None) -> "tuple[Numbered
         return json_lines(path), text
     from clearhead.tasks.table import named_rows
 
-    return named_rows(path, "," if kind == ".csv" else "\t", text, mark)[:2]
+    rows, found, _ = named_rows(path, "," if kind == ".csv" else "\t", text, mark)
+    if found != text:
+        raise BadInput(_which(path, next((row for _, row in rows if isinstance(row, dict)), {})))
+    return rows, text
+
+
+def _which(path: Path, first: Row) -> str:
+    """The question that a table without a known header leaves: a guess would be seen by nobody."""
+    columns = " or ".join(f"--text-column {name} ('{shorten(cell, 40)}')" for name, cell in first.items())
+    return (
+        f"No column of '{path}' has a name by which texts are known. Which one holds them? Say {columns}, or say its "
+        "name if the first row is a header."
+    )
 
 
 def _sound(path: Path, line: int, row: Any) -> Row:
@@ -174,7 +188,8 @@ def _column(path: Path, text_column: str | None, mark: str | None, pictures: boo
     rows, text = _rows(path, text_column, mark)
     if not rows:
         raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
-    names = text_columns(str(path), list(rows[0]), text)
+    columns = list(rows[0])
+    names = text_columns(str(path), columns, columns[0] if text is None and len(columns) == 1 else text)
     return [_cell(path, number, row, names, pictures) for number, row in enumerate(rows, 1)]
 
 

@@ -86,8 +86,10 @@ def lime(
     on the weights, which makes the fit unique when there are fewer samples than units.
     """
     require_count("samples", samples)
-    if not (width > 0 and ridge >= 0):
-        raise BadOption(f"width={width!r}, ridge={ridge!r}: the width must be above zero, the penalty not below.")
+    if not (width > 0 and 0 <= ridge < float("inf")):
+        raise BadOption(
+            f"width={width!r}, ridge={ridge!r}: the width must be above zero, the penalty finite and not below."
+        )
     units = _units(trace, unit, segments)
     masks = [_coins(trace, place, one, samples, seed) for place, one in enumerate(units)]
     found = _scores(trace, masks, units, output, absent, batch)

@@ -61,7 +61,7 @@ def text_columns(name: str, columns: list[str], wanted: str | None) -> list[str]
         if len(names) > 2:
             raise BadInput("text_column names one column, or two separated by a comma for pairs of texts.")
         return names
-    known = columns[0] if len(columns) == 1 else _known(columns, (*TEXTS, *PICTURES))
+    known = _known(columns, (*TEXTS, *PICTURES))
     if known is None:
         raise BadInput(f"Which column of '{name}' holds the texts? Name it with text_column: {', '.join(columns)}.")
     second = SECONDS.get(known.casefold())

@@ -50,7 +50,7 @@ FAULTS: dict[int | str, dict[str, Any]] = {
 JPEG: dict[str, Any] = {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
 POLL = 0.2
 PATIENCE = "2"
-SHORTEN = "Shorten it, or choose 'First part only' under 'Long texts'."
+SHORTEN = "Shorten it, or choose 'First part only' under 'Long texts' (in JSON, long: truncate)."
 FILES = {"html": "text/html; charset=utf-8", "png": "image/png", "json": "application/json"}
 
 
