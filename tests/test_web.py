@@ -634,7 +634,7 @@ def test_the_first_part_of_a_long_text(client, models):
     text = "film " * 500
     refused = ask(client, text=text)
     assert refused.status_code == 422
-    assert refused.json()["error"].endswith("Shorten it, or choose 'First part only' under 'Long texts'.")
+    assert refused.json()["error"].endswith("under 'Long texts' (in JSON, long: truncate).")
     own = clearhead.explain(models["text"], text, long="truncate")
     found = ask(client, text=text, long="truncate").json()
     assert [token["relevance"] for token in found["tokens"]] == pytest.approx(own.relevance.tolist())
