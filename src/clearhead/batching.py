@@ -77,7 +77,6 @@ def progress(total: int, label: str) -> Iterator[Callable[[int], None]]:
     console = Console(stderr=True)
     begun = time.monotonic()
     done = 0
-    new = Progress(console=console, transient=True)
     bar: Progress | None = None
 
     def advance(rows: int) -> None:
@@ -85,7 +84,7 @@ def progress(total: int, label: str) -> Iterator[Callable[[int], None]]:
         done += rows
         late = done < total and time.monotonic() - begun > PATIENCE
         if bar is None and late and console.is_terminal and BAR.acquire(blocking=False):
-            bar = new
+            bar = Progress(console=console, transient=True)
             bar.add_task(label, total=total)
             bar.start()
         if bar is not None:

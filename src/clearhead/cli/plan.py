@@ -49,8 +49,9 @@ def batched(model: "Model", read: Sequence[Any], long: str, size: int) -> tuple[
     from clearhead.inputs import encode
     from clearhead.windows import needs_windows, token_count, windows_of
 
-    cut = [one for one in read if needs_windows(model, one, long)]
-    whole = [encode(model, one, long=long) for one in read if not needs_windows(model, one, long)]
+    sorted_out = [(one, needs_windows(model, one, long)) for one in read]
+    cut = [one for one, too_long in sorted_out if too_long]
+    whole = [encode(model, one, long=long) for one, too_long in sorted_out if not too_long]
     whole.sort(key=lambda one: one.length)
     windows = [part for one in cut for part in _parts(windows_of(model, one), size)]
     lengths = sorted([one.length for one in whole] + [token_count(model, one) for one in cut])

@@ -55,7 +55,7 @@ def _read_marks(argument: str, marks: Sequence[str], text_column: str | None, pi
         raise BadInput(f"--gold names one column of '{path}', but was given {len(marks)} times.")
     from clearhead.tasks.rows import text_columns
 
-    rows, _ = _rows(path, text_column, marks[0])
+    rows = _rows(path, text_column, marks[0])
     name = text_columns(str(path), list(rows[0]), marks[0])[0]
     cells = [[part.strip() for part in str(row.get(name) or "").split("|") if part.strip()] for row in rows]
     return [[path.parent / part if pictures else part for part in cell] for cell in cells]
@@ -143,28 +143,27 @@ def _text(path: Path) -> str:
 # --- tables ----------------------------------------------------------------------------------------------------
 
 
-def _rows(path: Path, text: str | None, mark: str | None) -> tuple[list[Row], str | None]:
-    """The rows by column, and which column holds the texts as far as that is known; one bad row is a mistake."""
-    numbered, text = _numbered(path, text, mark)
-    return [_sound(path, line, row) for line, row in numbered], text
+def _rows(path: Path, text: str | None, mark: str | None) -> list[Row]:
+    """The rows by column; one bad row is a mistake. The columns of texts and marks, where named, tell of a header."""
+    return [_sound(path, line, row) for line, row in _numbered(path, text, mark)]
 
 
-def _numbered(path: Path, text: str | None, mark: str | None) -> "tuple[Numbered, str | None]":
+def _numbered(path: Path, text: str | None, mark: str | None) -> "Numbered":
     kind = path.suffix.casefold()
     if kind == ".parquet":
         from clearhead.tables import read_parquet
 
-        return iter(enumerate(read_parquet(path), 1)), text
+        return iter(enumerate(read_parquet(path), 1))
     if kind == ".jsonl":
         from clearhead.tasks.lines import json_lines
 
-        return json_lines(path), text
+        return json_lines(path)
     from clearhead.tasks.table import named_rows
 
     rows, found, _ = named_rows(path, "," if kind == ".csv" else "\t", text, mark)
     if found != text:
         raise BadInput(_which(path, next((row for _, row in rows if isinstance(row, dict)), {})))
-    return rows, text
+    return rows
 
 
 def _which(path: Path, first: Row) -> str:
@@ -185,11 +184,11 @@ def _sound(path: Path, line: int, row: Any) -> Row:
 def _column(path: Path, text_column: str | None, mark: str | None, pictures: bool) -> list[Any]:
     from clearhead.tasks.rows import text_columns
 
-    rows, text = _rows(path, text_column, mark)
+    rows = _rows(path, text_column, mark)
     if not rows:
         raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
     columns = list(rows[0])
-    names = text_columns(str(path), columns, columns[0] if text is None and len(columns) == 1 else text)
+    names = text_columns(str(path), columns, columns[0] if text_column is None and len(columns) == 1 else text_column)
     return [_cell(path, number, row, names, pictures) for number, row in enumerate(rows, 1)]
 
 
