@@ -336,6 +336,38 @@ def test_another_kind_of_input_leaves_what_does_not_fit(visit):
     assert page.locator("#problems").inner_text() == ""
 
 
+def test_what_is_chosen_is_asked_in_its_time(visit):
+    """While the page still fetches other methods for a photo, choosing another kind of input changes no question."""
+    page, held = visit(), []
+    page.route("**/api/explain", lambda one: held.append(one) if "rollout" in one.request.post_data else one.fallback())
+    drop(page)
+    for _ in range(PATIENCE // 50):
+        if not held:
+            page.wait_for_timeout(50)
+    page.locator("#kinds [value=text]").check()
+    with page.expect_request("**/api/explain") as sent:
+        held[0].continue_()
+    assert sent.value.post_data_json["image"].startswith("data:image/png")
+    page.locator("#shown [role=gridcell]").first.click()
+    says(page, "#live", "1 of")
+
+
+def test_a_text_that_was_not_asked_yet_survives_a_photo(visit):
+    page = visit()
+    page.fill("#text", TEXT)
+    drop(page)
+    page.locator("#kinds [value=text]").check()
+    assert page.input_value("#text") == TEXT
+
+
+def test_a_photo_comes_back_with_its_name(visit):
+    page = drop(visit())
+    page.set_input_files("#picture", {"name": "other.png", "mimeType": "image/png", "buffer": photo(seed=1)})
+    says(page, "#visit", "other.png")
+    page.locator("#visit button").nth(1).click()
+    says(page, "#picture-name", "<b>pet.png")
+
+
 def test_a_pair(visit):
     page = visit()
     page.locator("[name=kind][value=pair]").check()

@@ -12,14 +12,14 @@ let running = new AbortController();
 export async function showBeside() {
   running.abort();
   running = new AbortController();
+  const signal = running.signal, picture = found.photo;
   const own = { method: state.method, target: state.target, model: state.model };
   const several = state.beside.length ? [own, ...state.beside] : [];
+  const questions = several.map((one) => question({ ...one, versus: one.target === state.target ? state.versus : "" }));
   const answers = [];
-  for (const one of several) {
-    const versus = one.target === state.target ? state.versus : "";
-    answers.push(await api.explain(question({ ...one, versus }), running.signal));
-  }
-  find("columns").replaceChildren(...answers.map((answer, place) => column(answer, place, scale(answer, answers))));
+  for (const one of questions) answers.push(await api.explain(one, signal));
+  if (signal.aborted) return;
+  find("columns").replaceChildren(...answers.map((answer, place) => column(answer, place, scale(answer, answers), picture)));
 }
 
 // Classes by one method of one model share a scale; other numbers cannot be compared.
@@ -34,11 +34,11 @@ function own(answer) {
   return text.largest(text.parts(answer, state.level, values));
 }
 
-function column(answer, place, full) {
+function column(answer, place, full, picture) {
   const share = answer.probability === null ? "" : ` · ${percent(answer.probability)}`;
   const title = make("h3", { textContent: `${answer.label}${share}` });
   const below = make("p", { className: "ch-faint", textContent: `${answer.method} · ${answer.model}` });
-  const card = make("article", {}, title, below, ...(answer.grid ? pictured(answer, full) : written(answer, full)));
+  const card = make("article", {}, title, below, ...(answer.grid ? pictured(answer, full, picture) : written(answer, full)));
   if (place) {
     const remove = () => {
       state.beside.splice(place - 1, 1);
@@ -55,9 +55,9 @@ function written(answer, full) {
   return [text.paragraphs(answer, parts, full, null).group, legend(answer, full, parts.some((part) => part.value < 0))];
 }
 
-function pictured(answer, full) {
+function pictured(answer, full, picture) {
   const values = answer.tokens.filter((token) => !token.special).map((token) => token.relevance ?? 0);
-  const view = photo.figure(answer, found.photo, null);
+  const view = photo.figure(answer, picture, null);
   photo.paint(view, values, full, { smooth: state.smooth, opacity: state.opacity, description: photo.described(answer, values) });
   const drawn = (state.smooth && photo.pixelsOf(answer)) || { values, full };
   return [view.frame, legend(answer, drawn.full, drawn.values.some((value) => value < 0))];

@@ -16,4 +16,4 @@ export function read(hash) {
 }
 
 // A photo travels in the link only where it is small.
-export const portable = (state) => ({ ...state, image: state.image && state.image.length < LARGEST ? state.image : null });
+export const portable = (state) => (state.image?.length < LARGEST ? state : { ...state, image: null, imageName: "" });

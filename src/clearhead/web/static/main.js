@@ -20,6 +20,7 @@ const EXAMPLES = {
   "clearhead/agnews-minilm": ["Oil prices climb as storms shut refineries along the coast", "The striker scored twice in the last ten minutes of the final"],
 };
 const visit = [];
+const form = { kind: "", image: null, imageName: "", model: "", target: "", versus: "" }; // what is chosen, until it is asked
 let asking = new AbortController();
 
 function problem(error) {
@@ -42,46 +43,59 @@ const guarded = (work) => async (...given) => {
 
 // --- ask ---------------------------------------------------------------------------------------------------------
 
+const named = (kind) => fitting(kind).map((one) => one.name);
 const fitting = (kind) => found.models.filter((one) => (one.kind === "image") === (kind === "image"));
 
 function fillForm() {
-  const kinds = Object.keys(KINDS).filter((kind) => fitting(kind).length);
-  if (!kinds.includes(state.kind)) state.kind = kinds[0];
-  const radios = kinds.map((kind) => {
-    const radio = make("input", { type: "radio", name: "kind", value: kind, checked: kind === state.kind, onchange: () => chooseKind(kind) });
-    return make("label", {}, radio, make("span", { textContent: KINDS[kind] }));
-  });
-  find("kinds").replaceChildren(find("kinds").firstElementChild, ...radios);
+  for (const key in form) form[key] = state[key];
   find("text").value = state.text;
   find("second").value = state.second;
   find("long").value = state.long;
+  if (find("long").selectedIndex < 0) find("long").selectedIndex = 0;
+  fillKinds();
+}
+
+function fillKinds() {
+  const kinds = Object.keys(KINDS).filter((kind) => fitting(kind).length);
+  if (!kinds.includes(form.kind)) form.kind = kinds[0];
+  const radios = kinds.map((kind) => {
+    const radio = make("input", { type: "radio", name: "kind", value: kind, checked: kind === form.kind, onchange: () => chooseKind(kind) });
+    return make("label", {}, radio, make("span", { textContent: KINDS[kind] }));
+  });
+  find("kinds").replaceChildren(find("kinds").firstElementChild, ...radios);
+  if (form.imageName) find("picture-name").textContent = form.imageName;
   fillModels();
 }
 
 function chooseKind(kind) {
-  state.kind = kind;
+  form.kind = kind;
   fillModels();
 }
 
 function fillModels() {
-  const names = fitting(state.kind).map((one) => one.name);
-  if (!names.includes(state.model)) [state.model, state.target, state.versus] = [names[0], "", ""];
-  for (const part of document.querySelectorAll("[data-kind]")) part.hidden = !part.dataset.kind.split(" ").includes(state.kind);
-  find("text-name").textContent = state.kind === "pair" ? "First text" : "Text";
-  options(find("model"), names.map((name) => [name, name]), state.model);
-  options(find("other-model"), names.map((name) => [name, name]), state.model);
+  const names = named(form.kind);
+  if (!names.includes(form.model)) chooseModel(names[0]);
+  for (const part of document.querySelectorAll("[data-kind]")) part.hidden = !part.dataset.kind.split(" ").includes(form.kind);
+  find("text-name").textContent = form.kind === "pair" ? "First text" : "Text";
+  options(find("model"), names.map((name) => [name, name]), form.model);
   fillClasses();
 }
 
+const chooseModel = (name) => Object.assign(form, { model: name, target: "", versus: "" });
+
 function fillClasses() {
-  find("model-summary").textContent = model().summary;
-  const classes = ["span", "regression"].includes(model().problem) ? [] : model().labels.map((label, place) => [String(place), label]);
-  find("classed").hidden = find("other-classed").hidden = !classes.length;
-  options(find("target"), [["", "Predicted"], ...classes], state.target);
-  options(find("versus"), [["", "No other"], ...classes], state.versus);
-  options(find("other-target"), [["", "Predicted"], ...classes], state.target);
-  const examples = state.kind === "text" ? (EXAMPLES[state.model] ?? []) : [];
+  find("model-summary").textContent = model(form.model).summary;
+  const classes = classesOf(form.model);
+  find("classed").hidden = !classes.length;
+  options(find("target"), [["", "Predicted"], ...classes], form.target);
+  options(find("versus"), [["", "No other"], ...classes], form.versus);
+  const examples = form.kind === "text" ? (EXAMPLES[form.model] ?? []) : [];
   find("examples").replaceChildren(...examples.map((text) => make("button", { type: "button", textContent: text, title: text, onclick: () => useExample(text) })));
+}
+
+function classesOf(name) {
+  const { problem, labels } = model(name);
+  return ["span", "regression"].includes(problem) ? [] : labels.map((label, place) => [String(place), label]);
 }
 
 function useExample(text) {
@@ -89,20 +103,30 @@ function useExample(text) {
   find("ask").requestSubmit();
 }
 
+// From here on the form's choices are the question.
 function readForm() {
-  [state.text, state.second, state.long] = ["text", "second", "long"].map((id) => find(id).value);
-  if (state.kind === "image" && !state.image) throw new Error("Choose a photo first, or drop one on the page.");
-  if (state.kind !== "image" && !state.text.trim()) throw new Error("Type a text first: there is nothing to explain.");
+  const [text, second, long] = ["text", "second", "long"].map((id) => find(id).value);
+  if (form.kind === "image" && !form.image) throw new Error("Choose a photo first, or drop one on the page.");
+  if (form.kind !== "image" && !text.trim()) throw new Error("Type a text first: there is nothing to explain.");
+  Object.assign(state, form, { text, second, long });
+  fillBeside();
+}
+
+// What can stand beside the answer: models of the same kind and their classes.
+function fillBeside() {
+  const names = named(state.kind), classes = classesOf(state.model);
+  state.beside = state.beside.filter((one) => names.includes(one.model));
+  find("other-classed").hidden = !classes.length;
+  options(find("other-model"), names.map((name) => [name, name]), state.model);
+  options(find("other-target"), [["", "Predicted"], ...classes], state.target);
 }
 
 const usePicture = guarded(async (file) => {
   if (!file) return;
   if (file.size > LARGEST) throw new Error(`The photo has ${(file.size / 1e6).toFixed(1)} MB; up to 8 MB are taken.`);
-  state.image = await api.address(file);
-  find("picture-name").textContent = state.imageName = file.name;
   if (!fitting("image").length) throw new Error("No model of this server reads photos.");
-  state.kind = "image";
-  fillForm();
+  Object.assign(form, { kind: "image", image: await api.address(file), imageName: file.name });
+  fillKinds();
   await ask();
 });
 
@@ -111,8 +135,6 @@ const usePicture = guarded(async (file) => {
 async function ask({ fresh = true } = {}) {
   readForm();
   if (fresh) [state.hidden, state.layer] = [[], 0];
-  const names = fitting(state.kind).map((one) => one.name);
-  state.beside = state.beside.filter((one) => names.includes(one.model));
   await answer(remember);
 }
 
@@ -123,8 +145,10 @@ async function answer(then = () => {}) {
   const signal = asking.signal;
   document.body.classList.add("busy");
   try {
-    found.photo = state.kind === "image" ? await loaded(state.image) : null;
-    found.answer = await api.explain(question(), signal);
+    const photo = state.kind === "image" ? await loaded(state.image) : null;
+    const answer = await api.explain(question(), signal);
+    if (signal.aborted) return;
+    Object.assign(found, { photo, answer });
   } finally {
     if (asking.signal === signal) document.body.classList.remove("busy");
   }
@@ -132,9 +156,10 @@ async function answer(then = () => {}) {
   showAnswer(toggleAndSave);
   save();
   then();
-  await startTrial();
-  await showBeside();
-  await prefetch(signal);
+  for (const step of [startTrial, showBeside, prefetch]) {
+    if (signal.aborted) return;
+    await step(signal);
+  }
 }
 
 // One trace serves all methods, so the quick ones are fetched before they are asked for.
@@ -211,7 +236,6 @@ async function openExample(example, method, run) {
   if (example.picture) {
     const image = await api.picture(run, example.example);
     Object.assign(state, { kind: "image", image, imageName: example.example });
-    find("picture-name").textContent = example.example;
   } else {
     const [text, second = ""] = example.text;
     Object.assign(state, { kind: second ? "pair" : "text", text, second });
@@ -245,11 +269,11 @@ function wireAsk() {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("ask").requestSubmit();
   });
   find("model").onchange = () => {
-    [state.model, state.target, state.versus] = [find("model").value, "", ""];
+    chooseModel(find("model").value);
     fillModels();
   };
   for (const id of ["target", "versus"]) find(id).onchange = () => {
-    state[id] = find(id).value;
+    form[id] = find(id).value;
     if (found.answer) guarded(() => ask({ fresh: false }))();
   };
   find("picture").onchange = () => usePicture(find("picture").files[0]);
@@ -349,7 +373,8 @@ async function open(hash) {
     fillForm();
     fillView();
   }
-  if (!given || (state.kind === "image" ? !state.image : !state.text)) return;
+  if (!given || (form.kind === "image" ? !state.image : !state.text)) return;
+  readForm();
   await answer(remember);
 }
 

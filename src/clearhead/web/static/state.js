@@ -8,9 +8,9 @@ export const state = {
   options: {}, level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], beside: [],
 };
 
-export const found = { models: [], methods: [], answer: null, photo: null, curve: null, asked: null };
+export const found = { models: [], methods: [], answer: null, photo: null, curve: null };
 
-const SAVED = ["kind", "text", "second", "long", "image", "model", "method", "options", "target", "versus", "level", "smooth", "opacity", "layer", "hidden", "beside"];
+const SAVED = ["kind", "text", "second", "long", "image", "imageName", "model", "method", "options", "target", "versus", "level", "smooth", "opacity", "layer", "hidden", "beside"];
 
 export const saved = () => Object.fromEntries(SAVED.map((key) => [key, state[key]]));
 
@@ -26,7 +26,7 @@ export function restore(given) {
 
 const sameKind = (value, like) => typeof value === typeof like && value !== null && Array.isArray(value) === Array.isArray(like);
 
-export const model = () => found.models.find((one) => one.name === state.model);
+export const model = (name = state.model) => found.models.find((one) => one.name === name);
 
 // What the model says, for people: a share, or the number itself for a regression.
 export const told = (value) => (model().problem === "regression" ? plain(value) : percent(value));
