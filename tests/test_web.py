@@ -378,6 +378,23 @@ def test_pickled_weights_are_refused_at_the_start(capsys, tmp_path, monkeypatch)
     assert not left.value.code
 
 
+def test_the_address_answers_when_it_is_told(tmp_path, monkeypatch):
+    """The browser is opened before the server runs: it must find somebody listening."""
+    from clearhead.cli import main
+
+    def launch(address):
+        where = urlsplit(address)
+        socket.create_connection((where.hostname, where.port), timeout=5).close()
+        opened.append(address)
+
+    opened = []
+    monkeypatch.setattr("typer.launch", launch)
+    monkeypatch.setattr("clearhead.web.server.run", lambda app, listening: listening.close())
+    with pytest.raises(SystemExit) as left:
+        main(["serve", "--port", "0", "--model", str(save_text_model(tmp_path / "tiny"))])
+    assert (left.value.code, len(opened)) == (0, 1)
+
+
 @pytest.mark.parametrize("kind", ["evil", "bert"])
 def test_code_from_a_model_folder_is_never_run(capsys, tmp_path, monkeypatch, kind):
     """A kind that only the folder's code knows is refused; a known kind is loaded by the library's own code."""

@@ -60,6 +60,7 @@ def serve(
     from clearhead.web.runs import Runs
 
     app = build(models, door, runs=Runs(run or [], data or []))
+    listening.listen()  # whoever follows the address at once waits instead of being refused
     typer.echo(f"Clearhead is at {address}  (Ctrl-C ends it)")
     if open_:
         typer.launch(address)
