@@ -23,7 +23,7 @@ from small_networks import (
 )
 
 import clearhead
-from clearhead import perturbation, units
+from clearhead import hiding, perturbation, units
 from clearhead.batching import in_batches, progress
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.inputs import as_inputs
@@ -62,7 +62,7 @@ def one_by_one(model: Model, text: Any, mask: torch.Tensor, absent: str) -> torc
         return model.network(**tensors).logits[0]
 
 
-@pytest.mark.parametrize("absent", perturbation.TEXT_ABSENT)
+@pytest.mark.parametrize("absent", hiding.TEXT_ABSENT)
 def test_packed_texts_give_what_each_gives_alone(absent: str) -> None:
     model = bert()
     masks = random_masks(model, TEXTS)
@@ -92,7 +92,7 @@ def test_mean_and_blur_keep_what_is_present() -> None:
         found = perturbed_logits(model, {"pixel_values": pixels}, masks, absent=absent)
         for place in range(2):
             own = pixels[place : place + 1]
-            background = own.mean((2, 3), keepdim=True) if absent == "mean" else perturbation.blurred(own)
+            background = own.mean((2, 3), keepdim=True) if absent == "mean" else hiding.blurred(own)
             for cell in range(9):
                 shown = torch.where(cells == cell + 1, own, background)
                 torch.testing.assert_close(found[place][cell], model.network(shown)[0].detach())
@@ -100,10 +100,10 @@ def test_mean_and_blur_keep_what_is_present() -> None:
 
 def test_blur_keeps_a_flat_picture_and_spreads_a_dot() -> None:
     flat = torch.full((1, 3, 32, 32), 0.7, dtype=torch.float64)
-    torch.testing.assert_close(perturbation.blurred(flat), flat)
+    torch.testing.assert_close(hiding.blurred(flat), flat)
     dot = torch.zeros(1, 1, 33, 33, dtype=torch.float64)
     dot[0, 0, 16, 16] = 1
-    soft = perturbation.blurred(dot)[0, 0]
+    soft = hiding.blurred(dot)[0, 0]
     sigma = 33 / 16
     assert float(soft.sum()) == pytest.approx(1)
     assert float(soft[16, 18] / soft[16, 16]) == pytest.approx(torch.exp(torch.tensor(-4 / (2 * sigma**2))).item())

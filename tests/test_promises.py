@@ -18,7 +18,7 @@ LAYERS = (
     "registry options target zoo model inputs outputs",
     "flow moving layers rules attend tape recording watching forward gradients",
     "propagation trace blockwise planning leaf",
-    "explanation collection method units perturbation task metric",
+    "explanation collection method units hiding perturbation task metric",
     "methods tasks",
     "answers windows pipeline",
     "metrics",

@@ -145,6 +145,9 @@ def test_the_verdict_says_what_beats_random_and_what_the_cheapest_saves():
         "more examples."
     )
     assert "can be shown: take any of them, or measure more examples." in next(verdict(alike(costs={})))
+    assert "the cheapest, cat, at 10.0 ms per example, or" in next(
+        verdict(alike(costs={"cat": 0.01, "att-cat": 0.01001}))
+    )
 
 
 def test_the_verdict_advises_only_what_beats_random():

@@ -102,6 +102,18 @@ def test_a_broken_quotation_spoils_its_row_alone(tmp_path):
     assert task.skipped[0].line == 2 and "not a proper row" in task.skipped[0].reason
 
 
+def test_other_separators_than_commas_are_told(tmp_path):
+    with pytest.raises(BadFile, match=r"semicolons, not commas: its first row is 'label;text'.*\.tsv"):
+        read_task(written(tmp_path, "x.csv", "label;text\n1;fine, film\n"))
+    with pytest.raises(BadFile, match="tabs, not commas"):
+        read_task(written(tmp_path, "x.csv", "label\ttext\n1\tfine, film\n"))
+    assert rows(read_task(written(tmp_path, "x.csv", "text\na; b\n"))) == [("a; b", None)]
+
+
+def test_carriage_returns_alone_end_lines(tmp_path):
+    assert rows(read_task(written(tmp_path, "x.csv", "label,text\r1,fine\r0,dull\r"))) == [("fine", 1), ("dull", 0)]
+
+
 def test_json_lines_plain_and_gzipped(tmp_path):
     lines = '{"id": "a", "text": "fine", "label": 1}\n{"text": \n[1]\n{"id": "a", "text": "dull", "label": "bad"}\n'
     for name in ("x.jsonl", "x.jsonl.gz"):

@@ -92,8 +92,8 @@ def _plain(value: Any) -> Any:
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind; true and false are no numbers."""
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    """Whether a value is of a kind; true, false and nan are no numbers."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) and value == value
 
 
 @cache

@@ -137,7 +137,8 @@ def _price(summary: Mapping[str, Any], chosen: str, rivals: Sequence[str]) -> st
     if not math.isfinite(seconds):
         return ""
     dearer = min((_cost(summary, name), name) for name in rivals) if rivals else (math.inf, "")
-    less = f", {1 - seconds / dearer[0]:.0%} less than {dearer[1]}".replace("%", " %") if dearer[0] < math.inf else ""
+    share = 0 if dearer[0] == math.inf else round(100 * (1 - seconds / dearer[0]))
+    less = f", {share} % less than {dearer[1]}" if share else ""
     return f", at {time_text(seconds)} per example{less}"
 
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import BadOption
+from clearhead.hiding import black, token_id
 from clearhead.leaf import Point, scores_at, visit
 from clearhead.method import Scores, method
 from clearhead.methods.control import generator
 from clearhead.methods.gradient import norm_scores, product_scores
 from clearhead.model import word_table
-from clearhead.perturbation import black, token_id
 from clearhead.trace import Trace
 
 Array = np.ndarray[Any, np.dtype[Any]]

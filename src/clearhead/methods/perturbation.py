@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import BadOption
+from clearhead.hiding import absent_of
 from clearhead.method import Scores, method
 from clearhead.methods.control import generator
 from clearhead.methods.path import require_count
-from clearhead.perturbation import absent_of, perturbed_scores
+from clearhead.perturbation import perturbed_scores
 from clearhead.trace import Trace
 from clearhead.units import SEGMENTS, Units, units_of
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.explanation import Array
+from clearhead.hiding import token_id
 from clearhead.metric import Case, Curves, Record, explained, label_of, mean_curve, metric
 from clearhead.metrics.removal import (
     equal_shares,
@@ -15,7 +16,7 @@ from clearhead.metrics.removal import (
     trapezoid,
 )
 from clearhead.model import Model
-from clearhead.perturbation import target_scores, token_id
+from clearhead.perturbation import target_scores
 
 STEPS = 10
 BINS = (1, 5, 10, 20, 50)

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from clearhead.errors import BadInput
 from clearhead.explanation import Array, Explanation, stretched
+from clearhead.hiding import token_id
 from clearhead.inputs import Inputs
 from clearhead.metric import Case, explained, inputs_of
 from clearhead.model import Model
-from clearhead.perturbation import perturbed_logits, token_id
+from clearhead.perturbation import perturbed_logits
 from clearhead.units import Units
 
 SLACK = 1e-9

@@ -40,7 +40,7 @@ def content(path: Path, limit: int = -1) -> bytes:
 def lines(path: Path, limit: int = -1) -> list[str]:
     """The lines of a text; what is not UTF-8 stays recognisable as damaged."""
     text = content(path, limit).decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    found = [line.removesuffix("\r") for line in text.split("\n")]
+    found = [line.removesuffix("\r") for line in text.split("\n" if "\n" in text else "\r")]
     return found if found[-1] else found[:-1]
 
 

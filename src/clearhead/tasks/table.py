@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import islice
 from pathlib import Path
+from textwrap import shorten
 
 from clearhead.errors import BadFile, BadInput
 from clearhead.tables import read_parquet
@@ -87,6 +88,8 @@ def named_rows(
     first = next((cells for _, cells in rows if isinstance(cells, list)), None)
     if first is None:
         raise BadFile(f"'{path}' has no rows: there is nothing to read.")
+    if delimiter == "," and len(first) == 1:
+        _check_commas(path, first[0])
     if header is None:
         header = delimiter == "," or _is_header(first, text, label)
     columns = first if header else [str(place + 1) for place in range(len(first))]
@@ -94,6 +97,16 @@ def named_rows(
         text, label = _guessed(path, [cells for _, cells in rows[:LOOK] if isinstance(cells, list)])
     body = ((line, cells) for line, cells in rows if not (header and cells is first))
     return ((line, _named(line, columns, cells)) for line, cells in body), text, label
+
+
+def _check_commas(path: Path, first: str) -> None:
+    """Some spreadsheets write .csv files with other separators, which would make one column of all."""
+    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        if mark in first:
+            raise BadFile(
+                f"'{path}' is separated by {name}, not commas: its first row is '{shorten(first, 60)}'. Save it with "
+                "commas, or with tabs as .tsv."
+            )
 
 
 def _is_header(cells: list[str], text: str | None, label: str | None) -> bool:
