@@ -352,6 +352,44 @@ def test_what_is_chosen_is_asked_in_its_time(visit):
     says(page, "#live", "1 of")
 
 
+def test_what_follows_is_about_what_is_shown(visit):
+    """After a question that was refused, and while one is under way, the page tests and keeps what it shows."""
+    page = explain(visit())
+    told = page.inner_text("#verdict")
+    page.fill("#text", "film " * 300)
+    page.click("#explain")
+    says(page, "#problems", "tokens")
+    visit.said.clear()
+    page.locator("#shown [role=button]").first.click()
+    says(page, "#live", "1 of 7 words hidden")
+    with page.expect_request("**/api/file/json") as sent, page.expect_download():
+        page.click("[data-file=json]")
+    assert sent.value.post_data_json["text"] == TEXT
+    held = []
+    page.route("**/api/explain", lambda one: held.append(one))
+    page.fill("#text", "a bad film")
+    page.select_option("#model", "text-two")
+    page.click("#explain")
+    page.wait_for_selector("body.busy")
+    with page.expect_request("**/api/hide") as sent:
+        page.locator("#shown [role=button]").nth(1).click()
+    assert (sent.value.post_data_json["text"], sent.value.post_data_json["model"]) == (TEXT, "text-one")
+    assert page.inner_text("#verdict") == told
+    held[0].fallback()
+    says(page, "#shown .reading", "a bad film")
+    assert page.locator("#shown .gone").count() == 0
+
+
+def test_a_method_that_cannot_be_had_is_not_chosen(visit):
+    page = explain(visit())
+    page.route("**/api/explain", lambda one: one.fulfill(status=422, json={"error": "no such thing"}))
+    page.select_option("#method", "occlusion")
+    says(page, "#problems", "no such thing")
+    visit.said.clear()
+    assert page.input_value("#method") == "trans-att"
+    assert not page.locator("#option-window").is_visible()
+
+
 def test_a_text_that_was_not_asked_yet_survives_a_photo(visit):
     page = visit()
     page.fill("#text", TEXT)

@@ -13,9 +13,10 @@ export async function showBeside() {
   running.abort();
   running = new AbortController();
   const signal = running.signal, picture = found.photo;
-  const own = { method: state.method, target: state.target, model: state.model };
+  const { method, target, versus, model } = found.asked;
+  const own = { method, target, model };
   const several = state.beside.length ? [own, ...state.beside] : [];
-  const questions = several.map((one) => question({ ...one, versus: one.target === state.target ? state.versus : "" }));
+  const questions = several.map((one) => question({ ...one, versus: one.target === target ? versus : "" }));
   const answers = [];
   for (const one of questions) answers.push(await api.explain(one, signal));
   if (signal.aborted) return;

@@ -8,7 +8,7 @@ import * as link from "./link.js";
 import { loaded } from "./photo.js";
 import { fillOptions, onOptions, spelled } from "./choice.js";
 import { showAnswer, showHidden, showRelevance } from "./see.js";
-import { found, model, question, restore, saved, state } from "./state.js";
+import { found, model, question, restore, saved, state, wanted } from "./state.js";
 import { showCharacters } from "./text.js";
 import { hideTop, measure, onProblem, startTrial, toggle } from "./trial.js";
 
@@ -109,7 +109,6 @@ function readForm() {
   if (form.kind === "image" && !form.image) throw new Error("Choose a photo first, or drop one on the page.");
   if (form.kind !== "image" && !text.trim()) throw new Error("Type a text first: there is nothing to explain.");
   Object.assign(state, form, { text, second, long });
-  fillBeside();
 }
 
 // What can stand beside the answer: models of the same kind and their classes.
@@ -134,32 +133,50 @@ const usePicture = guarded(async (file) => {
 
 async function ask({ fresh = true } = {}) {
   readForm();
-  if (fresh) [state.hidden, state.layer] = [[], 0];
-  await answer(remember);
+  await answer(() => {
+    if (fresh) [state.hidden, state.layer] = [[], 0];
+    arrive();
+  });
 }
 
-// Asks for the question as it stands and shows everything that follows from it.
+function arrive() {
+  fillBeside();
+  remember();
+}
+
+// Asks the question that is wanted and, once it is answered, shows everything that follows from it.
 async function answer(then = () => {}) {
   asking.abort();
   asking = new AbortController();
-  const signal = asking.signal;
+  const signal = asking.signal, asked = wanted();
   document.body.classList.add("busy");
   try {
-    const photo = state.kind === "image" ? await loaded(state.image) : null;
-    const answer = await api.explain(question(), signal);
+    const photo = asked.kind === "image" ? await loaded(asked.image) : null;
+    const answer = await api.explain(question({}, asked), signal);
     if (signal.aborted) return;
-    Object.assign(found, { photo, answer });
+    Object.assign(found, { photo, answer, asked });
+  } catch (error) {
+    if (!signal.aborted) goBack();
+    throw error;
   } finally {
     if (asking.signal === signal) document.body.classList.remove("busy");
   }
   find("problems").replaceChildren();
+  then();
   showAnswer(toggleAndSave);
   save();
-  then();
   for (const step of [startTrial, showBeside, prefetch]) {
     if (signal.aborted) return;
     await step(signal);
   }
+}
+
+// What could not be answered is wanted no more: the page stays with what it shows.
+function goBack() {
+  if (!found.asked) return;
+  const other = state.method !== found.asked.method; // options stay as they were typed, to be mended
+  Object.assign(state, found.asked);
+  if (other) fillView();
 }
 
 // One trace serves all methods, so the quick ones are fetched before they are asked for.
@@ -207,7 +224,7 @@ const download = guarded(async (kind) => {
 
 const copyLink = guarded(async () => {
   save();
-  if (state.kind === "image" && !link.portable(state).image) throw new Error("This photo is too large to travel in a link: keep it as a page instead.");
+  if (found.asked.kind === "image" && !link.portable(found.asked).image) throw new Error("This photo is too large to travel in a link: keep it as a page instead.");
   await navigator.clipboard.writeText(location.href);
   find("kept").textContent = "Link copied";
 });
@@ -227,7 +244,7 @@ async function recall(given) {
   fillForm();
   fillView();
   readForm();
-  await answer();
+  await answer(fillBeside);
 }
 
 // An example of a run becomes the question, on the run's model where this server has it.
@@ -375,7 +392,7 @@ async function open(hash) {
   }
   if (!given || (form.kind === "image" ? !state.image : !state.text)) return;
   readForm();
-  await answer(remember);
+  await answer(arrive);
 }
 
 guarded(start)();
