@@ -1,5 +1,7 @@
 """The page in a real browser: ask, see, test, keep, compare; by mouse and by keyboard; with texts and photos."""
 
+import base64
+import json
 import os
 import re
 import shutil
@@ -110,6 +112,14 @@ def test_another_class_and_a_contrast(visit):
     says(page, "#verdict", re.compile("^positive [0-9]"))
     page.select_option("#versus", label="negative")
     says(page, "#verdict", "positive rather than negative")
+
+
+def test_another_class_than_the_predicted_one_is_said_to_be_one(visit):
+    page = explain(visit())
+    predicted, other = [one.split("\n")[0] for one in page.locator("#classes li").all_inner_texts()]
+    assert "What the model says" in page.inner_text("#verdict")
+    page.select_option("#target", label=other)
+    says(page, "#verdict", f"The model itself predicts {predicted}.")
 
 
 def test_method_layer_and_tokens(visit):
@@ -229,6 +239,7 @@ def test_compare_methods_classes_and_models(visit):
     page.select_option("#other-model", "text-two")
     page.click("#beside")
     page.wait_for_selector("#columns article:nth-child(3)")
+    assert page.inner_text("#columns article:nth-child(3)").startswith("positive ·")
     assert "rollout · text-two" in page.inner_text("#columns article:nth-child(3)")
     page.get_by_role("button", name="Remove").first.click()
     playwright.expect(page.locator("#columns article")).to_have_count(2)
@@ -352,6 +363,18 @@ def test_what_is_chosen_is_asked_in_its_time(visit):
     says(page, "#live", "1 of")
 
 
+def test_options_that_are_refused_are_taken_back(visit):
+    page = explain(visit())
+    page.select_option("#method", "occlusion")
+    measured(page)
+    page.locator("#options summary").click()
+    page.fill("#option-window", "0")
+    page.keyboard.press("Tab")
+    says(page, "#problems", "window")
+    visit.said.clear()
+    assert page.input_value("#option-window") == "1"
+
+
 def test_what_follows_is_about_what_is_shown(visit):
     """After a question that was refused, and while one is under way, the page tests and keeps what it shows."""
     page = explain(visit())
@@ -462,10 +485,209 @@ def test_mistakes_and_errors_are_shown(visit):
     visit.said.clear()
 
 
+def link_of(**changes):
+    """A link as another server, or a careless hand, might have written it."""
+    given = {"kind": "text", "text": TEXT, "model": "text-one", **changes}
+    return "#" + base64.urlsafe_b64encode(json.dumps(given).encode()).decode().rstrip("=")
+
+
 def test_a_damaged_link_is_said_to_be_one(visit):
     page = visit("#bm9uc2Vuc2U")
-    assert page.locator("#problems .problem").count() == 1
+    assert "This link is damaged." in page.inner_text("#problems .problem")
     assert page.locator("#model option").count() == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "sound"},
+        {"model": "elsewhere"},
+        {"model": "photo"},
+        {"method": "tea-leaves"},
+        {"target": "7"},
+        {"versus": 1},
+        {"long": "perhaps"},
+        {"level": "letter"},
+        {"layer": 1.5},
+        {"hidden": [-1]},
+        {"hidden": "all"},
+        {"beside": [None]},
+        {"options": None},
+    ],
+    ids=str,
+)
+def test_a_link_that_does_not_fit_is_refused_whole(visit, change):
+    page = visit(link_of(**change))
+    says(page, "#problems", f"This link does not fit this page: its {next(iter(change))} is")
+    assert page.locator("#seen").is_hidden()
+    assert page.input_value("#text") == ""
+    explain(page)
+
+
+def test_a_link_may_leave_things_out_and_hide_what_is_not_there(visit):
+    page = visit(link_of(hidden=[2, 999], layer=9))
+    measured(page)
+    assert page.locator("#shown .gone").all_inner_texts() == ["good"]
+
+
+def test_a_link_opened_while_another_is_answered(visit):
+    page, held = visit(), []
+    page.route("**/api/explain", lambda one: held.append(one) if "rollout" in one.request.post_data else one.fallback())
+    explain(page)
+    page.evaluate("link => { location.hash = link }", link_of(text="never a bad film", hidden=[2]))
+    says(page, "#shown .reading", "never a bad film")
+    measured(page)
+    assert page.locator("#shown .gone").all_inner_texts() == ["a"]
+    assert page.input_value("#text") == "never a bad film"
+
+
+def test_a_link_that_cannot_be_answered_changes_nothing(visit):
+    page = explain(visit())
+    page.evaluate("link => { location.hash = link }", link_of(text="film " * 300, hidden=[2], level="token"))
+    says(page, "#problems", "tokens")
+    visit.said.clear()
+    page.locator("#shown .word").first.click()
+    says(page, "#live", "1 of 7 words hidden")
+    assert page.locator("#shown .gone").all_inner_texts() == ["a"]
+
+
+def test_a_link_holds_its_own_input_alone(visit):
+    page = drop(visit())
+    page.locator("#kinds [value=text]").check()
+    explain(page)
+    given = page.url.partition("#")[2]
+    assert "image" not in json.loads(base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)))
+    page.locator("#visit button").nth(1).click()
+    page.wait_for_selector(".patches")
+    given = page.url.partition("#")[2]
+    assert TEXT not in base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)).decode()
+
+
+def test_the_skip_link_leaves_the_question_alone(visit):
+    page = explain(visit())
+    page.fill("#text", "not asked yet")
+    before = page.url
+    page.locator(".skip").press("Enter")
+    assert page.evaluate("document.activeElement.id") == "see"
+    assert (page.url, page.input_value("#text"), page.inner_text("#problems")) == (before, "not asked yet", "")
+
+
+def test_what_is_measured_late_is_not_shown(visit):
+    """The model's answer to an earlier choice of hidden words comes after a later one."""
+    page, held = explain(visit()), []
+    page.route("**/api/hide", lambda one: held.append(one))
+    lowest = page.locator("#shown .word").nth(least(page))
+    with page.expect_request("**/api/hide"):
+        lowest.click()
+    page.locator("#share").press("End")
+    says(page, "#live", "7 of 7 words hidden")
+    for one in held:
+        one.fallback()
+    page.wait_for_timeout(300)
+    says(page, "#live", "7 of 7 words hidden")
+    page.locator("#share").press("Home")
+    with page.expect_request("**/api/hide"):
+        lowest.click()
+    explain(page, "a film")
+    assert page.locator("#live").is_hidden()
+    assert page.locator("#shown .gone").count() == 0
+
+
+def least(page):
+    """The place of the word that matters least."""
+    titles = [one.get_attribute("title") for one in page.locator("#shown .word").all()]
+    return next(place for place, title in enumerate(titles) if f"rank {len(titles)} of" in title)
+
+
+def test_the_slider_tells_of_the_top_only(visit):
+    page = explain(visit())
+    page.locator("#shown .word").nth(least(page)).click()
+    says(page, "#live", "1 of 7 words hidden")
+    assert page.inner_text("#share-name") == "…"
+
+
+def test_a_question_that_is_overtaken_leaves_nothing_behind(visit):
+    """Explain is pressed, and another method chosen before the answer is there."""
+    page, held = explain(visit()), []
+    page.locator("#shown .word").nth(6).click()
+    says(page, "#live", "1 of 7 words hidden")
+    page.route(
+        "**/api/explain", lambda one: held.append(one) if "trans-att" in one.request.post_data else one.fallback()
+    )
+    page.fill("#text", "a film")
+    with page.expect_request("**/api/explain"):
+        page.click("#explain")
+    page.select_option("#method", "att-cat")
+    says(page, "#shown .reading", "a film")
+    measured(page)
+    assert page.locator("#shown .gone").count() == 0
+    assert page.locator("#visit button").all_inner_texts()[0].startswith("a film")
+
+
+def test_a_curve_that_fails_leaves_no_other(visit):
+    page = explain(visit())
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    page.route("**/api/curve", lambda one: one.fulfill(status=503, json={"error": "too busy"}))
+    page.select_option("#method", "att-cat")
+    says(page, "#problems", "too busy")
+    says(page, "#columns article:first-child", "att-cat")
+    visit.said.clear()
+    assert page.locator("#bars *, #chart *").count() == 0
+
+
+def test_a_column_that_cannot_be_had_can_be_removed(visit):
+    page = explain(visit())
+    page.route("**/api/explain", lambda one: one.fulfill(status=422, json={"error": "no such thing"}))
+    page.select_option("#other-method", "occlusion")
+    page.click("#beside")
+    says(page, "#columns article:nth-child(2)", "no such thing")
+    visit.said.clear()
+    assert "trans-att" in page.inner_text("#columns article:first-child")
+    page.get_by_role("button", name="Remove occlusion").click()
+    playwright.expect(page.locator("#columns article")).to_have_count(0)
+
+
+def test_classes_beside_are_those_of_the_model_beside(visit):
+    page = explain(visit())
+    page.select_option("#other-target", label="positive")
+    page.select_option("#other-model", "stars")
+    assert not page.locator("#other-target").is_visible()
+    page.click("#beside")
+    says(page, "#columns article:nth-child(2)", "stars")
+
+
+def test_the_last_photo_counts(visit):
+    page = visit()
+    page.evaluate(SLOW_READER)
+    page.set_input_files("#picture", {"name": "slow.png", "mimeType": "image/png", "buffer": photo()})
+    page.set_input_files("#picture", {"name": "quick.png", "mimeType": "image/png", "buffer": photo(seed=1)})
+    measured(page)
+    page.wait_for_timeout(800)
+    assert page.locator("#visit button").all_inner_texts()[0].startswith("quick.png")
+    assert page.locator("#visit li").count() == 1
+
+
+SLOW_READER = """() => {
+  const read = FileReader.prototype.readAsDataURL;
+  FileReader.prototype.readAsDataURL = function (file) {
+    setTimeout(() => read.call(this, file), file.name === "slow.png" ? 600 : 0);
+  };
+}"""
+
+
+def test_a_text_typed_early_stays(browser, address):
+    context = browser.new_context()
+    page = context.new_page()
+    held = []
+    page.route("**/api/models", lambda one: held.append(one))
+    page.goto(address)
+    page.fill("#text", TEXT)
+    assert page.locator("#explain").is_disabled()
+    held[0].fallback()
+    page.wait_for_selector("body[data-ready]")
+    assert page.input_value("#text") == TEXT
+    context.close()
 
 
 def test_hostile_text_stays_text(visit):

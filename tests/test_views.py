@@ -29,6 +29,7 @@ from clearhead.views import (
     notebook,
     picture,
     terminal,
+    wording,
 )
 from clearhead.views.piece import level_for, pieces, scored, strongest, visible
 from clearhead.views.record import line, record
@@ -590,3 +591,12 @@ def test_record_is_plain_and_whole():
     }
     assert [word["word"] for word in plain["words"]][:3] == ["A", "joyless", ","]
     assert record(pictured())["grid"] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [("cat", False), ("cat rather than cattle", False), ("cattle", True), ("cattle rather than cat", True)],
+)
+def test_another_class_than_the_predicted_one_is_told(label, said):
+    one = review(label=label, diagnostics={"predicted": "cat", "predicted_probability": 0.9})
+    assert ("the model predicts cat, 90.0 %" in wording.diagnosis(one)) is said

@@ -49,7 +49,8 @@ def diagnosis(explanation: Explanation) -> str:
     found = explanation.diagnostics
     said = [_said(text, found[key]) for key, text in DIAGNOSTICS.items() if found.get(key) is not None]
     predicted, share = found.get("predicted"), found.get("predicted_probability")
-    if predicted is not None and share is not None and not explanation.label.startswith(predicted):
+    explained = explanation.label == predicted or explanation.label.startswith(f"{predicted} rather than ")
+    if predicted is not None and share is not None and not explained:
         said.insert(0, f"the model predicts {visible(predicted)}, {percent(share)}")
     return " · ".join(said)
 

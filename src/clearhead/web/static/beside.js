@@ -1,26 +1,66 @@
 // Other methods, classes and models on the same input, side by side.
 
 import * as api from "./api.js";
-import { find, make, percent } from "./dom.js";
+import { find, make, options, percent } from "./dom.js";
+import { classesOf, fitting } from "./form.js";
 import * as photo from "./photo.js";
 import { legend } from "./see.js";
 import { found, question, state } from "./state.js";
 import * as text from "./text.js";
 
 let running = new AbortController();
+let changed = () => {};
+
+// What can stand beside the answer: models that read the same kind of input, and their classes.
+export function fillBeside(afresh) {
+  const names = fitting(found.asked.kind);
+  state.beside = state.beside.filter((one) => names.includes(one.model));
+  if (!afresh) return;
+  options(find("other-model"), names.map((name) => [name, name]), found.asked.model);
+  fillClasses(classesOf(found.asked.model).find(([number]) => number === found.asked.target)?.[1]);
+}
+
+// Models number their classes each in its own way, so the chosen one is found again by its name.
+function fillClasses(chosen) {
+  const classes = classesOf(find("other-model").value);
+  find("other-classed").hidden = !classes.length;
+  options(find("other-target"), [["", "Predicted"], ...classes], classes.find(([, name]) => name === chosen)?.[0]);
+}
+
+export function wireBeside(handler) {
+  changed = handler;
+  find("other-model").onchange = () => fillClasses(find("other-target").selectedOptions[0].textContent);
+  find("beside").onclick = () => {
+    const [method, target, model] = ["method", "target", "model"].map((name) => find(`other-${name}`).value);
+    const options = method === found.asked.method ? found.asked.options : {};
+    state.beside.push({ method, options, target, model });
+    changed();
+  };
+}
 
 export async function showBeside() {
   running.abort();
   running = new AbortController();
-  const signal = running.signal, picture = found.photo;
-  const { method, target, versus, model } = found.asked;
-  const own = { method, target, model };
-  const several = state.beside.length ? [own, ...state.beside] : [];
-  const questions = several.map((one) => question({ ...one, versus: one.target === target ? versus : "" }));
-  const answers = [];
-  for (const one of questions) answers.push(await api.explain(one, signal));
+  const { signal } = running, picture = found.photo, { method, options, target, versus, model } = found.asked;
+  const several = state.beside.length ? [{ method, options, target, model }, ...state.beside] : [];
+  const asked = several.map((one) => ({ ...one, versus: one.model === model && one.target === target ? versus : "" }));
+  find("columns").ariaBusy = "true";
+  const columns = [];
+  for (const one of asked.map((one) => [one, question(one)])) columns.push(await told(...one, signal));
   if (signal.aborted) return;
-  find("columns").replaceChildren(...answers.map((answer, place) => column(answer, place, scale(answer, answers), picture)));
+  const answers = columns.map((one) => one.answer).filter(Boolean);
+  find("columns").replaceChildren(...columns.map((one, place) => column(one, place, answers, picture)));
+  find("columns").ariaBusy = "false";
+}
+
+// A column's answer, or why there is none: one that cannot be had leaves the others standing.
+async function told(one, asked, signal) {
+  try {
+    return { one, answer: await api.explain(asked, signal) };
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    return { one, error };
+  }
 }
 
 // Classes by one method of one model share a scale; other numbers cannot be compared.
@@ -35,20 +75,28 @@ function own(answer) {
   return text.largest(text.parts(answer, state.level, values));
 }
 
-function column(answer, place, full, picture) {
-  const share = answer.probability === null ? "" : ` · ${percent(answer.probability)}`;
-  const title = make("h3", { textContent: `${answer.label}${share}` });
-  const below = make("p", { className: "ch-faint", textContent: `${answer.method} · ${answer.model}` });
-  const card = make("article", {}, title, below, ...(answer.grid ? pictured(answer, full, picture) : written(answer, full)));
+function column({ one, answer, error }, place, answers, picture) {
+  const card = make("article", {}, ...(answer ? answered(answer, scale(answer, answers), picture) : refused(one, error)));
   if (place) {
     const remove = () => {
       state.beside.splice(place - 1, 1);
-      document.dispatchEvent(new Event("beside"));
+      changed();
     };
-    card.append(make("button", { type: "button", className: "plain", textContent: "Remove", ariaLabel: `Remove ${answer.method} for ${answer.label}`, onclick: remove }));
+    const label = `Remove ${one.method}${answer ? ` for ${answer.label}` : ""}`;
+    card.append(make("button", { type: "button", className: "plain", textContent: "Remove", ariaLabel: label, onclick: remove }));
   }
   return card;
 }
+
+function answered(answer, full, picture) {
+  const share = answer.probability === null ? "" : ` · ${percent(answer.probability)}`;
+  const head = [make("h3", { textContent: `${answer.label}${share}` }), below(answer.method, answer.model)];
+  return [...head, ...(answer.grid ? pictured(answer, full, picture) : written(answer, full))];
+}
+
+const refused = (one, error) => [make("h3", { textContent: "No answer" }), below(one.method, one.model), make("p", { textContent: error.message })];
+
+const below = (method, model) => make("p", { className: "ch-faint", textContent: `${method} · ${model}` });
 
 function written(answer, full) {
   const values = answer.tokens.map((token) => token.relevance ?? 0);

@@ -11,9 +11,13 @@ export function written(state) {
 
 export function read(hash) {
   if (hash.length < 2) return null;
-  const text = atob(hash.slice(1).replaceAll("-", "+").replaceAll("_", "/"));
-  return JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+  try {
+    const text = atob(hash.slice(1).replaceAll("-", "+").replaceAll("_", "/"));
+    return JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+  } catch {
+    throw new Error("This link is damaged.");
+  }
 }
 
 // A photo travels in the link only where it is small.
-export const portable = (state) => (state.image?.length < LARGEST ? state : { ...state, image: null, imageName: "" });
+export const portable = (state) => ((state.image?.length ?? 0) < LARGEST ? state : { ...state, image: null, imageName: "" });

@@ -24,7 +24,7 @@ function showVerdict(answer) {
   const share = number === null ? "" : ` ${told(number)}`;
   const predicted = answer.diagnostics.predicted;
   const lines = [`${answer.label}${share}`];
-  const note = predicted && !answer.label.startsWith(predicted) ? `The model itself predicts ${predicted}.` : "What the model says, and what is explained below.";
+  const note = predicted && predicted !== model().labels[answer.target.index] ? `The model itself predicts ${predicted}.` : "What the model says, and what is explained below.";
   find("verdict").replaceChildren(...lines, make("small", { textContent: note }));
 }
 

@@ -2,34 +2,64 @@
 
 import { percent, plain } from "./dom.js";
 
-export const state = {
-  kind: "text", text: "", second: "", long: "error", image: null, imageName: "",
-  model: "", method: "trans-att", target: "", versus: "",
-  options: {}, level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], beside: [],
-};
+const question0 = { kind: "text", text: "", second: "", long: "error", image: null, imageName: "", model: "", method: "trans-att", options: {}, target: "", versus: "" };
+const view0 = { level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], beside: [] };
+const INPUTS = { text: ["text", "long"], pair: ["text", "second", "long"], image: ["image", "imageName"] };
 
+export const state = { ...question0, ...view0 };
+
+// `asked` is the question whose answer is shown: whatever follows is about that one.
 export const found = { models: [], methods: [], answer: null, photo: null, curve: null, asked: null };
 
-const QUESTION = ["kind", "text", "second", "long", "image", "imageName", "model", "method", "options", "target", "versus"];
-const VIEW = ["level", "smooth", "opacity", "layer", "hidden", "beside"];
-const picked = (keys) => Object.fromEntries(keys.map((key) => [key, state[key]]));
+const picked = (source, keys) => Object.fromEntries(keys.map((key) => [key, source[key]]));
 
-// The question that is wanted; found.asked is the one whose answer is shown, and all that follows is about that.
-export const wanted = () => picked(QUESTION);
+export const wanted = () => picked(state, Object.keys(question0));
 
-export const saved = () => ({ ...picked(VIEW), ...(found.asked ?? wanted()) });
-
-// Takes over what a link says, as far as it has the right shape; the rest stays.
-export function restore(given) {
-  if (given === null || typeof given !== "object") throw new Error("This link is damaged.");
-  for (const key of [...QUESTION, ...VIEW]) {
-    const value = given[key];
-    const fits = key === "image" ? value === null || (typeof value === "string" && value.startsWith("data:image/")) : sameKind(value, state[key]);
-    if (fits) state[key] = value;
-  }
+// What is shown and how, without what belongs to other kinds of input.
+export function saved() {
+  const { kind } = found.asked;
+  const keys = ["kind", ...INPUTS[kind], "model", "method", "options", "target", "versus"];
+  return { ...picked(found.asked, keys), ...picked(state, Object.keys(view0)) };
 }
 
-const sameKind = (value, like) => typeof value === typeof like && value !== null && Array.isArray(value) === Array.isArray(like);
+// Whether two questions are about the same input of the same model, so that hidden places mean the same.
+export function alike(one, two) {
+  if (!one || !two || one.kind !== two.kind) return false;
+  return [...INPUTS[one.kind], "model"].every((key) => one[key] === two[key]);
+}
+
+// --- links -------------------------------------------------------------------------------------------------------
+
+const isText = (value) => typeof value === "string";
+const isWhole = (value) => Number.isInteger(value) && value >= 0;
+const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const isMethod = (value) => found.methods.some((one) => one.name === value);
+const isClass = (value, name) => value === "" || (isText(value) && /^\d+$/.test(value) && Number(value) < (model(name)?.labels.length ?? 0));
+const isBeside = (one) => isRecord(one) && isMethod(one.method) && Boolean(model(one.model)) && isClass(one.target, one.model) && isRecord(one.options ?? {});
+
+const FITS = {
+  kind: (value) => value in INPUTS, text: isText, second: isText, long: (value) => ["error", "truncate"].includes(value),
+  image: (value) => value === null || (isText(value) && value.startsWith("data:")), imageName: isText,
+  model: (value, given) => Boolean(model(value)) && (model(value).kind === "image") === (given.kind === "image"), method: isMethod, options: isRecord,
+  target: (value, given) => isClass(value, given.model), versus: (value, given) => isClass(value, given.model),
+  level: (value) => ["word", "token"].includes(value), smooth: (value) => typeof value === "boolean",
+  opacity: (value) => isWhole(value) && value <= 100, layer: isWhole,
+  hidden: (value) => Array.isArray(value) && value.every(isWhole), beside: (value) => Array.isArray(value) && value.every(isBeside),
+};
+
+// A question and a view as a link gives them; a link that does not fit is refused whole, for half of one is another question.
+export function understood(given) {
+  if (!isRecord(given)) throw new Error("This link is damaged.");
+  for (const [key, fits] of Object.entries(FITS)) {
+    if (key in given && !fits(given[key], given)) throw new Error(`This link does not fit this page: its ${key} is ${String(JSON.stringify(given[key])).slice(0, 80)}.`);
+  }
+  const inputs = Object.values(INPUTS).flat();
+  const usual = Object.fromEntries(Object.entries(question0).filter(([key]) => !inputs.includes(key)));
+  const taken = (like) => picked(given, Object.keys(like).filter((key) => key in given));
+  return { question: { ...usual, ...taken(question0) }, view: { ...view0, ...taken(view0) } };
+}
+
+// --- questions to the server -------------------------------------------------------------------------------------
 
 export const model = (name = found.asked.model) => found.models.find((one) => one.name === name);
 
@@ -39,7 +69,7 @@ export const told = (value) => (model().problem === "regression" ? plain(value) 
 // The input and class alone, and with a method: what the server is asked.
 export function input(changes = {}, of = found.asked) {
   const source = { text: { text: of.text }, pair: { pair: [of.text, of.second] }, image: { image: of.image } }[of.kind];
-  const chosen = { model: of.model, target: of.target, versus: of.versus, ...changes };
+  const chosen = { ...picked(of, ["model", "target", "versus"]), ...changes };
   const classes = Object.fromEntries(["target", "versus"].filter((key) => chosen[key] !== "").map((key) => [key, Number(chosen[key])]));
   const long = of.kind === "image" ? {} : { long: of.long };
   return { ...source, ...long, model: chosen.model, ...classes };
@@ -48,5 +78,5 @@ export function input(changes = {}, of = found.asked) {
 // Options belong to the method that was chosen; others are asked with their own defaults.
 export function question(changes = {}, of = found.asked) {
   const method = changes.method ?? of.method;
-  return { ...input(changes, of), method, options: method === of.method ? of.options : {} };
+  return { ...input(changes, of), method, options: changes.options ?? (method === of.method ? of.options : {}) };
 }

@@ -7,6 +7,8 @@ import { showHidden } from "./see.js";
 import { found, input, model, question, state, told } from "./state.js";
 
 const WAIT = 40;
+const NUMBERS = ["bars", "finding", "live"];
+const PARTS = [...NUMBERS, "chart"];
 let running = new AbortController();
 let asking = new AbortController();
 let timer = 0;
@@ -14,18 +16,41 @@ let timer = 0;
 export async function startTrial() {
   running.abort();
   running = new AbortController();
+  const { signal } = running;
+  stopMeasuring();
   found.curve = null;
   find("live").hidden = true;
-  find("share").disabled = true;
-  find("chart").setAttribute("aria-busy", "true");
+  find("share").disabled = find("reset").disabled = true;
+  busy(true);
   find("test-hint").textContent = hint();
   find("click-hint").textContent = `Or choose ${what()} above to hide them one by one.`;
-  const curve = await api.curve({ ...question(), unit: state.level }, running.signal);
-  found.curve = curve;
+  try {
+    const curve = await api.curve({ ...question(), unit: state.level }, signal);
+    if (signal.aborted) return;
+    found.curve = curve;
+  } catch (error) {
+    if (!signal.aborted) empty();
+    throw error;
+  }
   find("share").disabled = false;
-  find("share").max = curve.counts.length - 1;
-  find("chart").setAttribute("aria-busy", "false");
+  find("share").max = found.curve.counts.length - 1;
   await measure();
+}
+
+// What stands there belongs to an earlier question until the new curve has come.
+function busy(on, parts = PARTS) {
+  for (const id of parts) find(id).ariaBusy = String(on);
+}
+
+function empty() {
+  for (const id of PARTS) find(id).replaceChildren();
+  busy(false);
+}
+
+// Whatever is being measured is about what was hidden before.
+function stopMeasuring() {
+  clearTimeout(timer);
+  asking.abort();
 }
 
 function hint() {
@@ -39,10 +64,11 @@ export const what = () => (found.answer?.grid ? "patches" : state.level === "wor
 export function hideTop(step) {
   const curve = found.curve;
   if (!curve) return;
+  stopMeasuring();
   const count = curve.counts[step];
   state.hidden = curve.order.slice(0, count).flat();
   showHidden();
-  show(count, curve.values[step]);
+  show(count, curve.values[step], step);
 }
 
 export function toggle(places) {
@@ -51,7 +77,8 @@ export function toggle(places) {
   for (const place of places) gone ? hidden.delete(place) : hidden.add(place);
   state.hidden = [...hidden].sort((one, two) => one - two);
   showHidden();
-  clearTimeout(timer);
+  stopMeasuring();
+  if (found.curve) busy(true, NUMBERS);
   timer = setTimeout(() => measure().catch(report), WAIT);
 }
 
@@ -62,25 +89,33 @@ export const onProblem = (handler) => (report = handler);
 export async function measure() {
   const curve = found.curve;
   if (!curve) return;
+  stopMeasuring();
   const hidden = new Set(state.hidden);
   const parts = curve.order.filter((part) => part.every((place) => hidden.has(place)));
   const step = curve.counts.indexOf(parts.length);
   const isTop = parts.flat().length === hidden.size && parts.every((part, place) => part === curve.order[place]);
   if (step >= 0 && isTop) {
-    find("share").value = step;
-    show(parts.length, curve.values[step]);
+    show(parts.length, curve.values[step], step);
     return;
   }
-  asking.abort();
   asking = new AbortController();
-  const { values } = await api.hide({ ...input(), hidden: [state.hidden] }, asking.signal);
-  show(parts.length, values[0]);
+  const { signal } = asking;
+  try {
+    const { values } = await api.hide({ ...input(), hidden: [state.hidden] }, signal);
+    if (!signal.aborted) show(parts.length, values[0]);
+  } catch (error) {
+    if (!signal.aborted) empty();
+    throw error;
+  }
 }
 
-function show(count, value) {
+// What hiding so many parts does; a step of the slider where they are the most relevant.
+function show(count, value, step = null) {
   const curve = found.curve, total = curve.counts.at(-1);
   const random = at(curve, curve.random, count), before = curve.values[0];
-  find("share-name").textContent = `${Math.round((count / total) * 100)} %`;
+  busy(false);
+  find("share").value = step ?? 0;
+  find("share-name").textContent = step === null ? "…" : `${Math.round((count / total) * 100)} %`;
   find("share").setAttribute("aria-valuetext", `${count} of ${total} ${what()}`);
   find("reset").disabled = !state.hidden.length;
   const rows = [["Nothing hidden", before, ""], [`${count} of ${total} ${what()}`, value, "now"], ["As many at random", random, ""]];
