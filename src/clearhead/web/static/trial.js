@@ -137,8 +137,8 @@ function length(value) {
 
 function finding(moved, random) {
   const size = (change) => (model().problem === "regression" ? told(Math.abs(change)) : `${Math.abs(change * 100).toFixed(1)} points`);
-  const points = (change) => `${change > 0 ? "up" : "down"} ${size(change)}`;
+  const moves = (change) => (Number.parseFloat(size(change)) ? `goes ${change > 0 ? "up" : "down"} ${size(change)}` : "stays as it is");
   const little = 0.02 * (model().problem === "regression" ? Math.max(...found.curve.high) - Math.min(...found.curve.low) : 1);
   const verdict = moved < random - little ? "These matter more than chance." : moved > random + little ? "These matter less than chance." : "No more than chance.";
-  return `The answer goes ${points(moved)}; with as many hidden at random, ${points(random)}. ${verdict}`;
+  return `The answer ${moves(moved)}; with as many hidden at random, it ${moves(random)}. ${verdict}`;
 }
