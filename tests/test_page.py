@@ -373,6 +373,7 @@ def test_options_that_are_refused_are_taken_back(visit):
     says(page, "#problems", "window")
     visit.said.clear()
     assert page.input_value("#option-window") == "1"
+    assert page.evaluate("document.activeElement.id").startswith("option-")
 
 
 def test_what_follows_is_about_what_is_shown(visit):
@@ -525,7 +526,7 @@ def test_a_link_that_does_not_fit_is_refused_whole(visit, change):
 
 
 def test_a_link_may_leave_things_out_and_hide_what_is_not_there(visit):
-    page = visit(link_of(hidden=[2, 999], layer=9))
+    page = visit(link_of(hidden=[0, 2, 999], layer=9))
     measured(page)
     assert page.locator("#shown .gone").all_inner_texts() == ["good"]
 
@@ -655,6 +656,122 @@ def test_classes_beside_are_those_of_the_model_beside(visit):
     assert not page.locator("#other-target").is_visible()
     page.click("#beside")
     says(page, "#columns article:nth-child(2)", "stars")
+
+
+def test_the_right_column_is_removed(visit):
+    page, held = explain(visit()), []
+    for method in ("rollout", "att-cat"):
+        page.select_option("#other-method", method)
+        page.click("#beside")
+        page.get_by_role("button", name=f"Remove {method}").wait_for()
+    page.route("**/api/explain", lambda one: held.append(one))
+    page.select_option("#other-method", "occlusion")
+    page.click("#beside")
+    page.get_by_role("button", name="Remove rollout").click()
+    page.get_by_role("button", name="Remove att-cat").click()
+    assert page.evaluate("document.activeElement.id") == "beside"
+    for one in held:
+        one.fallback()
+    page.get_by_role("button", name="Remove occlusion").wait_for()
+    playwright.expect(page.locator("#columns article")).to_have_count(2)
+
+
+def test_columns_wait_for_their_answer(visit):
+    page, held = explain(visit()), []
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    page.route("**/api/curve", lambda one: held.append(one))
+    page.fill("#text", "a film")
+    page.click("#explain")
+    says(page, "#shown .reading", "a film")
+    assert page.get_attribute("#columns", "aria-busy") == "true"
+    for _ in range(PATIENCE // 50):
+        if not held:
+            page.wait_for_timeout(50)
+    held[0].fallback()
+    playwright.expect(page.locator("#columns[aria-busy=false] .reading")).to_have_text(["a film"] * 2)
+
+
+def test_a_class_chosen_while_the_first_answer_is_awaited(visit):
+    page, held = visit(), []
+    page.route("**/api/explain", lambda one: held.append(one) if not held else one.fallback())
+    page.fill("#text", TEXT)
+    with page.expect_request("**/api/explain"):
+        page.click("#explain")
+    for label in ("negative", "positive"):
+        page.select_option("#target", label=label)
+        says(page, "#verdict", label)
+        measured(page)
+
+
+def test_the_method_of_a_link_is_chosen_at_once(visit):
+    page, held = explain(visit()), []
+    page.route(
+        "**/api/explain", lambda one: held.append(one) if "occlusion" in one.request.post_data else one.fallback()
+    )
+    with page.expect_request("**/api/explain"):
+        page.evaluate("link => { location.hash = link }", link_of(method="occlusion"))
+    assert page.input_value("#method") == "occlusion"
+    assert page.input_value("#option-window") == "1"
+
+
+def test_a_link_with_options_that_are_refused_is_no_dead_end(visit):
+    page = visit(link_of(method="occlusion", options={"window": 0}))
+    says(page, "#problems", "window")
+    visit.said.clear()
+    page.click("#explain")
+    measured(page)
+    assert page.input_value("#method") == "trans-att"
+
+
+def test_a_link_without_its_photo_asks_for_it(visit):
+    page = visit(link_of(kind="image", model="photo", method="rollout", hidden=[2], image=None))
+    says(page, "#problems", "too large to travel")
+    drop(page)
+    assert page.input_value("#method") == "rollout"
+    says(page, "#live", "1 of")
+
+
+def test_a_text_link_leaves_the_photo_in_the_form(visit):
+    page = drop(visit())
+    page.evaluate("link => { location.hash = link }", link_of(image=None, imageName="", second=""))
+    says(page, "#shown .reading", TEXT)
+    page.locator("#kinds [value=image]").check()
+    page.click("#explain")
+    page.wait_for_selector(".patches")
+    assert page.inner_text("#picture-name") == "<b>pet.png"
+
+
+def test_a_recalled_question_has_the_focus(visit):
+    page = explain(visit())
+    explain(page, "a film")
+    page.locator("#visit button").nth(1).press("Enter")
+    says(page, "#shown .reading", TEXT)
+    assert page.evaluate("document.activeElement.id") == "see"
+    assert page.locator("#visit li").count() == 2
+
+
+def test_a_pair_needs_both_texts_and_each_kind_keeps_its_model(visit):
+    page = visit()
+    page.locator("#kinds [value=pair]").check()
+    page.select_option("#model", "text-two")
+    page.fill("#text", TEXT)
+    page.click("#explain")
+    says(page, "#problems", "second text")
+    page.locator("#kinds [value=image]").check()
+    page.locator("#kinds [value=text]").check()
+    assert page.input_value("#model") == "text-two"
+
+
+def test_hiding_that_fails_leaves_the_curve(visit):
+    page = explain(visit())
+    page.route("**/api/hide", lambda one: one.fulfill(status=503, json={"error": "too busy"}))
+    page.locator("#shown .word").nth(least(page)).click()
+    says(page, "#problems", "too busy")
+    visit.said.clear()
+    assert page.locator("#bars *").count() == 0
+    page.click("#reset")
+    playwright.expect(page.locator("#bars .share")).to_have_count(3)
 
 
 def test_the_last_photo_counts(visit):

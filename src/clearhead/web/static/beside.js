@@ -15,6 +15,7 @@ let changed = () => {};
 export function fillBeside(afresh) {
   const names = fitting(found.asked.kind);
   state.beside = state.beside.filter((one) => names.includes(one.model));
+  find("columns").ariaBusy = "true"; // until those of this answer are there
   if (!afresh) return;
   options(find("other-model"), names.map((name) => [name, name]), found.asked.model);
   fillClasses(classesOf(found.asked.model).find(([number]) => number === found.asked.target)?.[1]);
@@ -33,7 +34,7 @@ export function wireBeside(handler) {
   find("beside").onclick = () => {
     const [method, target, model] = ["method", "target", "model"].map((name) => find(`other-${name}`).value);
     const options = method === found.asked.method ? found.asked.options : {};
-    state.beside.push({ method, options, target, model });
+    state.beside = [...state.beside, { method, options, target, model }];
     changed();
   };
 }
@@ -43,10 +44,10 @@ export async function showBeside() {
   running = new AbortController();
   const { signal } = running, picture = found.photo, { method, options, target, versus, model } = found.asked;
   const several = state.beside.length ? [{ method, options, target, model }, ...state.beside] : [];
-  const asked = several.map((one) => ({ ...one, versus: one.model === model && one.target === target ? versus : "" }));
+  const asked = several.map((one) => [one, question({ ...one, versus: one.model === model && one.target === target ? versus : "" })]);
   find("columns").ariaBusy = "true";
   const columns = [];
-  for (const one of asked.map((one) => [one, question(one)])) columns.push(await told(...one, signal));
+  for (const [one, each] of asked) columns.push(await told(one, each, signal));
   if (signal.aborted) return;
   const answers = columns.map((one) => one.answer).filter(Boolean);
   find("columns").replaceChildren(...columns.map((one, place) => column(one, place, answers, picture)));
@@ -79,7 +80,8 @@ function column({ one, answer, error }, place, answers, picture) {
   const card = make("article", {}, ...(answer ? answered(answer, scale(answer, answers), picture) : refused(one, error)));
   if (place) {
     const remove = () => {
-      state.beside.splice(place - 1, 1);
+      state.beside = state.beside.filter((other) => other !== one);
+      find("beside").focus();
       changed();
     };
     const label = `Remove ${one.method}${answer ? ` for ${answer.label}` : ""}`;

@@ -8,10 +8,15 @@ export const onOptions = (handler) => (report = handler);
 
 const method = () => found.methods.find((one) => one.name === state.method);
 
+let filled = null; // the method whose fields stand there; they keep the focus when only their values change
+
 export function fillOptions(choose) {
   const defaults = Object.entries(method()?.options ?? {});
+  const given = Object.keys(state.options).length > 0;
+  find("options").open = given || (filled === state.method && find("options").open);
+  if (filled === state.method) return defaults.forEach(([name, usual]) => fill(find(`option-${name}`), name, usual));
+  filled = state.method;
   find("options").hidden = !defaults.length;
-  find("options").open = Object.keys(state.options).length > 0;
   find("option-fields").replaceChildren(...defaults.map(([name, usual]) => field(name, usual, choose)));
 }
 
@@ -23,10 +28,16 @@ function field(name, usual, choose) {
 }
 
 function control(name, usual) {
+  const type = { boolean: "checkbox", number: "number" }[typeof usual] ?? "text";
+  const input = make("input", { type, step: "any", placeholder: usual === null ? "automatic" : String(usual), maxLength: 200 });
+  fill(input, name, usual);
+  return input;
+}
+
+function fill(input, name, usual) {
   const value = name in state.options ? state.options[name] : usual;
-  if (typeof usual === "boolean") return make("input", { type: "checkbox", checked: Boolean(value) });
-  const type = typeof usual === "number" ? "number" : "text";
-  return make("input", { type, step: "any", value: value === null ? "" : String(value), placeholder: usual === null ? "automatic" : String(usual), maxLength: 200 });
+  if (typeof usual === "boolean") input.checked = Boolean(value);
+  else input.value = value === null ? "" : String(value);
 }
 
 // What differs from the defaults; an empty field is the default.

@@ -8,6 +8,8 @@ const EXAMPLES = {
   "clearhead/sst2-minilm": ["a joyless , tedious film that never finds its heart", "slow at first , but never dull , and very funny in the end"],
   "clearhead/agnews-minilm": ["Oil prices climb as storms shut refineries along the coast", "The striker scored twice in the last ten minutes of the final"],
 };
+const HINT = find("picture-name").textContent;
+const kept = {}; // the model and class last chosen for photos, and for texts
 const form = { kind: "text", image: null, imageName: "", model: "", target: "", versus: "" };
 
 export const fitting = (kind) => found.models.filter((one) => (one.kind === "image") === (kind === "image")).map((one) => one.name);
@@ -24,7 +26,7 @@ export function fillForm(given = {}) {
   const kinds = Object.keys(KINDS).filter((kind) => fitting(kind).length);
   if (!kinds.includes(form.kind)) form.kind = kinds[0];
   find("kinds").replaceChildren(find("kinds").firstElementChild, ...kinds.map(radio));
-  if (form.imageName) find("picture-name").textContent = form.imageName;
+  find("picture-name").textContent = form.imageName || HINT;
   fillModels();
 }
 
@@ -34,7 +36,9 @@ function radio(kind) {
 }
 
 function chooseKind(kind) {
-  form.kind = kind;
+  const { model, target, versus } = form;
+  kept[form.kind === "image"] = { model, target, versus };
+  Object.assign(form, { kind }, kept[kind === "image"]);
   fillModels();
 }
 
@@ -67,7 +71,8 @@ function useExample(text) {
 // What keeps the form from being asked, if anything does.
 function missing() {
   if (form.kind === "image") return form.image ? "" : "Choose a photo first, or drop one on the page.";
-  return find("text").value.trim() ? "" : "Type a text first: there is nothing to explain.";
+  if (!find("text").value.trim()) return "Type a text first: there is nothing to explain.";
+  return form.kind === "pair" && !find("second").value.trim() ? "Type the second text too: a pair has two." : "";
 }
 
 // The question as the form has it.
@@ -90,12 +95,16 @@ export function wireForm(ask) {
   };
   for (const id of ["target", "versus"]) find(id).onchange = () => {
     form[id] = find(id).value;
-    if (found.answer && !missing()) ask();
+    const under = document.body.classList.contains("busy");
+    if ((found.answer || under) && !missing()) ask();
   };
 }
 
 export function wirePicture(use) {
-  find("picture").onchange = () => use(find("picture").files[0]);
+  find("picture").onchange = () => {
+    use(find("picture").files[0]);
+    find("picture").value = ""; // so that the same file can be chosen again
+  };
   const over = (on) => (event) => {
     if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();

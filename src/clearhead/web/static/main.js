@@ -9,7 +9,7 @@ import { fillForm, fitting, readForm, wireForm, wirePicture } from "./form.js";
 import * as link from "./link.js";
 import { loaded } from "./photo.js";
 import { showAnswer, showHidden, showRelevance } from "./see.js";
-import { alike, found, question, saved, state, understood, wanted } from "./state.js";
+import { alike, found, question, saved, state, unasked, understood, wanted } from "./state.js";
 import { showCharacters } from "./text.js";
 import { hideTop, measure, onProblem, startTrial, toggle } from "./trial.js";
 
@@ -18,7 +18,8 @@ const KEPT = 30;
 const QUICK = ["trans-att", "att-cat", "rollout", "raw-attention", "attention-gradcam", "gradient-x-input", "lrp", "cat", "att-grads"];
 const visit = [];
 let asking = new AbortController();
-let turn = 0; // what the user did last: whatever was still being read for an earlier turn is dropped
+let turn = 0; // what the user did last
+let pending = null; // a question from a link that waits for its photo
 
 function problem(error) {
   if (error?.name === "AbortError") return;
@@ -46,21 +47,34 @@ const usePicture = guarded(async (file) => {
   if (!file) return;
   if (file.size > LARGEST) throw new Error(`The photo has ${(file.size / 1e6).toFixed(1)} MB; up to 8 MB are taken.`);
   if (!fitting("image").length) throw new Error("No model of this server reads photos.");
-  const own = ++turn;
-  const image = await api.address(file);
-  if (own !== turn) return;
+  const image = await inTurn(api.address(file));
+  if (!image) return;
   fillForm({ kind: "image", image, imageName: file.name });
-  await ask();
+  await (pending ? answer({ ...pending.question, ...readForm() }, pending.view) : ask());
 });
+
+// What is being read, unless the user has gone on to something else meanwhile.
+async function inTurn(reading) {
+  const own = ++turn;
+  try {
+    const value = await reading;
+    return own === turn ? value : null;
+  } catch (error) {
+    if (own === turn) throw error;
+    return null;
+  }
+}
 
 // --- see, test ---------------------------------------------------------------------------------------------------
 
 // Asks what is wanted, with these changes; once it is answered, shows the answer and everything that follows from it.
 async function answer(changes, view = null) {
   turn += 1;
+  pending = null;
   asking.abort();
   asking = new AbortController();
   Object.assign(state, changes);
+  if ("method" in changes) fillMethod();
   const { signal } = asking, asked = wanted();
   document.body.classList.add("busy");
   try {
@@ -69,7 +83,8 @@ async function answer(changes, view = null) {
     if (signal.aborted) return;
     arrive({ photo, answer, asked }, view);
   } catch (error) {
-    if (!signal.aborted) goBack();
+    if (signal.aborted) return;
+    goBack();
     throw error;
   } finally {
     if (asking.signal === signal) document.body.classList.remove("busy");
@@ -85,7 +100,7 @@ function arrive(news, view) {
   Object.assign(found, news);
   if (view) Object.assign(state, view);
   else if (!alike(before, found.asked)) [state.hidden, state.layer] = [[], 0];
-  state.hidden = state.hidden.filter((place) => place < found.answer.tokens.length);
+  state.hidden = state.hidden.filter((place) => found.answer.tokens[place]?.special === false);
   if (view) fillView();
   fillBeside(before?.model !== found.asked.model);
   find("problems").replaceChildren();
@@ -97,9 +112,8 @@ function arrive(news, view) {
 
 // What could not be answered is wanted no more: the page stays with what it shows, the form as it was filled in.
 function goBack() {
-  if (!found.asked) return;
-  Object.assign(state, found.asked);
-  fillView();
+  Object.assign(state, found.asked ?? unasked);
+  fillMethod();
 }
 
 // One trace serves all methods, so the quick ones are fetched before they are asked for.
@@ -115,12 +129,7 @@ function toggleAndSave(places) {
   save();
 }
 
-function chooseMethod() {
-  const asked = answer({ method: find("method").value, options: {} });
-  fillOptions(chooseOptions);
-  return asked;
-}
-
+const chooseMethod = () => answer({ method: find("method").value, options: {} });
 const chooseOptions = (options) => answer({ options });
 
 async function chooseLevel(level) {
@@ -158,32 +167,41 @@ function remember() {
   const others = visit.filter((other) => other.key !== one.key);
   visit.splice(0, visit.length, one, ...others.slice(0, KEPT - 1));
   find("visit").replaceChildren(...visit.map((one) => {
-    const button = make("button", { type: "button", onclick: guarded(() => show(one.state)) }, make("span", { textContent: one.title }), make("span", { textContent: one.said }));
+    const button = make("button", { type: "button", onclick: guarded(() => recall(one.state)) }, make("span", { textContent: one.title }), make("span", { textContent: one.said }));
     return make("li", {}, button);
   }));
 }
 
+function recall(given) {
+  find("see").focus();
+  return show(given);
+}
+
 // An example of a run becomes the question, on the run's model where this server has it.
 async function openExample(example, method, run) {
-  const own = ++turn;
+  const input = await inTurn(example.picture ? pictureOf(example, run) : textOf(example));
+  if (!input) return;
   const known = found.models.some((one) => one.name === example.model);
-  const [text, second = ""] = example.text;
-  const input = example.picture ? { kind: "image", image: await api.picture(run, example.example), imageName: example.example } : { kind: second ? "pair" : "text", text, second };
-  if (own !== turn) return;
   fillForm({ ...input, ...(known ? { model: example.model } : {}), target: "", versus: "" });
   find("see").focus();
   const [name, options] = spelled(method);
-  const chosen = found.methods.some((one) => one.name === name) ? { method: name, options } : {};
-  const asked = ask(chosen);
-  fillView();
-  await asked;
+  await ask(found.methods.some((one) => one.name === name) ? { method: name, options } : {});
+}
+
+const pictureOf = async ({ example }, run) => ({ kind: "image", image: await api.picture(run, example), imageName: example });
+
+function textOf({ text: [text, second = ""] }) {
+  return { kind: second ? "pair" : "text", text, second };
 }
 
 // --- start -------------------------------------------------------------------------------------------------------
 
-function fillView() {
-  for (const id of ["method", "other-method"]) options(find(id), found.methods.map((one) => [one.name, one.name]), state.method);
+function fillMethod() {
+  find("method").value = state.method;
   fillOptions(chooseOptions);
+}
+
+function fillView() {
   find("opacity").value = state.opacity;
   for (const radio of document.querySelectorAll("[name=level]")) radio.checked = radio.value === state.level;
   for (const radio of document.querySelectorAll("[name=smooth]")) radio.checked = (radio.value === "smooth") === state.smooth;
@@ -220,6 +238,7 @@ function wireTest() {
     state.hidden = [];
     showRelevance(toggleAndSave);
     save();
+    find("share").focus();
     await measure();
   });
 }
@@ -255,8 +274,9 @@ async function start() {
   const { models, methods, characters, runs } = await api.lists();
   [found.models, found.methods] = [models, methods];
   showCharacters(characters);
+  for (const id of ["method", "other-method"]) options(find(id), methods.map((one) => [one.name, one.name]), state.method);
   fillForm();
-  fillView();
+  fillMethod();
   wireForm(guarded(() => ask()));
   wirePicture(usePicture);
   wireSee();
@@ -275,16 +295,16 @@ async function start() {
 // A question from a link or from this visit, with the view that it was seen in.
 async function show(given) {
   if (given === null) return;
-  const { question: wished, view } = understood(given);
-  fillForm(wished);
-  if (wished.kind === "image" ? wished.image : wished.text) await answer({ ...wished, ...readForm() }, view);
-  else if (!found.asked) keepFor(wished, view);
+  const wished = understood(given);
+  fillForm(wished.question);
+  if (wished.question.kind === "image" && !wished.question.image) return waitFor(wished);
+  await answer({ ...wished.question, ...readForm() }, wished.view);
 }
 
-// A photo too large for its link is asked for; once it is chosen, it is seen as the link says.
-function keepFor(wished, view) {
-  Object.assign(state, wished, view);
-  fillView();
+function waitFor(wished) {
+  turn += 1;
+  pending = wished;
+  complain("The photo was too large to travel in this link. Choose it, and it is explained as the link says.");
 }
 
 guarded(start)();

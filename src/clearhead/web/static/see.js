@@ -2,7 +2,7 @@
 
 import { bar, find, make, percent, signed } from "./dom.js";
 import * as photo from "./photo.js";
-import { found, model, state, told } from "./state.js";
+import { answering, found, state, told } from "./state.js";
 import * as text from "./text.js";
 
 const CLASSES = 5;
@@ -20,19 +20,19 @@ export function showAnswer(toggle) {
 }
 
 function showVerdict(answer) {
-  const number = model().problem === "regression" ? answer.classes[0] : answer.probability;
+  const number = answering().problem === "regression" ? answer.classes[0] : answer.probability;
   const share = number === null ? "" : ` ${told(number)}`;
   const predicted = answer.diagnostics.predicted;
   const lines = [`${answer.label}${share}`];
-  const note = predicted && predicted !== model().labels[answer.target.index] ? `The model itself predicts ${predicted}.` : "What the model says, and what is explained below.";
+  const note = predicted && predicted !== answering().labels[answer.target.index] ? `The model itself predicts ${predicted}.` : "What the model says, and what is explained below.";
   find("verdict").replaceChildren(...lines, make("small", { textContent: note }));
 }
 
 function showClasses(answer) {
-  const labels = model().labels;
+  const labels = answering().labels;
   const ranked = answer.classes.map((share, place) => ({ share, place })).sort((one, two) => two.share - one.share);
   const chosen = [answer.target.index, answer.target.versus];
-  const kept = model().problem === "regression" ? [] : ranked.filter(({ place }, rank) => rank < CLASSES || chosen.includes(place));
+  const kept = answering().problem === "regression" ? [] : ranked.filter(({ place }, rank) => rank < CLASSES || chosen.includes(place));
   find("classes").replaceChildren(...kept.map(({ share, place }) => {
     const cells = [make("span", { textContent: labels[place], title: labels[place] }), bar(share), make("span", { className: "share", textContent: percent(share) })];
     return make("li", { className: place === answer.target.index ? "chosen" : "" }, ...cells);

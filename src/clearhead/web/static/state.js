@@ -2,23 +2,23 @@
 
 import { percent, plain } from "./dom.js";
 
-const question0 = { kind: "text", text: "", second: "", long: "error", image: null, imageName: "", model: "", method: "trans-att", options: {}, target: "", versus: "" };
+export const unasked = { kind: "text", text: "", second: "", long: "error", image: null, imageName: "", model: "", method: "trans-att", options: {}, target: "", versus: "" };
 const view0 = { level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], beside: [] };
 const INPUTS = { text: ["text", "long"], pair: ["text", "second", "long"], image: ["image", "imageName"] };
+const CHOICES = ["model", "method", "options", "target", "versus"];
 
-export const state = { ...question0, ...view0 };
+export const state = { ...unasked, ...view0 };
 
 // `asked` is the question whose answer is shown: whatever follows is about that one.
 export const found = { models: [], methods: [], answer: null, photo: null, curve: null, asked: null };
 
 const picked = (source, keys) => Object.fromEntries(keys.map((key) => [key, source[key]]));
 
-export const wanted = () => picked(state, Object.keys(question0));
+export const wanted = () => picked(state, Object.keys(unasked));
 
 // What is shown and how, without what belongs to other kinds of input.
 export function saved() {
-  const { kind } = found.asked;
-  const keys = ["kind", ...INPUTS[kind], "model", "method", "options", "target", "versus"];
+  const keys = ["kind", ...INPUTS[found.asked.kind], ...CHOICES];
   return { ...picked(found.asked, keys), ...picked(state, Object.keys(view0)) };
 }
 
@@ -53,18 +53,18 @@ export function understood(given) {
   for (const [key, fits] of Object.entries(FITS)) {
     if (key in given && !fits(given[key], given)) throw new Error(`This link does not fit this page: its ${key} is ${String(JSON.stringify(given[key])).slice(0, 80)}.`);
   }
-  const inputs = Object.values(INPUTS).flat();
-  const usual = Object.fromEntries(Object.entries(question0).filter(([key]) => !inputs.includes(key)));
-  const taken = (like) => picked(given, Object.keys(like).filter((key) => key in given));
-  return { question: { ...usual, ...taken(question0) }, view: { ...view0, ...taken(view0) } };
+  const full = { ...unasked, ...view0, ...given };
+  const keys = ["kind", ...INPUTS[full.kind], ...CHOICES];
+  return { question: picked(full, keys), view: picked(full, Object.keys(view0)) };
 }
 
 // --- questions to the server -------------------------------------------------------------------------------------
 
-export const model = (name = found.asked.model) => found.models.find((one) => one.name === name);
+export const model = (name) => found.models.find((one) => one.name === name);
+export const answering = () => model(found.asked.model);
 
 // What the model says, for people: a share, or the number itself for a regression.
-export const told = (value) => (model().problem === "regression" ? plain(value) : percent(value));
+export const told = (value) => (answering().problem === "regression" ? plain(value) : percent(value));
 
 // The input and class alone, and with a method: what the server is asked.
 export function input(changes = {}, of = found.asked) {

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { at, chart } from "./chart.js";
 import { bar, find, make } from "./dom.js";
 import { showHidden } from "./see.js";
-import { found, input, model, question, state, told } from "./state.js";
+import { answering, found, input, question, state, told } from "./state.js";
 
 const WAIT = 40;
 const NUMBERS = ["bars", "finding", "live"];
@@ -21,6 +21,7 @@ export async function startTrial() {
   found.curve = null;
   find("live").hidden = true;
   find("share").disabled = find("reset").disabled = true;
+  find("share").removeAttribute("aria-valuetext");
   busy(true);
   find("test-hint").textContent = hint();
   find("click-hint").textContent = `Or choose ${what()} above to hide them one by one.`;
@@ -29,7 +30,7 @@ export async function startTrial() {
     if (signal.aborted) return;
     found.curve = curve;
   } catch (error) {
-    if (!signal.aborted) empty();
+    if (!signal.aborted) empty(PARTS);
     throw error;
   }
   find("share").disabled = false;
@@ -42,8 +43,9 @@ function busy(on, parts = PARTS) {
   for (const id of parts) find(id).ariaBusy = String(on);
 }
 
-function empty() {
-  for (const id of PARTS) find(id).replaceChildren();
+function empty(parts) {
+  for (const id of parts) find(id).replaceChildren();
+  mark(0, 0);
   busy(false);
 }
 
@@ -104,9 +106,21 @@ export async function measure() {
     const { values } = await api.hide({ ...input(), hidden: [state.hidden] }, signal);
     if (!signal.aborted) show(parts.length, values[0]);
   } catch (error) {
-    if (!signal.aborted) empty();
+    if (!signal.aborted) showUnmeasured();
     throw error;
   }
+}
+
+function showUnmeasured() {
+  empty(NUMBERS);
+  find("reset").disabled = false;
+  find("chart").replaceChildren(chart(found.curve, null, what(), told));
+}
+
+// Where the slider stands, unless what is hidden was chosen one by one.
+function mark(step, share) {
+  find("share").value = step ?? 0;
+  find("share-name").textContent = step === null ? "…" : `${Math.round(share * 100)} %`;
 }
 
 // What hiding so many parts does; a step of the slider where they are the most relevant.
@@ -114,8 +128,7 @@ function show(count, value, step = null) {
   const curve = found.curve, total = curve.counts.at(-1);
   const random = at(curve, curve.random, count), before = curve.values[0];
   busy(false);
-  find("share").value = step ?? 0;
-  find("share-name").textContent = step === null ? "…" : `${Math.round((count / total) * 100)} %`;
+  mark(step, count / total);
   find("share").setAttribute("aria-valuetext", `${count} of ${total} ${what()}`);
   find("reset").disabled = !state.hidden.length;
   const rows = [["Nothing hidden", before, ""], [`${count} of ${total} ${what()}`, value, "now"], ["As many at random", random, ""]];
@@ -129,16 +142,16 @@ function show(count, value, step = null) {
 
 // A probability is its own length; any other number is placed between the lowest and highest of the curve.
 function length(value) {
-  if (model().problem !== "regression") return value;
+  if (answering().problem !== "regression") return value;
   const every = [...found.curve.values, ...found.curve.low, ...found.curve.high];
   const low = Math.min(...every), high = Math.max(...every);
   return high > low ? (value - low) / (high - low) : 1;
 }
 
 function finding(moved, random) {
-  const size = (change) => (model().problem === "regression" ? told(Math.abs(change)) : `${Math.abs(change * 100).toFixed(1)} points`);
+  const size = (change) => (answering().problem === "regression" ? told(Math.abs(change)) : `${Math.abs(change * 100).toFixed(1)} points`);
   const moves = (change) => (Number.parseFloat(size(change)) ? `goes ${change > 0 ? "up" : "down"} ${size(change)}` : "stays as it is");
-  const little = 0.02 * (model().problem === "regression" ? Math.max(...found.curve.high) - Math.min(...found.curve.low) : 1);
+  const little = 0.02 * (answering().problem === "regression" ? Math.max(...found.curve.high) - Math.min(...found.curve.low) : 1);
   const verdict = moved < random - little ? "These matter more than chance." : moved > random + little ? "These matter less than chance." : "No more than chance.";
   return `The answer ${moves(moved)}; with as many hidden at random, it ${moves(random)}. ${verdict}`;
 }
