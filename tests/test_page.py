@@ -404,9 +404,16 @@ def test_what_follows_is_about_what_is_shown(visit):
     assert page.locator("#shown .gone").count() == 0
 
 
+def refuse_occlusion(route):
+    if "occlusion" in route.request.post_data:
+        route.fulfill(status=422, json={"error": "no such thing"})
+    else:
+        route.fallback()
+
+
 def test_a_method_that_cannot_be_had_is_not_chosen(visit):
     page = explain(visit())
-    page.route("**/api/explain", lambda one: one.fulfill(status=422, json={"error": "no such thing"}))
+    page.route("**/api/explain", refuse_occlusion)
     page.select_option("#method", "occlusion")
     says(page, "#problems", "no such thing")
     visit.said.clear()
@@ -639,7 +646,7 @@ def test_a_curve_that_fails_leaves_no_other(visit):
 
 def test_a_column_that_cannot_be_had_can_be_removed(visit):
     page = explain(visit())
-    page.route("**/api/explain", lambda one: one.fulfill(status=422, json={"error": "no such thing"}))
+    page.route("**/api/explain", refuse_occlusion)
     page.select_option("#other-method", "occlusion")
     page.click("#beside")
     says(page, "#columns article:nth-child(2)", "no such thing")
