@@ -539,9 +539,12 @@ def test_a_link_may_leave_things_out_and_hide_what_is_not_there(visit):
 
 
 def test_a_link_opened_while_another_is_answered(visit):
+    """The page was opened by a link and still fetches other methods for it."""
     page, held = visit(), []
     page.route("**/api/explain", lambda one: held.append(one) if "rollout" in one.request.post_data else one.fallback())
     explain(page)
+    page.reload()
+    says(page, "#shown .reading", TEXT)
     page.evaluate("link => { location.hash = link }", link_of(text="never a bad film", hidden=[2]))
     says(page, "#shown .reading", "never a bad film")
     measured(page)
