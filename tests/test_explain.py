@@ -15,7 +15,7 @@ import clearhead
 from clearhead import ClearheadError, Target, UnsupportedModel
 from clearhead.answers import explain_trace
 from clearhead.beside import Later
-from clearhead.errors import BadInput, BadOption, NotFinite, TooLong, UnknownName
+from clearhead.errors import Argument, BadInput, BadOption, NotFinite, TooLong, UnknownName
 from clearhead.inputs import from_tensors
 from clearhead.method import Method, Scores, Spelling, spelled
 from clearhead.options import parsed, settled, value_of
@@ -250,8 +250,6 @@ def test_long_texts_are_refused_truncated_or_cut_into_windows():
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
     with pytest.raises(TooLong, match=r"53 tokens, but .* takes at most 16.*truncate.*windows"):
         clearhead.explain(explained, words)
-    again = pickle.loads(pickle.dumps(TooLong("53 tokens.", "Use long='truncate'.")))
-    assert (str(again), again.fact) == ("53 tokens. Use long='truncate'.", "53 tokens.")
     cut = clearhead.explain(explained, words, long="truncate")
     assert len(cut.tokens) == 16
     whole = clearhead.explain(explained, words, "att-cat", target=1, long="windows")
@@ -525,3 +523,12 @@ def test_a_network_that_adds_tokens_of_its_own_is_refused_by_name(name):
     with pytest.raises(UnsupportedModel, match="works on 4 tokens, but the input has 3"):
         clearhead.explain(explained, ids, name)
     assert len(clearhead.explain(explained, ids, "gradient")[0].relevance) == 3
+
+
+def test_a_message_names_arguments_as_they_are_given():
+    cut, column = Argument("long", "truncate"), Argument("text_column")
+    error = TooLong("It is 'long=x' too long.", " Use ", cut, " or ", column, ".")
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert str(one) == "It is 'long=x' too long. Use long='truncate' or text_column."
+        assert one.with_flags == "It is 'long=x' too long. Use --long truncate or --text-column."
+        assert one.fact == "It is 'long=x' too long."

@@ -89,6 +89,13 @@ def says(page, selector, text):
     playwright.expect(page.locator(selector)).to_contain_text(text, timeout=PATIENCE)
 
 
+def until(page, held):
+    """Waits until a request is held."""
+    for _ in range(PATIENCE // 50):
+        if not held:
+            page.wait_for_timeout(50)
+
+
 def shares(page):
     return [float(text.removesuffix(" %")) for text in page.locator("#bars .share").all_inner_texts()]
 
@@ -352,9 +359,7 @@ def test_what_is_chosen_is_asked_in_its_time(visit):
     page, held = visit(), []
     page.route("**/api/explain", lambda one: held.append(one) if "rollout" in one.request.post_data else one.fallback())
     drop(page)
-    for _ in range(PATIENCE // 50):
-        if not held:
-            page.wait_for_timeout(50)
+    until(page, held)
     page.locator("#kinds [value=text]").check()
     with page.expect_request("**/api/explain") as sent:
         held[0].continue_()
@@ -509,6 +514,7 @@ def test_a_damaged_link_is_said_to_be_one(visit):
     "change",
     [
         {"kind": "sound"},
+        {"kind": "toString"},
         {"model": "elsewhere"},
         {"model": "photo"},
         {"method": "tea-leaves"},
@@ -695,9 +701,7 @@ def test_columns_wait_for_their_answer(visit):
     page.click("#explain")
     says(page, "#shown .reading", "a film")
     assert page.get_attribute("#columns", "aria-busy") == "true"
-    for _ in range(PATIENCE // 50):
-        if not held:
-            page.wait_for_timeout(50)
+    until(page, held)
     held[0].fallback()
     playwright.expect(page.locator("#columns[aria-busy=false] .reading")).to_have_text(["a film"] * 2)
 

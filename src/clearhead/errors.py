@@ -12,9 +12,38 @@ ClearheadError
     └── CorruptModel                        an embedded model is not the one that was shipped
 """
 
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument that a message speaks of: written as in Python, or as a flag of the command line."""
+
+    name: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        return self.name if self.value is None else f"{self.name}={self.value!r}"
+
+    @property
+    def flag(self) -> str:
+        name = f"--{self.name.replace('_', '-')}"
+        return name if self.value is None else f"{name} {self.value}"
+
 
 class ClearheadError(Exception):
-    """The root: `except ClearheadError` catches everything Clearhead raises on purpose."""
+    """The root: `except ClearheadError` catches everything Clearhead raises on purpose.
+
+    Its message may come in parts, so that the arguments in it can be told as flags.
+    """
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
+
+    @property
+    def with_flags(self) -> str:
+        return "".join(part.flag if isinstance(part, Argument) else str(part) for part in self.args)
 
 
 class UnsupportedModel(ClearheadError, TypeError):
@@ -28,20 +57,17 @@ class UnsupportedOperation(ClearheadError, TypeError):
 class UnknownName(ClearheadError, KeyError):
     """A name that is not in a registry."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 class BadInput(ClearheadError, ValueError):
     """Something handed in cannot be explained as it is."""
 
 
 class TooLong(BadInput):
-    """The input has more tokens than the model takes; `fact` says so without the advice for Python."""
+    """The input has more tokens than the model takes; `fact` says so without the advice that follows."""
 
-    def __init__(self, fact: str, advice: str = "") -> None:
-        super().__init__(f"{fact} {advice}".strip())
-        self.fact = fact
+    @property
+    def fact(self) -> str:
+        return str(self.args[0])
 
 
 class BadOption(ClearheadError, ValueError):

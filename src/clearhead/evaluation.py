@@ -9,7 +9,7 @@ from typing import Any
 import clearhead.metrics  # noqa: F401  registers the metrics
 from clearhead.answers import explain_trace
 from clearhead.beside import ahead
-from clearhead.errors import BadInput, BadOption, UnsupportedModel, UnsupportedOperation
+from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel, UnsupportedOperation
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, collate, encode
 from clearhead.method import Spelling, spelled
@@ -287,7 +287,7 @@ def explain_cases(
     An example that cannot be read is skipped, a method that refuses the model is left out; both with the reason.
     """
     if long not in ("error", "truncate"):
-        raise BadOption(f"long={long!r} is not a choice when measuring. Use 'truncate' or 'error'.")
+        raise BadOption(Argument("long", long), " is not a choice when measuring. Use 'truncate' or 'error'.")
     check_needs(model, needs)
     encoded, skipped = _encoded(model, examples, long)
     found: dict[str, dict[int, Case]] = {one.text: {} for one in spellings}

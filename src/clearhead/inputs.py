@@ -12,7 +12,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from clearhead.beside import Later
-from clearhead.errors import BadInput, BadOption, TooLong
+from clearhead.errors import Argument, BadInput, BadOption, TooLong
 from clearhead.model import Model, longest
 
 Box = tuple[float, float, float, float]
@@ -154,7 +154,7 @@ def _check_characters(text: str) -> None:
 
 def _truncation(model: Model, long: str) -> dict[str, Any]:
     if long not in LONG:
-        raise BadOption(f"long={long!r} is not a choice. Use one of {', '.join(LONG)}.")
+        raise BadOption(Argument("long", long), f" is not a choice. Use one of {', '.join(LONG)}.")
     limit = longest(model)
     return {"truncation": True, "max_length": limit} if long == "truncate" and limit else {"truncation": False}
 
@@ -174,8 +174,11 @@ def _check_length(model: Model, length: int) -> None:
     if limit is not None and length > limit:
         raise TooLong(
             f"The input has {length} tokens, but {model.name} takes at most {limit}.",
-            "Use long='truncate' to explain the beginning, or long='windows' to explain overlapping parts and stitch "
-            "them together.",
+            " Use ",
+            Argument("long", "truncate"),
+            " to explain the beginning, or ",
+            Argument("long", "windows"),
+            " to explain overlapping parts and stitch them together.",
         )
 
 

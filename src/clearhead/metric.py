@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.errors import BadInput, BadOption, ClearheadError
+from clearhead.errors import Argument, BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, collate, encode
 from clearhead.model import Model
@@ -218,7 +218,8 @@ def explained(case: Case, key: str) -> Explanation:
 def label_of(model: Model, example: Example) -> int:
     """The class number of an example's label; an unknown or missing one is an error that names the example."""
     if example.label is None:
-        raise BadInput(f"Example '{example.id}' has no label, which this metric needs: name it with label_column.")
+        found = f"Example '{example.id}' has no label, which this metric needs: name it with "
+        raise BadInput(found, Argument("label_column"), ".")
     try:
         return class_number(example.label, model.labels)
     except ClearheadError as error:

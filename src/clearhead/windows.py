@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from clearhead.batching import progress
-from clearhead.errors import BadInput, UnsupportedModel
+from clearhead.errors import Argument, BadInput, UnsupportedModel
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, Item, collate
 from clearhead.method import Spelling
@@ -61,7 +61,8 @@ def explain_windows(
 def windows_of(model: Model, text: Any) -> list[Encoded]:
     """The half-overlapping windows of a text; what has none is refused."""
     if not isinstance(text, str):
-        raise BadInput("A pair of texts cannot be cut into windows: use long='truncate', or explain shorter texts.")
+        cut = Argument("long", "truncate")
+        raise BadInput("A pair of texts cannot be cut into windows: use ", cut, ", or explain shorter texts.")
     if model.problem == "span":
         raise UnsupportedModel("Windows are not defined for answer spans: give the passage that holds the answer.")
     limit = longest(model)

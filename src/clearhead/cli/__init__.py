@@ -5,7 +5,6 @@ Commands import the engine when they run, so that `--help` and shell completion 
 
 import io
 import os
-import re
 import sys
 from typing import Annotated
 
@@ -22,11 +21,6 @@ from clearhead.cli.words import words
 from clearhead.version import __version__
 
 MISTAKE = 2
-PYTHON = re.compile(
-    r"(?P<quoted>(?<![\w=])'[^']*')|\blong='(?P<long>\w+)'|\bbatch_size=(?P<size>[\w'-]+)"
-    r"|\b(?P<before>with|example) (?P<column>text|label)_column(?P<number>=)?"
-)
-"""Arguments as messages for Python write them, which are flags here; what is quoted are the user's own words."""
 
 app = typer.Typer(
     name="clearhead",
@@ -86,21 +80,12 @@ def _mistake(error: Exception) -> str | None:
     from clearhead.errors import ClearheadError
 
     if isinstance(error, ClearheadError):
-        return PYTHON.sub(_flag, str(error))
+        return error.with_flags
     if hasattr(error, "format_message"):
         return str(error.format_message()) or "Nothing was asked. See clearhead --help."
     if isinstance(error, typer.Abort):
         return "Stopped."
     return None
-
-
-def _flag(found: re.Match[str]) -> str:
-    """long='truncate' is --long truncate, and text_column is --text-column."""
-    if found["quoted"]:
-        return found["quoted"]
-    if found["column"]:
-        return f"{found['before']} --{found['column']}-column{' ' if found['number'] else ''}"
-    return f"--long {found['long']}" if found["long"] else f"--batch-size {found['size']}"
 
 
 def _complain(message: str) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.errors import BadInput
+from clearhead.errors import Argument, BadInput
 from clearhead.explanation import Array, Explanation, stretched
 from clearhead.hiding import token_id
 from clearhead.inputs import Inputs
@@ -75,10 +75,8 @@ def _units(
         return Units("stage", torch.from_numpy(found + 1).reshape(height, width), len(shares) + 1)
     special = inputs.items[place].special
     if len(special) != len(explanation.relevance):
-        raise BadInput(
-            f"Example '{name}' has {len(special)} tokens, its explanation {len(explanation.relevance)}: explain it "
-            "with long='truncate' before measuring."
-        )
+        differ = f"Example '{name}' has {len(special)} tokens, its explanation {len(explanation.relevance)}: "
+        raise BadInput(differ, "explain it with ", Argument("long", "truncate"), " before measuring.")
     real = ~np.array(special, dtype=bool)
     labels = torch.zeros(inputs.tensors["input_ids"].shape[1], dtype=torch.long)
     labels[: len(real)][torch.from_numpy(real)] = torch.from_numpy(

@@ -8,7 +8,7 @@ from typing import Any
 
 from PIL import Image
 
-from clearhead.errors import BadInput
+from clearhead.errors import Argument, BadInput
 from clearhead.registry import unknown
 from clearhead.task import BadRow, Example, Picture, Task, made
 from clearhead.tasks.lines import Numbered, Row, damaged
@@ -59,11 +59,12 @@ def text_columns(name: str, columns: list[str], wanted: str | None) -> list[str]
             if one not in columns:
                 raise unknown(f"column of '{name}'", one, columns)
         if len(names) > 2:
-            raise BadInput("text_column names one column, or two separated by a comma for pairs of texts.")
+            raise BadInput(Argument("text_column"), " names one column, or two with a comma for pairs of texts.")
         return names
     known = _known(columns, (*TEXTS, *PICTURES))
     if known is None:
-        raise BadInput(f"Which column of '{name}' holds the texts? Name it with text_column: {', '.join(columns)}.")
+        asked = f"Which column of '{name}' holds the texts? Name it with "
+        raise BadInput(asked, Argument("text_column"), f": {', '.join(columns)}.")
     second = SECONDS.get(known.casefold())
     return [known, *(one for one in columns if one.casefold() == second)]
 

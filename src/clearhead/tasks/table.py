@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 
-from clearhead.errors import BadFile, BadInput
+from clearhead.errors import Argument, BadFile, BadInput
 from clearhead.tables import read_parquet
 from clearhead.task import BadRow, Task, made, reader
 from clearhead.tasks.lines import Numbered, Row, ending, json_lines, lines, separated
@@ -131,7 +131,8 @@ def _guessed(path: Path, rows: list[list[str]]) -> tuple[str, str | None]:
     if width == 1:
         return "1", None
     if width > 3:
-        raise BadInput(f"'{path}' has {width} columns and no header: name them by number, for example text_column=2.")
+        found = f"'{path}' has {width} columns and no header: name them by number, for example "
+        raise BadInput(found, Argument("text_column", 2), ".")
     sample = [cells for cells in rows if len(cells) == width]
     label = min(range(width), key=lambda place: (len({cells[place] for cells in sample}), len(sample[0][place])))
     return ",".join(str(place + 1) for place in range(width) if place != label), str(label + 1)

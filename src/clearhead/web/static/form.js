@@ -1,7 +1,7 @@
 // The form: what is chosen and typed, until it is asked.
 
 import { find, make, options } from "./dom.js";
-import { found, model } from "./state.js";
+import { found, model, reads } from "./state.js";
 
 const KINDS = { text: "Text", pair: "Pair", image: "Photo" };
 const EXAMPLES = {
@@ -12,7 +12,7 @@ const HINT = find("picture-name").textContent;
 const kept = {}; // the model and class last chosen for photos, and for texts
 const form = { kind: "text", image: null, imageName: "", model: "", target: "", versus: "" };
 
-export const fitting = (kind) => found.models.filter((one) => (one.kind === "image") === (kind === "image")).map((one) => one.name);
+export const fitting = (kind) => found.models.filter((one) => reads(one, kind)).map((one) => one.name);
 
 export function classesOf(name) {
   const { problem, labels } = model(name);
@@ -95,8 +95,8 @@ export function wireForm(ask) {
   };
   for (const id of ["target", "versus"]) find(id).onchange = () => {
     form[id] = find(id).value;
-    const under = document.body.classList.contains("busy");
-    if ((found.answer || under) && !missing()) ask();
+    const waiting = document.body.classList.contains("busy");
+    if ((found.answer || waiting) && !missing()) ask();
   };
 }
 

@@ -3,11 +3,11 @@
 import { percent, plain } from "./dom.js";
 
 export const unasked = { kind: "text", text: "", second: "", long: "error", image: null, imageName: "", model: "", method: "trans-att", options: {}, target: "", versus: "" };
-const view0 = { level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], beside: [] };
+const unseen = { level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], beside: [] };
 const INPUTS = { text: ["text", "long"], pair: ["text", "second", "long"], image: ["image", "imageName"] };
-const CHOICES = ["model", "method", "options", "target", "versus"];
+const keysOf = (kind) => ["kind", ...INPUTS[kind], "model", "method", "options", "target", "versus"];
 
-export const state = { ...unasked, ...view0 };
+export const state = { ...unasked, ...unseen };
 
 // `asked` is the question whose answer is shown: whatever follows is about that one.
 export const found = { models: [], methods: [], answer: null, photo: null, curve: null, asked: null };
@@ -18,8 +18,7 @@ export const wanted = () => picked(state, Object.keys(unasked));
 
 // What is shown and how, without what belongs to other kinds of input.
 export function saved() {
-  const keys = ["kind", ...INPUTS[found.asked.kind], ...CHOICES];
-  return { ...picked(found.asked, keys), ...picked(state, Object.keys(view0)) };
+  return { ...picked(found.asked, keysOf(found.asked.kind)), ...picked(state, Object.keys(unseen)) };
 }
 
 // Whether two questions are about the same input of the same model, so that hidden places mean the same.
@@ -38,9 +37,9 @@ const isClass = (value, name) => value === "" || (isText(value) && /^\d+$/.test(
 const isBeside = (one) => isRecord(one) && isMethod(one.method) && Boolean(model(one.model)) && isClass(one.target, one.model) && isRecord(one.options ?? {});
 
 const FITS = {
-  kind: (value) => value in INPUTS, text: isText, second: isText, long: (value) => ["error", "truncate"].includes(value),
+  kind: (value) => Object.keys(INPUTS).includes(value), text: isText, second: isText, long: (value) => ["error", "truncate"].includes(value),
   image: (value) => value === null || (isText(value) && value.startsWith("data:")), imageName: isText,
-  model: (value, given) => Boolean(model(value)) && (model(value).kind === "image") === (given.kind === "image"), method: isMethod, options: isRecord,
+  model: (value, given) => Boolean(model(value)) && reads(model(value), given.kind), method: isMethod, options: isRecord,
   target: (value, given) => isClass(value, given.model), versus: (value, given) => isClass(value, given.model),
   level: (value) => ["word", "token"].includes(value), smooth: (value) => typeof value === "boolean",
   opacity: (value) => isWhole(value) && value <= 100, layer: isWhole,
@@ -53,14 +52,14 @@ export function understood(given) {
   for (const [key, fits] of Object.entries(FITS)) {
     if (key in given && !fits(given[key], given)) throw new Error(`This link does not fit this page: its ${key} is ${String(JSON.stringify(given[key])).slice(0, 80)}.`);
   }
-  const full = { ...unasked, ...view0, ...given };
-  const keys = ["kind", ...INPUTS[full.kind], ...CHOICES];
-  return { question: picked(full, keys), view: picked(full, Object.keys(view0)) };
+  const full = { ...unasked, ...unseen, ...given };
+  return { question: picked(full, keysOf(full.kind)), view: picked(full, Object.keys(unseen)) };
 }
 
 // --- questions to the server -------------------------------------------------------------------------------------
 
 export const model = (name) => found.models.find((one) => one.name === name);
+export const reads = (one, kind) => (one.kind === "image") === (kind === "image");
 export const answering = () => model(found.asked.model);
 
 // What the model says, for people: a share, or the number itself for a regression.

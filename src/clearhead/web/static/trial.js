@@ -30,7 +30,7 @@ export async function startTrial() {
     if (signal.aborted) return;
     found.curve = curve;
   } catch (error) {
-    if (!signal.aborted) empty(PARTS);
+    if (!signal.aborted) showNoCurve();
     throw error;
   }
   find("share").disabled = false;
@@ -45,7 +45,6 @@ function busy(on, parts = PARTS) {
 
 function empty(parts) {
   for (const id of parts) find(id).replaceChildren();
-  mark(0, 0);
   busy(false);
 }
 
@@ -111,14 +110,20 @@ export async function measure() {
   }
 }
 
+function showNoCurve() {
+  empty(PARTS);
+  mark(0, 0);
+}
+
 function showUnmeasured() {
   empty(NUMBERS);
+  mark(null);
   find("reset").disabled = false;
   find("chart").replaceChildren(chart(found.curve, null, what(), told));
 }
 
 // Where the slider stands, unless what is hidden was chosen one by one.
-function mark(step, share) {
+function mark(step, share = 0) {
   find("share").value = step ?? 0;
   find("share-name").textContent = step === null ? "…" : `${Math.round(share * 100)} %`;
 }
