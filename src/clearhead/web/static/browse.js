@@ -27,14 +27,30 @@ async function showExamples(start, guarded, open) {
   const number = ++latest;
   const [run, method] = [find("run").value, find("run-method").value];
   const asked = { method, metric: find("run-metric").value, lowest: find("run-order").value, start };
-  const { total, examples } = await api.examples(run, asked);
-  if (number !== latest) return;
-  const lines = examples.map((one) => make("li", {}, line(one, guarded(() => open(one, method, run)))));
-  if (start) find("run-examples").append(...lines);
-  else find("run-examples").replaceChildren(...lines);
-  const shown = find("run-examples").childElementCount;
-  find("run-count").textContent = `${shown} of ${total} examples`;
-  find("run-more").hidden = shown >= total;
+  wait(true);
+  if (!start) find("run-more").hidden = true; // more of the list that is left
+  try {
+    const { total, examples } = await api.examples(run, asked);
+    if (number !== latest) return;
+    const lines = examples.map((one) => make("li", {}, line(one, guarded(() => open(one, method, run)))));
+    list(start ? [...find("run-examples").children, ...lines] : lines, total);
+  } catch (error) {
+    if (number === latest && !start) list([], 0);
+    throw error;
+  } finally {
+    if (number === latest) wait(false);
+  }
+}
+
+function wait(on) {
+  find("run-examples").ariaBusy = String(on);
+  find("run-more").disabled = on;
+}
+
+function list(lines, total) {
+  find("run-examples").replaceChildren(...lines);
+  find("run-count").textContent = total ? `${lines.length} of ${total} examples` : "";
+  find("run-more").hidden = lines.length >= total;
 }
 
 function line(one, onclick) {
