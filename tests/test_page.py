@@ -2,26 +2,20 @@
 
 import base64
 import json
-import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
+from browsing import launched, needs_axe, needs_chromium, playwright, violations
 from samples import save_answer_model, save_image_model, save_regression_model, save_text_model
 from served import photo, save_photo_run, save_run, serving
 
 pytest.importorskip("fastapi", reason="the page needs clearhead[web]")
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-CHROMIUM = os.environ.get("CLEARHEAD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-AXE = Path(os.environ.get("CLEARHEAD_AXE") or "node_modules/axe-core/axe.min.js")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 PATIENCE = 30_000
 TEXT = "a good , tedious film never bad"
 expect = playwright.expect
 expect.set_options(timeout=PATIENCE)
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +32,8 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield launched
-        launched.close()
+    with launched() as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -890,11 +882,10 @@ def test_hostile_text_stays_text(visit):
     reads(page, "#shown .ch-hidden", "⟨202E⟩")
 
 
+@needs_axe
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", ["text", "photo"])
 def test_accessible(visit, scheme, kind):
-    if not AXE.is_file():
-        pytest.skip("axe-core is not here: npm install axe-core, or name axe.min.js in CLEARHEAD_AXE")
     page = visit(color_scheme=scheme, bypass_csp=True)
     explain(page) if kind == "text" else drop(page)
     page.locator("#share").focus()
@@ -902,10 +893,7 @@ def test_accessible(visit, scheme, kind):
     page.click("#beside")
     page.wait_for_selector("#columns article:nth-child(2)")
     page.locator("#options summary").click()
-    page.add_script_tag(path=AXE)
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert len(found["passes"]) > 20
-    assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found["violations"]] == []
+    assert violations(page) == {}
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(visit):

@@ -457,7 +457,8 @@ def test_a_full_queue_answers_503_and_recovers(models):
         app.state.worker.submit(lambda jobs: jobs, None)
         refused = ask(client, text=TEXT)
         gate.set()
-        time.sleep(0.1)
+        while app.state.worker._jobs:
+            time.sleep(0.01)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
         assert ask(client, text=TEXT).status_code == 200
 
