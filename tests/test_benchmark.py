@@ -294,6 +294,8 @@ MISTAKES = {
     "label": (["--task", "{folder}/unknown.tsv", *ASKED], "maybe"),
     "empty": (["--task", "{folder}/empty.tsv", *ASKED], "no usable rows"),
     "batch": (["--task", "{task}", *ASKED, "--batch-size", "many"], "--batch-size many"),
+    "seed": (["--task", "{task}", *ASKED, "--seed", "-1"], "--seed -1 must be a whole number, at least 0"),
+    "steps": (["--task", "{task}", "--methods", "att-cat", "--metrics", "aopc:steps=0"], "steps=0 must be"),
     "workers": (["--task", "{task}", *ASKED, "--workers", "2"], "--ray"),
     "layer": (["--task", "{task}", "--methods", "layer-gradcam:layer=99", "--metrics", "aopc"], "99"),
 }

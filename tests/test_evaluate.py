@@ -112,6 +112,29 @@ def test_nothing_left_is_an_error(bert, path):
         clearhead.evaluate(bert, path, [], ["aopc"])
 
 
+@pytest.mark.parametrize(
+    ("metric", "options", "says"),
+    [
+        ("aopc", {"batch_size": -1}, "batch_size=-1 must be a whole number, at least 1"),
+        ("aopc", {"batch_size": 1.5}, "batch_size=1.5"),
+        ("aopc", {"samples": 0}, "samples=0"),
+        ("aopc", {"seed": -1}, "seed=-1 must be a whole number, at least 0"),
+        ("aopc", {"seed": None}, "seed must be"),
+        ("aopc", {"limit": 1.5}, "limit=1.5"),
+        ("aopc:first=11", {}, "first=11 must be a whole number, 0 to 10"),
+        ("lodds:first=-1", {}, "first=-1"),
+        ("hiding:steps=1001", {}, "steps=1001 must be a whole number, 1 to 1000"),
+        ("token-overlap:documents=0", {}, "documents=0"),
+        ("token-overlap:k=0", {}, "k=0"),
+        ("mosaic:seed=-1", {}, "seed=-1"),
+        (f"randomisation:seed={2**63}", {}, "must be a whole number, 0 to"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_named(bert, path, metric, options, says):
+    with pytest.raises(BadOption, match=says):
+        clearhead.evaluate(bert, path, ["att-cat"], [metric], **options)
+
+
 def test_unknown_labels_are_found_before_anything_runs(bert, tmp_path, monkeypatch):
     path = tmp_path / "x.tsv"
     path.write_text("label\ttext\nlovely\ta film\n")

@@ -151,7 +151,7 @@ def test_heads_and_their_probability(problem, labels, probability):
     explained = model("bert", problem_type=problem, num_labels=labels)
     batch = tensors("bert", rows=1)
     (one,) = clearhead.explain(explained, batch, target=0)
-    assert one.probability == pytest.approx(float(probability(explained.network(**batch).logits)))
+    assert one.probability == pytest.approx(probability(explained.network(**batch).logits).item())
 
 
 def test_a_regression_has_a_score_and_no_probability():

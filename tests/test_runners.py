@@ -35,6 +35,7 @@ def cluster():
     path = os.pathsep.join([str(Path(clearhead.__file__).parents[1]), str(Path(__file__).parent)])
     variables = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # beside other tests they would wait for minutes
     ray.init(
         address="local",
         num_cpus=2,

@@ -147,8 +147,9 @@ def test_a_limit_draws_from_the_whole_file(tmp_path):
     assert len(first) == 20 and rows(first) == rows(again)
     assert {one.label for one in first.examples} == {0, 1}
     assert rows(first) == sorted(rows(first), key=lambda row: int(row[0].split()[1]))
-    with pytest.raises(BadInput, match="limit=0"):
-        read_task(path, limit=0)
+    for limit in (0, 1.5, "3"):
+        with pytest.raises(BadOption, match="limit="):
+            read_task(path, limit=limit)
 
 
 # --- people's marks ---------------------------------------------------------------------------------------------------

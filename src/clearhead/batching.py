@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from clearhead.errors import BadOption
+from clearhead.errors import BadOption, require_whole
 
 PATIENCE = 1.0
 BAR = threading.Lock()
@@ -28,8 +28,8 @@ def in_batches(
     `size` fixes the number of rows instead; `alike` keeps rows of different lengths apart. Without a size, `tokens`
     is halved whenever memory runs out; compute must leave nothing behind when it fails.
     """
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-        raise BadOption(f"A batch of {size!r} rows makes no sense: give a whole number, at least 1, or None.")
+    if size is not None:
+        require_whole("batch", size)
     start = 0
     with progress(len(lengths), label) as advance:
         while start < len(lengths):

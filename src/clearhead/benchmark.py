@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead import zoo
-from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.errors import BadOption, UnsupportedModel, require_whole
 from clearhead.registry import Registry
 from clearhead.results import (
     FORMAT,
@@ -380,6 +380,7 @@ def check(plan: Plan) -> None:
 
     if not plan.methods or not plan.metrics:
         raise BadOption("Name at least one method and one metric.")
+    require_whole("seed", plan.seed, 0, is_flag=True)
     for one in expanded(plan.methods, 12):
         spelled(one)
     parquet([])

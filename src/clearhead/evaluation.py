@@ -9,7 +9,7 @@ from typing import Any
 import clearhead.metrics  # noqa: F401  registers the metrics
 from clearhead.answers import explain_trace
 from clearhead.beside import ahead
-from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel, UnsupportedOperation
+from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel, UnsupportedOperation, require_whole
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, collate, encode
 from clearhead.method import Spelling, spelled
@@ -43,6 +43,7 @@ class Table:
 
     def differences(self, *, seed: int = 0) -> list[dict[str, Any]]:
         """Every two methods compared on every value by a paired test; `p_corrected` is Holm's, per value."""
+        require_whole("seed", seed, 0)
         return [row for text in self.measures for row in self._compared(text, seed)]
 
     def _compared(self, text: str, seed: int) -> list[dict[str, Any]]:
@@ -135,6 +136,8 @@ def evaluate(
     measures = {one.text: one for one in map(measured, _usual(model) if metrics is None else metrics)}
     if not measures:
         raise BadOption(f"No metric was named. There is: {', '.join(METRICS)}.")
+    require_whole("samples", samples)
+    require_whole("seed", seed, 0, is_flag=True)
     run = _Run(model, wanted, batch_size, long)
     for examples, group in _groups(task, list(measures.values())):
         run.over(examples, group)
@@ -288,6 +291,8 @@ def explain_cases(
     """
     if long not in ("error", "truncate"):
         raise BadOption(Argument("long", long), " is not a choice when measuring. Use 'truncate' or 'error'.")
+    if batch_size is not None:
+        require_whole("batch_size", batch_size, is_flag=True)
     check_needs(model, needs)
     encoded, skipped = _encoded(model, examples, long)
     found: dict[str, dict[int, Case]] = {one.text: {} for one in spellings}

@@ -8,7 +8,7 @@ from clearhead.answers import explaining
 from clearhead.beside import ahead
 from clearhead.blockwise import capture_blockwise
 from clearhead.collection import Comparison, Explanations
-from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel
+from clearhead.errors import BadInput, BadOption, UnsupportedModel, require_whole
 from clearhead.execution import uncollected
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, collate, each, encode, from_tensors, is_single, listed
@@ -70,8 +70,8 @@ def check(spellings: list[Spelling], batch_size: int | None) -> None:
     """Refuses a request that names no method, or a batch that is none."""
     if not spellings:
         raise BadOption(f"No method was named. There is: {', '.join(METHODS)}.")
-    if batch_size is not None and (isinstance(batch_size, bool) or batch_size < 1):
-        raise BadOption(Argument("batch_size", batch_size), " must be a whole number, at least 1.")
+    if batch_size is not None:
+        require_whole("batch_size", batch_size, is_flag=True)
 
 
 def _explained(

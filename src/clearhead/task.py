@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from clearhead.errors import BadFile, BadInput
+from clearhead.errors import BadFile, BadInput, require_whole
 from clearhead.registry import Registry
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -182,8 +182,8 @@ def made(
 
 
 def _drawn(good: list[Example], limit: int | None) -> list[Example]:
-    if limit is not None and (isinstance(limit, bool) or limit < 1):
-        raise BadInput(f"limit={limit!r} makes no sense: give a whole number of examples, at least 1.")
+    if limit is not None:
+        require_whole("limit", limit, is_flag=True)
     if limit is None or limit >= len(good):
         return good
     generator = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.errors import BadOption, UnsupportedModel, require_whole
 from clearhead.fused import kernels_for, on_the_device_of
 from clearhead.method import Scores, method
 from clearhead.methods.activation import gradient_times_hidden, layer_of, layer_saliency
@@ -32,8 +32,8 @@ def decoded_gradcam(
         raise UnsupportedModel("decoded-gradcam decodes onto words, so it needs a text model.")
     if score not in LAYER_SCORES:
         raise BadOption(f"score={score!r} is not a choice of 'decoded-gradcam'. Use one of {', '.join(LAYER_SCORES)}.")
-    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
-        raise BadOption(f"top={top!r} must be a whole number of tokens, at least 1, or None to keep all.")
+    if top is not None:
+        require_whole("top", top)
     chosen = layer_of(trace, layer)
     ids_BT = trace.inputs.tensors.get("input_ids")
     if ids_BT is None:

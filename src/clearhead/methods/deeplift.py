@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.batching import progress
-from clearhead.errors import ClearheadError, UnsupportedModel
+from clearhead.errors import ClearheadError, UnsupportedModel, require_whole
 from clearhead.execution import frozen, plain_execution
 from clearhead.leaf import score_from
 from clearhead.method import Scores, method
 from clearhead.methods.gradient import product_scores
-from clearhead.methods.path import baseline_leaf, noisy_points, require_count, told, wide_zeros
+from clearhead.methods.path import baseline_leaf, noisy_points, told, wide_zeros
 from clearhead.trace import Trace
 
 NOTE = (
@@ -29,7 +29,7 @@ def deeplift_shap(
 
     Completeness does not hold on Transformers: `completeness_gap` beside `effect` says by how much.
     """
-    require_count("samples", samples)
+    require_whole("samples", samples)
     shap, base = _captum(), baseline_leaf(trace, baseline)
     product = wide_zeros(trace.leaf)
     noisy = noisy_points(trace, samples, noise, seed)

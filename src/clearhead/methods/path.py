@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.errors import BadOption
+from clearhead.errors import BadOption, require_whole
 from clearhead.hiding import black, token_id
 from clearhead.leaf import Point, scores_at, visit
 from clearhead.method import Scores, method
@@ -26,7 +26,7 @@ def smooth_gradient(
     trace: Trace, *, samples: int = 10, noise: float = 0.1, seed: int = 0, batch: int | None = None
 ) -> Scores:
     """The `gradient` scores averaged over inputs with Gaussian noise, `noise` × the range of their values."""
-    require_count("samples", samples)
+    require_whole("samples", samples)
     pixels = wide_zeros(trace.leaf[:, 0]) if trace.is_image else None
     sum_BT = torch.zeros_like(trace.mask_BT, dtype=wide_zeros(trace.leaf).dtype)
     points = noisy_points(trace, samples, noise, seed)
@@ -57,7 +57,7 @@ def integrated_gradients(
     "black". With a `tolerance` the steps are doubled, input by input, until `completeness_gap` is no larger, but
     not beyond `limit`.
     """
-    require_count("steps", steps)
+    require_whole("steps", steps)
     base = baseline_leaf(trace, baseline)
     effect_B = effects(trace, base, batch)
     product = wide_zeros(trace.leaf)
@@ -118,7 +118,7 @@ def gradient_shap(
     batch: int | None = None,
 ) -> Scores:
     """Gradients at random places between a baseline and the (noisy) input, times the way, averaged."""
-    require_count("samples", samples)
+    require_whole("samples", samples)
     base = baseline_leaf(trace, baseline)
     product = wide_zeros(trace.leaf)
     ends = noisy_points(trace, samples, noise, seed)
@@ -169,12 +169,6 @@ def wide_zeros(leaf: Tensor) -> Tensor:
 def told(scores: Scores, diagnostics: Sequence[dict[str, Any]]) -> Scores:
     """The same scores with diagnostics."""
     return Scores(scores.relevance_BT, scores.layers_BLT, scores.pixels_BPQ, diagnostics)
-
-
-def require_count(name: str, value: Any) -> None:
-    """Refuses a number of samples or steps that is not a whole number above zero."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadOption(f"{name}={value!r} must be a whole number, at least 1.")
 
 
 def effects(trace: Trace, base: Tensor, batch: int | None) -> Tensor:

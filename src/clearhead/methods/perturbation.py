@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.errors import BadOption
+from clearhead.errors import BadOption, require_whole
 from clearhead.hiding import absent_of
 from clearhead.method import Scores, method
 from clearhead.methods.control import generator
-from clearhead.methods.path import require_count
 from clearhead.perturbation import perturbed_scores
 from clearhead.trace import Trace
 from clearhead.units import SEGMENTS, Units, units_of
@@ -34,7 +33,7 @@ def occlusion(
     `unit` is sub-word (default), word or sentence; for images patch (default), grid, slic or segment, where a window
     is a square. `absent` says what hidden means, `output="logit"` explains the logit instead.
     """
-    require_count("window", window)
+    require_whole("window", window)
     units = _units(trace, unit, segments)
     windows = [_windows(trace, one, window) for one in units]
     masks = [torch.cat([torch.ones(1, one.count, dtype=torch.bool), ~w]) for one, w in zip(units, windows, strict=True)]
@@ -86,7 +85,7 @@ def lime(
     A sample weighs exp(−d² / 2·width²), d the cosine distance of its mask to the whole input; `ridge` is the penalty
     on the weights, which makes the fit unique when there are fewer samples than units.
     """
-    require_count("samples", samples)
+    require_whole("samples", samples)
     if not (width > 0 and 0 <= ridge < float("inf")):
         raise BadOption(
             f"width={width!r}, ridge={ridge!r}: the width must be above zero, the penalty finite and not below."
@@ -133,7 +132,7 @@ def shapley_sampling(
 
     The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports it.
     """
-    require_count("samples", samples)
+    require_whole("samples", samples)
     units = _units(trace, unit, segments)
     orders = [_orders(trace, place, one, samples, seed) for place, one in enumerate(units)]
     found = _scores(trace, [_growing(order_NU) for order_NU in orders], units, output, absent, batch)
@@ -165,7 +164,7 @@ def mean_gains(score: Tensor, order_NU: Tensor) -> Tensor:
 
 
 def _units(trace: Trace, unit: str | None, segments: int) -> list[Units]:
-    require_count("segments", segments)
+    require_whole("segments", segments)
     return units_of(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
 
 

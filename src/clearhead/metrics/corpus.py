@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.errors import UnsupportedModel, require_whole
 from clearhead.explanation import Array
 from clearhead.metric import Case, Curves, Record, explained, metric
 from clearhead.model import Model
@@ -110,8 +110,8 @@ def token_overlap(
     A token's relevances are summed over the examples predicted as the class, weighted by inverse document frequency in
     `reference`, a text file or table of at most `documents` documents (never the evaluated set); unweighted without.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise BadOption(f"k={k!r} must be a whole number of tokens, at least 1.")
+    require_whole("k", k)
+    require_whole("documents", documents)
     if model.takes_images or model.problem == "span":
         raise UnsupportedModel(f"token-overlap compares the words of classes, which {model.name} does not have.")
     weights = None if reference is None else inverse_frequencies(model, reference, text_column, documents)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.errors import BadOption, UnsupportedModel, require_whole
 from clearhead.explanation import Array
 from clearhead.hiding import token_id
 from clearhead.metric import Case, Curves, Record, explained, label_of, mean_curve, metric
@@ -19,14 +19,15 @@ from clearhead.model import Model
 from clearhead.perturbation import target_scores
 
 STEPS = 10
+FINEST = 1000
 BINS = (1, 5, 10, 20, 50)
 TINY = 1e-300
 
 
-def _shares(steps: int) -> list[float]:
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise BadOption(f"steps={steps!r} must be a whole number, at least 1.")
-    return equal_shares(steps)
+def _shares(steps: int, first: int = 0) -> list[float]:
+    require_whole("steps", steps, 1, FINEST)
+    require_whole("first", first, 0, steps)
+    return equal_shares(steps)[first:]
 
 
 def _change_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = STEPS, first: int = 0) -> Curves:
@@ -59,7 +60,7 @@ def aopc(
     `steps=9,first=1,absolute=true,target=label`.
     """
     absent = absent or (None if model.takes_images or model.problem == "span" else "delete")
-    found = _probabilities(model, cases, target, [0.0, *_shares(steps)[first:]], absent=absent)
+    found = _probabilities(model, cases, target, [0.0, *_shares(steps, first)], absent=absent)
     return [_changed("aopc", values[0] - values[1:], absolute) for values in found]
 
 
@@ -83,7 +84,7 @@ def lodds(
     if absent is None and not model.takes_images and token_id(model, "pad") is None:
         raise UnsupportedModel(f"lodds puts [PAD] for tokens, which {model.name} does not have: give absent=attention.")
     absent = absent or (None if model.takes_images else "pad")
-    found = _probabilities(model, cases, target, [0.0, *_shares(steps)[first:]], absent=absent)
+    found = _probabilities(model, cases, target, [0.0, *_shares(steps, first)], absent=absent)
     logs = [np.log(np.maximum(values, TINY)) for values in found]
     return [_changed("lodds", values[1:] - values[0], absolute) for values in logs]
 

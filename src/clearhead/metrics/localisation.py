@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from clearhead.errors import BadInput
+from clearhead.errors import BadInput, require_whole
 from clearhead.explanation import Array, Explanation
 from clearhead.inputs import open_image
 from clearhead.metric import Case, Record, column, explained, metric
@@ -84,6 +84,7 @@ def _mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
 
     Each part gives an example of its own: the mosaic, the part's class, and where it lies.
     """
+    require_whole("seed", seed, 0)
     generator = np.random.default_rng(seed)
     if isinstance(examples[0].input, tuple):
         raise BadInput("Pairs of texts cannot be joined to mosaics: use single texts or pictures.")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clearhead.errors import BadInput, BadOption, UnsupportedModel
+from clearhead.errors import BadInput, UnsupportedModel, require_whole
 from clearhead.explanation import Array, Explanation
 from clearhead.metric import Case, Curves, Record, explained, mean_curve, metric
 from clearhead.metrics.removal import ranks
@@ -79,8 +79,7 @@ def precision_at_k(model: Model, cases: list[Case], *, k: int = 20) -> list[Reco
     `share` divides by min(K, tokens of the answer). Questions without an answer, or whose answer the model did not
     get to see, take no part.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise BadOption(f"k={k!r} must be a whole number of tokens, at least 1.")
+    require_whole("k", k)
     if model.problem != "span":
         raise UnsupportedModel(f"precision-at-k needs a question-answering model, which {model.name} is not.")
     return [_precision(case, k) for case in cases]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from clearhead.errors import BadOption
+from clearhead.errors import BadOption, require_whole
 from clearhead.explanation import Array, Explanation
 from clearhead.method import Spelling, spelled
 from clearhead.metric import Case, Curves, Record, explained, mean_curve, metric
@@ -19,6 +19,7 @@ from clearhead.model import Model
 from clearhead.pipeline import compare
 
 CORRELATIONS = ("spearman", "kendall")
+SEEDS = 2**63 - 1
 
 
 def _cascade(records: Sequence[Record], weights_RN: Array) -> Curves:
@@ -38,6 +39,7 @@ def randomisation(
     """
     if correlation not in CORRELATIONS:
         raise BadOption(f"correlation={correlation!r} is not a choice. Use one of {', '.join(CORRELATIONS)}.")
+    require_whole("seed", seed, 0, SEEDS)
     changed = replace(model, network=copy.deepcopy(model.network), copies={})
     generator = torch.Generator().manual_seed(seed)
     found: list[list[float]] = [[] for _ in cases]
