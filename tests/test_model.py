@@ -159,6 +159,62 @@ def test_prompt_learning_adapters_are_refused():
         clearhead.load(peft.get_peft_model(network("bert", dtype=torch.float32), settings))
 
 
+def test_a_processor_that_is_given_is_taken(folder):
+    own = tokenizer()
+    assert clearhead.load(folder, own).processor is own
+    assert clearhead.load(clearhead.load(folder), own).processor is own
+
+
+@pytest.mark.parametrize(
+    ("family", "processor", "wanted"),
+    [("bert", "bert-base", "tokenizer"), ("bert", image_processor(), "tokenizer"), ("vit", tokenizer(), "image")],
+)
+def test_a_processor_of_another_kind_is_refused(family, processor, wanted):
+    with pytest.raises(UnsupportedModel, match=f"needs an? {wanted}"):
+        clearhead.load(network(family), processor)
+
+
+def test_the_fitting_part_of_a_processor_is_taken():
+    class Both:
+        tokenizer, image_processor = tokenizer(), image_processor()
+
+    assert clearhead.load(network("bert"), Both()).processor is Both.tokenizer
+    assert clearhead.load(network("vit"), Both()).processor is Both.image_processor
+
+
+@pytest.mark.parametrize("thing", [5, nn.Linear(2, 2), network("bert")], ids=lambda one: type(one).__name__)
+def test_what_is_no_masked_lm_is_refused(thing):
+    with pytest.raises(BadOption, match="ForMaskedLM"):
+        clearhead.load(network("bert"), lm_head=thing)
+
+
+def test_a_head_of_another_width_is_refused():
+    lm = transformers.BertForMaskedLM(transformers.BertConfig(**{**TEXT, "hidden_size": 16})).double()
+    with pytest.raises(UnsupportedModel, match="16 channels"):
+        clearhead.load(network("bert"), lm_head=lm)
+
+
+def test_a_head_with_other_classes_than_its_config_is_refused():
+    net = network("bert")
+    net.classifier = nn.Linear(32, 6).double()
+    with pytest.raises(UnsupportedModel, match="6 numbers, but its config names 3"):
+        clearhead.explain(net, tensors("bert"), "occlusion")
+    net.config.id2label = dict(enumerate("abcdef"))
+    assert clearhead.explain(net, tensors("bert"), "att-cat", "f")[0].label == "f"
+
+
+def test_a_network_made_inside_inference_mode_is_refused():
+    with torch.inference_mode():
+        net = network("bert")
+    with pytest.raises(UnsupportedModel, match="inference_mode"):
+        clearhead.load(net)
+
+
+def test_a_trace_of_whatever_can_be_explained(folder):
+    trace = clearhead.capture(folder, "a good film")
+    assert torch.equal(trace.logits, clearhead.capture(clearhead.load(folder), "a good film").logits)
+
+
 def test_a_head_of_another_vocabulary_is_refused():
     lm = transformers.BertForMaskedLM(transformers.BertConfig(**{**TEXT, "vocab_size": 7})).double()
     with pytest.raises(clearhead.ClearheadError, match="vocabulary"):

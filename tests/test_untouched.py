@@ -1,6 +1,8 @@
 """The model is left as found, and what surrounds the call does not change the answer."""
 
 import copy
+import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +14,7 @@ from torch import nn
 
 import clearhead
 from clearhead.method import METHODS, Scores, method
+from clearhead.model import precise
 
 NAMES = ["trans-att", "lrp", "att-cat", "rollout", "gradient"]
 
@@ -116,6 +119,20 @@ def test_surrounding_no_grad_and_inference_mode(plain):
         assert not torch.is_grad_enabled()
     with torch.inference_mode():
         assert_plain(explained(net, tensors("bert")), plain)
+
+
+def test_every_method_and_loading_inside_inference_mode():
+    net, batch = network("bert"), tensors("bert")
+    names = [name for name in METHODS if name != "decoded-gradcam"]
+    wanted = clearhead.compare(net, batch, names, 1)
+    with torch.inference_mode():
+        loaded = clearhead.load(net, dtype="float32")
+        found = clearhead.compare(net, batch, names, 1)
+        clearhead.explain(net, batch, "att-cat", precision="float32")
+    for name in names:
+        for one, other in zip(found[name], wanted[name], strict=True):
+            np.testing.assert_array_equal(one.relevance, other.relevance)
+    clearhead.explain(loaded, batch, "att-cat")
 
 
 def test_surrounding_autocast(plain):
@@ -233,6 +250,66 @@ def test_a_surrounding_autocast_does_not_round(name):
         inside = clearhead.explain(explained, batch, name, 0)
     for one, other in zip(inside, plain, strict=True):
         np.testing.assert_array_equal(one.relevance, other.relevance)
+
+
+def test_another_thread_runs_the_network_meanwhile(plain):
+    net, batch = network("bert"), tensors("bert")
+    wanted, stopped = net(**batch).logits.detach(), threading.Event()
+
+    def run():
+        count = 0
+        while not stopped.is_set():
+            with torch.no_grad():
+                assert torch.allclose(net(**batch).logits, wanted)
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(run)
+        try:
+            for _ in range(8):
+                assert_plain(explained(net), plain)
+        finally:
+            stopped.set()
+        assert other.result() > 0
+
+
+def test_two_threads_decode_at_once():
+    import transformers
+
+    net, batch = network("bert"), tensors("bert")
+    lm = transformers.BertForMaskedLM(net.config).double().eval()
+    loaded = clearhead.load(net, lm_head=lm)
+    wanted = [one.relevance for one in clearhead.explain(loaded, batch, "decoded-gradcam")]
+    slow = lm.cls.register_forward_pre_hook(lambda *_: time.sleep(0.05))
+    with ThreadPoolExecutor(3) as pool:
+        for found in pool.map(lambda _: clearhead.explain(loaded, batch, "decoded-gradcam"), range(6)):
+            for one, other in zip(found, wanted, strict=True):
+                np.testing.assert_array_equal(one.relevance, other)
+    slow.remove()
+    assert "forward" not in lm.base_model.__dict__
+
+
+def test_a_forward_of_the_encoders_own_comes_back():
+    import transformers
+
+    net = network("bert")
+    lm = transformers.BertForMaskedLM(net.config).double().eval()
+    own = lm.base_model.__dict__["forward"] = lm.base_model.forward
+    clearhead.explain(clearhead.load(net, lm_head=lm), tensors("bert"), "decoded-gradcam")
+    assert lm.base_model.__dict__["forward"] is own
+
+
+def test_a_copy_in_another_precision_follows_the_weights():
+    net = network("bert")
+    loaded, batch = clearhead.load(net), tensors("bert")
+    clearhead.explain(loaded, batch, "att-cat", 0, precision="float32")
+    with torch.no_grad():
+        net.classifier.weight.mul_(-1)
+    found = clearhead.explain(loaded, batch, "att-cat", 0, precision="float32")
+    for one, other in zip(found, clearhead.explain(loaded, batch, "att-cat", 0), strict=True):
+        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-3, atol=1e-5)
+    assert precise(loaded, "float32") is precise(loaded, "float32")
 
 
 def test_threads_leave_the_compiler_as_it_was():

@@ -40,8 +40,9 @@ def explaining(trace: Trace, spellings: Sequence[Spelling]) -> Callable[[], list
     A GPU is given everything to do; meanwhile the explanations are made, and their numbers are entered at the end. The
     trace is not needed any more by then.
     """
-    started = [(spelling, scores := spelling(trace), scores.coming()) for spelling in spellings]
-    sheets = [_sheet(trace, *one) for one in started]
+    with torch.inference_mode(False):
+        started = [(spelling, scores := spelling(trace), scores.coming()) for spelling in spellings]
+        sheets = [_sheet(trace, *one) for one in started]
     return lambda: [sheet.filled() for sheet in sheets]
 
 

@@ -14,7 +14,7 @@ from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, collate, encode
 from clearhead.method import Spelling, spelled
 from clearhead.metric import METRICS, Case, Measure, Record, label_of, measured
-from clearhead.model import Model, load
+from clearhead.model import Model, as_model
 from clearhead.pipeline import BATCH, DEFAULT_METHOD, may_ask_for_gradients
 from clearhead.significance import SAMPLES, differences, holm, intervals
 from clearhead.target import Target
@@ -130,7 +130,7 @@ def evaluate(
 
     >>> clearhead.evaluate(model, "dev.tsv", ["att-cat", "random"], ["aopc", "lodds"])     # doctest: +SKIP
     """
-    model = model if isinstance(model, Model) else load(model)
+    model = as_model(model)
     task = read_task(task, limit=limit, **reading)
     wanted = entries([DEFAULT_METHOD, "random"] if methods is None else methods)
     measures = {one.text: one for one in map(measured, _usual(model) if metrics is None else metrics)}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from clearhead.errors import Argument, BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
@@ -138,7 +139,8 @@ class Measure:
 
     def measure(self, model: Model, cases: Sequence[Case]) -> list[Record]:
         """One record per case, in order."""
-        return self.metric.measure(model, list(cases), **self.options) if cases else []
+        with torch.inference_mode(False):
+            return self.metric.measure(model, list(cases), **self.options) if cases else []
 
     def summarise(self, records: Sequence[Record]) -> dict[str, float]:
         """The metric's values over these records."""

@@ -1,6 +1,7 @@
 """The model that is explained: network, processor, optional masked-LM head; and how it is loaded."""
 
 import copy
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from clearhead import zoo
 from clearhead.errors import BadFile, BadInput, BadOption, UnsupportedModel
+from clearhead.execution import ONE_AT_A_TIME
 from clearhead.fused import on_gpu
 from clearhead.registry import unknown
 
@@ -45,7 +47,7 @@ class Model:
     processor: Any = None
     lm: Any = None
     name: str = "model"
-    copies: dict[str, "Model"] = field(default_factory=dict, repr=False)
+    copies: dict[str, tuple[Any, "Model"]] = field(default_factory=dict, repr=False)
 
     @property
     def config(self) -> Any:
@@ -70,6 +72,11 @@ class Model:
     def labels(self) -> list[str]:
         names = self._names
         return [str(names.get(index, f"LABEL_{index}")) for index in range(len(names))]
+
+    @property
+    def classes(self) -> int:
+        """How many classes the config names; 0 where it names none."""
+        return len(self._names)
 
     @property
     def _names(self) -> dict[int, Any]:
@@ -117,26 +124,36 @@ def load(
 
     >>> clearhead.load("path/to/my-bert", device="cuda")     # doctest: +SKIP
     """
-    if isinstance(model, Model):
-        loaded = model
-    elif model is None or (isinstance(model, str | Path) and Path(model).as_posix() in zoo.names()):
-        loaded = _from_zoo(zoo.names()[0] if model is None else Path(model).as_posix())
-    elif isinstance(model, str | Path):
-        loaded = _from_folder(str(model), allow_pickle)
-    else:
-        loaded = _from_objects(model, processor)
-    if lm_head is not None:
-        loaded = replace(loaded, lm=_lm(lm_head, allow_pickle))
-    _check_head(loaded)
-    placed = _placed(loaded, device, dtype)
-    if placed.lm is not None and next(placed.lm.parameters()).device != placed.device:
-        placed = replace(placed, lm=copy.deepcopy(placed.lm).to(placed.device))
-    return placed
+    with torch.inference_mode(False):
+        loaded = _found(model, allow_pickle)
+        if processor is not None:
+            loaded = replace(loaded, processor=processor, copies={})
+        if lm_head is not None:
+            loaded = replace(loaded, lm=_lm(lm_head, allow_pickle), copies={})
+        _check_head(loaded)
+        loaded = _with_reader(loaded)
+        placed = _placed(loaded, device, dtype)
+        if placed.lm is not None and next(placed.lm.parameters()).device != placed.device:
+            placed = replace(placed, lm=copy.deepcopy(placed.lm).to(placed.device), copies={})
+        return placed
+
+
+def as_model(model: Any) -> Model:
+    """What every function takes as a model: a Model as it is, or whatever `load` makes one of."""
+    return model if isinstance(model, Model) else load(model)
 
 
 def models() -> dict[str, Any]:
     """The embedded models by name, with what each is for and how good it is."""
     return {name: zoo.describe(name) for name in zoo.names()}
+
+
+def _found(model: Any, allow_pickle: bool) -> Model:
+    if isinstance(model, Model):
+        return model
+    if model is None or (isinstance(model, str | Path) and Path(model).as_posix() in zoo.names()):
+        return _from_zoo(zoo.names()[0] if model is None else Path(model).as_posix())
+    return _from_folder(str(model), allow_pickle) if isinstance(model, str | Path) else _from_objects(model)
 
 
 def _from_zoo(name: str) -> Model:
@@ -217,10 +234,11 @@ def _not_loadable(source: str, reason: str) -> str:
     return told + pickled * ("safetensors" in reason)
 
 
-def _from_objects(source: Any, processor: Any) -> Model:
+def _from_objects(source: Any) -> Model:
+    processor = None
     if hasattr(source, "model") and hasattr(source, "preprocess"):
         parts = (getattr(source, "image_processor", None), getattr(source, "tokenizer", None))
-        processor = processor or next((part for part in parts if part is not None), None)
+        processor = next((part for part in parts if part is not None), None)
         source = source.model
     network = unwrapped(source)
     if not isinstance(network, nn.Module) or not hasattr(network, "config"):
@@ -244,11 +262,26 @@ def unwrapped(network: Any) -> Any:
     return getattr(network, "_orig_mod", network)
 
 
+def _with_reader(model: Model) -> Model:
+    """With the part of its processor that reads what the network takes; refuses one that does not."""
+    if model.processor is None:
+        return model
+    part = getattr(model.processor, "image_processor" if model.takes_images else "tokenizer", None) or model.processor
+    is_tokenizer = hasattr(part, "convert_ids_to_tokens")
+    if not callable(part) or is_tokenizer == model.takes_images:
+        wanted = "an image processor (AutoImageProcessor)" if model.takes_images else "a tokenizer (AutoTokenizer)"
+        raise UnsupportedModel(f"{model.name} needs {wanted} to read its inputs, not {type(part).__name__}.")
+    return model if part is model.processor else replace(model, processor=part, copies={})
+
+
 def _lm(source: Any, allow_pickle: bool) -> Any:
     import transformers
 
-    if isinstance(source, nn.Module):
-        return unwrapped(source)
+    if not isinstance(source, str | Path):
+        found = unwrapped(source)
+        if getattr(found, "get_output_embeddings", lambda: None)() is None:
+            raise BadOption(f"lm_head must be a …ForMaskedLM model, or its folder, not {type(source).__name__}.")
+        return found
     _check_place(str(source))
     options = {"trust_remote_code": False, "use_safetensors": None if allow_pickle else True}
     try:
@@ -269,8 +302,13 @@ def _check_head(model: Model) -> None:
     )
     if kind.endswith(refused):
         raise UnsupportedModel(_wrong_head(kind))
+    if any(parameter.is_inference() for parameter in model.network.parameters()):
+        raise UnsupportedModel(f"{kind} was made inside torch.inference_mode() and has no gradient. Make it outside.")
     if any(type(module).__module__.startswith(QUANTISED) for module in model.network.modules()):
         raise UnsupportedModel(f"{kind} is quantised with kernels that have no gradient. Load it unquantised.")
+    widths = [getattr(one.config, "hidden_size", None) for one in (model.network, model.lm) if one is not None]
+    if len(set(widths)) > 1:
+        raise UnsupportedModel(f"The masked-LM head reads {widths[1]} channels, but {kind} has {widths[0]}.")
     if getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedModel(
             f"{kind} has an encoder and a decoder; Clearhead explains models with one stack of blocks."
@@ -307,8 +345,9 @@ def _device(name: Any) -> torch.device:
 
 
 def _copied(model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-    lm = None if model.lm is None else copy.deepcopy(model.lm).to(device, dtype)
-    network = copy.deepcopy(model.network).to(device, dtype)
+    with torch.inference_mode(False):
+        lm = None if model.lm is None else copy.deepcopy(model.lm).to(device, dtype)
+        network = copy.deepcopy(model.network).to(device, dtype)
     return replace(model, network=network, lm=lm, copies={})
 
 
@@ -323,9 +362,17 @@ def precise(model: Model, precision: str | None) -> Model:
     """The same model in another floating type; the copy is made once and kept with the model."""
     if precision is None or _dtype(precision) == model.dtype:
         return model
-    if precision not in model.copies:
-        model.copies[precision] = _copied(model, model.device, _dtype(precision))
-    return model.copies[precision]
+    stamp, known = _stamp(model), model.copies.get(precision)
+    if known is None or known[0] != stamp:
+        known = model.copies[precision] = (stamp, _copied(model, model.device, _dtype(precision)))
+    return known[1]
+
+
+def _stamp(model: Model) -> list[tuple[int, int]]:
+    """Where every weight lies and how often it was written to: a model that is trained on is another one."""
+    networks = [one for one in (model.network, model.lm) if one is not None]
+    weights = [one for network in networks for one in (*network.parameters(), *network.buffers())]
+    return [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in weights]
 
 
 def word_table(network: Any) -> Tensor | None:
@@ -352,17 +399,25 @@ def longest(model: Model) -> int | None:
 
 @contextmanager
 def decoding(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
-    """Inside, the language model's encoder returns these hidden states, whatever it is called with."""
+    """Inside, the language model's encoder returns these hidden states to this thread, whatever it is called with."""
     from transformers.modeling_outputs import BaseModelOutput
 
     encoder = lm.base_model
     norm = next((getattr(encoder, name) for name in ("final_norm", "ln_f", "norm") if hasattr(encoder, name)), None)
     hidden_BTD = hidden_BTD if norm is None else norm(hidden_BTD)
-    encoder.__dict__["forward"] = lambda *_, **__: BaseModelOutput(last_hidden_state=hidden_BTD)
-    try:
-        yield
-    finally:
-        del encoder.__dict__["forward"]
+    own = threading.get_ident()
+    with ONE_AT_A_TIME:
+        before, usual = encoder.__dict__.get("forward"), encoder.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            mine = threading.get_ident() == own
+            return BaseModelOutput(last_hidden_state=hidden_BTD) if mine else usual(*args, **kwargs)
+
+        encoder.__dict__["forward"] = forward
+        try:
+            yield
+        finally:
+            encoder.__dict__.pop("forward") if before is None else encoder.__dict__.update(forward=before)
 
 
 class Aligned(TorchFunctionMode):

@@ -31,6 +31,11 @@ def taken(model: Model, output: Any) -> Tensor:
             f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
             "and answer spans; token classification and generation are not covered."
         )
+    if logits.dim() == 2 and model.classes not in (0, logits.shape[1]):
+        raise UnsupportedModel(
+            f"{model.name} answers with {logits.shape[1]} numbers, but its config names {model.classes} classes: "
+            "set config.id2label to the classes of its head."
+        )
     return logits
 
 

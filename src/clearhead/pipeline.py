@@ -13,7 +13,7 @@ from clearhead.execution import uncollected
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, collate, each, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Spelling, spelled
-from clearhead.model import Model, load, precise
+from clearhead.model import Model, as_model, precise
 from clearhead.planning import fits
 from clearhead.target import TargetLike
 from clearhead.trace import Trace, capture
@@ -58,7 +58,7 @@ def compare(
     long: str = "error",
 ) -> dict[str, Any]:
     """Several methods from one trace: {name as spelled: Explanation, or list of them}."""
-    model = precise(model if isinstance(model, Model) else load(model), precision)
+    model = precise(as_model(model), precision)
     spellings = [spelled(one) for one in ([DEFAULT_METHOD] if methods is None else methods)]
     check(spellings, batch_size)
     rows = list(_explained(model, inputs, spellings, target, batch_size, long))

@@ -21,7 +21,7 @@ from clearhead.fused import kernels_for, on_the_device_of
 from clearhead.gradients import Block, Gradients, block_by_block, collected, gradients_of
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.layers import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
-from clearhead.model import Model, precise, word_table
+from clearhead.model import Model, as_model, precise, word_table
 from clearhead.outputs import check_finite, resolve_all, taken
 from clearhead.propagation import RelevancePass
 from clearhead.tape import Tape
@@ -339,7 +339,7 @@ def gated_mean(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
 
 
 def capture(
-    model: Model,
+    model: Any,
     inputs: Any,
     target: TargetLike | Sequence[TargetLike] = None,
     *,
@@ -347,10 +347,10 @@ def capture(
 ) -> Trace:
     """Runs the unmodified model once and keeps what explanations need.
 
-    `inputs` is anything `explain` takes, or Inputs; `target` one target, or a list with one per sample.
+    `model` and `inputs` are anything `explain` takes; `target` one target, or a list with one per sample.
     `precision="float64"` runs a float64 copy of the model, for the last digits of relevance.
     """
-    model = precise(model, precision)
+    model = precise(as_model(model), precision)
     batch = as_inputs(model, inputs)
     leaf = next((name for name in ("pixel_values", "inputs_embeds") if name in batch.tensors), None)
     tape, logits = record(model.network, batch.tensors, word_table(model.network), leaf, lambda out: taken(model, out))

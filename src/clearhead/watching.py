@@ -7,6 +7,7 @@ as the network takes the same way.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -57,12 +58,17 @@ def watching(modules: Iterable[nn.Module], mode: Recording) -> Iterator[None]:
 
 def _watch(mode: Recording, whole: bool) -> tuple[Any, Any]:
     opened: list[int] = []
+    own = get_ident()
 
-    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-        opened.append(len(mode.tape.maps))
-        mode.paused += whole
+    def before(module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        if get_ident() == own:
+            opened.append(len(mode.tape.maps))
+            mode.paused += whole
 
-    def after(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
+    def after(module: nn.Module, args: Any, kwargs: Any, out: Any = None) -> None:
+        # Other threads may run the network for themselves, and meet a hook that is just being taken away.
+        if get_ident() != own:
+            return
         mode.paused -= whole
         inside = mode.tape.maps[opened.pop() :]
         if not whole and len(inside) != 1:
