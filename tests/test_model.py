@@ -203,6 +203,15 @@ def test_a_head_with_other_classes_than_its_config_is_refused():
     assert clearhead.explain(net, tensors("bert"), "att-cat", "f")[0].label == "f"
 
 
+@pytest.mark.parametrize("kind", [None, transformers.BertForQuestionAnswering])
+def test_a_network_that_returns_tuples(kind):
+    net = network("bert", kind=kind, num_labels=2) if kind else network("bert")
+    wanted = clearhead.explain(net, tensors("bert"), "att-cat")
+    net.config.return_dict = False
+    for one, other in zip(clearhead.explain(net, tensors("bert"), "att-cat"), wanted, strict=True):
+        np.testing.assert_array_equal(one.relevance, other.relevance)
+
+
 def test_a_network_made_inside_inference_mode_is_refused():
     with torch.inference_mode():
         net = network("bert")

@@ -21,12 +21,8 @@ def logits_of(model: Model, output: Any) -> Tensor:
 
 def taken(model: Model, output: Any) -> Tensor:
     """The head's output: (B,C), or start and end stacked to (B,2,T)."""
-    logits: Any
-    if hasattr(output, "start_logits"):
-        logits = torch.stack([output.start_logits, output.end_logits], 1)
-    else:
-        logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    if not isinstance(logits, Tensor) or (logits.dim() != 2 and not hasattr(output, "start_logits")):
+    logits = _plain(model, output)
+    if not isinstance(logits, Tensor) or logits.dim() != (3 if model.problem == "span" else 2):
         raise UnsupportedModel(
             f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
             "and answer spans; token classification and generation are not covered."
@@ -37,6 +33,16 @@ def taken(model: Model, output: Any) -> Tensor:
             "set config.id2label to the classes of its head."
         )
     return logits
+
+
+def _plain(model: Model, output: Any) -> Any:
+    """What the network returned, by name, or as a tuple where its config asks for tuples."""
+    if model.problem == "span":
+        start, end = output[:2] if isinstance(output, tuple) else (output.start_logits, output.end_logits)
+        return torch.stack([start, end], 1)
+    if isinstance(output, tuple) and output:
+        return output[0]
+    return output if isinstance(output, Tensor) else getattr(output, "logits", None)
 
 
 def check_finite(model: Model, logits: Tensor) -> None:
