@@ -193,6 +193,17 @@ def test_chunks_change_nothing(monkeypatch):
             assert first[key] == pytest.approx(second[key], abs=1e-9)
 
 
+@pytest.mark.parametrize("metric", ["hiding", "revealing", "positive-perturbation:start=0.1", "negative-perturbation"])
+def test_the_prediction_is_the_models_whatever_is_explained(bert, path, metric):
+    spelling = f"{metric}{',' if ':' in metric else ':'}against=prediction,target=label"
+    alone = clearhead.evaluate(bert, path, ["att-cat"], [spelling])
+    beside = clearhead.evaluate(bert, path, ["att-cat"], [spelling, "aopc"])
+    assert alone.rows[0] == beside.rows[0]
+    for record in alone.records["att-cat", spelling][0]:
+        ends = {"hiding": 0, "revealing": -1, "negative-perturbation": 0}
+        assert metric not in ends or record["correct"][ends[metric]] == 1
+
+
 def test_mosaics_are_explained_on_their_own(bert, path):
     table = clearhead.evaluate(bert, path, ["att-cat", "random"], ["mosaic", "aopc"])
     found = {(row["method"], row["metric"]): row for row in table.rows}

@@ -16,8 +16,8 @@ from clearhead import significance
 from clearhead.errors import BadInput, BadOption, UnknownName, UnsupportedModel
 from clearhead.inputs import encode
 from clearhead.metric import METRICS, Case, Metric, measured
-from clearhead.metrics import corpus, faithfulness, localisation, removal, sanity
-from clearhead.task import Example, Mask, Picture
+from clearhead.metrics import confidence, corpus, faithfulness, localisation, removal, sanity
+from clearhead.task import Example, Mask, Picture, Task
 
 TEXTS = [
     "a fine film with no plot",
@@ -450,6 +450,14 @@ def test_kendall_is_scipys_tau_averaged_over_the_other_classes(bert, order):
     assert record["kendall"] == pytest.approx(np.mean(taus))
 
 
+def test_ties_count_neither_way():
+    stats = pytest.importorskip("scipy.stats", reason="the flow extra, which brings SciPy, is not installed")
+    first, second = np.random.default_rng(0).integers(0, 4, (2, 30)).astype(float)
+    assert confidence.tau(first, second) == pytest.approx(stats.kendalltau(first, second).statistic)
+    assert confidence.tau(first, first) == pytest.approx(1)
+    assert confidence.tau(first, np.zeros(30)) == 0
+
+
 def test_kendall_of_equal_and_opposite_classes():
     model = small_networks.bert(labels=2)
     own = clearhead.explain(model, TEXTS[0], "random")
@@ -572,6 +580,36 @@ def test_a_mask_of_another_size_is_an_error(vit):
     case = replace(case, example=replace(case.example, gold=Mask(png(np.ones((5, 7))))))
     with pytest.raises(BadInput, match="7×5"):
         measured("segmentation").measure(vit, [case])
+
+
+def test_a_picture_without_labelled_pixels_takes_no_part(vit):
+    pictures = [Image.fromarray(np.full((32, 32, 3), 40 * place, np.uint8)) for place in range(2)]
+    masks = [Mask(png(np.full((32, 32), value)), (1,), (255,)) for value in (1, 255)]
+    several = [
+        Case(Example(str(place), picture, 0, mask), {"prediction": clearhead.explain(vit, picture, "random")})
+        for place, (picture, mask) in enumerate(zip(pictures, masks, strict=True))
+    ]
+    measure = measured("segmentation")
+    both, first = (measure.measure(vit, several[:count]) for count in (2, 1))
+    assert both[1] == {}
+    assert measure.summarise(both) == measure.summarise(first)
+    assert significance.intervals(measure, [both])["miou"].n == 1
+
+
+def test_the_parts_of_a_mosaic_are_drawn_together():
+    records = [{"mosaic": share, "group": str(place)} for place in range(6) for share in (0.3, 0.7)]
+    found = significance.intervals(measured("mosaic"), [records])["mosaic"]
+    assert (found.low, found.high, found.n) == (pytest.approx(0.5), pytest.approx(0.5), 12)
+    raised = [{**one, "mosaic": one["mosaic"] + 0.1} for one in records]
+    assert significance.differences(measured("mosaic"), [raised], [records])["mosaic"].p == pytest.approx(
+        2 / 2**6, abs=0.01
+    )
+
+
+def test_a_part_of_a_mosaic_past_the_models_length_takes_no_part(bert):
+    task = Task("t", [Example("1", "good film " * 100, 0), Example("2", "bad film " * 100, 1)])
+    (records,) = clearhead.evaluate(bert, task, ["att-cat"], ["mosaic"]).records["att-cat", "mosaic"]
+    assert [record["mosaic"] for record in records] == [pytest.approx(1), None]
 
 
 def test_text_mosaics_join_two_classes(bert):
@@ -718,6 +756,29 @@ def test_records_without_anything_to_draw_have_no_curve():
     assert measured("token-f1").curve([{"token-f1": None, "f1": None}]) is None
     assert measured("kendall").curve([{"kendall": 0.5}]) is None
     assert significance.band(measured("token-f1"), [[{"token-f1": None, "f1": None}]]) is None
+
+
+def test_few_examples_show_nothing():
+    """However large the difference: two methods trade one, two or four records in as many ways."""
+    counts = dict.fromkeys(localisation.COUNTS, 9.0)
+    for size in (1, 2, 4):
+        good = [{**counts, "both_fg": 9.0, "right": 9.0, "ap": 1 - 0.01 * place} for place in range(size)]
+        poor = [{**counts, "both_fg": 1.0, "right": 1.0, "ap": 0.1 + 0.01 * place} for place in range(size)]
+        for name, one in significance.differences(measured("segmentation"), [good], [poor]).items():
+            assert one.p == pytest.approx(2 / 2**size, abs=0.05), name
+
+
+def test_shares_stay_shares():
+    """Moved around their value, resampled overlaps would lie below nothing."""
+    generator = np.random.default_rng(1)
+    records = [
+        {"class": str(place % 3), "tokens": list("abcdefghijkl"), "relevance": generator.normal(size=12).tolist()}
+        for place in range(9)
+    ]
+    for k in (1, 2, 12):
+        found = significance.intervals(measured(f"token-overlap:k={k}"), [records])
+        assert 0 <= found["token-overlap"].low <= found["token-overlap"].high <= 1
+        assert found["count"].low >= 0
 
 
 def test_the_paired_test_against_all_sign_flips():

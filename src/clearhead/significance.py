@@ -2,6 +2,7 @@
 
 Intervals are percentiles of the value over resampled examples. A value that is no mean (the overlap of two top lists)
 shifts when examples are drawn twice and others not at all, so its resampled values are moved to lie around the value.
+Records that say they are of one `group`, such as the parts of one mosaic, are drawn, and traded, together.
 
 What a metric answers for one method is a list of repeats, each a list with one record per example; all methods but
 `random`, which is averaged over seeds, have one repeat.
@@ -10,6 +11,7 @@ What a metric answers for one method is a list of repeats, each a list with one 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from clearhead.metric import Array, Curves, Measure, Record, column
 
 SAMPLES = 1000
 FLIPS = 9999
+TRADES = 499
 LEVEL = 0.95
 BLOCK = 2_000_000
 
@@ -73,10 +76,10 @@ def band(
     if plain is None:
         return None
     x, height_K = plain[0], plain[1][0]
-    parts = [_curve(measure, repeats, weights) for weights in _weights(len(repeats[0]), samples, seed)]
+    parts = [_curve(measure, repeats, weights) for weights in _weights(repeats[0], samples, seed)]
     drawn_RK = np.concatenate([part[1] for part in parts if part is not None])
     if not measure.metric.is_mean:
-        drawn_RK = drawn_RK + height_K - np.median(drawn_RK, 0)
+        drawn_RK = _around(height_K, drawn_RK)
     bounds = [_bounds(drawn_R, level) for drawn_R in drawn_RK.T]
     low, high = zip(*bounds, strict=True) if bounds else ((), ())
     return Band(tuple(x), tuple(map(float, height_K)), low, high)
@@ -92,17 +95,18 @@ def differences(
 ) -> dict[str, Difference]:
     """A paired test of two methods on the same examples, for each value of the metric.
 
-    Where a value is a mean, the signs of the examples' differences are flipped at random; where it is not, the test
-    asks how often the resampled difference crosses zero.
+    Where a value is a mean, the signs of the examples' differences are flipped at random; where it is not, the methods
+    trade the records of random examples, and the value is taken anew.
     """
     if len(first[0]) != len(second[0]):
         raise ValueError(f"A paired test needs the same examples, not {len(first[0])} and {len(second[0])} records.")
     plain_first, plain_second = _plain(measure, first), _plain(measure, second)
     drawn_first, drawn_second = _bootstrap(measure, first, samples, seed), _bootstrap(measure, second, samples, seed)
+    traded = {} if measure.metric.is_mean else _traded(measure, first, second, seed)
     found = {}
     for name in plain_first:
         drawn = drawn_first[name] - drawn_second[name]
-        p = _flipped(first, second, name, seed) if measure.metric.is_mean else _crossing(drawn)
+        p = _flipped(first, second, name, seed) if measure.metric.is_mean else _extreme(traded[name])
         value = plain_first[name] - plain_second[name]
         found[name] = Difference(value, *_bounds(drawn, level), p, _count(measure, first[0], name))
     return found
@@ -119,7 +123,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _count(measure: Measure, records: Sequence[Record], name: str) -> int:
-    return int(np.isfinite(column(records, name)).sum()) if measure.metric.is_mean else len(records)
+    return int(np.isfinite(column(records, name)).sum()) if measure.metric.is_mean else sum(map(bool, records))
 
 
 def _plain(measure: Measure, repeats: Repeats) -> dict[str, float]:
@@ -135,20 +139,41 @@ def _repeated(measure: Measure, repeats: Repeats, weights_RN: Array) -> dict[str
 
 def _bootstrap(measure: Measure, repeats: Repeats, samples: int, seed: int) -> dict[str, Array]:
     """The values under resampling: the same examples are drawn for every method and repeat."""
-    parts = [_repeated(measure, repeats, weights) for weights in _weights(len(repeats[0]), samples, seed)]
+    parts = [_repeated(measure, repeats, weights) for weights in _weights(repeats[0], samples, seed)]
     drawn = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     if measure.metric.is_mean:
         return drawn
     plain = _plain(measure, repeats)
-    return {name: one + plain[name] - np.median(one) for name, one in drawn.items()}
+    return {name: _around(plain[name], one) for name, one in drawn.items()}
 
 
-def _weights(count: int, samples: int, seed: int) -> Iterator[Array]:
+def _around(value: Any, drawn: Array) -> Array:
+    """Moved so that the value is their median; shares and counts stay what can be one."""
+    least, most = 0 if np.all(drawn >= 0) else -np.inf, 1 if np.all(drawn <= 1) else np.inf
+    moved: Array = np.clip(drawn + value - np.median(drawn, 0), least, most)
+    return moved
+
+
+def _weights(records: Sequence[Record], samples: int, seed: int) -> Iterator[Array]:
     """How often each record is drawn in each sample, a block of samples at a time."""
+    group_N = _groups(records)
+    count = int(group_N.max()) + 1
     generator, share = np.random.default_rng(seed), np.full(count, 1 / count)
-    size = max(1, BLOCK // count)
-    for start in range(0, samples, size):
-        yield generator.multinomial(count, share, size=min(size, samples - start)).astype(np.float64)
+    for rows in _blocks(samples, len(records)):
+        yield generator.multinomial(count, share, size=rows)[:, group_N].astype(np.float64)
+
+
+def _groups(records: Sequence[Record]) -> Array:
+    """For each record the number of its group; a record that names none is one by itself."""
+    names = [record.get("group", place) for place, record in enumerate(records)]
+    number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return np.array([number[name] for name in names])
+
+
+def _blocks(rows: int, width: int) -> Iterator[int]:
+    """So many rows, in parts that fit into memory."""
+    size = max(1, BLOCK // width)
+    return (min(size, rows - start) for start in range(0, rows, size))
 
 
 def _bounds(drawn_R: Array, level: float) -> tuple[float, float]:
@@ -163,26 +188,45 @@ def _flipped(first: Repeats, second: Repeats, name: str, seed: int) -> float:
     """The share of sign flips whose mean difference is at least as far from zero, two-sided."""
     mean_first, mean_second = (np.mean([column(one, name) for one in several], 0) for several in (first, second))
     difference_N = mean_first - mean_second
-    difference_N = difference_N[np.isfinite(difference_N)]
-    if not len(difference_N):
+    real, group_N = np.isfinite(difference_N), _groups(first[0])
+    if not real.any():
         return 1.0
-    seen, generator = abs(difference_N.sum()), np.random.default_rng(seed)
-    slack = 1e-12 * np.abs(difference_N).sum()
-    extreme, size = 0, max(1, BLOCK // len(difference_N))
-    for start in range(0, FLIPS, size):
-        signs = generator.integers(0, 2, (min(size, FLIPS - start), len(difference_N))) * 2 - 1
-        extreme += int((np.abs(signs @ difference_N) >= seen - slack).sum())
+    total_G = np.bincount(group_N[real], difference_N[real])[np.unique(group_N[real])]
+    seen, generator = abs(total_G.sum()), np.random.default_rng(seed)
+    slack, extreme = 1e-12 * np.abs(total_G).sum(), 0
+    for rows in _blocks(FLIPS, len(total_G)):
+        signs = generator.integers(0, 2, (rows, len(total_G))) * 2 - 1
+        extreme += int((np.abs(signs @ total_G) >= seen - slack).sum())
     return (extreme + 1) / (FLIPS + 1)
 
 
-def _crossing(drawn_R: Array) -> float:
-    """How often the resampled difference crosses zero, two-sided; where it never does, the tail of a normal curve.
+def _traded(measure: Measure, first: Repeats, second: Repeats, seed: int) -> dict[str, Array]:
+    """The difference as it is, and after the two methods have traded the records of random examples."""
+    generator, group_N = np.random.default_rng(seed), _groups(first[0])
+    turns = [(first[turn % len(first)], second[turn % len(second)]) for turn in range(max(len(first), len(second)))]
+    found: list[list[dict[str, Array]]] = []
+    for rows in _blocks(TRADES + 1, 2 * len(group_N)):
+        trades_RN = generator.integers(0, 2, (rows, int(group_N.max()) + 1))[:, group_N].astype(np.float64)
+        if not found:
+            trades_RN[0] = 0
+        own_RN, other_RN = np.hstack([1 - trades_RN, trades_RN]), np.hstack([trades_RN, 1 - trades_RN])
+        found.append([_less(measure, [*one, *two], own_RN, other_RN) for one, two in turns])
+    return {name: np.concatenate([np.mean([one[name] for one in part], 0) for part in found]) for name in found[0][0]}
 
-    Without the tail no p could fall below 2 / samples, too much for a correction over many comparisons.
+
+def _less(measure: Measure, records: Sequence[Record], first_RN: Array, second_RN: Array) -> dict[str, Array]:
+    first, second = measure.resampled(records, first_RN), measure.resampled(records, second_RN)
+    return {name: first[name] - second[name] for name in first}
+
+
+def _extreme(drawn_R: Array) -> float:
+    """How often chance differs as much as the first, two-sided; where it never does, the tail of a normal curve.
+
+    Without the tail no p could fall below 1 / trades, too much for a correction over many comparisons.
     """
-    real = drawn_R[np.isfinite(drawn_R)]
-    if not len(real):
+    seen, chance = abs(drawn_R[0]), np.abs(drawn_R[1:][np.isfinite(drawn_R[1:])])
+    if not np.isfinite(seen) or not len(chance):
         return 1.0
-    side = min(int((real <= 0).sum()), int((real >= 0).sum()))
-    share, spread = min(1.0, 2 * (side + 1) / (len(real) + 1)), float(real.std())
-    return share if side or not spread else min(share, math.erfc(abs(float(real.mean())) / spread / math.sqrt(2)))
+    extreme, spread = int((chance >= seen * (1 - 1e-12)).sum()), float(np.sqrt((chance**2).mean()))
+    share = (extreme + 1) / (len(chance) + 1)
+    return share if extreme or not spread else min(share, math.erfc(seen / spread / math.sqrt(2)))

@@ -5,7 +5,6 @@ import numpy as np
 from clearhead.errors import BadOption
 from clearhead.explanation import Array
 from clearhead.metric import Case, Record, explained, metric
-from clearhead.metrics.removal import ranks
 from clearhead.model import Model
 
 ORDERS = ("rank", "index")
@@ -35,11 +34,12 @@ def _kendall(model: Model, case: Case, order: str) -> Record:
 
 
 def _order(relevance: Array, order: str) -> Array:
-    return ranks(relevance) if order == "rank" else np.argsort(-relevance, kind="stable")
+    return relevance if order == "rank" else np.argsort(-relevance, kind="stable")
 
 
 def tau(first: Array, second: Array) -> float:
-    """Concordant less discordant pairs, over all pairs; for orders without ties."""
+    """Concordant less discordant pairs, over those that are not tied (τ-b); no correlation where one is constant."""
     pairs = np.triu_indices(len(first), 1)
-    agreement = np.sign(first[pairs[0]] - first[pairs[1]]) * np.sign(second[pairs[0]] - second[pairs[1]])
-    return float(agreement.mean())
+    rises = [np.sign(one[pairs[0]] - one[pairs[1]]) for one in (first, second)]
+    scale = float(np.sqrt(np.prod([np.count_nonzero(one) for one in rises])))
+    return float(rises[0] @ rises[1]) / scale if scale else 0.0

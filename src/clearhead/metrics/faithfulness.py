@@ -149,15 +149,15 @@ def _correct(
         raise UnsupportedModel(f"Accuracy needs one class per input, but {model.name} is a {model.problem} model.")
     if against not in ("label", "prediction"):
         raise BadOption(f"against={against!r} is not a choice. Use 'label' or 'prediction'.")
-    wanted = [_wanted(model, case, against, target) for case in cases]
-    found = removed_logits(model, cases, target, shares, **how)
-    return [(logits.argmax(-1) == one).double().numpy() for logits, one in zip(found, wanted, strict=True)]
-
-
-def _wanted(model: Model, case: Case, against: str, target: str) -> int:
     if against == "label":
-        return label_of(model, case.example)
-    return explained(case, "prediction" if "prediction" in case.explanations else target).target.number
+        wanted = [label_of(model, case.example) for case in cases]
+        best = [logits.argmax(-1) for logits in removed_logits(model, cases, target, shares, **how)]
+        return [(row == one).double().numpy() for row, one in zip(best, wanted, strict=True)]
+    # What the model says of the whole input comes first, or last where parts are shown.
+    whole, keep = (-1, slice(-1)) if how.get("keep") else (0, slice(1, None))
+    several = [*shares, 1.0] if how.get("keep") else [0.0, *shares]
+    best = [logits.argmax(-1) for logits in removed_logits(model, cases, target, several, **how)]
+    return [(row[keep] == row[whole]).double().numpy() for row in best]
 
 
 def _step_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = STEPS) -> Curves:

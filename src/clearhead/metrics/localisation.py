@@ -10,7 +10,7 @@ from PIL import Image
 from clearhead.errors import BadInput, require_whole
 from clearhead.explanation import Array, Explanation
 from clearhead.inputs import open_image
-from clearhead.metric import Case, Record, column, explained, metric
+from clearhead.metric import Case, Record, column, explained, means, metric
 from clearhead.model import Model
 from clearhead.task import Example, Mask
 
@@ -19,12 +19,11 @@ COUNTS = ("both_fg", "either_fg", "both_bg", "either_bg", "right", "labelled")
 
 def _segmented(records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
     """Pixel accuracy and mIoU pooled over the data set, mAP averaged over images."""
-    total = {name: weights_RN @ column(records, name) for name in COUNTS}
+    total = {name: weights_RN @ np.nan_to_num(column(records, name)) for name in COUNTS}
     with np.errstate(invalid="ignore", divide="ignore"):
         miou = (total["both_fg"] / total["either_fg"] + total["both_bg"] / total["either_bg"]) / 2
         accuracy = total["right"] / total["labelled"]
-    average = weights_RN @ column(records, "ap") / weights_RN.sum(1)
-    return {"pixel-accuracy": accuracy, "map": average, "miou": miou}
+    return {"pixel-accuracy": accuracy, "map": means(records, weights_RN, ["ap"])["ap"], "miou": miou}
 
 
 @metric(
@@ -54,6 +53,8 @@ def _segmentation(explanation: Explanation, example: Example) -> Record:
     lowest, spread = heat[seen].min(), np.ptp(heat[seen])
     scaled = (heat - lowest) / (spread or 1.0)
     fore, keep = scaled > scaled[seen].mean(), seen & (mask >= 0)
+    if not keep.any():
+        return {}
     return {**_agreement(fore[keep], mask[keep] == 1), "ap": _both_sides(scaled[keep], mask[keep] == 1)}
 
 
@@ -148,17 +149,22 @@ def mosaic(model: Model, cases: list[Case], *, seed: int = 0) -> list[Record]:
     """Share of the positive relevance that lies in the explained class's part of a mosaic of classes.
 
     Pictures are joined four by four, texts two by two. A map without positive relevance scores 0; chance is about a
-    quarter for pictures and a half for texts.
+    quarter for pictures and a half for texts. A part that the model did not get to see takes no part.
     """
-    return [{"mosaic": _share(explained(case, "label"), case.example)} for case in cases]
+    return [
+        {"mosaic": _share(explained(case, "label"), case.example), "group": case.example.id.rpartition(":")[0]}
+        for case in cases
+    ]
 
 
-def _share(explanation: Explanation, example: Example) -> float:
+def _share(explanation: Explanation, example: Example) -> float | None:
     gold: Any = example.gold
     if explanation.grid is None:
         (_, start, end), offsets = gold[0], explanation.offsets or ()
         inside = np.array([start <= offset[0] < end for offset in offsets])[~explanation.special]
         positive = np.maximum(explanation.relevance[~explanation.special], 0)
+        if not inside.any():
+            return None
     else:
         heat = np.nan_to_num(explanation.heatmap())
         rows, columns = ((np.arange(size) + 0.5) / size for size in heat.shape)

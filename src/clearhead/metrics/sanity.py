@@ -14,7 +14,6 @@ from clearhead.explanation import Array, Explanation
 from clearhead.method import Spelling, spelled
 from clearhead.metric import Case, Curves, Record, explained, mean_curve, metric
 from clearhead.metrics.confidence import tau
-from clearhead.metrics.removal import ranks
 from clearhead.model import Model
 from clearhead.pipeline import compare
 
@@ -123,7 +122,7 @@ def _correlated(before: Explanation, after: Explanation, correlation: str, absol
         first, second = np.abs(first), np.abs(second)
     if len(first) < 2:
         return float("nan")
-    return tau(ranks(first), ranks(second)) if correlation == "kendall" else spearman(first, second)
+    return tau(first, second) if correlation == "kendall" else spearman(first, second)
 
 
 def spearman(first: Array, second: Array) -> float:
