@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,11 @@ from clearhead import ClearheadError, Target, UnsupportedModel
 from clearhead.answers import explain_trace
 from clearhead.beside import Later
 from clearhead.errors import Argument, BadInput, BadOption, NotFinite, TooLong, UnknownName
-from clearhead.inputs import from_tensors
+from clearhead.execution import frozen
+from clearhead.inputs import encode, from_tensors
 from clearhead.method import Method, Scores, Spelling, spelled
 from clearhead.options import parsed, settled, value_of
+from clearhead.windows import window_logits
 
 
 @pytest.fixture(scope="module")
@@ -286,6 +289,37 @@ def test_windows_agree_on_one_class():
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
     both = clearhead.compare(explained, words, ["rollout", "att-cat"], long="windows")
     assert both["rollout"].target == both["att-cat"].target
+
+
+LONG = "a film is not good " * 20
+
+
+def test_training_and_autocast_do_not_change_what_windows_decide():
+    explained = text_model(dtype=torch.float32, hidden_dropout_prob=0.5)
+    windows = [encode(explained, "a good film"), encode(explained, "a dull film")]
+    wanted = window_logits(explained, windows)
+    explained.network.train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(window_logits(explained, windows), wanted, rtol=0, atol=0)
+    assert explained.network.training
+    targets = {clearhead.explain(explained, LONG, "att-cat", long="windows").target.index for _ in range(8)}
+    assert len(targets) == 1
+
+
+def test_windows_without_finite_logits_are_refused():
+    explained = text_model()
+    with torch.no_grad():
+        explained.network.classifier.bias.fill_(torch.nan)
+    with pytest.raises(NotFinite, match="NaN"):
+        window_logits(explained, [encode(explained, "a good film")])
+
+
+def test_windows_wait_for_their_turn():
+    explained = text_model()
+    with ThreadPoolExecutor(1) as pool, frozen(explained.network):
+        asked = pool.submit(window_logits, explained, [encode(explained, "a good film")])
+        with pytest.raises(TimeoutError):
+            asked.result(timeout=0.2)
 
 
 def test_rows_of_a_decoder_without_padding_are_explained_one_by_one():

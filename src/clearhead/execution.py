@@ -54,6 +54,18 @@ def plain_execution(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
+def plain_inference(network: nn.Module, device: torch.device) -> Iterator[None]:
+    """Frozen, eager, without gradients, in the model's own precision: for passes that give logits only."""
+    with (
+        frozen(network),
+        torch.inference_mode(),
+        torch.autocast(device.type, enabled=False),
+        torch.compiler.set_stance("force_eager"),
+    ):
+        yield
+
+
+@contextmanager
 def plain_types(device: torch.device) -> Iterator[None]:
     """With gradients, in the types that tensors have, whatever surrounds the call."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):

@@ -5,8 +5,7 @@ Perturbed inputs of many examples are packed by length, equal ones are computed 
 at a time.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from clearhead.batching import in_batches
 from clearhead.errors import BadInput, BadOption
-from clearhead.execution import frozen
+from clearhead.execution import plain_inference
 from clearhead.hiding import Hiding, Rows, absent_of, hiding_of, parts
 from clearhead.inputs import Inputs, as_inputs
 from clearhead.model import Model
@@ -127,7 +126,7 @@ def _run(
         found.append(hidden.finish(logits_of(model, model.network(**tensors)), rows.example_R[chosen]))
 
     size = batch_size if model.can_pad else 1
-    with frozen(model.network), _without_gradients(model.device):
+    with plain_inference(model.network, model.device):
         alike = _reads_padding(model, rows, hidden, lengths_N)
         in_batches(lengths_N.tolist(), compute, tokens=_room(model.device), size=size, alike=alike, label="inputs")
     return torch.cat(found).clone()
@@ -157,13 +156,3 @@ def _reads_padding(model: Model, rows: Rows, hidden: Hiding, lengths_N: Tensor) 
         for width in (int(lengths_E[shortest]), longest)
     )
     return not torch.allclose(tight, padded, rtol=0, atol=torch.finfo(tight.dtype).eps ** 0.5)
-
-
-@contextmanager
-def _without_gradients(device: torch.device) -> Iterator[None]:
-    with (
-        torch.inference_mode(),
-        torch.autocast(device.type, enabled=False),
-        torch.compiler.set_stance("force_eager"),
-    ):
-        yield

@@ -9,10 +9,12 @@ import torch
 
 from clearhead.batching import progress
 from clearhead.errors import Argument, BadInput, UnsupportedModel
+from clearhead.execution import plain_inference
 from clearhead.explanation import Explanation
 from clearhead.inputs import Encoded, Inputs, Item, collate
 from clearhead.method import Spelling
 from clearhead.model import Model, longest
+from clearhead.outputs import logits_of
 from clearhead.target import Target, TargetLike
 
 ExplainBatch = Callable[[Model, Inputs, Sequence[TargetLike], Sequence[Spelling]], list[list[Explanation]]]
@@ -105,9 +107,9 @@ def _prediction(model: Model, parts: Sequence[Sequence[Encoded]], advance: Calla
 
 def window_logits(model: Model, windows: Sequence[Encoded]) -> torch.Tensor:
     """What the model says of each window."""
-    with torch.inference_mode():
-        logits: torch.Tensor = model.network(**collate(model, windows).tensors).logits
-    return logits
+    tensors = collate(model, windows).tensors
+    with plain_inference(model.network, model.device):
+        return logits_of(model, model.network(**tensors))
 
 
 def _stitched(text: str, parts: list[Explanation]) -> Explanation:
