@@ -10,7 +10,18 @@ import pytest
 import torch
 import transformers
 from PIL import Image
-from tiny import image_model, image_processor, model, network, randomised, tensors, text_model, tokenizer
+from tiny import (
+    blank_tokenizer,
+    byte_tokenizer,
+    image_model,
+    image_processor,
+    model,
+    network,
+    randomised,
+    tensors,
+    text_model,
+    tokenizer,
+)
 
 import clearhead
 from clearhead import ClearheadError, Target, UnsupportedModel
@@ -21,7 +32,7 @@ from clearhead.execution import frozen
 from clearhead.inputs import encode, from_tensors
 from clearhead.method import Method, Scores, Spelling, spelled
 from clearhead.options import parsed, settled, value_of
-from clearhead.windows import window_logits
+from clearhead.windows import window_logits, windows_of
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +302,7 @@ def test_windows_agree_on_one_class():
     assert both["rollout"].target == both["att-cat"].target
 
 
-LONG = "a film is not good " * 20
+LONG = " ".join(["a film is not good"] * 20)
 
 
 def test_training_and_autocast_do_not_change_what_windows_decide():
@@ -320,6 +331,60 @@ def test_windows_wait_for_their_turn():
         asked = pool.submit(window_logits, explained, [encode(explained, "a good film")])
         with pytest.raises(TimeoutError):
             asked.result(timeout=0.2)
+
+
+def test_windows_hold_what_the_tokenizer_would_cut():
+    explained, text = text_model(), "[CLS] a film [SEP] is not good ! " * 20 + "[SEP]"
+    cut = explained.processor(text, truncation=True, max_length=64, stride=31, return_overflowing_tokens=True)
+    windows = windows_of(explained, encode(explained, text, long="windows"))
+    assert [one.values["input_ids"] for one in windows] == cut["input_ids"]
+
+
+def test_windows_keep_the_tokens_of_one_character_apart():
+    reader = byte_tokenizer()
+    explained = clearhead.load(network("roberta", vocab_size=len(reader)), reader)
+    text = "a 🎉 film is 漢字 good " * 5
+    whole = clearhead.explain(explained, text, "att-cat", target=1, long="windows")
+    assert whole.tokens == tuple(reader.tokenize(text))
+    windows = windows_of(explained, encode(explained, text, long="windows"))
+    ids = {"input_ids": torch.tensor([one.values["input_ids"] for one in windows[:2]])}
+    first, second = clearhead.explain(explained, ids, "att-cat", target=1)
+    both = np.concatenate([first.relevance[1:20], (first.relevance[20:39] + second.relevance[1:20]) / 2])
+    np.testing.assert_allclose(whole.relevance[:38], both, rtol=1e-9)
+
+
+def test_windows_know_the_words_of_tokens_with_blanks():
+    explained = clearhead.load(network("xlm-r"), blank_tokenizer())
+    whole = clearhead.explain(explained, LONG, "att-cat", long="windows")
+    assert [word.text for word in whole.words()] == LONG.split()
+    np.testing.assert_array_equal([word.relevance for word in whole.words()], whole.relevance)
+
+
+def test_windows_of_one_text_are_the_same_among_others():
+    explained, texts = text_model(), ["a good film", LONG, "the film is dull , " * 30, "bad"]
+    together = clearhead.explain(explained, texts, "att-cat", long="windows")
+    for text, one in zip(texts, together, strict=True):
+        alone = clearhead.explain(explained, text, "att-cat", long="windows", batch_size=1)
+        np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-9)
+        assert one.tokens == alone.tokens and one.label == alone.label
+    plain = clearhead.explain(explained, texts[0], "att-cat")
+    np.testing.assert_allclose(together[0].relevance, plain.relevance, rtol=1e-9)
+    assert together[0].diagnostics == pytest.approx(plain.diagnostics)
+
+
+@pytest.mark.parametrize("inputs", [["a film", None], ["a film", 5], [[]], ("a film", None), b"abc", [""], [(LONG, 5)]])
+def test_windows_refuse_what_is_refused_without_them(text, inputs):
+    with pytest.raises(BadInput) as wanted:
+        clearhead.explain(text, inputs)
+    with pytest.raises(BadInput) as found:
+        clearhead.explain(text, inputs, long="windows")
+    assert str(found.value) == str(wanted.value)
+
+
+def test_a_model_without_room_for_a_text_has_no_windows():
+    explained = clearhead.load(network("bert"), tokenizer(limit=2))
+    with pytest.raises(UnsupportedModel, match="no room for a text"):
+        clearhead.explain(explained, "good", long="windows")
 
 
 def test_rows_of_a_decoder_without_padding_are_explained_one_by_one():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 import transformers as hf
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 import clearhead
 
@@ -133,6 +133,32 @@ def tokenizer(limit=64):
     names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
     special = {f"{key}_token": value for key, value in names.items()}
     return hf.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=limit, **special)
+
+
+ROBERTA = {"bos_token": "<s>", "cls_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "sep_token": "</s>"}
+ROBERTA |= {"unk_token": "<unk>", "mask_token": "<mask>"}
+
+
+def byte_tokenizer(limit=40):
+    """A tokenizer of bytes, as RoBERTa's: the tokens of one character share its offset."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    names, alphabet = list(dict.fromkeys(ROBERTA.values())), pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=names, initial_alphabet=alphabet, show_progress=False)
+    backend.train_from_iterator(["a film is not good"], trainer)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=limit, **ROBERTA)
+
+
+def blank_tokenizer(limit=20):
+    """A tokenizer whose tokens begin with the blank before them, as XLM-R's."""
+    vocabulary = [*dict.fromkeys(ROBERTA.values()), *("▁" + word for word in ("a", "film", "is", "not", "good"))]
+    backend = Tokenizer(models.Unigram([(word, -1.0) for word in vocabulary], unk_id=3))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=limit, **ROBERTA)
 
 
 def text_model(**options):

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,7 +91,7 @@ def listed(inputs: Any) -> list[Any]:
 
 
 def encode(model: Model, one: Any, *, long: str = "error") -> Encoded:
-    """Tokenises a text or pair, or prepares an image."""
+    """Tokenises a text or pair, or prepares an image; with `long="windows"` whole, however long it is."""
     if model.processor is None:
         raise BadInput(
             f"{model.name} was loaded without a tokenizer or image processor: give a dict of tensors, "
@@ -136,10 +137,11 @@ def _encode_text(model: Model, text: str | tuple[str, str], long: str) -> Encode
     special = tuple(bool(flag) for flag in values.pop("special_tokens_mask"))
     spans = values.pop("offset_mapping", None)
     ids = values["input_ids"]
-    _check_length(model, len(ids))
+    if long != "windows":
+        _check_length(model, len(ids))
     if all(special):
         raise BadInput(f"The tokenizer finds no token in {text!r}: there is nothing to explain.")
-    offsets = None if spans is None else tuple(_offset(values, place, span, text) for place, span in enumerate(spans))
+    offsets = None if spans is None else tuple(map(partial(_offset, text), values.sequence_ids(), spans))
     item = Item(tuple(model.processor.convert_ids_to_tokens(ids)), special, text, offsets)
     names = [name for name in values if name in ("input_ids", "attention_mask", "token_type_ids")]
     return Encoded(item, {name: list(values[name]) for name in names})
@@ -159,9 +161,9 @@ def _truncation(model: Model, long: str) -> dict[str, Any]:
     return {"truncation": True, "max_length": limit} if long == "truncate" and limit else {"truncation": False}
 
 
-def _offset(values: Any, place: int, span: tuple[int, int], text: str | tuple[str, str]) -> tuple[int, ...]:
+def _offset(text: str | tuple[str, str], place: int | None, span: tuple[int, int]) -> tuple[int, ...]:
     """The characters of a token in the original text, without the blank some tokenizers count in."""
-    segment = values.sequence_ids()[place] or 0
+    segment = place or 0
     part = text[segment] if isinstance(text, tuple) else text
     start, end = span
     while start < end and part[start].isspace():

@@ -1,6 +1,7 @@
 """explain and compare: from raw inputs to explanations, in batches, one trace for all methods."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import clearhead.methods  # noqa: F401  registers the methods
@@ -11,13 +12,13 @@ from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption, UnsupportedModel, require_whole
 from clearhead.execution import uncollected
 from clearhead.explanation import Explanation
-from clearhead.inputs import Encoded, Inputs, collate, each, encode, from_tensors, is_single, listed
+from clearhead.inputs import Inputs, collate, each, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Spelling, spelled
 from clearhead.model import Model, as_model, precise
 from clearhead.planning import fits
 from clearhead.target import TargetLike
 from clearhead.trace import Trace, capture
-from clearhead.windows import explain_windows, needs_windows
+from clearhead.windows import explain_windows, is_too_long
 
 DEFAULT_METHOD = "trans-att"
 BATCH = 16
@@ -91,15 +92,11 @@ def _explained(
             part = _rows(batch, places)
             yield from explain_batch(model, part, [targets[place] for place in places], spellings)
         return
-    encoded = each(
-        model,
-        lambda one: encode(model, one, long=long) if not needs_windows(model, one, long) else one,
-        listed(inputs),
-    )
+    encoded = each(model, partial(encode, model, long=long), listed(inputs))
     targets = _targets(target, len(encoded))
     found: dict[int, list[Explanation]] = {}
     for place, one in enumerate(encoded):
-        if not isinstance(one, Encoded):
+        if is_too_long(model, one):
             found[place] = explain_windows(model, one, targets[place], spellings, size, explain_batch)
     plain = sorted((place for place in range(len(encoded)) if place not in found), key=lambda p: encoded[p].length)
     chunks = _chunks(plain, size if model.can_pad else 1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ import torch
 from clearhead.batching import progress
 from clearhead.errors import Argument, BadInput, UnsupportedModel
 from clearhead.execution import plain_inference
-from clearhead.explanation import Explanation
+from clearhead.explanation import Array, Explanation
 from clearhead.inputs import Encoded, Inputs, Item, collate
 from clearhead.method import Spelling
 from clearhead.model import Model, longest
@@ -18,25 +18,18 @@ from clearhead.outputs import logits_of
 from clearhead.target import Target, TargetLike
 
 ExplainBatch = Callable[[Model, Inputs, Sequence[TargetLike], Sequence[Spelling]], list[list[Explanation]]]
+Row = TypeVar("Row", tuple[Any, ...], list[Any])
 
 
-def needs_windows(model: Model, one: Any, long: str) -> bool:
-    """Whether this text was asked to be cut into windows and is too long for one."""
+def is_too_long(model: Model, one: Encoded) -> bool:
+    """Whether an input has more tokens than the model takes."""
     limit = longest(model)
-    if long != "windows" or model.takes_images or limit is None or model.processor is None:
-        return False
-    return token_count(model, one) > limit
-
-
-def token_count(model: Model, one: Any) -> int:
-    """How many tokens a text or pair has, whatever the model takes."""
-    segments = one if isinstance(one, tuple) else (one,)
-    return len(model.processor(*segments, truncation=False, verbose=False)["input_ids"])
+    return limit is not None and one.length > limit
 
 
 def explain_windows(
     model: Model,
-    text: Any,
+    whole: Encoded,
     target: TargetLike,
     spellings: Sequence[Spelling],
     size: int,
@@ -44,9 +37,10 @@ def explain_windows(
 ) -> list[Explanation]:
     """Explains half-overlapping windows for one common target; a token in two windows gets their mean.
 
-    Without a target, the class with the highest logit averaged over the windows is explained in all of them.
+    Without a target, the class with the highest logit averaged over the windows is explained in all of them. Special
+    tokens are left out, since every window has its own.
     """
-    windows = windows_of(model, text)
+    windows, places = windows_of(model, whole), _places(model, whole)
     step = size if model.can_pad else 1
     parts = [windows[start : start + step] for start in range(0, len(windows), step)]
     predicted = target is None or (isinstance(target, Target) and target.index is None)
@@ -57,44 +51,47 @@ def explain_windows(
         for part in parts:
             rows += explain_batch(model, collate(model, part), [target] * len(part), spellings)
             advance(len(part))
-    return [_stitched(text, [row[place] for row in rows]) for place in range(len(spellings))]
+    return [_stitched(whole.item, places, column) for column in zip(*rows, strict=True)]
 
 
-def windows_of(model: Model, text: Any) -> list[Encoded]:
-    """The half-overlapping windows of a text; what has none is refused."""
-    if not isinstance(text, str):
+def windows_of(model: Model, whole: Encoded) -> list[Encoded]:
+    """The half-overlapping windows of a text, each with the special tokens of the whole; what has none is refused."""
+    if isinstance(whole.item.text, tuple):
         cut = Argument("long", "truncate")
         raise BadInput("A pair of texts cannot be cut into windows: use ", cut, ", or explain shorter texts.")
     if model.problem == "span":
         raise UnsupportedModel("Windows are not defined for answer spans: give the passage that holds the answer.")
-    limit = longest(model)
+    own = _own(whole.item)
+    return [_window(whole, own, place) for place in _places(model, whole)]
+
+
+def _own(item: Item) -> slice:
+    """The tokens between the special ones at both ends."""
+    places = np.flatnonzero(~np.array(item.special))
+    return slice(int(places[0]), int(places[-1]) + 1)
+
+
+def _places(model: Model, whole: Encoded) -> list[slice]:
+    """Where the windows stand among the tokens of the whole."""
+    limit, own = longest(model), _own(whole.item)
     assert limit is not None
-    tokenizer = model.processor
-    if not getattr(tokenizer, "is_fast", False):
-        raise UnsupportedModel("Windows need a fast tokenizer, which knows where tokens lie in the text.")
-    inside = limit - tokenizer.num_special_tokens_to_add()
-    cut = tokenizer(
-        text,
-        truncation=True,
-        max_length=limit,
-        stride=inside // 2,
-        return_overflowing_tokens=True,
-        return_special_tokens_mask=True,
-        return_offsets_mapping=True,
-    )
-    names = [name for name in cut if name in ("input_ids", "attention_mask", "token_type_ids")]
-    return [_window(tokenizer, text, cut, names, place) for place in range(len(cut["input_ids"]))]
+    room = limit - (whole.length - (own.stop - own.start))
+    if room < 1:
+        raise UnsupportedModel(f"{model.name} takes {limit} tokens, which leaves no room for a text.")
+    step = room - room // 2
+    starts = range(own.start, max(own.start, own.stop - room) + step, step)
+    return [slice(start, min(start + room, own.stop)) for start in starts]
 
 
-def _window(tokenizer: Any, text: str, cut: Any, names: list[str], place: int) -> Encoded:
-    ids = cut["input_ids"][place]
-    item = Item(
-        tuple(tokenizer.convert_ids_to_tokens(ids)),
-        tuple(bool(flag) for flag in cut["special_tokens_mask"][place]),
-        text,
-        tuple((start, end) for start, end in cut["offset_mapping"][place]),
-    )
-    return Encoded(item, {name: list(cut[name][place]) for name in names})
+def _window(whole: Encoded, own: slice, place: slice) -> Encoded:
+    item = whole.item
+
+    def cut(row: Row) -> Row:
+        return row[: own.start] + row[place] + row[own.stop :]
+
+    offsets = None if item.offsets is None else cut(item.offsets)
+    seen = replace(item, tokens=cut(item.tokens), special=cut(item.special), offsets=offsets)
+    return Encoded(seen, {name: cut(row) for name, row in whole.values.items()})
 
 
 def _prediction(model: Model, parts: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> int:
@@ -112,32 +109,35 @@ def window_logits(model: Model, windows: Sequence[Encoded]) -> torch.Tensor:
         return logits_of(model, model.network(**tensors))
 
 
-def _stitched(text: str, parts: list[Explanation]) -> Explanation:
-    """One explanation of the whole text; special tokens of the first window stand for all."""
-    first = parts[0]
-    sums: dict[tuple[int, ...], list[tuple[str, float, Any]]] = {}
-    for part in parts:
-        for place in np.flatnonzero(~part.special):
-            column = None if part.layers is None else part.layers[:, place]
-            offset = (part.offsets or ())[place]
-            sums.setdefault(offset, []).append((part.tokens[place], part.relevance[place], column))
-    order = sorted(sums)
+def _stitched(whole: Item, places: Sequence[slice], parts: Sequence[Explanation]) -> Explanation:
+    """One explanation of the whole text, of its own tokens only."""
+    own, layers = _own(whole), [part.layers for part in parts if part.layers is not None]
     probabilities = [part.probability for part in parts if part.probability is not None]
-    layers = [np.mean([entry[2] for entry in sums[offset]], 0) for offset in order if first.layers is not None]
     return replace(
-        first,
-        tokens=tuple(sums[offset][0][0] for offset in order),
-        relevance=np.array([np.mean([entry[1] for entry in sums[offset]]) for offset in order]),
-        special=np.zeros(len(order), dtype=bool),
-        text=text,
-        offsets=tuple(order),
-        layers=np.stack(layers, 1) if layers else None,
+        parts[0],
+        tokens=whole.tokens[own],
+        relevance=_joined([part.relevance for part in parts], places),
+        special=np.array(whole.special[own]),
+        offsets=None if whole.offsets is None else whole.offsets[own],
+        layers=_joined(layers, places) if layers else None,
         probability=float(np.mean(probabilities)) if probabilities else None,
         diagnostics={**_worst(parts), "windows": len(parts)},
     )
 
 
-def _worst(parts: list[Explanation]) -> dict[str, Any]:
+def _joined(rows: Sequence[Array], places: Sequence[slice]) -> Array:
+    """The numbers of the windows' own tokens on the whole text; the mean where windows overlap."""
+    first, count = places[0].start, places[-1].stop
+    total = np.zeros((*rows[0].shape[:-1], count), rows[0].dtype)
+    windows = np.zeros(count, rows[0].dtype)
+    for row, place in zip(rows, places, strict=True):
+        total[..., place] += row[..., first : first + place.stop - place.start]
+        windows[place] += 1
+    joined: Array = total[..., first:] / windows[first:]
+    return joined
+
+
+def _worst(parts: Sequence[Explanation]) -> dict[str, Any]:
     """Gaps are the largest of any window; everything else is the first window's."""
     merged = dict(parts[0].diagnostics)
     for key in merged:

@@ -47,15 +47,12 @@ def plan(
 def batched(model: "Model", read: Sequence[Any], long: str, size: int) -> tuple[list[int], list[Batch], list[Batch]]:
     """How many tokens each input has, the batches of those that fit, and the batches of the others' windows."""
     from clearhead.inputs import encode
-    from clearhead.windows import needs_windows, token_count, windows_of
+    from clearhead.windows import is_too_long, windows_of
 
-    sorted_out = [(one, needs_windows(model, one, long)) for one in read]
-    cut = [one for one, too_long in sorted_out if too_long]
-    whole = [encode(model, one, long=long) for one, too_long in sorted_out if not too_long]
-    whole.sort(key=lambda one: one.length)
-    windows = [part for one in cut for part in _parts(windows_of(model, one), size)]
-    lengths = sorted([one.length for one in whole] + [token_count(model, one) for one in cut])
-    return lengths, _parts(whole, size), windows
+    encoded = sorted((encode(model, one, long=long) for one in read), key=lambda one: one.length)
+    whole = [one for one in encoded if not is_too_long(model, one)]
+    windows = [part for one in encoded[len(whole) :] for part in _parts(windows_of(model, one), size)]
+    return [one.length for one in encoded], _parts(whole, size), windows
 
 
 def _parts(several: Batch, size: int) -> list[Batch]:
