@@ -29,7 +29,7 @@ from clearhead.answers import explain_trace
 from clearhead.beside import Later
 from clearhead.errors import Argument, BadInput, BadOption, NotFinite, TooLong, UnknownName
 from clearhead.execution import frozen
-from clearhead.inputs import encode, from_tensors
+from clearhead.inputs import collate, encode, from_tensors
 from clearhead.method import Method, Scores, Spelling, spelled
 from clearhead.options import parsed, settled, value_of
 from clearhead.windows import window_logits, windows_of
@@ -290,9 +290,7 @@ def test_windows_are_counted_while_they_are_explained(monkeypatch):
     explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
     clearhead.explain(explained, words, "att-cat", target=1, long="windows", batch_size=4)
-    assert counted == [(7, "windows"), 4, 3]
-    clearhead.explain(explained, words, "att-cat", long="windows", batch_size=4)
-    assert counted[3:] == [(14, "windows"), 4, 3, 4, 3]
+    assert counted == [(14, "windows"), 4, 3, 4, 3]
 
 
 def test_windows_agree_on_one_class():
@@ -360,6 +358,13 @@ def test_windows_know_the_words_of_tokens_with_blanks():
     np.testing.assert_array_equal([word.relevance for word in whole.words()], whole.relevance)
 
 
+def test_windows_need_no_places_in_the_text():
+    reader = transformers.CanineTokenizer(model_max_length=40)
+    explained = clearhead.load(network("bert", vocab_size=2**16), reader)
+    whole = clearhead.explain(explained, LONG, "att-cat", long="windows")
+    assert whole.tokens == tuple(LONG) and whole.offsets is None
+
+
 def test_windows_of_one_text_are_the_same_among_others():
     explained, texts = text_model(), ["a good film", LONG, "the film is dull , " * 30, "bad"]
     together = clearhead.explain(explained, texts, "att-cat", long="windows")
@@ -379,6 +384,63 @@ def test_windows_refuse_what_is_refused_without_them(text, inputs):
     with pytest.raises(BadInput) as found:
         clearhead.explain(text, inputs, long="windows")
     assert str(found.value) == str(wanted.value)
+
+
+def averaged(explained, text):
+    """The logits of a text's windows, averaged."""
+    windows = windows_of(explained, encode(explained, text, long="windows"))
+    return torch.cat([window_logits(explained, [one]) for one in windows]).mean(0)
+
+
+def test_windows_are_contrasted(text):
+    one = clearhead.explain(text, LONG, "att-cat", Target(versus="negative"), long="windows")
+    assert one.label == f"{one.diagnostics['predicted']} rather than negative"
+    assert one.target == Target(int(averaged(text, LONG).argmax()), 0)
+    with pytest.raises(BadInput, match="contrasted with itself"):
+        clearhead.explain(text, LONG, "att-cat", Target(versus=one.diagnostics["predicted"]), long="windows")
+    with pytest.raises(BadInput, match="span target needs"):
+        clearhead.explain(text, LONG, "att-cat", Target(span=(0, 1)), long="windows")
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("target", [None, 1, Target(2, versus=0)])
+def test_diagnostics_of_windows_tell_of_the_whole(seed, target):
+    explained, mixed = text_model(seed=seed), "bad dull ! " * 5 + LONG + " never finds its heart" * 8
+    one, logits = clearhead.explain(explained, mixed, "att-cat", target, long="windows"), averaged(explained, mixed)
+    shares, best = logits.softmax(0), int(logits.argmax())
+    said, index = one.diagnostics, one.target.index
+    assert said["predicted"] == explained.labels[best]
+    assert said["predicted_probability"] == pytest.approx(float(shares[best]))
+    assert one.probability == pytest.approx(float(shares[index]))
+    contrast = 0 if one.target.versus is None else float(logits[0])
+    assert said["score"] == pytest.approx(float(logits[index]) - contrast)
+    assert index == (best if target is None else getattr(target, "index", target))
+
+
+@pytest.mark.parametrize("head", [{"num_labels": 1}, {"problem_type": "multi_label_classification"}])
+def test_windows_of_other_heads(head):
+    explained = clearhead.load(network("bert", **head), tokenizer())
+    one, logits = clearhead.explain(explained, LONG, "att-cat", long="windows"), averaged(explained, LONG)
+    likely = None if "num_labels" in head else pytest.approx(float(logits.max().sigmoid()))
+    assert one.probability == likely and one.diagnostics.get("predicted_probability") == likely
+    assert one.diagnostics["score"] == pytest.approx(float(logits.max()))
+
+
+def test_windows_sum_up_what_methods_say(text):
+    one = clearhead.explain(text, LONG, "integrated-gradients", 1, long="windows", steps=4)
+    windows = windows_of(text, encode(text, LONG, long="windows"))
+    several = [
+        explain_trace(clearhead.capture(text, collate(text, [part]), 1), spelled("integrated-gradients", steps=4))
+        for part in windows
+    ]
+    said = [part.diagnostics for (part,) in several]
+    assert one.diagnostics["completeness_gap"] == pytest.approx(max(each["completeness_gap"] for each in said))
+    assert one.diagnostics["effect"] == pytest.approx(np.mean([each["effect"] for each in said]))
+
+
+def test_special_tokens_of_windows_are_left_out(text):
+    one = clearhead.explain(text, LONG, "att-cat", long="windows")
+    assert one.tokens == tuple(LONG.split()) and not one.special.any()
 
 
 def test_a_model_without_room_for_a_text_has_no_windows():

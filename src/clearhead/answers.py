@@ -14,6 +14,7 @@ from clearhead.errors import UnsupportedModel
 from clearhead.explanation import Array, Explanation, like
 from clearhead.inputs import Item
 from clearhead.method import Scores, Spelling
+from clearhead.model import Model
 from clearhead.target import Target, probability, score_of, seeds, shares_of
 from clearhead.trace import Trace
 
@@ -127,7 +128,7 @@ def _said(trace: Trace) -> list[Said]:
 def _all_said(trace: Trace) -> list[Said]:
     logits, labels = trace.forward.said, trace.model.labels
     scores = score_of(seeds(trace.targets, logits), logits).tolist()
-    probabilities, predictions = _probabilities(trace, logits), _predictions(trace, logits, labels)
+    probabilities, predicted = _probabilities(trace, logits), predictions(trace.model, logits)
     precision, grid = str(logits.dtype).removeprefix("torch."), trace.grid if trace.is_image else None
     cells = _image_tokens(trace) if trace.is_image else None
     found = []
@@ -148,7 +149,7 @@ def _all_said(trace: Trace) -> list[Said]:
             box=item.box,
             probability=probabilities[place],
             model=trace.model.name,
-            diagnostics={"score": score, "precision": precision, **predictions[place]},
+            diagnostics={"score": score, "precision": precision, **predicted[place]},
         )
         found.append(Said(bare, real))
     return found
@@ -173,9 +174,9 @@ def _probabilities(trace: Trace, logits: Tensor) -> list[float | None]:
     return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]
 
 
-def _predictions(trace: Trace, logits: Tensor, labels: list[str]) -> list[dict[str, Any]]:
+def predictions(model: Model, logits: Tensor) -> list[dict[str, Any]]:
     """What the model itself says, whatever is explained; nothing for spans and regressions."""
-    problem = trace.model.problem
+    problem, labels = model.problem, model.labels
     if problem in ("span", "regression", "one-logit"):
         return [{}] * len(logits)
     best, rows = logits.argmax(1).tolist(), shares_of(logits, problem).tolist()

@@ -6,7 +6,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from clearhead.answers import predictions
 from clearhead.batching import progress
 from clearhead.errors import Argument, BadInput, UnsupportedModel
 from clearhead.execution import plain_inference
@@ -15,7 +17,7 @@ from clearhead.inputs import Encoded, Inputs, Item, collate
 from clearhead.method import Spelling
 from clearhead.model import Model, longest
 from clearhead.outputs import logits_of
-from clearhead.target import Target, TargetLike
+from clearhead.target import TargetLike, probability, resolve, score_of, seeds
 
 ExplainBatch = Callable[[Model, Inputs, Sequence[TargetLike], Sequence[Spelling]], list[list[Explanation]]]
 Row = TypeVar("Row", tuple[Any, ...], list[Any])
@@ -37,21 +39,21 @@ def explain_windows(
 ) -> list[Explanation]:
     """Explains half-overlapping windows for one common target; a token in two windows gets their mean.
 
-    Without a target, the class with the highest logit averaged over the windows is explained in all of them. Special
-    tokens are left out, since every window has its own.
+    What the model says of the whole text, its prediction too, are its logits averaged over the windows. Special tokens
+    are left out, since every window has its own.
     """
     windows, places = windows_of(model, whole), _places(model, whole)
     step = size if model.can_pad else 1
     parts = [windows[start : start + step] for start in range(0, len(windows), step)]
-    predicted = target is None or (isinstance(target, Target) and target.index is None)
     rows: list[list[Explanation]] = []
-    with progress(len(windows) * (1 + predicted), "windows") as advance:
-        if predicted:
-            target = Target(_prediction(model, parts, advance))
+    with progress(2 * len(windows), "windows") as advance:
+        logits_C = _mean_logits(model, parts, advance)
+        common = resolve(target, int(logits_C.argmax()), model.labels)
         for part in parts:
-            rows += explain_batch(model, collate(model, part), [target] * len(part), spellings)
+            rows += explain_batch(model, collate(model, part), [common] * len(part), spellings)
             advance(len(part))
-    return [_stitched(whole.item, places, column) for column in zip(*rows, strict=True)]
+    stitched = [_stitched(whole.item, places, column) for column in zip(*rows, strict=True)]
+    return [_decided(model, one, logits_C) for one in stitched]
 
 
 def windows_of(model: Model, whole: Encoded) -> list[Encoded]:
@@ -94,15 +96,15 @@ def _window(whole: Encoded, own: slice, place: slice) -> Encoded:
     return Encoded(seen, {name: cut(row) for name, row in whole.values.items()})
 
 
-def _prediction(model: Model, parts: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> int:
+def _mean_logits(model: Model, parts: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> Tensor:
     logits = []
     for part in parts:
-        logits.append(window_logits(model, part))
+        logits.append(window_logits(model, part).cpu().double())
         advance(len(part))
-    return int(torch.cat(logits).mean(0).argmax())
+    return torch.cat(logits).mean(0)
 
 
-def window_logits(model: Model, windows: Sequence[Encoded]) -> torch.Tensor:
+def window_logits(model: Model, windows: Sequence[Encoded]) -> Tensor:
     """What the model says of each window."""
     tensors = collate(model, windows).tensors
     with plain_inference(model.network, model.device):
@@ -112,7 +114,6 @@ def window_logits(model: Model, windows: Sequence[Encoded]) -> torch.Tensor:
 def _stitched(whole: Item, places: Sequence[slice], parts: Sequence[Explanation]) -> Explanation:
     """One explanation of the whole text, of its own tokens only."""
     own, layers = _own(whole), [part.layers for part in parts if part.layers is not None]
-    probabilities = [part.probability for part in parts if part.probability is not None]
     return replace(
         parts[0],
         tokens=whole.tokens[own],
@@ -120,8 +121,7 @@ def _stitched(whole: Item, places: Sequence[slice], parts: Sequence[Explanation]
         special=np.array(whole.special[own]),
         offsets=None if whole.offsets is None else whole.offsets[own],
         layers=_joined(layers, places) if layers else None,
-        probability=float(np.mean(probabilities)) if probabilities else None,
-        diagnostics={**_worst(parts), "windows": len(parts)},
+        diagnostics={**_merged(parts), "windows": len(parts)},
     )
 
 
@@ -137,10 +137,20 @@ def _joined(rows: Sequence[Array], places: Sequence[slice]) -> Array:
     return joined
 
 
-def _worst(parts: Sequence[Explanation]) -> dict[str, Any]:
-    """Gaps are the largest of any window; everything else is the first window's."""
+def _merged(parts: Sequence[Explanation]) -> dict[str, Any]:
+    """Gaps and steps are the largest of any window, effects their mean; everything else is the first window's."""
     merged = dict(parts[0].diagnostics)
     for key in merged:
-        if key.endswith("_gap") or key == "dropped":
+        if key.endswith("_gap") or key in ("dropped", "steps"):
             merged[key] = max(part.diagnostics[key] for part in parts)
+        elif key == "effect":
+            merged[key] = float(np.mean([part.diagnostics[key] for part in parts]))
     return merged
+
+
+def _decided(model: Model, stitched: Explanation, logits_C: Tensor) -> Explanation:
+    """The same with what the model says of the whole text."""
+    target, logits_1C = stitched.target, logits_C[None]
+    said = {"score": float(score_of(seeds([target], logits_1C), logits_1C)), **predictions(model, logits_1C)[0]}
+    share = probability(target, logits_C, model.problem)
+    return replace(stitched, probability=share, diagnostics={**stitched.diagnostics, **said})
