@@ -8,7 +8,8 @@ from PIL import Image
 from tiny import image_model, text_model
 
 import clearhead
-from clearhead.errors import BadFile, BadOption
+from clearhead import explanation
+from clearhead.errors import BadFile, BadInput, BadOption, UnknownName
 from clearhead.explanation import Explanation
 from clearhead.target import Target
 
@@ -48,6 +49,19 @@ def test_top_leaves_special_tokens_out_and_breaks_ties_by_position():
     assert made().top(2) == [("film", 1.0), ("joy", 0.5)]
     tied = made(relevance=np.ones(5))
     assert [token for token, _ in tied.top(9)] == ["joy", "##less", "film"]
+
+
+@pytest.mark.parametrize("k", [-1, True, 2.5, "3", None])
+def test_top_takes_a_whole_number(k):
+    with pytest.raises(BadOption, match="k="):
+        made().top(k)
+
+
+def test_what_is_no_name_is_refused_as_one_that_is_unknown():
+    with pytest.raises(BadOption, match="sum, mean"):
+        made().words([])
+    with pytest.raises(UnknownName, match="method"):
+        clearhead.methods()[[]]
 
 
 def test_only_images_have_heat_maps():
@@ -106,6 +120,26 @@ def test_a_changed_file_is_noticed(tmp_path):
         clearhead.read(path)
 
 
+@pytest.mark.parametrize(
+    ("written", "damaged"), [('"F64"', '"I64"'), ('"special":{', '"specjal":{'), ('"shape":[5]', '"shape":[1,5]')]
+)
+def test_a_changed_name_type_or_shape_is_noticed(tmp_path, written, damaged):
+    path = made().save(tmp_path / "one.safetensors")
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + size].replace(written.encode(), damaged.encode(), 1)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + size :])
+    with pytest.raises(BadFile, match="checksum"):
+        clearhead.read(path)
+
+
+def test_a_file_of_the_first_format_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(explanation, "SAFETENSORS_FORMATS", (1,))
+    path = made().save(tmp_path / "one.safetensors")
+    monkeypatch.undo()
+    assert clearhead.read(path).top() == made().top()
+
+
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "other.json").write_text("{}")
     (tmp_path / "other.safetensors").write_bytes(b"\x80\x04K\x01.")
@@ -125,6 +159,21 @@ def test_saving_where_it_cannot_be_saved(tmp_path):
         made().save(tmp_path / "one.pickle")
     with pytest.raises(BadFile, match="cannot be written"):
         made().save(tmp_path / "missing" / "one.json")
+
+
+@pytest.mark.parametrize("path", [None, 5, b"one.json", "one\0.json"])
+def test_what_names_no_file_is_neither_written_nor_read(path):
+    with pytest.raises(BadInput, match="does not name a file"):
+        made().save(path)
+    with pytest.raises(BadInput, match="does not name a file"):
+        clearhead.read(path)
+
+
+def test_saving_onto_a_folder_leaves_nothing_behind(tmp_path):
+    (tmp_path / "one.json").mkdir()
+    with pytest.raises(BadFile, match="cannot be written"):
+        made().save(tmp_path / "one.json")
+    assert [one.name for one in tmp_path.iterdir()] == ["one.json"]
 
 
 def test_repr_names_the_best_tokens():

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from clearhead.errors import BadFile, BadOption
+from clearhead.errors import BadFile, BadInput, BadOption, require_whole
 from clearhead.target import Target
 from clearhead.version import __version__
 
 Array = np.ndarray[Any, np.dtype[Any]]
-FORMAT = 1
 REDUCTIONS: dict[str, Callable[[Array], float]] = {
     "sum": lambda values: float(values.sum()),
     "mean": lambda values: float(values.mean()),
@@ -78,13 +77,14 @@ class Explanation:
 
     def top(self, k: int = 10) -> list[tuple[str, float]]:
         """The k tokens with the highest relevance, special tokens left out; ties by position."""
+        require_whole("k", k, 0)
         order = np.lexsort((np.arange(len(self.relevance)), -self.relevance))
         kept = [place for place in order if not self.special[place]][:k]
         return [(self.tokens[place], float(self.relevance[place])) for place in kept]
 
     def words(self, reduction: str = "sum") -> list[Word]:
         """Words between blanks with the relevance of their sub-words: sum, mean, max, strongest or first."""
-        if reduction not in REDUCTIONS:
+        if not isinstance(reduction, str) or reduction not in REDUCTIONS:
             raise BadOption(f"reduction={reduction!r} is not a choice. Use one of {', '.join(REDUCTIONS)}.")
         if self.text is None or self.offsets is None:
             raise BadOption("This explanation has no original text, so it has no words: use its tokens.")
@@ -117,7 +117,7 @@ class Explanation:
 
     def save(self, path: str | Path) -> Path:
         """Writes .json or .safetensors, whole or not at all; `clearhead.read` brings it back."""
-        return _save(self, Path(path))
+        return _save(self, _path(path))
 
 
 def like(one: Explanation, **changes: Any) -> Explanation:
@@ -157,6 +157,9 @@ def _interpolation(places: Array, cells: int) -> Array:
 # --- on disk ---------------------------------------------------------------------------------------------------
 
 ARRAYS = ("relevance", "special", "layers", "pixels")
+JSON_FORMATS = (1,)
+SAFETENSORS_FORMATS = (1, 2)
+"""The formats that are read; the last is written."""
 
 
 def to_dict(explanation: Explanation) -> dict[str, Any]:
@@ -201,7 +204,7 @@ def _picture(text: str | None) -> Image.Image | None:
 def _save(explanation: Explanation, path: Path) -> Path:
     plain = to_dict(explanation)
     if path.suffix == ".json":
-        body = {"format": FORMAT, "clearhead": __version__, "explanation": plain}
+        body = {"format": JSON_FORMATS[-1], "clearhead": __version__, "explanation": plain}
         content = json.dumps({**body, "sha256": _digest(plain)}, ensure_ascii=False, allow_nan=True).encode()
     elif path.suffix == ".safetensors":
         content = _safetensors(explanation, plain)
@@ -212,12 +215,16 @@ def _save(explanation: Explanation, path: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes beside the place and moves, so that a file is never half-written."""
+    """Writes beside the place and moves, so that a file is never half-written and nothing else is left."""
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            file.write(content)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, path)
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(beside, 0o644)
+            os.replace(beside, path)
+        finally:
+            Path(beside).unlink(missing_ok=True)
     except OSError as error:
         raise BadFile(f"'{path}' cannot be written: {error.strerror or error}") from error
 
@@ -231,16 +238,31 @@ def _safetensors(explanation: Explanation, plain: dict[str, Any]) -> bytes:
 
     arrays = {name: np.ascontiguousarray(value) for name in ARRAYS if (value := getattr(explanation, name)) is not None}
     rest = {**plain, **dict.fromkeys(ARRAYS)}
-    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    number = SAFETENSORS_FORMATS[-1]
+    metadata = {"format": str(number), "clearhead": __version__, "explanation": json.dumps(rest)}
+    return bytes(save(arrays, {**metadata, "sha256": _checksum(number, rest, arrays)}))
+
+
+def _checksum(number: int, rest: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    """Of everything that is kept; format 1 leaves the names, types and shapes of the arrays out."""
+    found = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     for name in sorted(arrays):
-        digest.update(arrays[name].tobytes())
-    metadata = {"format": str(FORMAT), "clearhead": __version__, "explanation": json.dumps(rest)}
-    return bytes(save(arrays, {**metadata, "sha256": digest.hexdigest()}))
+        one = arrays[name]
+        found.update(repr((name, one.dtype.name, one.shape)).encode() if number > 1 else b"")
+        found.update(one.tobytes())
+    return found.hexdigest()
+
+
+def _path(given: Any) -> Path:
+    """What names a file, as a path."""
+    if not isinstance(given, str | os.PathLike) or "\0" in str(given):
+        raise BadInput(f"{given!r} does not name a file: give a path such as 'one.json'.")
+    return Path(given)
 
 
 def read(path: str | Path) -> Explanation:
     """Reads an explanation saved as .json or .safetensors, after checking version and checksum."""
-    path = Path(path)
+    path = _path(path)
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -255,7 +277,7 @@ def read(path: str | Path) -> Explanation:
 
 def _from_json(content: bytes, path: Path) -> Explanation:
     body = json.loads(content)
-    _check_format(body["format"], path)
+    _check_format(body["format"], JSON_FORMATS, path)
     if _digest(body["explanation"]) != body["sha256"]:
         raise BadFile(f"'{path}' was changed or damaged since it was saved: its checksum does not match.")
     return from_dict(body["explanation"])
@@ -266,16 +288,14 @@ def _from_safetensors(content: bytes, path: Path) -> Explanation:
 
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     metadata = header["__metadata__"]
-    _check_format(int(metadata["format"]), path)
+    number = int(metadata["format"])
+    _check_format(number, SAFETENSORS_FORMATS, path)
     arrays, rest = load(content), json.loads(metadata["explanation"])
-    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
-    for name in sorted(arrays):
-        digest.update(arrays[name].tobytes())
-    if digest.hexdigest() != metadata["sha256"]:
+    if _checksum(number, rest, arrays) != metadata["sha256"]:
         raise BadFile(f"'{path}' was changed or damaged since it was saved: its checksum does not match.")
     return from_dict({**rest, **{name: arrays.get(name) for name in ARRAYS}})
 
 
-def _check_format(number: int, path: Path) -> None:
-    if number != FORMAT:
-        raise BadFile(f"'{path}' has format {number}; this version of Clearhead reads format {FORMAT}.")
+def _check_format(number: int, known: tuple[int, ...], path: Path) -> None:
+    if number not in known:
+        raise BadFile(f"'{path}' has format {number}; this version of Clearhead reads {', '.join(map(str, known))}.")

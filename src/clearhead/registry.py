@@ -31,7 +31,7 @@ class Registry(Mapping[str, T]):
         self._things[name] = thing
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._things:
+        if not isinstance(name, str) or name not in self._things:
             raise unknown(self.kind, name, self._things)
         return self._things[name]
 
