@@ -539,8 +539,35 @@ def test_missing_extras_are_named(module: str, name: str, extra: str, monkeypatc
         ("integrated-gradients", {"baseline": "black"}),
         ("smooth-gradient", {"noise": -1.0}),
         ("gradient-shap", {"batch": 0}),
+        ("smooth-gradient", {"noise": float("inf")}),
+        ("smooth-gradient", {"noise": 10**400}),
+        ("lime", {"width": 1e-320}),
+        ("lime", {"width": 1e-5}),
+        ("random:seed=1,seed=2", {}),
+        (("random", None), {}),
+        (("random", 5), {}),
+        (("random", "seed=1"), {}),
+        ((None, {}), {}),
     ],
 )
-def test_wrong_options_are_refused(name: str, options: dict[str, Any]) -> None:
+def test_wrong_options_are_refused(name: Any, options: dict[str, Any]) -> None:
     with pytest.raises(BadOption):
         clearhead.explain(bert(), TEXTS[0], name, **options)
+
+
+def test_large_numbers_are_taken_where_they_make_sense() -> None:
+    flat = clearhead.explain(bert(), TEXTS[0], "lime", width=1e10).relevance
+    np.testing.assert_allclose(clearhead.explain(bert(), TEXTS[0], "lime", width=1e308).relevance, flat)
+    assert clearhead.explain(bert(), TEXTS[0], "gradient-shap", noise=2**70, samples=1).options["noise"] == 2.0**70
+
+
+@pytest.mark.parametrize("name", [*SAMPLED, "random"])
+def test_torchs_default_type_changes_nothing(name: str) -> None:
+    model = bert()
+    wanted = clearhead.explain(model, TEXTS[0], name, target=0).relevance
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = clearhead.explain(model, TEXTS[0], name, target=0).relevance
+    finally:
+        torch.set_default_dtype(torch.float32)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)

@@ -1,7 +1,8 @@
 """Options of methods and metrics: the keyword arguments of a function, as written and as the function takes them."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from numbers import Integral, Real
 from os import PathLike
@@ -36,6 +37,8 @@ class Text(str):
 def parsed(name: Any) -> tuple[str, str, dict[str, Any]]:
     """'name:key=value,…' or (name, {options}): the way it was written, the plain name, and the options."""
     if isinstance(name, tuple) and len(name) == 2:
+        if not _has_options(name):
+            raise BadOption(f"{name!r} is not a name with its options: write (name, {{option: value}}).")
         plain, given = name[0], dict(name[1])
         text = plain + (":" + ",".join(f"{key}={value}" for key, value in given.items()) if given else "")
         return text, plain.strip(), given
@@ -43,7 +46,24 @@ def parsed(name: Any) -> tuple[str, str, dict[str, Any]]:
     pairs = [part.partition("=") for part in tail.split(",") if part.strip()]
     if any(not equals for _, equals, _ in pairs):
         raise BadOption(f"Options in '{text}' must be written name=value, separated by commas.")
-    return text, plain.strip(), {key.strip(): Text(value.strip()) for key, _, value in pairs}
+    given = {key.strip(): Text(value.strip()) for key, _, value in pairs}
+    if len(given) < len(pairs):
+        raise BadOption(f"'{text}' gives an option twice: write each once.")
+    return text, plain.strip(), given
+
+
+def named(given: Any) -> list[Any]:
+    """Methods or metrics as a list; one by itself, with or without options, is a list of one."""
+    if isinstance(given, str) or _has_options(given):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise BadOption(f"{given!r} names neither methods nor metrics: give a name, or a list of names.")
+    return list(given)
+
+
+def _has_options(name: Any) -> bool:
+    """Whether this is (name, {options})."""
+    return isinstance(name, tuple) and len(name) == 2 and isinstance(name[0], str) and isinstance(name[1], Mapping)
 
 
 def value_of(text: str) -> Any:
@@ -81,9 +101,19 @@ def _value(name: str, key: str, value: Any, kinds: list[tuple[Any, str]]) -> Any
     choices = [value_of(value), str(value)] if isinstance(value, Text) else [_plain(value)]
     for choice in choices:
         if not kinds or any(_is(choice, kind) for kind, _ in kinds):
-            return choice
+            return _float(name, key, choice) if KINDS[float] in kinds and isinstance(choice, Real) else choice
     wanted = " or ".join(words for _, words in kinds)
     raise BadOption(f"{key}={choices[0]!r} is not a choice of '{name}': it must be {wanted}.")
+
+
+def _float(name: str, key: str, value: Real) -> float:
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise BadOption(f"{key}={value!r} is not a choice of '{name}': it must be finite.")
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from clearhead.explanation import Explanation
 from clearhead.inputs import Inputs, collate, each, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Spelling, spelled
 from clearhead.model import Model, as_model, precise
+from clearhead.options import named
 from clearhead.planning import fits
 from clearhead.target import TargetLike
 from clearhead.trace import Trace, capture
@@ -60,7 +61,7 @@ def compare(
 ) -> dict[str, Any]:
     """Several methods from one trace: {name as spelled: Explanation, or list of them}."""
     model = precise(as_model(model), precision)
-    spellings = [spelled(one) for one in ([DEFAULT_METHOD] if methods is None else methods)]
+    spellings = [spelled(one) for one in named(DEFAULT_METHOD if methods is None else methods)]
     check(spellings, batch_size)
     rows = list(_explained(model, inputs, spellings, target, batch_size, long))
     found = {spelling.text: Explanations(row[place] for row in rows) for place, spelling in enumerate(spellings)}

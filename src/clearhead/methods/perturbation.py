@@ -98,13 +98,15 @@ def lime(
 
 
 def _coins(trace: Trace, place: int, units: Units, samples: int, seed: int) -> Tensor:
-    return torch.rand(samples, units.count, generator=generator(trace, place, seed)) < 0.5
+    return torch.rand(samples, units.count, dtype=torch.float32, generator=generator(trace, place, seed)) < 0.5
 
 
 def local_weights(mask_NU: Tensor, score_N: Tensor, width: float, ridge: float) -> Tensor:
     """Ridge regression of scores on masks, weighted by closeness to the whole input; the intercept is free."""
     distance_N = 1 - mask_NU.mean(1).sqrt()
-    weight_N = torch.exp(-distance_N.square() / (2 * width**2))
+    weight_N = torch.exp(-distance_N.square() / (2 * width * width))
+    if not weight_N.sum() > 0:
+        raise BadOption(f"width={width!r} is so small that no sample weighs anything: use a larger one.")
     share_N = weight_N / weight_N.sum()
     centred_NU = mask_NU - share_N @ mask_NU
     centred_N = score_N - share_N @ score_N
