@@ -1,7 +1,9 @@
 """Each metric against an independent slow formula, hand-computed examples, and oracle and random explanations."""
 
+import gc
 import math
 import re
+import weakref
 from dataclasses import replace
 from fractions import Fraction
 
@@ -508,6 +510,33 @@ def test_rare_words_weigh_more(bert, tmp_path):
     assert record["relevance"] == pytest.approx([math.log(4 / 4), math.log(4 / 2), math.log(4 / 3)])
 
 
+def test_a_reference_that_changed_is_read_again_and_holds_no_model(tmp_path):
+    path, model = tmp_path / "reference.txt", small_networks.bert()
+    case = cases_of(model, ["a good film"], lambda own, _: np.ones(len(own.tokens)))[0]
+    metric = measured(("token-overlap", {"reference": str(path)}))
+    path.write_text("a film\na plot\n")
+    assert metric.measure(model, [case])[0]["relevance"] == pytest.approx([0, math.log(3), math.log(3 / 2)])
+    path.write_text("a good film\na good plot\n")
+    assert metric.measure(model, [case])[0]["relevance"] == pytest.approx([0, 0, math.log(3 / 2)])
+    gone = weakref.ref(model)
+    del model, case
+    gc.collect()
+    assert gone() is None
+
+
+def test_references_without_texts_are_refused(bert, tmp_path):
+    case = cases_of(bert, ["a good film"])[0]
+    Image.new("RGB", (9, 9)).save(tmp_path / "1.png")
+    for reference, says in ((str(tmp_path), "holds pictures"), ("", "names no task")):
+        with pytest.raises(BadInput, match=says):
+            measured(("token-overlap", {"reference": reference})).measure(bert, [case])
+
+
+def test_one_class_alone_overlaps_with_none():
+    found = measured("token-overlap:k=1").summarise([overlap_record("negative", bad=3.0)])
+    assert math.isnan(found["token-overlap"])
+
+
 # --- where ----------------------------------------------------------------------------------------------------------
 
 
@@ -868,6 +897,10 @@ def test_options_are_spelled_as_for_methods():
         measured("aopc:stpes=9")
     with pytest.raises(BadOption, match="prediction"):
         _ = measured("aopc:target=class").targets
+    with pytest.raises(BadOption, match="'aopc:steps=5,steps=6' gives an option twice"):
+        measured("aopc:steps=5,steps=6")
+    with pytest.raises(BadOption, match="name with its options"):
+        measured(("aopc", None))
 
 
 @pytest.mark.parametrize(
@@ -879,13 +912,18 @@ def test_options_are_spelled_as_for_methods():
         "token-overlap:k=0",
         "randomisation:correlation=x",
         "comprehensiveness:bins=5/1",
+        ("comprehensiveness", {"bins": (1, float("nan"), 50)}),
+        ("sufficiency", {"bins": (1, 10**400)}),
+        ("positive-perturbation", {"start": 10**400}),
+        ("positive-perturbation", {"start": float("inf")}),
         "positive-perturbation:start=0.5",
         "precision-at-k:k=0",
     ],
 )
 def test_bad_values_of_options(bert, name):
     case = cases_of(bert, TEXTS[:1])
-    with pytest.raises(BadOption, match=name.partition(":")[2].partition("=")[0]):
+    option = name.partition(":")[2].partition("=")[0] if isinstance(name, str) else next(iter(name[1]))
+    with pytest.raises(BadOption, match=option):
         measured(name).measure(bert, case)
 
 

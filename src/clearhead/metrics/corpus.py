@@ -4,14 +4,17 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
+from pathlib import Path
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 
-from clearhead.errors import UnsupportedModel, require_whole
+from clearhead.errors import BadInput, UnsupportedModel, require_whole
 from clearhead.explanation import Array
 from clearhead.metric import Case, Curves, Record, explained, metric
 from clearhead.model import Model
+from clearhead.task import Example
 from clearhead.tasks import read_task
 
 SWEEP = (5, 10, 20, 30, 40, 50, 75, 100)
@@ -109,6 +112,7 @@ def token_overlap(
 
     A token's relevances are summed over the examples predicted as the class, weighted by inverse document frequency in
     `reference`, a text file or table of at most `documents` documents (never the evaluated set); unweighted without.
+    Where all examples are predicted as one class, there are no two to compare, and `token-overlap` is nan.
     """
     require_whole("k", k)
     require_whole("documents", documents)
@@ -126,16 +130,38 @@ def _record(case: Case, weights: Any) -> Record:
     return {"class": explanation.label, "tokens": tokens, "relevance": (explanation.relevance[real] * weight).tolist()}
 
 
-@lru_cache(maxsize=4)
 def inverse_frequencies(model: Model, reference: str, text_column: str | None, documents: int) -> Any:
-    """A function token → log((1 + documents) / (1 + documents with it)), read once per reference."""
+    """A function token → log((1 + documents) / (1 + documents with it)), made once as long as the reference stays."""
+    return _frequencies(ref(model), reference, text_column, documents, _state(str(reference)))
+
+
+def _state(reference: str) -> tuple[tuple[int, ...], ...]:
+    """Changes when a file, or one in a folder, does; empty for what is neither."""
+    if not reference.strip():
+        return ()
+    path = Path(reference.removeprefix("hf:"))
+    found = (one.stat() for one in (path, *sorted(path.rglob("*"))) if one.exists())
+    return tuple((one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)
+
+
+@lru_cache(maxsize=4)
+def _frequencies(model: ReferenceType[Model], reference: str, text_column: str | None, documents: int, _: Any) -> Any:
+    known = model()
+    assert known is not None
     task = read_task(reference, text_column=text_column, limit=documents)
-    texts = [one.input if isinstance(one.input, str) else " ".join(one.input) for one in task.examples]
+    texts = [_text(one, reference) for one in task.examples]
     seen: Counter[int] = Counter()
     for start in range(0, len(texts), PART):
-        rows = model.processor(texts[start : start + PART], add_special_tokens=False, truncation=False)["input_ids"]
-        for row in rows:
+        part = known.processor(texts[start : start + PART], add_special_tokens=False, truncation=False)
+        for row in part["input_ids"]:
             seen.update(set(row))
-    names = model.processor.convert_ids_to_tokens(list(seen))
-    frequency = dict(zip(names, seen.values(), strict=True))
-    return lambda token: float(np.log((1 + len(texts)) / (1 + frequency.get(token, 0))))
+    names = known.processor.convert_ids_to_tokens(list(seen))
+    frequency, count = dict(zip(names, seen.values(), strict=True)), len(texts)
+    return lambda token: float(np.log((1 + count) / (1 + frequency.get(token, 0))))
+
+
+def _text(example: Example, reference: str) -> str:
+    several = example.input if isinstance(example.input, tuple) else (example.input,)
+    if not all(isinstance(one, str) for one in several):
+        raise BadInput(f"reference='{reference}' holds pictures: give a text file or a table of texts.")
+    return " ".join(several)

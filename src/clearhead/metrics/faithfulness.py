@@ -101,9 +101,9 @@ def _bins(bins: Any) -> list[float]:
     """Percentages given as a sequence, or as text between slashes."""
     try:
         shares = [float(one) / 100 for one in (bins.split("/") if isinstance(bins, str) else bins)]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         shares = []
-    if not shares or shares != sorted(shares) or not 0 <= shares[0] <= shares[-1] <= 1:
+    if not shares or shares != sorted(shares) or not all(0 <= one <= 1 for one in shares):
         raise BadOption(f"bins={bins!r} must be rising percentages, such as '1/5/10/20/50'.")
     return shares
 
