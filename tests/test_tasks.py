@@ -187,6 +187,18 @@ def test_squad_of_both_versions(tmp_path):
         read_task(written(tmp_path, "other.json", "[]"))
 
 
+@pytest.mark.parametrize(
+    "damaged", [5, {"paragraphs": 5}, {"paragraphs": [5]}, {"paragraphs": [{"context": "The plot .", "qas": 5}]}]
+)
+def test_damage_inside_squad_is_counted(tmp_path, damaged):
+    asked = {"id": "1", "question": "What ?", "answers": [{"text": "plot", "answer_start": 4}]}
+    body = json.loads(squad(asked))
+    task = read_task(written(tmp_path, "dev.json", json.dumps({"data": [damaged, *body["data"]]})))
+    assert [one.id for one in task.examples] == ["1"] and [row.line for row in task.skipped] == [1]
+    with pytest.raises(BadFile, match="no usable rows"):
+        read_task(written(tmp_path, "dev.json", json.dumps({"data": [damaged]})))
+
+
 # --- pictures -----------------------------------------------------------------------------------------------
 
 
@@ -361,6 +373,27 @@ def test_what_cannot_be_read(tmp_path):
         read_task(written(tmp_path, "a.txt", "x"), reader="tvs")
     with pytest.raises(BadOption, match="text_column"):
         read_task(tmp_path / "a.txt", text_column="x")
+    for source in ("", " ", "a\0.csv"):
+        with pytest.raises(BadInput, match="names no task"):
+            read_task(source)
+    with pytest.raises(BadFile, match="no file or folder"):
+        read_task(tmp_path / "missing", reader="image-folder")
+
+
+@pytest.mark.parametrize(("name", "mark"), [("x.csv", ","), ("x.tsv", "\t")])
+def test_two_columns_of_one_name_are_refused(tmp_path, name, mark):
+    with pytest.raises(BadFile, match="2 columns called 'text'"):
+        read_task(written(tmp_path, name, f"text{mark}text{mark}label\na{mark}b{mark}0\n"))
+    assert rows(read_task(written(tmp_path, name, f"text{mark}{mark}\na{mark}{mark}\n"))) == [("a", None)]
+
+
+def test_columns_are_named_or_numbered(tmp_path):
+    path = written(tmp_path, "x.tsv", "0\tfine film\n1\tdull film\n")
+    assert rows(read_task(path, text_column=2, label_column=1)) == [("fine film", 0), ("dull film", 1)]
+    for option in ("text_column", "label_column"):
+        for value in (["2"], 1.5, True):
+            with pytest.raises(BadOption, match=option):
+                read_task(path, **{option: value})
 
 
 def _not_gzip(folder):

@@ -25,9 +25,15 @@ def squad(path: Path, *, limit: int | None = None) -> Task:
 
 def _questions(articles: Any) -> Iterator[tuple[Any, Any]]:
     for article in articles if isinstance(articles, list) else []:
-        for paragraph in article.get("paragraphs", []):
-            for question in paragraph.get("qas", []):
-                yield paragraph.get("context"), question
+        for paragraph in _members(article, "paragraphs"):
+            for question in _members(paragraph, "qas"):
+                yield (paragraph.get("context") if isinstance(paragraph, dict) else None), question
+
+
+def _members(one: Any, name: str) -> list[Any]:
+    """What an article or a paragraph holds; where that is no list, nothing that could be read, to be counted as one."""
+    found = one.get(name, []) if isinstance(one, dict) else None
+    return found if isinstance(found, list) else [None]
 
 
 def _example(number: int, passage: Any, question: Any) -> Example | BadRow:

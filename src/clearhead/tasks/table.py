@@ -93,6 +93,7 @@ def named_rows(
     if header is None:
         header = delimiter == "," or _is_header(first, text, label)
     columns = first if header else [str(place + 1) for place in range(len(first))]
+    _check_names(path, columns)
     if not header and not text:
         text, label = _guessed(path, [cells for _, cells in rows[:LOOK] if isinstance(cells, list)])
     body = ((line, cells) for line, cells in rows if not (header and cells is first))
@@ -107,6 +108,13 @@ def _check_commas(path: Path, first: str) -> None:
                 f"'{path}' is separated by {name}, not commas: its first row is '{shorten(first, 60)}'. Save it with "
                 "commas, or with tabs as .tsv."
             )
+
+
+def _check_names(path: Path, columns: list[str]) -> None:
+    """Columns without a name may be several: nobody can ask for them."""
+    for name, count in Counter(columns).items():
+        if name.strip() and count > 1:
+            raise BadFile(f"'{path}' has {count} columns called '{name}': give each a name of its own.")
 
 
 def _is_header(cells: list[str], text: str | None, label: str | None) -> bool:
