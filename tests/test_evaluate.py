@@ -156,6 +156,40 @@ def test_bad_rows_and_bad_inputs_are_told(bert, tmp_path):
         clearhead.evaluate(bert, Task("t", [Example("2", " ", 0)]), ["att-cat"], ["aopc"])
 
 
+def test_every_example_that_was_skipped_is_told(bert, monkeypatch):
+    task = Task("t", [Example("1", "a film", 0), *(Example("2", " ", 0),) * 2, Example("3", "good", 1)])
+    assert len(clearhead.evaluate(bert, task, ["att-cat"], ["aopc", "lodds"]).skipped) == 2
+    monkeypatch.setitem(evaluation.CASES, "text", 2)
+    assert len(clearhead.evaluate(bert, task, ["att-cat"], ["aopc"]).skipped) == 2
+
+
+def test_a_task_that_is_read_takes_no_reader(bert):
+    task = Task("t", [Example("1", "a film", 0)])
+    with pytest.raises(BadOption, match="already read, so reader"):
+        clearhead.evaluate(bert, task, ["att-cat"], ["aopc"], reader="tsv")
+
+
+@pytest.mark.parametrize("examples", [["a", "b"], [None], 5, None, iter(())])
+def test_a_task_holds_examples(examples):
+    with pytest.raises(BadInput, match="list of Examples"):
+        Task("t", examples)
+
+
+def test_a_task_without_examples_is_refused():
+    with pytest.raises(BadInput, match="no examples"):
+        Task("t", [])
+
+
+def test_a_name_by_itself_is_a_list_of_one(bert, path):
+    for method in ("att-cat", ("random", {"seed": 3})):
+        several = clearhead.evaluate(bert, path, [method], ["aopc"])
+        assert clearhead.evaluate(bert, path, method, "aopc").rows == several.rows
+        assert list(clearhead.compare(bert, "a film", method)) == list(clearhead.compare(bert, "a film", [method]))
+    for methods, metrics in ((5, ["aopc"]), (["att-cat"], 5)):
+        with pytest.raises(BadOption, match="5 names neither"):
+            clearhead.evaluate(bert, path, methods, metrics)
+
+
 def test_methods_are_compared_in_pairs(bert, path):
     table = clearhead.evaluate(bert, path, ["att-cat", "cat", "random"], ["aopc"])
     rows = table.differences()

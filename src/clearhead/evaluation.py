@@ -1,6 +1,7 @@
 """evaluate: methods × metrics on a task, every value with its interval."""
 
 import html
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -15,6 +16,7 @@ from clearhead.inputs import Encoded, collate, encode
 from clearhead.method import Spelling, spelled
 from clearhead.metric import METRICS, Case, Measure, Record, label_of, measured
 from clearhead.model import Model, as_model
+from clearhead.options import named
 from clearhead.pipeline import BATCH, DEFAULT_METHOD, may_ask_for_gradients
 from clearhead.significance import SAMPLES, differences, holm, intervals
 from clearhead.target import Target
@@ -97,7 +99,7 @@ class Entry:
 
 def entries(methods: Sequence[Any], *, seeds: int = SEEDS) -> list[Entry]:
     """The methods of a table; `random` without a seed stands for the mean of `seeds` of them."""
-    found = [spelled(one) for one in methods]
+    found = [spelled(one) for one in named(methods)]
     if not found:
         raise BadOption("No method was named: give at least one.")
     return [Entry(one.text, _seeded(one, seeds)) for one in {one.text: one for one in found}.values()]
@@ -133,7 +135,7 @@ def evaluate(
     model = as_model(model)
     task = read_task(task, limit=limit, **reading)
     wanted = entries([DEFAULT_METHOD, "random"] if methods is None else methods)
-    measures = {one.text: one for one in map(measured, _usual(model) if metrics is None else metrics)}
+    measures = {one.text: one for one in map(measured, named(_usual(model) if metrics is None else metrics))}
     if not measures:
         raise BadOption(f"No metric was named. There is: {', '.join(METRICS)}.")
     require_whole("samples", samples)
@@ -168,13 +170,14 @@ class _Run:
         self.spellings = [spelling for entry in wanted for spelling in entry.spellings]
         self.records: dict[tuple[str, str], list[Record]] = {}
         self.refused: dict[str, str] = {}
-        self.skipped: dict[str, str] = {}
+        self.skipped: Counter[tuple[str, str]] = Counter()
 
     def over(self, examples: Sequence[Example], measures: Sequence[Measure]) -> None:
         """Explains and measures a chunk of examples at a time, so that memory stays flat."""
         measures = [one for one in measures if self._takes(one)]
         needs = needed(measures)
         check_labels(self.model, examples, ["label"] if any(map(wants_labels, measures)) else [])
+        skipped: Counter[tuple[str, str]] = Counter()
         size = max(1, CASES["image" if self.model.takes_images else "text"] // len(self.spellings))
         for start in range(0, len(examples) if measures else 0, size):
             active = [one for one in self.spellings if one.text not in self.refused]
@@ -182,9 +185,10 @@ class _Run:
                 self.model, examples[start : start + size], active, needs, batch_size=self.batch_size, long=self.long
             )
             self.refused |= found.refused
-            self.skipped |= found.skipped
+            skipped.update(found.skipped)
             for measure in measures:
                 self._measure(measure, found.cases)
+        self.skipped |= skipped
 
     def _takes(self, measure: Measure) -> bool:
         try:
@@ -228,7 +232,7 @@ def _table(
     ]
     refused = [{"name": name, "reason": reason} for name, reason in run.refused.items()]
     skipped = [task.notice] if task.notice else []
-    skipped += [f"example '{name}': {reason}" for name, reason in run.skipped.items()]
+    skipped += [f"example '{name}': {reason}" for name, reason in run.skipped.elements()]
     return Table(rows, refused, skipped, records, measures)
 
 
@@ -252,11 +256,11 @@ def rows_of(
 
 @dataclass(frozen=True)
 class Explained:
-    """Cases by the method as spelled, in the order of the examples; methods that refused; examples left out."""
+    """Cases by the method as spelled, in the order of the examples; methods that refused; examples left out, by id."""
 
     cases: dict[str, list[Case]]
     refused: dict[str, str]
-    skipped: dict[str, str]
+    skipped: list[tuple[str, str]]
 
 
 def needed(measures: Sequence[Measure]) -> list[str]:
@@ -311,15 +315,15 @@ def explain_cases(
     return Explained(cases, refused, skipped)
 
 
-def _encoded(model: Model, examples: Sequence[Example], long: str) -> tuple[dict[int, Encoded], dict[str, str]]:
-    encoded, skipped = {}, {}
+def _encoded(model: Model, examples: Sequence[Example], long: str) -> tuple[dict[int, Encoded], list[tuple[str, str]]]:
+    encoded, skipped = {}, []
     for place, example in enumerate(examples):
         try:
             encoded[place] = encode(model, example.raw, long=long)
         except BadInput as error:
-            skipped[example.id] = str(error)
+            skipped.append((example.id, str(error)))
     if not encoded and examples:
-        name, reason = next(iter(skipped.items()))
+        name, reason = skipped[0]
         raise BadInput(f"No example can be read by {model.name}. Example '{name}': {reason}")
     return encoded, skipped
 

@@ -97,6 +97,12 @@ class Task:
     labels: tuple[str, ...] | None = None
     skipped: tuple[BadRow, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.examples, Sequence) or not all(isinstance(one, Example) for one in self.examples):
+            raise BadInput(f"The task '{self.name}' must hold a list of Examples: write Example(id, input, label).")
+        if not self.examples:
+            raise BadInput(f"The task '{self.name}' has no examples: give at least one.")
+
     def __len__(self) -> int:
         return len(self.examples)
 
