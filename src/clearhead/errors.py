@@ -12,8 +12,9 @@ ClearheadError
     └── CorruptModel                        an embedded model is not the one that was shipped
 """
 
+import sys
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -94,3 +95,11 @@ def require_whole(name: str, value: Any, least: int = 1, most: int | None = None
         wanted = f"at least {least}" if most is None else f"{least} to {most}"
         said = Argument(name, value) if is_flag else f"{name}={value!r}"
         raise BadOption(said, f" must be a whole number, {wanted}.")
+
+
+def require_number(name: str, value: Any, least: float, most: float = sys.float_info.max) -> None:
+    """Refuses an option that is no finite number of this range."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not least <= value <= most:
+        wanted = f"at least {least:g}" if most == sys.float_info.max else f"{least:g} to {most:g}"
+        raise BadOption(f"{name}={value!r} must be a finite number, {wanted}.")

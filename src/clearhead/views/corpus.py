@@ -7,9 +7,10 @@ from itertools import combinations
 
 from PIL import Image
 
-from clearhead.errors import BadInput
+from clearhead.errors import BadInput, require_whole
 from clearhead.explanation import Explanation
 from clearhead.views import heatmap, markup
+from clearhead.views.piece import require_explanations
 from clearhead.views.wording import percent
 
 TopWords = Mapping[str, Sequence[tuple[str, float]]]
@@ -41,6 +42,8 @@ def top_words(
     With `weights`, the inverse document frequencies of a reference corpus, a word that the corpus does not hold
     counts as rare as its rarest word.
     """
+    require_explanations(explanations)
+    require_whole("count", count)
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for explanation in explanations:
         for word in explanation.words():

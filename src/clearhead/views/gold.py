@@ -20,7 +20,8 @@ def beside_text(explanations: Sequence[Explanation], marked: Spans) -> str:
     The explanations share a scale, as in `html.classes`.
     `marked` are (start, end) characters of the text, or (segment, start, end) for a pair.
     """
-    texts, full = segments(explanations[0]), html.full_of(explanations)
+    full = html.full_of(explanations)
+    texts = segments(explanations[0])
     spans = [_span(one, texts) for one in marked]
     framed = [
         f'<p class="ch-text" dir="auto" lang="">{_framed(text, spans, place)}</p>' for place, text in enumerate(texts)
@@ -35,6 +36,8 @@ def beside_text(explanations: Sequence[Explanation], marked: Spans) -> str:
 def spans_of(text: str | tuple[str, str], phrases: Sequence[str]) -> list[tuple[int, int, int]]:
     """Where phrases first stand in a text or pair, as (segment, start, end)."""
     texts = text if isinstance(text, tuple) else (text,)
+    if isinstance(phrases, str) or not all(isinstance(phrase, str) and phrase for phrase in phrases):
+        raise BadInput(f"{phrases!r} is not a list of phrases: put a single one in a list.")
     found = []
     for phrase in phrases:
         places = [(segment, one.find(phrase)) for segment, one in enumerate(texts) if phrase in one]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from clearhead.errors import require_number
 from clearhead.explanation import Array, Explanation
 from clearhead.views import markup
 from clearhead.views.color import Rgb
@@ -36,6 +37,8 @@ def full_of(explanation: Explanation) -> float:
 
 def shares(explanation: Explanation, *, smooth: bool = True, full: float | None = None) -> Array:
     """Relevance over the original picture on the scale −1 … 1; NaN where the model did not look."""
+    if full is not None:
+        require_number("full", full, 0)
     return np.clip(_placed(explanation, smooth) / (full or full_of(explanation) or 1.0), -1, 1)
 
 
@@ -89,6 +92,7 @@ def outline(explanation: Explanation, *, top: float = OUTLINE, smooth: bool = Tr
 
     Not smooth, it goes around whole patches.
     """
+    require_number("top", top, 0, 100)
     placed = _placed(explanation, smooth)
     seen = placed[~np.isnan(placed)]
     return edge_of(np.nan_to_num(placed, nan=-np.inf) >= np.percentile(seen, 100 - top))
@@ -144,6 +148,7 @@ def overlay(
     full: float | None = None,
 ) -> Image.Image:
     """The photo at its original size under the heat map; `top` outlines that per cent of it."""
+    require_number("opacity", opacity, 0, 1)
     canvas = (greyed(explanation) if opacity else photo(explanation)).convert("RGBA")
     colors = veil(explanation, smooth=smooth, full=full)
     colors.putalpha(colors.getchannel("A").point(lambda value: round(value * opacity)))

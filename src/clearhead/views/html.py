@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 from clearhead.views import corpus, heatmap, layers, markup
-from clearhead.views.piece import LEVELS, largest, level_for, pieces, scored, visible
+from clearhead.views.piece import LEVELS, largest, level_for, pieces, require_explanations, scored, visible
 
 MANY = 20
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
@@ -72,6 +73,9 @@ def brief(explanation: Explanation) -> str:
 
 def methods(found: Mapping[str, Explanation]) -> str:
     """The same input by several methods, stacked; each has its own scale."""
+    if not isinstance(found, Mapping):
+        raise BadInput("This view takes explanations by the name of their method, as `compare` answers for one input.")
+    require_explanations(found.values())
     first = next(iter(found.values()))
     rows = [f"<h3>{markup.escaped(name)}</h3>{shown(one)}" for name, one in found.items()]
     body = markup.beside(rows) if first.grid is not None else "".join(rows)
@@ -103,6 +107,7 @@ def shown(explanation: Explanation, full: float | None = None) -> str:
 
 def full_of(explanations: Sequence[Explanation]) -> float:
     """What the full colour stands for where explanations share a scale: the strongest of any of them."""
+    require_explanations(explanations)
     return max(map(_full, explanations))
 
 

@@ -13,7 +13,7 @@ from clearhead.explanation import Explanation
 from clearhead.views import heatmap
 from clearhead.views.color import LIGHT, STEPS, Rgb, background, hexadecimal, step
 from clearhead.views.font import SCALE, is_whole, measure, spelled, write
-from clearhead.views.piece import Piece, aside, largest, pieces, segments, visible
+from clearhead.views.piece import Piece, aside, largest, pieces, require_explanations, segments, visible
 from clearhead.views.wording import diagnosis, number, percent, spelling
 
 WIDTH, MARGIN, GAP = 760, 24, 14
@@ -45,6 +45,7 @@ def drawn(explanations: Sequence[Explanation]) -> Image.Image:
 
     A character that no font here can write is named, and a line below the picture says so.
     """
+    require_explanations(explanations)
     if all(one.grid is not None for one in explanations):
         return _photos(explanations)
     boxes, height = _layout(explanations, spelled)
@@ -53,6 +54,7 @@ def drawn(explanations: Sequence[Explanation]) -> Image.Image:
 
 def svg(explanations: Sequence[Explanation]) -> str:
     """The same as scalable text that can be searched and copied; photos are embedded."""
+    require_explanations(explanations)
     if all(one.grid is not None for one in explanations):
         return _photo_svg(explanations)
     boxes, height = _layout(explanations, visible)

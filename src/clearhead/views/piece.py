@@ -3,11 +3,12 @@
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 
 LEVELS = ("word", "token")
@@ -41,6 +42,14 @@ class Piece:
     relevance: float | None = None
     tokens: tuple[str, ...] = ()
     rank: int = 0
+
+
+def require_explanations(given: Collection[Explanation]) -> None:
+    """Refuses what a view of several explanations cannot show."""
+    if not isinstance(given, Collection) or not all(isinstance(one, Explanation) for one in given):
+        raise BadInput("This view takes a list of explanations: put a single one in a list, show many inputs in turn.")
+    if not given:
+        raise BadInput("There is nothing to show: give at least one explanation.")
 
 
 def level_for(explanation: Explanation) -> str:
