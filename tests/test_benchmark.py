@@ -296,6 +296,9 @@ MISTAKES = {
     "batch": (["--task", "{task}", *ASKED, "--batch-size", "many"], "--batch-size many"),
     "seed": (["--task", "{task}", *ASKED, "--seed", "-1"], "--seed -1 must be a whole number, at least 0"),
     "steps": (["--task", "{task}", "--methods", "att-cat", "--metrics", "aopc:steps=0"], "steps=0 must be"),
+    "no batch": (["--task", "{task}", *ASKED, "--batch-size", "²"], "--batch-size ²"),
+    "no share": (["--task", "{task}", "--methods", "layer-gradcam:layer=7/0", "--metrics", "aopc"], "7/12"),
+    "backwards": (["--task", "{task}", "--methods", "layer-gradcam:layer=5..3", "--metrics", "aopc"], "layer=3..5"),
     "workers": (["--task", "{task}", *ASKED, "--workers", "2"], "--ray"),
     "layer": (["--task", "{task}", "--methods", "layer-gradcam:layer=99", "--metrics", "aopc"], "99"),
 }
@@ -512,11 +515,11 @@ def test_a_plan_without_methods_is_refused(plan, tmp_path):
 
 
 def test_a_clear_difference_survives_the_correction_for_many_comparisons():
-    """Values that are no means are tested by resampling, whose p must be able to become small."""
-    from clearhead.significance import _crossing, holm
+    """Values that are no means are tested by trading examples, whose p must be able to become small."""
+    from clearhead.significance import _extreme, holm
 
-    drawn = np.random.default_rng(0).normal(1.0, 0.1, 1000)
-    assert holm([_crossing(drawn)] * 100)[0] < 0.001
-    assert _crossing(drawn - 1.0) > 0.5
-    assert 0.0 < _crossing(drawn - 0.8) < 0.1
-    assert _crossing(np.zeros(1000)) == 1.0
+    chance = np.random.default_rng(0).normal(0.0, 0.1, 499)
+    assert holm([_extreme(np.array([1.0, *chance]))] * 100)[0] < 0.001
+    assert _extreme(np.array([0.0, *chance])) == 1.0
+    assert 0.0 < _extreme(np.array([0.2, *chance])) < 0.1
+    assert _extreme(np.zeros(500)) == 1.0

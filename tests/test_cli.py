@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from samples import save_image_model, save_text_model
+from timing import quickest
 
 import clearhead
 from clearhead.cli import main
@@ -155,6 +156,67 @@ def test_output_that_cannot_write_every_character(model):
     done = child("-m", "clearhead", "explain", "café", "--model", model, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "caf\\xe9" in done.stdout
+
+
+def test_json_is_utf8_wherever_it_goes(model):
+    done = child("-m", "clearhead", "explain", "café 😀", "--model", model, "--json", PYTHONIOENCODING="ascii")
+    assert json.loads(done.stdout)["text"] == "café 😀"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+@pytest.mark.parametrize("command", ["explain", "compare", "words"])
+def test_a_file_is_written_whatever_becomes_of_the_rest(model, tmp_path, command):
+    out = tmp_path / "page.html"
+    arguments = [command, TEXT, "--model", model, "--out", str(out)]
+    for stdout, code, said in (("full", 2, "No space left"), ("gone", 0, "Wrote"), ("closed", 0, "Wrote")):
+        out.unlink(missing_ok=True)
+        done = poured(arguments, stdout)
+        assert (done.returncode, out.exists(), "Traceback" in done.stderr) == (code, True, False), done.stderr
+        assert said in done.stderr
+
+
+def poured(arguments, where):
+    """Runs a command whose output goes to a full device, to a pipe that nobody reads, or nowhere."""
+    command = [sys.executable, "-m", "clearhead", *arguments]
+    source = {**os.environ, "PYTHONPATH": str(Path(clearhead.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
+    if where == "closed":
+        command, stdout = ["sh", "-c", 'exec "$@" >&-', "sh", *command], None
+    elif where == "full":
+        stdout = os.open("/dev/full", os.O_WRONLY)
+    else:
+        end, stdout = os.pipe()
+        os.close(end)
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, env=source, check=False)
+    if stdout is not None:
+        os.close(stdout)
+    return done
+
+
+def test_nothing_on_standard_input(model):
+    source = {**os.environ, "PYTHONPATH": str(Path(clearhead.__file__).parents[1])}
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "clearhead", "explain", "-", "--model", model]
+    done = subprocess.run(command, capture_output=True, text=True, env=source, check=False)
+    one_line(done.returncode, done.stdout, done.stderr, "Standard input was empty")
+
+
+def test_a_mark_at_the_beginning_and_other_line_ends_of_standard_input(model):
+    done = subprocess.run(
+        [sys.executable, "-m", "clearhead", "explain", "-", "--model", model, "--json"],
+        input="\ufeffa film\r\n".encode(),
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(Path(clearhead.__file__).parents[1]), "PYTHONUTF8": "1"},
+        check=True,
+    )
+    assert json.loads(done.stdout)["text"] == "a film"
+
+
+def test_a_large_photo_is_drawn_quickly(run, image_model, tmp_path):
+    photo = tmp_path / "photo.jpg"
+    Image.effect_noise((600, 400), 60).convert("RGB").resize((6000, 4000)).save(photo)
+    for ending, size in ((".html", None), (".png", (2048, 1365))):
+        out = tmp_path / f"x{ending}"
+        assert quickest(lambda out=out: run("explain", str(photo), "-m", image_model, "--out", str(out)), 12, 3) <= 12
+        assert size is None or Image.open(out).size == size
 
 
 def test_json_is_what_python_gives(run, model):
@@ -459,6 +521,7 @@ MISTAKES = {
     "column of a text, planned": (["plan", "good", "--text-column", "remark"], "a text has no columns"),
     "column of a text's words": (["words", "good", "--text-column", "remark"], "a text has no columns"),
     "folder": (["explain", "x", "--out", "nowhere/x.html"], "no folder 'nowhere'"),
+    "option twice": (["explain", "x", "-o", "layer=1", "-o", "layer=2"], "given twice"),
     "list": (["list", "method"], "Did you mean 'methods'?"),
     "batch": (["explain", "x", "--batch-size", "many"], "--batch-size"),
 }
@@ -469,6 +532,8 @@ LATE = {
     "long": (["--long", "cut"], "--long cut is not a choice. Use one of error, truncate, windows"),
     "precision": (["--precision", "float63"], "float32, float64"),
     "device": (["--device", "gpu"], "gpu"),
+    "no device": (["--device", "meta"], "Nothing is computed on 'meta'"),
+    "no number": (["--target", "²"], "No label is called '²'"),
     "batch size": (["--batch-size", "0"], "--batch-size 0 must be a whole number, at least 1"),
     "value": (["--method", "att-cat", "-o", "hidden=middle"], "'output' or 'input'"),
 }
@@ -503,6 +568,10 @@ FILES = {
     "ragged": (b"text,n\nx,1\ny,2,3\n", "a.csv", "Line 3"),
     "no header": (b"a\tb\tc\td\n", "a.tsv", "--text-column 2"),
     "encoding of a table": (b"text,n\n\xff\xfe,1\n", "a.csv", "UTF-8"),
+    "another encoding": ("text,n\na film,1\n".encode("utf-16"), "a.csv", "UTF-16"),
+    "depth": (b"[" * 100_000, "a.jsonl", "Line 1"),
+    "digits": (b'{"text": "a", "n": ' + b"1" * 6000 + b"}", "a.jsonl", "Line 1"),
+    "numbers": (b'{"text": 5}', "a.jsonl", "holds no text but int"),
     "no object": (b"[1]\n", "a.jsonl", "named columns"),
     "picture": (
         b"not a picture",

@@ -109,12 +109,16 @@ def expanded(spellings: Sequence[str], blocks: int) -> list[str]:
 
 
 def _expanded(spelling: str, blocks: int) -> Iterator[str]:
+    if any(int(match[3]) < 1 for match in SHARE.finditer(spelling)):
+        raise BadOption(f"'{spelling}' names no layer: a share of the depth is written layer=7/12.")
     spelling = SHARE.sub(lambda match: f"{match[1]}={-(-int(match[2]) * blocks // int(match[3]))}", spelling)
     spelling = EVERY.sub(lambda match: f"{match[1]}=0..{blocks}", spelling)
     match = RANGE.search(spelling)
     if match is None:
         yield spelling
         return
+    if int(match[3]) < int(match[2]):
+        raise BadOption(f"'{spelling}' names no layer: the first of a range comes first, layer={match[3]}..{match[2]}.")
     for number in range(int(match[2]), int(match[3]) + 1):
         yield from _expanded(f"{spelling[: match.start()]}{match[1]}={number}{spelling[match.end() :]}", blocks)
 

@@ -339,9 +339,12 @@ def _placed(model: Model, device: Any, dtype: Any) -> Model:
 
 def _device(name: Any) -> torch.device:
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise BadOption(f"'{name}' is not a device. Use cpu, cuda, cuda:1 …, or mps.") from error
+    if device.type == "meta":
+        raise BadOption("Nothing is computed on 'meta'. Use cpu, cuda, cuda:1 …, or mps.")
+    return device
 
 
 def _copied(model: Model, device: torch.device, dtype: torch.dtype) -> Model:

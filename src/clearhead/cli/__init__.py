@@ -3,6 +3,7 @@
 Commands import the engine when they run, so that `--help` and shell completion answer at once.
 """
 
+import errno
 import io
 import os
 import sys
@@ -21,6 +22,7 @@ from clearhead.cli.words import words
 from clearhead.version import __version__
 
 MISTAKE = 2
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
     name="clearhead",
@@ -57,14 +59,15 @@ def _options(
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; a user's mistake is one line on stderr and exit code 2."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    _open_streams()
     try:
         code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # the reader of a pipe has gone; typer leaves by itself then
         sys.stdout = None
         code = 0
     except Exception as error:
@@ -73,6 +76,15 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         code = _complain(message)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_streams() -> None:
+    """Streams that were closed take and give nothing; what an encoding cannot hold is written as an escape."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  until the process ends
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _mistake(error: Exception) -> str | None:
@@ -85,6 +97,9 @@ def _mistake(error: Exception) -> str | None:
         return str(error.format_message()) or "Nothing was asked. See clearhead --help."
     if isinstance(error, typer.Abort):
         return "Stopped."
+    if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
+        sys.stdout = None
+        return f"The output cannot be written: {error.strerror}."
     return None
 
 

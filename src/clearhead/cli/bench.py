@@ -130,7 +130,7 @@ def _default(chosen: "Benchmark | None", kind: str) -> tuple[str, ...]:
 def _batch(text: str) -> int | None:
     if text == "auto":
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise BadOption(f"--batch-size {text} makes no sense: give auto, or a whole number, at least 1.")
     return int(text)
 
@@ -176,11 +176,9 @@ def progress() -> Iterator[Callable[[int, int, str], None]]:
 
 def show(found: Mapping[str, Any], json: bool) -> None:
     """The table: lines of JSON for programs, a grid for people."""
-    from json import dumps
-
     if json:
         for row in found["rows"]:
-            print(dumps(row, ensure_ascii=False))
+            sink.print_json(row)
         return
     from rich.console import Console
 

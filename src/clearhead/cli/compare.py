@@ -50,14 +50,14 @@ def compare(
     wanted = option.target_of(opened, target, versus)
     rows = list(_compared(opened, read, spellings, wanted, {"precision": precision, "long": long}))
     found = [entry for row in rows for entry in row.items()]
-    if json:
-        sink.print_lines(found)
-    else:
-        sink.show(rows, compared=True, all_rows=out is None)
     if out is not None and out.suffix.casefold() == ".html":
         sink.write_page(out, _bodies(opened, read, rows, curves), [one for _, one in found])
     elif out is not None:
         sink.write(out, found)
+    if json:
+        sink.print_lines(found)
+    else:
+        sink.show(rows, compared=True, all_rows=out is None)
 
 
 def _compared(

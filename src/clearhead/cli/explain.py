@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import curve, option, sink, source
+from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
     from clearhead.explanation import Explanation
@@ -44,14 +45,14 @@ def explain(
     settings = {"precision": precision, "batch_size": batch_size, "long": long}
     results = list(explained(opened, read, spelling, option.target_of(opened, target, versus), settings))
     found = [(spelling.text, one) for one in results]
-    if json:
-        sink.print_lines(found)
-    else:
-        sink.show([{name: one} for name, one in found], compared=False, all_rows=out is None)
     if out is not None and out.suffix.casefold() == ".html":
         sink.write_page(out, _bodies(opened, read, spelling, results, settings, curves, marks), results)
     elif out is not None:
         sink.write(out, found)
+    if json:
+        sink.print_lines(found)
+    else:
+        sink.show([{name: one} for name, one in found], compared=False, all_rows=out is None)
 
 
 def _bodies(
@@ -92,6 +93,8 @@ def _marks(inputs: list[Any], marks: list[list[Any]]) -> list[Any]:
 def _marked(one: Any, marks: list[Any]) -> Any:
     from clearhead.views import gold
 
+    if not isinstance(marks[0], str) and len(marks) > 1:
+        raise BadOption(f"--gold names one mask of a picture, but was given {len(marks)} times.")
     return gold.spans_of(one, marks) if isinstance(marks[0], str) else gold.mask_of(marks[0])
 
 

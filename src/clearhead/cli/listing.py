@@ -32,7 +32,8 @@ def listing(
     if not rows:
         print(f"No {kind} are installed.")
     elif json:
-        _print_json(rows)
+        for row in rows:
+            sink.print_json(row)
     else:
         _print(rows)
 
@@ -65,13 +66,6 @@ def _described(thing: Any) -> dict[str, Any]:
     plain = {key: value for key, value in facts.items() if isinstance(value, str | int | float | bool)}
     plain.pop("name", None)
     return plain | ({"summary": thing.summary} if hasattr(thing, "summary") else {})
-
-
-def _print_json(rows: list[dict[str, Any]]) -> None:
-    from json import dumps
-
-    for row in rows:
-        print(dumps(row, ensure_ascii=False))
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

@@ -115,7 +115,7 @@ def target_of(model: "Model", target: str | None, versus: str | None) -> Any:
 def _class(model: "Model", text: str | None) -> str | int | None:
     if text is None or text in model.labels:
         return text
-    return int(text) if text.lstrip("-").isdigit() else text
+    return int(text) if text.lstrip("-").isdecimal() else text
 
 
 def pairs(options: Sequence[str]) -> dict[str, Any]:
@@ -127,5 +127,8 @@ def pairs(options: Sequence[str]) -> dict[str, Any]:
         key, equals, value = option.partition("=")
         if not equals or not key.strip():
             raise BadOption(f"-o {option} is not written key=value, for example -o layer=4.")
-        found[key.strip().replace("-", "_")] = Text(value.strip())
+        name = key.strip().replace("-", "_")
+        if name in found:
+            raise BadOption(f"-o {name} is given twice: write each option once.")
+        found[name] = Text(value.strip())
     return found

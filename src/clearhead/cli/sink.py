@@ -1,10 +1,11 @@
 """Where results go: the terminal, lines of JSON, or a file whose ending says what it holds."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import BadOption
 
@@ -26,6 +27,8 @@ def check(out: Path | None, *, parts: Mapping[str, bool] | None = None, endings:
         return
     if out.suffix.casefold() not in endings:
         raise BadOption(f"'{out.name}' has no ending that says what to write. Use one of {', '.join(endings)}.")
+    if out.is_dir():
+        raise BadOption(f"'{out}' is a folder: name a file in it to write to.")
     if not out.parent.is_dir():
         raise BadOption(f"There is no folder '{out.parent}' to write '{out.name}' into. Make it first.")
 
@@ -84,7 +87,21 @@ def print_lines(found: "Named") -> None:
     from clearhead.views.record import line
 
     for name, explanation in found:
-        print(line(explanation, name))
+        _print_utf8(line(explanation, name))
+
+
+def print_json(record: Any) -> None:
+    """A record on a line."""
+    from json import dumps
+
+    _print_utf8(dumps(record, ensure_ascii=False))
+
+
+def _print_utf8(line: str) -> None:
+    """JSON is UTF-8 wherever it goes."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.casefold() != "utf-8":
+        sys.stdout.reconfigure(encoding="utf-8")
+    print(line)
 
 
 # --- by ending -------------------------------------------------------------------------------------------------

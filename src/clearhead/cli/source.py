@@ -63,7 +63,8 @@ def _read_marks(argument: str, marks: Sequence[str], text_column: str | None, pi
 
 def _paired(found: list[Any]) -> list[Any]:
     if len(found) != 2 or not all(isinstance(one, str) for one in found):
-        raise BadInput(f"--pair takes exactly two texts, but {len(found)} inputs were given.")
+        given = f"{len(found)} inputs" if all(isinstance(one, str) for one in found) else "pictures or tables"
+        raise BadInput(f"--pair takes exactly two texts, but {given} were given.")
     return [(found[0], found[1])]
 
 
@@ -125,7 +126,7 @@ def _nearby(path: Path) -> str:
 
 
 def _stdin() -> str:
-    text = sys.stdin.read().rstrip("\n")
+    text = sys.stdin.read().removeprefix("\ufeff").rstrip("\r\n")
     if not text.strip():
         raise BadInput("Standard input was empty: there is nothing to explain.")
     return text
@@ -133,7 +134,7 @@ def _stdin() -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8-sig").rstrip("\n")
+        return path.read_text("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise BadFile(f"'{path}' is not UTF-8 text (byte {error.start}): save it as UTF-8.") from error
     except OSError as error:
@@ -197,7 +198,9 @@ def _cell(path: Path, number: int, row: Row, names: list[str], pictures: bool) -
 
     cells = [row.get(name) for name in names]
     for name, cell in zip(names, cells, strict=True):
-        if not isinstance(cell, str) or not cell.strip():
+        if cell is not None and not isinstance(cell, str):
+            raise BadInput(f"Row {number} of '{path}': column '{name}' holds no text but {type(cell).__name__}.")
+        if not cell or not cell.strip():
             raise BadInput(f"Row {number} of '{path}' has no text in column '{name}'. Remove the row or fill it in.")
         if damaged(cell):
             raise BadFile(f"Row {number} of '{path}' is not UTF-8 text: save it as UTF-8.")

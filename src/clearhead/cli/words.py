@@ -57,10 +57,10 @@ def words(
     settings = {"batch_size": batch_size, "long": long}
     found = list(explained(opened, read, spelling, option.target_of(opened, target, None), settings))
     tops = corpus.top_words(found, weights=weights, count=max(count, 50))
-    _tell(tops, count, json=json)
     if out is not None:
         drawn = _clouds(tops) if clouds else None
         sink.write_page(out, [corpus.summary(tops, count=count, clouds=drawn)], found)
+    _tell(tops, count, json=json)
 
 
 def _weights(reference: str | None, text_column: str | None) -> dict[str, float] | None:
@@ -73,15 +73,13 @@ def _weights(reference: str | None, text_column: str | None) -> dict[str, float]
 
 
 def _tell(tops: Mapping[str, Sequence[tuple[str, float]]], count: int, *, json: bool) -> None:
-    from json import dumps
-
     from clearhead.views import corpus
     from clearhead.views.piece import visible
 
     for label, found in tops.items():
         if json:
             listed = [{"word": word, "weight": weight} for word, weight in found[:count]]
-            print(dumps({"label": label, "words": listed}, ensure_ascii=False))
+            sink.print_json({"label": label, "words": listed})
         else:
             print(visible(f"{label}: " + ", ".join(f"{word} {weight:.3g}" for word, weight in found[:count])))
     if len(tops) > 1 and corpus.steps(tops) and not json:

@@ -14,6 +14,7 @@ from clearhead.task import BadRow
 
 Row = dict[str, Any]
 Numbered = Iterator[tuple[int, Row | BadRow]]
+LONGEST_CELL = 2**31 - 1
 DAMAGE = re.compile("[\udc80-\udcff]")
 
 
@@ -39,9 +40,12 @@ def content(path: Path, limit: int = -1) -> bytes:
 
 def lines(path: Path, limit: int = -1) -> list[str]:
     """The lines of a text; what is not UTF-8 stays recognisable as damaged."""
-    text = content(path, limit).decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    found = [line.removesuffix("\r") for line in text.split("\n" if "\n" in text else "\r")]
-    return found if found[-1] else found[:-1]
+    found = content(path, limit)
+    if found.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise BadFile(f"'{path}' is UTF-16 text: save it as UTF-8.")
+    text = found.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    several = [line.removesuffix("\r") for line in text.split("\n" if "\n" in text else "\r")]
+    return several if several[-1] else several[:-1]
 
 
 def damaged(text: str) -> bool:
@@ -55,6 +59,7 @@ def separated(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | Bad
     In tab-separated files quotes are plain characters.
     """
     plain = delimiter == "\t"
+    csv.field_size_limit(LONGEST_CELL)
     numbered = (line + "\n" for line in lines(path))
     found = csv.reader(
         numbered, delimiter=delimiter, quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL, strict=not plain
@@ -83,6 +88,6 @@ def _object(number: int, line: str) -> Row | BadRow:
         return BadRow(number, "not UTF-8 text")
     try:
         found = json.loads(line)
-    except json.JSONDecodeError as error:
-        return BadRow(number, f"not JSON ({error.msg})")
+    except (ValueError, RecursionError) as error:
+        return BadRow(number, f"not JSON ({getattr(error, 'msg', None) or error})")
     return found if isinstance(found, dict) else BadRow(number, "not an object with named columns")

@@ -3,6 +3,7 @@
 import base64
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from PIL import Image
@@ -163,6 +164,7 @@ def overlay(
 
 def figure(explanation: Explanation, *, full: float | None = None) -> str:
     """Photo and heat map as layers, with opacity, patches and outline to choose; no script."""
+    explanation = fitted(explanation, SHOWN)
     shown = small(photo(explanation))
     layers = {"ch-photo": data_url(shown, "JPEG")}
     layers |= {f"ch-heat {css}": _heat_url(explanation, smooth, full) for css, smooth in LOOKS.items()}
@@ -212,9 +214,19 @@ def legend(full: float, label: str, signed: bool) -> str:
     return f'<p class="ch-legend">{below}<span>0</span>{above}</p>'
 
 
-def small(image: Image.Image) -> Image.Image:
+def fitted(explanation: Explanation, largest: int) -> Explanation:
+    """The same over a photo of at most so many pixels a side, which is quick to draw."""
+    if explanation.image is None or explanation.box is None or max(explanation.image.size) <= largest:
+        return explanation
+    shown = small(photo(explanation), largest)
+    across, down = (new / old for new, old in zip(shown.size, explanation.image.size, strict=True))
+    left, top, right, bottom = explanation.box
+    return replace(explanation, image=shown, box=(left * across, top * down, right * across, bottom * down))
+
+
+def small(image: Image.Image, largest: int = SHOWN) -> Image.Image:
     """No larger than a page needs."""
-    scale = min(1.0, SHOWN / max(image.size))
+    scale = min(1.0, largest / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     return image if scale == 1 else image.resize(size, Image.Resampling.BILINEAR)
 

@@ -19,6 +19,7 @@ from clearhead.views.wording import diagnosis, number, percent, spelling
 WIDTH, MARGIN, GAP = 760, 24, 14
 BODY, SMALL, TITLE, CAPTION = 19, 14, 22, 16
 LINE = 1.75
+LARGEST = 2048
 Spell = Callable[[str], str]
 UNWRITTEN = "⟨…⟩ names what no font on this machine can write: install one, or use .html."
 
@@ -222,7 +223,8 @@ def _paint_background(draw: ImageDraw.ImageDraw, box: Box) -> None:
 
 
 def _photos(explanations: Sequence[Explanation]) -> Image.Image:
-    """One photo at its original size; several side by side, each with its caption."""
+    """One photo; several side by side, each with its caption. Large ones are drawn smaller, which is quick."""
+    explanations = [heatmap.fitted(one, LARGEST) for one in explanations]
     if len(explanations) == 1:
         return heatmap.overlay(explanations[0])
     overlays = [heatmap.overlay(one) for one in explanations]
@@ -277,7 +279,7 @@ def _svg_background(box: Box) -> str:
 
 def _photo_svg(explanations: Sequence[Explanation]) -> str:
     body, x, height = "", 0.0, 0.0
-    for explanation in explanations:
+    for explanation in (heatmap.fitted(one, LARGEST) for one in explanations):
         picture = heatmap.photo(explanation)
         body += _svg_image(heatmap.greyed(explanation), "JPEG", x, 1.0) + _svg_image(
             heatmap.veil(explanation), "PNG", x, heatmap.OPACITY
