@@ -1,5 +1,6 @@
 """explain and compare as a user meets them: texts, pairs, images, tensors, targets, long inputs, mistakes."""
 
+import io
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from PIL import Image
+from PIL import Image, ImageOps
 from tiny import (
     blank_tokenizer,
     byte_tokenizer,
@@ -529,11 +530,76 @@ def test_mistakes_are_named(text, inputs, options, error, says):
     assert isinstance(caught.value, ClearheadError)
 
 
-def test_image_mistakes(image, tmp_path):
-    (tmp_path / "no.png").write_text("not an image")
-    for given, says in ((tmp_path / "no.png", "cannot be read"), (tmp_path / "missing.png", "no image at"), (3, "int")):
-        with pytest.raises(BadInput, match=says):
-            clearhead.explain(image, [given])
+def damaged(folder):
+    """A PNG whose second part claims to be of another kind."""
+    photo().save(folder / "damaged.png")
+    content = (folder / "damaged.png").read_bytes()
+    (folder / "damaged.png").write_bytes(content[:33] + bytes(8) + content[41:])
+    return folder / "damaged.png"
+
+
+def cut(folder):
+    """A picture that was opened, but whose file ends too early."""
+    photo().save(folder / "cut.png")
+    return Image.open(io.BytesIO((folder / "cut.png").read_bytes()[:2000]))
+
+
+def closed():
+    picture = photo()
+    picture.close()
+    return picture
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (lambda folder: folder / "missing.png", "no image at"),
+        (lambda folder: Path(__file__), "cannot be read"),
+        (lambda folder: "nul\0.png", "cannot be read"),
+        (lambda folder: 3, "int"),
+        (damaged, "damaged.png' cannot be read"),
+        (cut, "cannot be read.*open it again"),
+        (lambda folder: closed(), "cannot be read.*open it again"),
+        (lambda folder: Image.new("RGB", (0, 5)), "no pixels: it is 0 × 5"),
+        (lambda folder: Image.new("F", (5, 5), 0.5), "mode F and values 0.5 … 0.5"),
+        (lambda folder: Image.new("F", (5, 5), float("nan")), "do not tell what white is"),
+        (lambda folder: Image.new("I", (5, 5), 40000), "scale them to 0 … 255"),
+    ],
+)
+def test_image_mistakes(image, tmp_path, given, says):
+    with pytest.raises(BadInput, match=says):
+        clearhead.explain(image, [given(tmp_path)])
+
+
+@pytest.mark.parametrize("note", range(1, 9))
+def test_a_photo_is_explained_as_people_see_it(image, tmp_path, note):
+    exif = Image.Exif()
+    exif[274] = note
+    photo().save(tmp_path / "photo.png", exif=exif)
+    seen = ImageOps.exif_transpose(Image.open(tmp_path / "photo.png"))
+    wanted = clearhead.explain(image, seen, "rollout")
+    for given in (tmp_path / "photo.png", Image.open(tmp_path / "photo.png")):
+        one = clearhead.explain(image, given, "rollout")
+        np.testing.assert_array_equal(one.relevance, wanted.relevance)
+        np.testing.assert_array_equal(one.image, seen)
+        assert one.heatmap().shape == seen.size[::-1]
+        assert one.image.getexif().get(274, 1) == 1
+
+
+def test_a_photo_with_a_broken_note_stands_as_it_is(image):
+    picture = photo()
+    picture.info["exif"] = b"Exif\0\0nonsense"
+    np.testing.assert_array_equal(clearhead.explain(image, picture, "rollout").image, photo())
+
+
+@pytest.mark.parametrize("kind", ["I;16", "I;16B", "I", "F"])
+def test_pictures_of_more_bits_are_scaled(image, kind):
+    grey = np.asarray(photo().convert("L"))
+    stored = {"I;16": (grey * np.uint16(257)), "I;16B": (grey * np.uint16(257)).astype(">u2")}
+    values = stored.get(kind, grey.astype(np.int32 if kind == "I" else np.float32))
+    picture = Image.fromarray(values)
+    assert picture.mode == kind
+    np.testing.assert_array_equal(np.asarray(clearhead.explain(image, picture, "rollout").image)[..., 0], grey)
 
 
 def test_nan_logits_are_an_error():

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "clearhead"
 # A module imports only from its own line or a line above it.
 LAYERS = (
-    "errors version batching execution beside tables kernels fused",
+    "errors version batching execution beside tables photo kernels fused",
     "registry options target zoo model inputs outputs",
     "flow moving layers rules attend tape recording watching forward gradients",
     "propagation trace blockwise planning leaf",

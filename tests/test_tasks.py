@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 from tiny import SHARED
 
 import clearhead
@@ -232,6 +232,25 @@ def test_pictures_with_masks(tmp_path):
     assert [one.id for one in task.examples] == ["a.jpg"]
     assert task.examples[0].gold.array().tolist() == np.ones((6, 8)).tolist()
     assert [row.reason for row in task.skipped] == ["'b.jpg' is 8×6, its mask 4×4", "'c.jpg' has no mask"]
+
+
+@pytest.mark.parametrize("note", [1, 3, 6, 8])
+@pytest.mark.parametrize("drawn", ["on the stored pixels", "on the upright picture", "with a note of its own"])
+def test_a_mask_lies_on_its_upright_picture(tmp_path, note, drawn):
+    exif, there = Image.Exif(), np.zeros((6, 8), dtype=np.uint8)
+    exif[274], there[0, :3] = note, 255
+    stored = Image.fromarray(there)
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+    stored.save(tmp_path / "images" / "a.png", exif=exif)
+    upright = ImageOps.exif_transpose(Image.open(tmp_path / "images" / "a.png"))
+    if drawn == "on the upright picture" and upright.size == stored.size:
+        return
+    mask = upright if drawn == "on the upright picture" else stored
+    mask.save(tmp_path / "masks" / "a.png", exif=exif if drawn == "with a note of its own" else Image.Exif())
+    (example,) = read_task(tmp_path).examples
+    seen = np.asarray(Picture(example.raw.read_bytes()).opened())
+    np.testing.assert_array_equal(example.gold.array(), seen == 255)
 
 
 def test_oxford_pets(tmp_path):

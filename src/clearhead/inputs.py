@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
+from clearhead import photo
 from clearhead.beside import Later
 from clearhead.errors import Argument, BadInput, BadOption, TooLong
 from clearhead.model import Model, longest
@@ -274,25 +275,19 @@ def _id_item(model: Model, ids: list[int]) -> Item:
 
 
 def _encode_image(model: Model, source: Any) -> Encoded:
-    image = open_image(source).convert("RGB")
+    image = open_image(source)
     pixels = model.processor(images=image, return_tensors="pt")["pixel_values"][0]
     box = placement(model.processor, image.size, (pixels.shape[-1], pixels.shape[-2]))
     return Encoded(Item(image=image, box=box), {"pixel_values": pixels})
 
 
 def open_image(source: Any) -> Image.Image:
+    """A picture, or what lies at a path, as people see it."""
     if isinstance(source, Image.Image):
-        return source
+        return photo.in_colour(photo.upright(photo.whole(source)))
     if not isinstance(source, str | Path):
         raise BadInput(f"An image model was given a {type(source).__name__}: give a picture or the path to one.")
-    try:
-        with Image.open(source) as file:
-            file.load()
-            return file.copy()
-    except FileNotFoundError:
-        raise BadInput(f"There is no image at '{source}'.") from None
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-        raise BadInput(f"'{source}' cannot be read as an image: {error}") from error
+    return photo.in_colour(photo.read(source, f"'{source}'"))
 
 
 def placement(processor: Any, original: tuple[int, int], final: tuple[int, int]) -> Box:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
+from clearhead import photo
 from clearhead.errors import BadFile, BadInput, require_whole
 from clearhead.registry import Registry
 
@@ -27,25 +28,26 @@ class Picture:
     content: bytes = field(repr=False)
 
     def opened(self) -> Image.Image:
-        try:
-            with Image.open(io.BytesIO(self.content)) as file:
-                file.load()
-                return file.copy()
-        except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-            raise BadInput(f"A stored picture cannot be read as an image: {error}") from error
+        """The picture upright, as people see it."""
+        return photo.read(io.BytesIO(self.content), "A stored picture")
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Which pixels people marked: values in `foreground` count, those in `unlabelled` take no part."""
+    """Which pixels people marked: values in `foreground` count, those in `unlabelled` take no part.
+
+    `note` is the EXIF note of the marked picture where the mask lies on its pixels as they are stored.
+    """
 
     source: Path | Picture
     foreground: tuple[int, ...] | None = None
     unlabelled: tuple[int, ...] = ()
+    note: int = 1
 
     def array(self) -> Array:
         """1 foreground, 0 background, −1 without a label (rows × columns); by default all but 0 is foreground."""
         picture = self.source.opened() if isinstance(self.source, Picture) else _opened(self.source)
+        picture = picture if self.note == 1 else photo.turned(picture, self.note)
         values = np.asarray(picture if picture.mode in ("L", "P", "I") else picture.convert("L"))
         chosen = values != 0 if self.foreground is None else np.isin(values, self.foreground)
         return np.where(np.isin(values, self.unlabelled), -1, chosen).astype(np.int8)

@@ -130,7 +130,7 @@ class Canvas:
     parts: tuple[Example, ...]
 
     def opened(self) -> Image.Image:
-        pictures = [open_image(part.raw).convert("RGB") for part in self.parts]
+        pictures = [open_image(part.raw) for part in self.parts]
         width, height = max(one.width for one in pictures), max(one.height for one in pictures)
         canvas = Image.new("RGB", (2 * width, 2 * height))
         for place, picture in enumerate(pictures):

@@ -1,10 +1,10 @@
 """Pictures in folders and tables, with classes and masks."""
 
+import io
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, UnidentifiedImageError
-
+from clearhead import photo
 from clearhead.errors import BadFile, BadInput
 from clearhead.tables import column_names, read_parquet
 from clearhead.task import BadRow, Example, Mask, Picture, Task, made, reader
@@ -18,13 +18,18 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
-def _size(path: Path) -> tuple[int, int]:
-    """Width and height from the file's head, which also tells that it is a picture."""
-    try:
-        with Image.open(path) as picture:
-            return picture.size
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-        raise BadInput(f"'{path.name}' cannot be read as an image") from error
+def _fit(picture: Any, mask: Any, names: tuple[str, str]) -> int:
+    """The note by which a mask has to be turned to lie on its upright picture; refused where it has another size.
+
+    A mask of the stored size without a note of its own was drawn on the pixels as they are stored.
+    """
+    (size, note), (mask_size, mask_note) = (photo.head(*one) for one in zip((picture, mask), names, strict=True))
+    if size == mask_size and mask_note == 1:
+        return note
+    seen, marked = photo.upright_size(size, note), photo.upright_size(mask_size, mask_note)
+    if seen != marked:
+        raise BadInput(f"{names[0]} is {seen[0]}×{seen[1]}, its mask {marked[0]}×{marked[1]}")
+    return 1
 
 
 def _has_masks(path: Path) -> bool:
@@ -48,12 +53,10 @@ def _masked(number: int, picture: Path, folder: Path, masks: dict[Path, Path]) -
     if mask is None:
         return BadRow(number, f"'{name}' has no mask")
     try:
-        sizes = _size(picture), _size(mask)
+        note = _fit(picture, mask, (f"'{name}'", f"'{mask.name}'"))
     except BadInput as error:
         return BadRow(number, str(error))
-    if sizes[0] != sizes[1]:
-        return BadRow(number, f"'{name}' is {sizes[0][0]}×{sizes[0][1]}, its mask {sizes[1][0]}×{sizes[1][1]}")
-    return Example(str(name), picture, _folder_label(name), Mask(mask))
+    return Example(str(name), picture, _folder_label(name), Mask(mask, note=note))
 
 
 @reader(
@@ -72,7 +75,7 @@ def image_folder(path: Path, *, limit: int | None = None) -> Task:
 def _pictured(number: int, picture: Path, folder: Path) -> Example | BadRow:
     name = picture.relative_to(folder)
     try:
-        _size(picture)
+        photo.head(picture, f"'{picture.name}'")
     except BadInput as error:
         return BadRow(number, str(error))
     return Example(str(name), picture, _folder_label(name))
@@ -102,7 +105,9 @@ def _pet(number: int, row: dict[str, Any], label_column: str) -> Example | BadRo
             return BadRow(number, f"no picture in column '{column}'")
     try:
         label = label_value(row.get(label_column), label_column)
+        files = (io.BytesIO(row["image"]), io.BytesIO(row["trimap"]))
+        note = _fit(*files, ("the picture", "its trimap"))
     except BadInput as error:
         return BadRow(number, str(error))
-    mask = Mask(Picture(row["trimap"]), foreground=(PET,), unlabelled=(BORDER,))
+    mask = Mask(Picture(row["trimap"]), foreground=(PET,), unlabelled=(BORDER,), note=note)
     return Example(str(row.get("name", number)), Picture(row["image"]), label, mask)

@@ -4,8 +4,9 @@ import base64
 import binascii
 import io
 
-from PIL import Image, ImageOps
+from PIL import Image
 
+from clearhead import photo
 from clearhead.errors import BadInput
 from clearhead.web.limits import Limits
 
@@ -32,7 +33,7 @@ def picture(text: str, limits: Limits) -> Image.Image:
 
 def shown(image: Image.Image, limits: Limits) -> Image.Image:
     """Upright, and no larger than a page needs."""
-    upright = ImageOps.exif_transpose(image).convert("RGB")
+    upright = photo.in_colour(photo.upright(image))
     upright.thumbnail((limits.side, limits.side))
     return upright
 

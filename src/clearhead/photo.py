@@ -1,0 +1,90 @@
+"""Pictures as people see them: whole, upright, in three colours of eight bits."""
+
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+from PIL.ExifTags import Base
+
+from clearhead.errors import BadInput
+
+BRIGHTEST = 255
+SIDEWAYS = (5, 6, 7, 8)
+"""The EXIF notes by which width and height change places."""
+Size = tuple[int, int]
+
+
+def read(source: Any, name: str) -> Image.Image:
+    """A picture from a file or its path, upright; `name` is what a message calls it."""
+    try:
+        with Image.open(source) as file:
+            file.load()
+            return upright(file).copy()
+    except FileNotFoundError:
+        raise BadInput(f"There is no image at {name}.") from None
+    except Exception as error:  # Damaged files make Pillow raise nearly anything.
+        raise BadInput(f"{name} cannot be read as an image: {error}") from error
+
+
+def whole(image: Image.Image) -> Image.Image:
+    """The same picture, all of it read; refused where that cannot be."""
+    try:
+        image.load()
+    except Exception as error:
+        raise BadInput(f"The picture cannot be read ({error}): open it again, from a whole file.") from error
+    return image
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Turned as its EXIF note says; the result has no such note any more."""
+    return image if note_of(image) == 1 else ImageOps.exif_transpose(image)
+
+
+def turned(image: Image.Image, note: int) -> Image.Image:
+    """Turned by the EXIF note of another picture, on whose stored pixels this one lies."""
+    bare = image.copy()
+    bare.getexif()[Base.Orientation] = note
+    return upright(bare)
+
+
+def note_of(image: Image.Image) -> int:
+    """How a picture is to be turned, from the head of its file; 1 where it stands upright or does not say."""
+    try:
+        note = Image.Image.getexif(image).get(Base.Orientation, 1)
+    except Exception:  # A note that cannot be read says nothing.
+        return 1
+    return note if note in range(2, 9) else 1
+
+
+def head(source: Any, name: str) -> tuple[Size, int]:
+    """The stored width and height of a picture, and its note, without its pixels."""
+    try:
+        with Image.open(source) as file:
+            # Pillow itself turns a TIFF, and tells its size so.
+            return file.size, 1 if file.format == "TIFF" else note_of(file)
+    except Exception as error:
+        raise BadInput(f"{name} cannot be read as an image") from error
+
+
+def upright_size(size: Size, note: int) -> Size:
+    return size[::-1] if note in SIDEWAYS else size
+
+
+def in_colour(image: Image.Image) -> Image.Image:
+    """In red, green and blue of 0 … 255: sixteen bits are scaled, numbers that do not tell what white is refused."""
+    if 0 in image.size:
+        raise BadInput(f"The picture has no pixels: it is {image.width} × {image.height}.")
+    if image.mode.startswith("I;16"):
+        return Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        _check_range(np.asarray(image), image.mode)
+    return image.convert("RGB")
+
+
+def _check_range(values: Any, mode: str) -> None:
+    low, high = values.min(), values.max()
+    if not 0 <= low <= high <= BRIGHTEST or 0 < high <= 1:
+        raise BadInput(
+            f"The picture has mode {mode} and values {low:g} … {high:g}, which do not tell what white is: "
+            "scale them to 0 … 255 and convert it to mode L."
+        )
