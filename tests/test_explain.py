@@ -204,6 +204,61 @@ def test_the_predicted_span_ignores_padding(answers):
         np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-8)
 
 
+def test_positions_of_a_span_do_not_count_padding():
+    pad_left = tokenizer()
+    pad_left.padding_side = "left"
+    net = network("bert", kind=transformers.BertForQuestionAnswering, num_labels=2, seed=2)
+    answering = clearhead.load(net, pad_left)
+    question, passages = "is film good", ["the film is not good , never dull", "film is not good"]
+    batch = dict(pad_left([question] * 2, passages, padding=True, return_tensors="pt"))
+    batch["position_ids"] = (batch["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    for target in (None, Target(span=(4, 6)), Target(span=(None, 9))):
+        together = clearhead.explain(answering, batch, "att-cat", target)
+        for passage, one in zip(passages, together, strict=True):
+            alone = clearhead.explain(answering, (question, passage), "att-cat", target)
+            assert (one.label, one.target, one.tokens) == (alone.label, alone.target, alone.tokens)
+            np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-8, atol=1e-12)
+            assert one.probability == pytest.approx(alone.probability)
+
+
+@pytest.mark.parametrize(
+    ("span", "says"),
+    [
+        ((1.5, 2), "whole numbers"),
+        ((1, 2, 3), "pair"),
+        ((1,), "pair"),
+        (5, "pair"),
+        ("12", "pair"),
+        (("a", 2), "whole numbers"),
+        ((True, False), "whole numbers"),
+        ((4, 2), "ends before it starts"),
+        ((None, None), "a start, an end, or both"),
+        ((12, 12), "outside the 5 tokens"),
+        ((-1, 2), "outside"),
+    ],
+)
+def test_spans_that_are_none(answers, span, says):
+    pairs = [("is the film good", "the film is very good , not dull"), ("a", "film")]
+    with pytest.raises(BadInput, match=says):
+        clearhead.explain(answers, pairs, "att-cat", [None, Target(span=span)])
+
+
+def test_whole_numbers_of_numpy_and_torch_are_classes_and_positions(text, answers):
+    for number in (np.int64(2), np.uint8(2), torch.tensor(2), np.array(2)):
+        found = clearhead.explain(text, "a good film", "att-cat", [number])
+        assert found.target == 2 and type(found.target.index) is int
+        assert clearhead.explain(text, "a film", "att-cat", Target(number, versus=np.int32(0))).target.versus == 0
+    found = clearhead.explain(answers, ("a", "film"), "att-cat", Target(span=[np.int64(1), torch.tensor(3)]))
+    assert found.target.span == (1, 3)
+
+
+def test_a_label_of_two_classes_is_refused():
+    twice = text_model(id2label={0: "x", 1: "X", 2: "x"}, label2id={})
+    with pytest.raises(BadInput, match=r"2 classes are called 'x': give the number of one of them \(0, 2\)"):
+        clearhead.explain(twice, "a film", target="x")
+    assert clearhead.explain(twice, "a film", target="X").target == 1
+
+
 def test_span_models_refuse_classes_and_others_refuse_spans(answers, text):
     with pytest.raises(BadInput, match="span"):
         clearhead.explain(answers, ("a", "film"), target=1)
@@ -487,6 +542,12 @@ def test_embeddings_may_be_given_instead_of_ids():
         (Path("a.png"), {}, BadInput, "reads text, but a path was given"),
         ("a film", {"target": "postive"}, UnknownName, "Did you mean 'positive'"),
         ("a film", {"target": 7}, BadInput, r"classes 0 … 2"),
+        ("a film", {"target": np.int64(7)}, BadInput, r"Target 7 is not a class .* classes 0 … 2"),
+        ("a film", {"target": True}, BadInput, "neither the number nor the label"),
+        ("a film", {"target": np.True_}, BadInput, "neither the number nor the label"),
+        ("a film", {"target": torch.tensor(True)}, BadInput, "neither the number nor the label"),
+        ("a film", {"target": 1.0}, BadInput, "neither the number nor the label"),
+        ("a film", {"target": torch.tensor([1])}, BadInput, "neither the number nor the label"),
         ("a film", {"target": [0, 1]}, BadInput, "2 targets were given for 1"),
         ("a film", {"target": Target(1, versus=1)}, BadInput, "itself"),
         ("a film", {"method": "attcat"}, UnknownName, "Did you mean 'att-cat'"),

@@ -15,7 +15,7 @@ from clearhead.explanation import Array, Explanation, like
 from clearhead.inputs import Item
 from clearhead.method import Scores, Spelling
 from clearhead.model import Model
-from clearhead.target import Target, probability, score_of, seeds, shares_of
+from clearhead.target import Target, placed, probability, score_of, seeds, shares_of
 from clearhead.trace import Trace
 
 
@@ -135,6 +135,7 @@ def _all_said(trace: Trace) -> list[Said]:
     rows = zip(_runs(trace.real_BT.numpy()), trace.inputs.items, trace.targets, scores, strict=True)
     for place, (real, item, target, score) in enumerate(rows):
         tokens, special = cells or (item.tokens, np.array(item.special, dtype=bool))
+        target = _among(real, target)
         bare = Explanation(
             tokens=tokens,
             relevance=np.empty(0),
@@ -160,6 +161,14 @@ def _runs(mask_BT: Array) -> list[list[slice]]:
     edges_BT = np.diff(mask_BT, prepend=False, append=False)
     edges = [np.flatnonzero(row).tolist() for row in edges_BT]
     return [[slice(*pair) for pair in zip(one[::2], one[1::2], strict=True)] for one in edges]
+
+
+def _among(real: list[slice], target: Target) -> Target:
+    """The target with the positions of a span told among the real tokens."""
+    if target.span is None:
+        return target
+    places = [place for run in real for place in range(run.start, run.stop)]
+    return placed(target, {place: number for number, place in enumerate(places)})
 
 
 def _probabilities(trace: Trace, logits: Tensor) -> list[float | None]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
 from clearhead.inputs import Inputs
 from clearhead.model import Model
-from clearhead.target import Target, TargetLike, resolve, resolve_span
+from clearhead.target import Target, TargetLike, placed, resolve, resolve_span
 
 
 def logits_of(model: Model, output: Any) -> Tensor:
@@ -59,14 +59,19 @@ def resolve_all(
     if len(wanted) != rows:
         raise BadInput(f"{len(wanted)} targets were given for {rows} inputs: give one for all, or one for each.")
     if logits.dim() == 3:
-        return tuple(resolve_span(one, row) for one, row in zip(wanted, _real(inputs, logits), strict=True))
+        return tuple(_span(*row) for row in zip(wanted, logits, _real(inputs, logits), strict=True))
     best = logits.argmax(1).tolist()
     distinct = {(id(one), predicted): one for one, predicted in zip(wanted, best, strict=True)}
     known = {key: resolve(one, key[1], model.labels) for key, one in distinct.items()}
     return tuple(known[id(one), predicted] for one, predicted in zip(wanted, best, strict=True))
 
 
+def _span(target: TargetLike, logits_2T: Tensor, real_T: Tensor) -> Target:
+    """Positions are given among the real tokens, since padding can hold no answer, and kept among all of the row."""
+    places = real_T.nonzero().flatten()
+    return placed(resolve_span(target, logits_2T[:, places]), dict(enumerate(places.tolist())))
+
+
 def _real(inputs: Inputs, logits_B2T: Tensor) -> Tensor:
-    """Without the padding, which can hold no answer."""
     mask = inputs.tensors.get("attention_mask")
-    return logits_B2T if mask is None else logits_B2T.masked_fill(~mask.bool().cpu()[:, None], -torch.inf)
+    return torch.ones_like(logits_B2T[:, 0], dtype=torch.bool) if mask is None else mask.bool().cpu()

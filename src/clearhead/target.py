@@ -1,6 +1,7 @@
 """The output of the model, or the contrast of two outputs, that is explained."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,8 @@ from clearhead.registry import unknown
 class Target:
     """What is explained: a class, a class against another (`versus`), or an answer span.
 
-    `index` and `versus` are class numbers or labels; `span` is (start, end) token positions, either of
-    which may be None to explain the other alone. Without any of them the prediction is meant.
+    `index` and `versus` are class numbers or labels; `span` is (start, end) positions of tokens without padding,
+    either of which may be None to explain the other alone. Without any of them the prediction is meant.
 
     >>> Target(2, versus=0).index
     2
@@ -59,32 +60,73 @@ def resolve(target: TargetLike, predicted: int, labels: Sequence[str]) -> Target
     return Target(index, versus)
 
 
-def class_number(name: int | str, labels: Sequence[str]) -> int:
+def class_number(name: Any, labels: Sequence[str]) -> int:
     """The number of a class given by number or label."""
     if isinstance(name, str):
-        folded = [label.casefold() for label in labels]
-        if name in labels:
-            return list(labels).index(name)
-        if folded.count(name.casefold()) == 1:
-            return folded.index(name.casefold())
-        raise unknown("label", name, list(labels))
-    if isinstance(name, bool) or not isinstance(name, int) or not 0 <= name < len(labels):
-        raise BadInput(f"Target {name!r} is not a class of this model, which has classes 0 … {len(labels) - 1}.")
-    return name
+        return _labelled(name, labels)
+    number = whole_number(name)
+    if number is None:
+        raise BadInput(f"Target {name!r} is neither the number nor the label of a class, nor a Target.")
+    if not 0 <= number < len(labels):
+        raise BadInput(f"Target {number} is not a class of this model, which has classes 0 … {len(labels) - 1}.")
+    return number
+
+
+def _labelled(name: str, labels: Sequence[str]) -> int:
+    for spell in (str, str.casefold):
+        places = [place for place, label in enumerate(labels) if spell(label) == spell(name)]
+        if len(places) == 1:
+            return places[0]
+        if places:
+            numbers = ", ".join(map(str, places))
+            raise BadInput(f"{len(places)} classes are called '{name}': give the number of one of them ({numbers}).")
+    raise unknown("label", name, list(labels))
+
+
+def whole_number(value: Any) -> int | None:
+    """A whole number of Python, NumPy or torch; None where it is none, as truth values are not."""
+    kind = str(getattr(value, "dtype", type(value).__name__))
+    if "bool" in kind or getattr(value, "ndim", 0) != 0:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def resolve_span(target: TargetLike, logits_2T: Tensor) -> Target:
-    """The same span, or the best one for None, checked against the input."""
+    """The same span, or the best one for None, checked against the input; the logits are those of real tokens."""
     wanted = target if isinstance(target, Target) else Target(target)
     if wanted.index is not None or wanted.versus is not None:
         raise BadInput("This model answers with a span: give Target(span=(start, end)), or None for its own.")
-    span = wanted.span if wanted.span is not None else _best_span(logits_2T)
-    for position in span:
-        if position is not None and not 0 <= position < logits_2T.shape[-1]:
-            raise BadInput(f"Span {span} lies outside the {logits_2T.shape[-1]} tokens of the input.")
-    if span == (None, None):
+    if wanted.span is None:
+        return Target(span=_best_span(logits_2T))
+    start, end = _ends(wanted.span)
+    if any(place is not None and not 0 <= place < logits_2T.shape[-1] for place in (start, end)):
+        raise BadInput(f"Span {wanted.span} lies outside the {logits_2T.shape[-1]} tokens of the input.")
+    if start is not None and end is not None and end < start:
+        raise BadInput(f"Span {wanted.span} ends before it starts: give (start, end).")
+    return Target(span=(start, end))
+
+
+def _ends(span: Any) -> tuple[int | None, int | None]:
+    """Start and end as plain numbers, at least one of which there must be."""
+    if not isinstance(span, tuple | list) or len(span) != 2:
+        raise BadInput(f"Span {span!r} is not a pair of token positions: give (start, end).")
+    start, end = (None if place is None else whole_number(place) for place in span)
+    if any(place is not None and found is None for place, found in zip(span, (start, end), strict=True)):
+        raise BadInput(f"Span {span!r} holds something else than whole numbers and None: give positions of tokens.")
+    if start is end is None:
         raise BadInput("A span target needs a start, an end, or both.")
-    return Target(span=span)
+    return start, end
+
+
+def placed(target: Target, places: Mapping[int, int]) -> Target:
+    """The same span with each position told otherwise: that of a real token among all of its row, or back."""
+    if target.span is None:
+        return target
+    start, end = (None if place is None else places[place] for place in target.span)
+    return Target(span=(start, end))
 
 
 def _best_span(logits_2T: Tensor) -> tuple[int, int]:
