@@ -529,6 +529,9 @@ def test_embeddings_may_be_given_instead_of_ids():
         np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-9)
 
 
+IDS = {"input_ids": torch.ones(1, 3).long()}
+
+
 @pytest.mark.parametrize(
     ("inputs", "options", "error", "says"),
     [
@@ -582,7 +585,25 @@ def test_embeddings_may_be_given_instead_of_ids():
         ({"input_ids": [[1, 2]]}, {}, BadInput, "return_tensors"),
         ({"input_ids": torch.ones(2, 3).long(), "attention_mask": torch.ones(1, 3)}, {}, BadInput, "does not go with"),
         ({"input_ids": torch.ones(1, 3).long(), "attention_mask": torch.zeros(1, 3)}, {}, BadInput, "all zero"),
-        ({"input_ids": torch.ones(1, 99).long()}, {}, TooLong, "99 tokens"),
+        ({"input_ids": torch.ones(1, 99).long()}, {}, TooLong, "99 tokens.*Cut every tensor"),
+        ({"input_ids": torch.ones(1, 99).long()}, {"long": "truncate"}, TooLong, "99 tokens.*Cut every tensor"),
+        ({"input_ids": torch.ones(1, 3).long()}, {"long": "cut"}, BadOption, "truncate"),
+        ({"input_ids": torch.ones(3).long()}, {}, BadInput, r"shape \(3,\), but .* takes \(inputs, tokens\)"),
+        ({"input_ids": torch.tensor(3)}, {}, BadInput, r"shape \(\)"),
+        ({"input_ids": torch.ones(1, 1, 3).long()}, {}, BadInput, r"shape \(1, 1, 3\)"),
+        ({"input_ids": torch.ones(1, 3).to(torch.uint8)}, {}, BadInput, "int64 or int32"),
+        ({"input_ids": torch.ones(1, 3).short()}, {}, BadInput, "int64 or int32"),
+        ({"input_ids": torch.ones(1, 3).long().to_sparse()}, {}, BadInput, "to_dense"),
+        ({"input_ids": torch.full((1, 3), 60)}, {}, BadInput, r"holds 60, but .* knows 0 … 59"),
+        ({"input_ids": torch.full((1, 3), -1)}, {}, BadInput, "holds -1"),
+        ({**IDS, "token_type_ids": IDS["input_ids"] + 1}, {}, BadInput, r"'token_type_ids' holds 2, .* 0 … 1"),
+        ({**IDS, "token_type_ids": torch.zeros(1)}, {}, BadInput, "integers"),
+        ({**IDS, "token_type_ids": torch.zeros(1).long()}, {}, BadInput, r"token_type_ids has shape \(1,\)"),
+        ({**IDS, "position_ids": IDS["input_ids"] + 63}, {}, BadInput, r"'position_ids' holds 64, .* 0 … 63"),
+        ({**IDS, "inputs_embeds": torch.zeros(1, 3, 32)}, {}, BadInput, "Both input_ids and inputs_embeds"),
+        ({"inputs_embeds": torch.zeros(1, 3, 31)}, {}, BadInput, r"takes \(inputs, tokens, 32\)"),
+        ({"inputs_embeds": torch.zeros(1, 32)}, {}, BadInput, r"takes \(inputs, tokens, 32\)"),
+        ({"pixel_values": torch.zeros(1, 3, 32, 32)}, {}, BadInput, "reads text: give input_ids, not pixel_values"),
     ],
 )
 def test_mistakes_are_named(text, inputs, options, error, says):
@@ -630,6 +651,40 @@ def closed():
 def test_image_mistakes(image, tmp_path, given, says):
     with pytest.raises(BadInput, match=says):
         clearhead.explain(image, [given(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("family", "pixels", "says"),
+    [
+        ("vit", torch.zeros(1, 3, 16, 16), "takes pictures of 32 × 32 pixels, not 16 × 16"),
+        ("swin", torch.zeros(1, 3, 16, 16), "takes pictures of 32 × 32 pixels, not 16 × 16"),
+        ("clip", torch.zeros(1, 3, 64, 32), "takes pictures of 32 × 32 pixels, not 64 × 32"),
+        ("vit", torch.zeros(1, 4, 32, 32), r"takes \(inputs, 3, rows, columns\)"),
+        ("clip", torch.zeros(1, 32, 32, 3), r"takes \(inputs, 3, rows, columns\)"),
+        ("vit", torch.zeros(3, 32, 32), r"shape \(3, 32, 32\)"),
+        ("vit", torch.zeros(1, 3, 32, 32).int(), "a floating type is needed"),
+    ],
+)
+def test_pixels_that_do_not_fit(family, pixels, says):
+    with pytest.raises(BadInput, match=says):
+        clearhead.explain(model(family), {"pixel_values": pixels}, "gradient")
+
+
+def test_pixels_of_another_size_are_taken_where_the_network_takes_them():
+    assert len(clearhead.explain(model("dinov2"), {"pixel_values": torch.zeros(1, 3, 16, 16)}, "gradient")) == 1
+
+
+def test_ids_for_an_image_model(image):
+    with pytest.raises(BadInput, match="reads pictures: give pixel_values, not input_ids"):
+        clearhead.explain(image, IDS)
+
+
+def test_pictures_of_two_sizes_that_nobody_resizes():
+    explained = clearhead.load(network("dinov2"), image_processor(do_resize=False))
+    pictures = [photo(32, 32), photo(48, 40)]
+    with pytest.raises(BadInput, match=r"different sizes \(32×32, 48×40\).*batch_size=1"):
+        clearhead.explain(explained, pictures, "gradient")
+    assert len(clearhead.explain(explained, pictures, "gradient", batch_size=1)) == 2
 
 
 @pytest.mark.parametrize("note", range(1, 9))
@@ -708,6 +763,37 @@ def test_one_block_is_enough():
 
 
 # --- tensors as they are ---------------------------------------------------------------------------------------
+
+
+def test_an_unknown_word_and_a_mask_are_no_special_tokens(text):
+    words = "film zzz [MASK] good"
+    by_text = clearhead.explain(text, words, "occlusion")
+    (by_ids,) = clearhead.explain(text, dict(text.processor([words], return_tensors="pt")), "occlusion")
+    assert by_text.tokens == by_ids.tokens == ("[CLS]", "film", "[UNK]", "[MASK]", "good", "[SEP]")
+    assert by_text.special.tolist() == by_ids.special.tolist() == [True, False, False, False, False, True]
+    np.testing.assert_allclose(by_ids.relevance, by_text.relevance, rtol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+def test_a_tokenizer_that_makes_no_mask(family):
+    bare = tokenizer()
+    bare.model_input_names = ["input_ids"]
+    explained = clearhead.load(network(family), bare)
+    texts = ["a film", "a film is not good , never dull"]
+    for text, one in zip(texts, clearhead.explain(explained, texts), strict=True):
+        alone = clearhead.explain(explained, text)
+        assert len(one.relevance) == len(one.tokens) == len(text.replace(",", "").split()) + 2 + text.count(",")
+        assert one.probability == pytest.approx(alone.probability)
+        np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-8, atol=1e-12)
+
+
+def test_texts_of_two_lengths_for_a_network_without_a_mask(monkeypatch):
+    bare, explained = tokenizer(), network("bert")
+    bare.model_input_names = ["input_ids"]
+    forward = explained.forward
+    monkeypatch.setattr(explained, "forward", lambda input_ids: forward(input_ids=input_ids))
+    with pytest.raises(BadInput, match=r"takes no attention_mask.*batch_size=1"):
+        clearhead.explain(clearhead.load(explained, bare), ["a film", "good"], "gradient")
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (2, 9), (2, 6, 6), (2, 1, 6, 6)])

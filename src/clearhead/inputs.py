@@ -1,8 +1,10 @@
 """Inputs: a batch of tensors for the network, and beside each row what a person sees of it."""
 
+import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +16,21 @@ from torch import Tensor
 
 from clearhead import photo
 from clearhead.beside import Later
-from clearhead.errors import Argument, BadInput, BadOption, TooLong
-from clearhead.model import Model, longest
+from clearhead.errors import Argument, BadInput, BadOption, ClearheadError, TooLong
+from clearhead.model import Model, longest, word_table
 
 Box = tuple[float, float, float, float]
 LONG = ("error", "truncate", "windows")
+SHORTER = (
+    " Use ",
+    Argument("long", "truncate"),
+    " to explain the beginning, or ",
+    Argument("long", "windows"),
+    " to explain overlapping parts and stitch them together.",
+)
+MAIN = ("input_ids", "inputs_embeds", "pixel_values")
+WHOLE = ("input_ids", "token_type_ids", "position_ids")
+"""Whole numbers, one per token, that are looked up in a table."""
 PINNED = 2**20
 THREADS = 8
 Found = TypeVar("Found")
@@ -155,9 +167,14 @@ def _check_characters(text: str) -> None:
         raise BadInput(f"Character {error.start + 1} of the text is half a character: it was not UTF-8.") from error
 
 
-def _truncation(model: Model, long: str) -> dict[str, Any]:
+def check_long(long: str) -> None:
+    """Refuses what is no choice for inputs that are too long."""
     if long not in LONG:
         raise BadOption(Argument("long", long), f" is not a choice. Use one of {', '.join(LONG)}.")
+
+
+def _truncation(model: Model, long: str) -> dict[str, Any]:
+    check_long(long)
     limit = longest(model)
     return {"truncation": True, "max_length": limit} if long == "truncate" and limit else {"truncation": False}
 
@@ -172,34 +189,48 @@ def _offset(text: str | tuple[str, str], place: int | None, span: tuple[int, int
     return (segment, start, end) if isinstance(text, tuple) else (start, end)
 
 
-def _check_length(model: Model, length: int) -> None:
+def _check_length(model: Model, length: int, advice: Sequence[str | Argument] = SHORTER) -> None:
     limit = longest(model)
     if limit is not None and length > limit:
-        raise TooLong(
-            f"The input has {length} tokens, but {model.name} takes at most {limit}.",
-            " Use ",
-            Argument("long", "truncate"),
-            " to explain the beginning, or ",
-            Argument("long", "windows"),
-            " to explain overlapping parts and stitch them together.",
-        )
+        raise TooLong(f"The input has {length} tokens, but {model.name} takes at most {limit}.", *advice)
 
 
 def collate(model: Model, batch: Sequence[Encoded]) -> Inputs:
     """Pads on the right and stacks; a sample gives the same numbers in any batch."""
-    names = batch[0].values.keys()
+    names = list(batch[0].values)
     if model.takes_images:
-        tensors = {name: torch.stack([one.values[name] for one in batch]) for name in names}
+        tensors = {name: _stacked([one.values[name] for one in batch]) for name in names}
     else:
         width = max(one.length for one in batch)
-        tensors = {name: _padded(model, name, batch, width) for name in names}
+        tensors = {name: _padded(model, name, batch, width) for name in _with_mask(model, batch, names)}
     return _moved(Inputs(tensors, tuple(one.item for one in batch)), model)
+
+
+def _stacked(pictures: Sequence[Tensor]) -> Tensor:
+    sizes = sorted({f"{one.shape[-1]}×{one.shape[-2]}" for one in pictures})
+    if len(sizes) > 1:
+        found = f"The image processor leaves pictures of different sizes ({', '.join(sizes)}): let it resize, or use "
+        raise BadInput(found, Argument("batch_size", 1), ".")
+    return torch.stack(list(pictures))
+
+
+def _with_mask(model: Model, batch: Sequence[Encoded], names: list[str]) -> list[str]:
+    """The names of the tensors, with a mask where the network takes one, whatever its tokenizer makes."""
+    if "attention_mask" in names:
+        return names
+    if "attention_mask" in inspect.signature(model.network.forward).parameters:
+        return [*names, "attention_mask"]
+    if len({one.length for one in batch}) > 1:
+        found = f"{model.name} takes no attention_mask, so texts of different lengths cannot share a batch: use "
+        raise BadInput(found, Argument("batch_size", 1), ".")
+    return names
 
 
 def _padded(model: Model, name: str, batch: Sequence[Encoded], width: int) -> Tensor:
     pad = getattr(model.config, "pad_token_id", None) or 0
     fill = {"input_ids": pad, "token_type_ids": getattr(model.processor, "pad_token_type_id", 0)}.get(name, 0)
-    return torch.tensor([one.values[name] + [fill] * (width - one.length) for one in batch])
+    rows = (one.values.get(name, [1] * one.length) for one in batch)
+    return torch.tensor([row + [fill] * (width - len(row)) for row in rows])
 
 
 def _moved(inputs: Inputs, model: Model) -> Inputs:
@@ -224,27 +255,65 @@ def _sent(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
 def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
     """A batch from tensors as the network takes them; labels are left out."""
     kept = {name: value for name, value in tensors.items() if name not in ("labels", "special_tokens_mask")}
-    main = next((name for name in ("input_ids", "pixel_values", "inputs_embeds") if name in kept), None)
-    if main is None:
-        raise BadInput(f"The tensors {sorted(kept)} hold none of input_ids, pixel_values or inputs_embeds.")
+    main = _main(model, kept)
     for name, value in kept.items():
-        if not isinstance(value, Tensor):
-            raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
-        if value.shape[:1] != kept[main].shape[:1] or len(value) == 0:
-            raise BadInput(
-                f"'{name}' has shape {tuple(value.shape)}, which does not go with {main} {tuple(kept[main].shape)}."
-            )
-    _check_dtype(main, kept[main])
+        _check_tensor(name, value)
+    _check_shapes(model, main, kept)
     if main != "pixel_values":
-        _check_length(model, kept[main].shape[1])
+        _check_length(model, kept[main].shape[1], (" Cut every tensor to that many tokens.",))
     return _moved(Inputs(dict(kept), _items(model, main, kept)), model)
 
 
-def _check_dtype(name: str, value: Tensor) -> None:
-    floating = name != "input_ids"
-    if value.is_floating_point() != floating or value.dtype == torch.bool:
-        wanted = "a floating type" if floating else "integers"
-        raise BadInput(f"'{name}' has dtype {value.dtype}, but {wanted} are needed.")
+def _main(model: Model, tensors: Mapping[str, Any]) -> str:
+    """The one tensor that is the input; the others go with it."""
+    given = [name for name in MAIN if name in tensors]
+    if not given:
+        raise BadInput(f"The tensors {sorted(map(str, tensors))} hold none of {', '.join(MAIN[:2])} or {MAIN[2]}.")
+    if len(given) > 1:
+        raise BadInput(f"Both {' and '.join(given)} were given: leave one of them out.")
+    if model.takes_images != (given[0] == "pixel_values"):
+        reads = "pictures: give pixel_values" if model.takes_images else "text: give input_ids"
+        raise BadInput(f"{model.name} reads {reads}, not {given[0]}.")
+    return given[0]
+
+
+def _check_tensor(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
+    if value.layout != torch.strided:
+        raise BadInput(f"'{name}' is sparse: make it dense with .to_dense().")
+    if name in WHOLE and value.dtype not in (torch.int64, torch.int32):
+        raise BadInput(f"'{name}' has dtype {value.dtype}, but integers are needed: int64 or int32.")
+    if name in MAIN and name not in WHOLE and not value.is_floating_point():
+        raise BadInput(f"'{name}' has dtype {value.dtype}, but a floating type is needed.")
+
+
+def _check_shapes(model: Model, main: str, tensors: Mapping[str, Tensor]) -> None:
+    shape, wanted = tuple(tensors[main].shape), _shape(model, main)
+    pairs = zip(wanted, shape, strict=False)
+    if len(shape) != len(wanted) or any(isinstance(one, int) and one != size for one, size in pairs):
+        raise BadInput(f"'{main}' has shape {shape}, but {model.name} takes ({', '.join(map(str, wanted))}).")
+    for name, value in tensors.items():
+        found = tuple(value.shape)
+        if found[:1] != shape[:1] or found[0] == 0:
+            raise BadInput(f"'{name}' has shape {found}, which does not go with {main} {shape}.")
+        if main != "pixel_values" and name in (*WHOLE, "attention_mask") and found != shape[:2]:
+            raise BadInput(f"{name} has shape {found}, but {main} {shape}.")
+
+
+def _shape(model: Model, main: str) -> tuple[int | str, ...]:
+    """What the axes of an input are, or how long they must be."""
+    if main == "pixel_values":
+        return ("inputs", _described(model, "num_channels") or "colours", "rows", "columns")
+    words = word_table(model.network)
+    width = () if main == "input_ids" else ("width" if words is None else words.shape[1],)
+    return ("inputs", "tokens", *width)
+
+
+def _described(model: Model, name: str) -> Any:
+    """What the description of the network, or of its part that sees, says; None where it says nothing."""
+    parts = (model.config, getattr(model.config, "vision_config", None))
+    return next((found for part in parts if (found := getattr(part, name, None)) is not None), None)
 
 
 def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[Item]:
@@ -252,23 +321,52 @@ def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[I
     if main == "pixel_values":
         height, width = tensors[main].shape[-2:]
         return [Item(box=(0, 0, width, height)) for _ in range(rows)]
-    mask = tensors.get("attention_mask", torch.ones(tensors[main].shape[:2], device="cpu")).cpu().bool()
-    if mask.shape != tensors[main].shape[:2]:
-        raise BadInput(f"attention_mask has shape {tuple(mask.shape)}, but {main} {tuple(tensors[main].shape)}.")
-    if not mask.any(1).all():
+    whole = {name: tensors[name] for name in WHOLE if name in tensors}
+    own = _fetched({**whole, "mask": tensors.get("attention_mask", _ones(tensors[main])).bool()})
+    real = own.pop("mask").astype(bool)
+    if not real.any(1).all():
         raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
+    for name, values in own.items():
+        _check_values(model, name, values)
     if main == "inputs_embeds":
-        return [Item(tuple(map(str, range(int(row.sum())))), (False,) * int(row.sum())) for row in mask]
-    # What somebody writes into them later is not what was explained.
-    own, real = (tensor.cpu().numpy().copy() for tensor in (tensors[main], mask))
-    return Later(rows, lambda: [_id_item(model, own[row][real[row]].tolist()) for row in range(rows)])
+        return [Item(tuple(map(str, range(int(row.sum())))), (False,) * int(row.sum())) for row in real]
+    ids = own[main]
+    return Later(rows, lambda: _id_items(model, [ids[row][real[row]].tolist() for row in range(rows)]))
 
 
-def _id_item(model: Model, ids: list[int]) -> Item:
+def _ones(main: Tensor) -> Tensor:
+    return torch.ones(main.shape[:2], dtype=torch.bool, device=main.device)
+
+
+def _fetched(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Copies for the CPU, since what somebody writes later is not what was explained; a GPU is waited for once."""
+    several = [one.long() for one in tensors.values()]
+    if len({one.device for one in several}) == 1:
+        several = list(torch.stack(several).cpu())
+    return {name: one.cpu().numpy().copy() for name, one in zip(tensors, several, strict=True)}
+
+
+def _check_values(model: Model, name: str, values: Any) -> None:
+    """Refuses numbers that the table they are looked up in does not have."""
+    words, places = word_table(model.network), model.position_tables
+    sizes = {
+        "input_ids": None if words is None else len(words),
+        "token_type_ids": getattr(model.config, "type_vocab_size", None),
+        "position_ids": min((one.num_embeddings - getattr(one, "offset", 0) for one in places), default=None),
+    }
+    size, low, high = sizes[name], values.min(initial=0), values.max(initial=0)
+    if size and not 0 <= low <= high < size:
+        raise BadInput(f"'{name}' holds {low if low < 0 else high}, but {model.name} knows 0 … {size - 1}.")
+
+
+def _id_items(model: Model, rows: list[list[int]]) -> list[Item]:
+    """Special is what the tokenizer adds by itself, and padding: not a word it does not know, nor a mask."""
     if model.processor is None:
-        return Item(tuple(map(str, ids)), (False,) * len(ids))
-    special = set(model.processor.all_special_ids)
-    return Item(tuple(model.processor.convert_ids_to_tokens(ids)), tuple(one in special for one in ids))
+        return [Item(tuple(map(str, ids)), (False,) * len(ids)) for ids in rows]
+    special = {*model.processor("", verbose=False)["input_ids"], model.processor.pad_token_id}
+    return [
+        Item(tuple(model.processor.convert_ids_to_tokens(ids)), tuple(one in special for one in ids)) for ids in rows
+    ]
 
 
 # --- images ----------------------------------------------------------------------------------------------------
@@ -310,3 +408,18 @@ def _resized(processor: Any, width: int, height: int) -> tuple[int, int]:
         scale = size["shortest_edge"] / min(width, height)
         return max(1, int(width * scale)), max(1, int(height * scale))
     return size.get("width") or width, size.get("height") or height
+
+
+@contextmanager
+def blamed(model: Model, inputs: Inputs) -> Iterator[None]:
+    """Inside, a network that fails on pictures of another size than it was made for is told to have that reason."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        size = _described(model, "image_size")
+        wanted = (size, size) if isinstance(size, int) else tuple(size or ())
+        found = tuple(inputs.tensors["pixel_values"].shape[-2:]) if "pixel_values" in inputs.tensors else wanted
+        if isinstance(error, ClearheadError | torch.OutOfMemoryError) or len(wanted) != 2 or found == wanted:
+            raise
+        told = f"takes pictures of {wanted[0]} × {wanted[1]} pixels, not {found[0]} × {found[1]}"
+        raise BadInput(f"{model.name} {told}: resize them.") from error

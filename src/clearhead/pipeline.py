@@ -12,7 +12,7 @@ from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption, UnsupportedModel, require_whole
 from clearhead.execution import uncollected
 from clearhead.explanation import Explanation
-from clearhead.inputs import Inputs, collate, each, encode, from_tensors, is_single, listed
+from clearhead.inputs import Inputs, check_long, collate, each, encode, from_tensors, is_single, listed
 from clearhead.method import METHODS, Spelling, spelled
 from clearhead.model import Model, as_model, precise
 from clearhead.options import named
@@ -63,6 +63,7 @@ def compare(
     model = precise(as_model(model), precision)
     spellings = [spelled(one) for one in named(DEFAULT_METHOD if methods is None else methods)]
     check(spellings, batch_size)
+    check_long(long)
     rows = list(_explained(model, inputs, spellings, target, batch_size, long))
     found = {spelling.text: Explanations(row[place] for row in rows) for place, spelling in enumerate(spellings)}
     return Comparison({name: several[0] for name, several in found.items()} if is_single(inputs) else found)

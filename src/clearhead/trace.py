@@ -19,7 +19,7 @@ from clearhead.flow import RuleSet
 from clearhead.forward import Forward
 from clearhead.fused import kernels_for, on_the_device_of
 from clearhead.gradients import Block, Gradients, block_by_block, collected, gradients_of
-from clearhead.inputs import Inputs, as_inputs
+from clearhead.inputs import Inputs, as_inputs, blamed
 from clearhead.layers import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
 from clearhead.model import Model, as_model, precise, word_table
 from clearhead.outputs import check_finite, resolve_all, taken
@@ -353,7 +353,9 @@ def capture(
     model = precise(as_model(model), precision)
     batch = as_inputs(model, inputs)
     leaf = next((name for name in ("pixel_values", "inputs_embeds") if name in batch.tensors), None)
-    tape, logits = record(model.network, batch.tensors, word_table(model.network), leaf, lambda out: taken(model, out))
+    words = word_table(model.network)
+    with blamed(model, batch):
+        tape, logits = record(model.network, batch.tensors, words, leaf, lambda out: taken(model, out))
     forward = _forward(model, batch, tape, logits)
     check_finite(model, forward.said)
     return Trace(model, batch, forward, resolve_all(model, batch, forward.said, target))
