@@ -774,6 +774,11 @@ def test_an_unknown_word_and_a_mask_are_no_special_tokens(text):
     np.testing.assert_allclose(by_ids.relevance, by_text.relevance, rtol=1e-9)
 
 
+def test_ids_that_the_tokenizer_does_not_have(text):
+    (one,) = clearhead.explain(text, {"input_ids": torch.tensor([[2, 5, 45, 3]])}, "gradient")
+    assert one.tokens == ("[CLS]", "a", "45", "[SEP]")
+
+
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
 def test_a_tokenizer_that_makes_no_mask(family):
     bare = tokenizer()

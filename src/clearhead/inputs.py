@@ -364,9 +364,13 @@ def _id_items(model: Model, rows: list[list[int]]) -> list[Item]:
     if model.processor is None:
         return [Item(tuple(map(str, ids)), (False,) * len(ids)) for ids in rows]
     special = {*model.processor("", verbose=False)["input_ids"], model.processor.pad_token_id}
-    return [
-        Item(tuple(model.processor.convert_ids_to_tokens(ids)), tuple(one in special for one in ids)) for ids in rows
-    ]
+    return [Item(_tokens(model.processor, ids), tuple(one in special for one in ids)) for ids in rows]
+
+
+def _tokens(tokenizer: Any, ids: list[int]) -> tuple[str, ...]:
+    """The pieces of text that ids stand for; the id itself where the network knows more of them than the tokenizer."""
+    found = tokenizer.convert_ids_to_tokens(ids)
+    return tuple(str(one) if piece is None else piece for one, piece in zip(ids, found, strict=True))
 
 
 # --- images ----------------------------------------------------------------------------------------------------
