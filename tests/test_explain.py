@@ -613,10 +613,10 @@ def test_mistakes_are_named(text, inputs, options, error, says):
 
 
 def damaged(folder):
-    """A PNG whose second part claims to be of another kind."""
-    photo().save(folder / "damaged.png")
-    content = (folder / "damaged.png").read_bytes()
-    (folder / "damaged.png").write_bytes(content[:33] + bytes(8) + content[41:])
+    """A PNG that begins well, but whose later parts claim to be of no known kind."""
+    photo(300, 300).save(folder / "damaged.png")
+    begun, first, later = (folder / "damaged.png").read_bytes().partition(b"IDAT")
+    (folder / "damaged.png").write_bytes(begun + first + later.replace(b"IDAT", b"\xfc\xf4d\xad"))
     return folder / "damaged.png"
 
 
