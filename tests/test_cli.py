@@ -528,7 +528,7 @@ MISTAKES = {
 LATE = {
     "label": (["--target", "positve"], "Did you mean 'positive'?"),
     "class number": (["--target", "7"], "classes 0 … 1"),
-    "itself": (["--target", "0", "--versus", "0"], "cannot be contrasted with itself"),
+    "itself": (["--target", "0", "--versus", "0"], "cannot be contrasted with itself: choose another --versus."),
     "long": (["--long", "cut"], "--long cut is not a choice. Use one of error, truncate, windows"),
     "precision": (["--precision", "float63"], "float32, float64"),
     "device": (["--device", "gpu"], "gpu"),

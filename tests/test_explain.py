@@ -572,6 +572,8 @@ IDS = {"input_ids": torch.ones(1, 3).long()}
         ("a film", {"method": "integrated-gradients:tolerance=abc"}, BadOption, "a number or none"),
         ("a film", {"method": "att-cat", "hidden": 3}, BadOption, "a word"),
         ("a film", {"method": "lime:ridge=inf"}, BadOption, "finite"),
+        ("a film", {"method": "integrated-gradients:tolerance=-1"}, BadOption, "at least 0"),
+        ("a film", {"method": "integrated-gradients:limit=0"}, BadOption, "at least 1"),
         ("a film", {"method": "lime:ridge=-1"}, BadOption, "not below"),
         ("a film", {"method": "lime:width=0"}, BadOption, "above zero"),
         ("a film", {"method": "smooth-gradient:noise=nan"}, BadOption, "must be a number"),

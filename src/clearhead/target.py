@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.errors import BadInput
+from clearhead.errors import Argument, BadInput
 from clearhead.registry import unknown
 
 
@@ -56,7 +56,8 @@ def resolve(target: TargetLike, predicted: int, labels: Sequence[str]) -> Target
     index = predicted if wanted.index is None else class_number(wanted.index, labels)
     versus = None if wanted.versus is None else class_number(wanted.versus, labels)
     if index == versus:
-        raise BadInput(f"Class '{labels[index]}' cannot be contrasted with itself. Choose another `versus`.")
+        found = f"Class '{labels[index]}' cannot be contrasted with itself: choose another "
+        raise BadInput(found, Argument("versus"), ".")
     return Target(index, versus)
 
 

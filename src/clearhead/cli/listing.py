@@ -75,15 +75,17 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 
 def _table(rows: list[dict[str, Any]]) -> "Table":
-    """Name beside summary, with the other facts in a fainter line below."""
+    """Name beside summary, with the facts that it does not tell in a fainter line below."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     for row in rows:
-        facts = " · ".join(_fact(key, value) for key, value in row.items() if key not in ("name", "summary") and value)
-        body = Text(str(row.get("summary", ""))).append("\n" if row.get("summary") else "").append(facts, style="dim")
+        summary = str(row.get("summary", ""))
+        others = {key: value for key, value in row.items() if key not in ("name", "summary") and value}
+        facts = " · ".join(_fact(key, value) for key, value in others.items() if str(value) not in summary)
+        body = Text(summary).append("\n" if summary and facts else "").append(facts, style="dim")
         table.add_row(Text(row["name"], style="bold"), body)
     return table
 

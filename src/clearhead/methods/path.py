@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.errors import BadOption, require_whole
+from clearhead.errors import BadOption, require_number, require_whole
 from clearhead.hiding import black, token_id
 from clearhead.leaf import Point, scores_at, visit
 from clearhead.method import Scores, method
@@ -58,6 +58,9 @@ def integrated_gradients(
     not beyond `limit`.
     """
     require_whole("steps", steps)
+    require_whole("limit", limit)
+    if tolerance is not None:
+        require_number("tolerance", tolerance, 0)
     base = baseline_leaf(trace, baseline)
     effect_B = effects(trace, base, batch)
     product = wide_zeros(trace.leaf)
