@@ -164,15 +164,21 @@ def test_json_is_utf8_wherever_it_goes(model):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
-@pytest.mark.parametrize("command", ["explain", "compare", "words"])
-def test_a_file_is_written_whatever_becomes_of_the_rest(model, tmp_path, command):
+@pytest.mark.parametrize(
+    ("command", "stdout", "code", "said"),
+    [
+        ("explain", "full", 2, "No space left"),
+        ("explain", "gone", 0, "Wrote"),
+        ("explain", "closed", 0, "Wrote"),
+        ("compare", "gone", 0, "Wrote"),
+        ("words", "gone", 0, "Wrote"),
+    ],
+)
+def test_a_file_is_written_whatever_becomes_of_the_rest(model, tmp_path, command, stdout, code, said):
     out = tmp_path / "page.html"
-    arguments = [command, TEXT, "--model", model, "--out", str(out)]
-    for stdout, code, said in (("full", 2, "No space left"), ("gone", 0, "Wrote"), ("closed", 0, "Wrote")):
-        out.unlink(missing_ok=True)
-        done = poured(arguments, stdout)
-        assert (done.returncode, out.exists(), "Traceback" in done.stderr) == (code, True, False), done.stderr
-        assert said in done.stderr
+    done = poured([command, TEXT, "--model", model, "--out", str(out)], stdout)
+    assert (done.returncode, out.exists(), "Traceback" in done.stderr) == (code, True, False), done.stderr
+    assert said in done.stderr
 
 
 def poured(arguments, where):

@@ -22,6 +22,8 @@ from clearhead.cli.words import words
 from clearhead.version import __version__
 
 MISTAKE = 2
+GONE = 1
+"""How Typer and Rich leave by themselves when the reader of a pipe has gone."""
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
@@ -67,15 +69,22 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
-    except (BrokenPipeError, SystemExit):  # the reader of a pipe has gone; typer leaves by itself then
-        sys.stdout = None
-        code = 0
+    except BrokenPipeError:
+        code = _left_alone()
+    except SystemExit as left:
+        code = _left_alone() if left.code == GONE else left.code
     except Exception as error:
         message = _mistake(error)
         if message is None:
             raise
         code = _complain(message)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _left_alone() -> int:
+    """Nobody reads any more, which is no mistake."""
+    sys.stdout = None
+    return 0
 
 
 def _open_streams() -> None:
