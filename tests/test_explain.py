@@ -33,6 +33,7 @@ from clearhead.execution import frozen
 from clearhead.inputs import collate, encode, from_tensors
 from clearhead.method import Method, Scores, Spelling, spelled
 from clearhead.options import parsed, settled, value_of
+from clearhead.task import Example, Task
 from clearhead.windows import window_logits, windows_of
 
 
@@ -794,15 +795,6 @@ def test_a_tokenizer_that_makes_no_mask(family):
         np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-8, atol=1e-12)
 
 
-def test_texts_of_two_lengths_for_a_network_without_a_mask(monkeypatch):
-    bare, explained = tokenizer(), network("bert")
-    bare.model_input_names = ["input_ids"]
-    forward = explained.forward
-    monkeypatch.setattr(explained, "forward", lambda input_ids: forward(input_ids=input_ids))
-    with pytest.raises(BadInput, match=r"takes no attention_mask.*batch_size=1"):
-        clearhead.explain(clearhead.load(explained, bare), ["a film", "good"], "gradient")
-
-
 @pytest.mark.parametrize("shape", [(2, 1), (2, 9), (2, 6, 6), (2, 1, 6, 6)])
 def test_a_mask_of_another_shape_than_the_ids_is_refused(shape):
     ids = {"input_ids": torch.full((2, 6), 7), "attention_mask": torch.ones(shape)}
@@ -913,3 +905,61 @@ def test_a_message_names_arguments_as_they_are_given():
         assert str(one) == "It is 'long=x' too long. Use long='truncate' or text_column."
         assert one.with_flags == "It is 'long=x' too long. Use --long truncate or --text-column."
         assert one.fact == "It is 'long=x' too long."
+
+
+# --- networks and tokenizers of other kinds ---------------------------------------------------------------------------
+
+
+def test_a_network_that_takes_no_mask_gets_texts_of_one_length():
+    """FNet mixes all tokens, padding included, so that nothing may be padded: neither inputs nor perturbed ones."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48, "vocab_size": 60, "num_labels": 3}
+    net = randomised(transformers.FNetForSequenceClassification(transformers.FNetConfig(**sizes, pad_token_id=0)))
+    explained, texts = clearhead.load(net, tokenizer()), ["a film", "a film is not good", "good"]
+    for method in ("gradient", "occlusion"):
+        for one, text in zip(clearhead.explain(explained, texts, method), texts, strict=True):
+            np.testing.assert_allclose(one.relevance, clearhead.explain(explained, text, method).relevance, rtol=1e-6)
+    examples = [Example(str(place), text) for place, text in enumerate(texts)]
+    whole = clearhead.evaluate(explained, Task("t", examples), ["gradient"], ["aopc"]).rows[0]["value"]
+    alone = [
+        clearhead.evaluate(explained, Task("t", [one]), ["gradient"], ["aopc"]).rows[0]["value"] for one in examples
+    ]
+    assert whole == pytest.approx(np.mean(alone))
+    clearhead.evaluate(explained, Task("t", examples), ["gradient"], ["hiding:against=prediction"])
+    with pytest.raises(UnsupportedModel, match="takes no attention_mask"):
+        clearhead.explain(explained, texts, "occlusion:absent=attention")
+
+
+def test_token_types_of_several_kinds():
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    settings = transformers.TapasConfig(**sizes, vocab_size=60, max_position_embeddings=64, num_labels=3)
+    net = randomised(transformers.TapasForSequenceClassification(settings))
+    batch = {"input_ids": torch.arange(5, 14)[None], "token_type_ids": torch.zeros(1, 9, 7).long()}
+    assert np.isfinite(clearhead.explain(net, batch, "occlusion")[0].relevance).all()
+
+
+def test_special_tokens_are_those_around_texts_whoever_put_them_there():
+    own = tokenizer()
+    own.add_special_tokens({"extra_special_tokens": ["film"]})
+    ids = torch.tensor([own.convert_tokens_to_ids(["film", "a", "[UNK]", "[MASK]", "[SEP]", "good"])])
+    (one,) = clearhead.explain(clearhead.load(network("bert"), own), {"input_ids": ids}, "att-cat")
+    assert one.special.tolist() == [True, False, False, False, True, False]
+
+
+def test_positions_before_the_first_are_those_of_padding():
+    ids, mask = torch.randint(5, 50, (1, 6)), torch.tensor([[0, 0, 1, 1, 1, 1]])
+    batch = {"input_ids": ids, "attention_mask": mask, "position_ids": torch.tensor([[-1, -1, 0, 1, 2, 3]])}
+    assert len(clearhead.explain(network("opt"), batch, "att-cat")[0].relevance) == 4
+    with pytest.raises(BadInput, match=r"holds -3, but .* knows -2"):
+        clearhead.explain(network("opt"), {**batch, "position_ids": torch.full((1, 6), -3)}, "att-cat")
+
+
+def test_what_has_nothing_to_do_with_size_is_not_blamed_on_it():
+    net, batch = network("dinov2", image_size=64), {"pixel_values": torch.randn(1, 3, 32, 32)}
+    clearhead.explain(net, batch, "gradient")
+
+    def failing(*_):
+        raise RuntimeError("the user's own fault")
+
+    net.register_forward_pre_hook(failing)
+    with pytest.raises(RuntimeError, match="own fault"):
+        clearhead.explain(net, batch, "gradient")

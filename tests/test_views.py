@@ -16,6 +16,7 @@ from samples import HOSTILE, explained, pictured, review
 
 from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption
+from clearhead.inputs import open_image
 from clearhead.views import (
     color,
     corpus,
@@ -345,6 +346,21 @@ def test_gold_has_the_scale_of_the_classes_and_says_it():
     photos = [pictured(), pictured(label="dog", relevance=pictured().relevance / 4)]
     marked = gold.beside_photo(photos, np.ones((40, 60)))
     assert legend.findall(marked) == legend.findall(html.classes(photos)) != []
+
+
+@pytest.mark.parametrize("note", [1, 3, 6])
+def test_a_mask_turns_with_its_photo(tmp_path, note):
+    exif = Image.Exif()
+    exif[274] = note
+    pixels = np.zeros((40, 60), np.uint8)
+    pixels[5:10, 40:50] = 255
+    Image.fromarray(np.stack([pixels] * 3, -1)).save(tmp_path / "photo.png", exif=exif)
+    Image.fromarray(pixels).save(tmp_path / "mask.png")
+    seen = np.asarray(open_image(tmp_path / "photo.png"))[..., 0] > 0
+    np.testing.assert_array_equal(gold.mask_of(tmp_path / "mask.png", tmp_path / "photo.png"), seen)
+    Image.fromarray(pixels[:30]).save(tmp_path / "mask.png")
+    with pytest.raises(BadInput, match="its mask 60×30"):
+        gold.mask_of(tmp_path / "mask.png", tmp_path / "photo.png")
 
 
 def test_gold_beside_a_photo():

@@ -90,6 +90,8 @@ def hiding_of(model: Model, batch: Inputs, absent: str) -> Hiding:
         return HiddenPixels(model, batch, absent, content)
     if absent == "delete" and model.problem == "span":
         raise UnsupportedModel("Deleting tokens moves the answer span: use absent='mask' or 'attention' instead.")
+    if absent.endswith("attention") and not model.takes_mask:
+        raise UnsupportedModel(f"{model.name} takes no attention_mask that could hide tokens: use absent='mask'.")
     mask_ET = text_mask(batch).cpu()
     tensors = {"attention_mask": mask_ET.long(), **{name: value.cpu() for name, value in batch.tensors.items()}}
     return HiddenTokens(model, tensors, mask_ET, absent, _fill(model, batch, absent))
@@ -142,7 +144,10 @@ class HiddenTokens:
         return [_digest([array[row][:length] for array in arrays]) for row, length in enumerate(lengths)]
 
     def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
-        return {name: value.to(self.model.device) for name, value in self.rows(rows, chosen, width).items()}
+        found = self.rows(rows, chosen, width)
+        if not self.model.takes_mask:
+            del found["attention_mask"]
+        return {name: value.to(self.model.device) for name, value in found.items()}
 
     def rows(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
         example_N, keep_NT = rows.keep(chosen, self.mask_ET.device)

@@ -1,7 +1,7 @@
 """Inputs: a batch of tensors for the network, and beside each row what a person sees of it."""
 
-import inspect
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,6 +28,8 @@ SHORTER = (
     Argument("long", "windows"),
     " to explain overlapping parts and stitch them together.",
 )
+SIZE = re.compile(r"\b(size|shape)", re.IGNORECASE)
+"""What networks complain of that take pictures of one size alone."""
 MAIN = ("input_ids", "inputs_embeds", "pixel_values")
 WHOLE = ("input_ids", "token_type_ids", "position_ids")
 """Whole numbers, one per token, that are looked up in a table."""
@@ -202,7 +204,8 @@ def collate(model: Model, batch: Sequence[Encoded]) -> Inputs:
         tensors = {name: _stacked([one.values[name] for one in batch]) for name in names}
     else:
         width = max(one.length for one in batch)
-        tensors = {name: _padded(model, name, batch, width) for name in _with_mask(model, batch, names)}
+        masks = ["attention_mask"] if model.takes_mask and "attention_mask" not in names else []
+        tensors = {name: _padded(model, name, batch, width) for name in names + masks}
     return _moved(Inputs(tensors, tuple(one.item for one in batch)), model)
 
 
@@ -212,18 +215,6 @@ def _stacked(pictures: Sequence[Tensor]) -> Tensor:
         found = f"The image processor leaves pictures of different sizes ({', '.join(sizes)}): let it resize, or use "
         raise BadInput(found, Argument("batch_size", 1), ".")
     return torch.stack(list(pictures))
-
-
-def _with_mask(model: Model, batch: Sequence[Encoded], names: list[str]) -> list[str]:
-    """The names of the tensors, with a mask where the network takes one, whatever its tokenizer makes."""
-    if "attention_mask" in names:
-        return names
-    if "attention_mask" in inspect.signature(model.network.forward).parameters:
-        return [*names, "attention_mask"]
-    if len({one.length for one in batch}) > 1:
-        found = f"{model.name} takes no attention_mask, so texts of different lengths cannot share a batch: use "
-        raise BadInput(found, Argument("batch_size", 1), ".")
-    return names
 
 
 def _padded(model: Model, name: str, batch: Sequence[Encoded], width: int) -> Tensor:
@@ -297,7 +288,8 @@ def _check_shapes(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Non
         found = tuple(value.shape)
         if found[:1] != shape[:1] or found[0] == 0:
             raise BadInput(f"'{name}' has shape {found}, which does not go with {main} {shape}.")
-        if main != "pixel_values" and name in (*WHOLE, "attention_mask") and found != shape[:2]:
+        own = found[:2] if name == "token_type_ids" else found  # Tapas has several types for each token
+        if main != "pixel_values" and name in (*WHOLE, "attention_mask") and own != shape[:2]:
             raise BadInput(f"{name} has shape {found}, but {main} {shape}.")
 
 
@@ -341,7 +333,7 @@ def _ones(main: Tensor) -> Tensor:
 def _fetched(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Copies for the CPU, since what somebody writes later is not what was explained; a GPU is waited for once."""
     several = [one.long() for one in tensors.values()]
-    if len({one.device for one in several}) == 1:
+    if len({(one.device, one.shape) for one in several}) == 1:
         several = list(torch.stack(several).cpu())
     return {name: one.cpu().numpy().copy() for name, one in zip(tensors, several, strict=True)}
 
@@ -349,21 +341,24 @@ def _fetched(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 def _check_values(model: Model, name: str, values: Any) -> None:
     """Refuses numbers that the table they are looked up in does not have."""
     words, places = word_table(model.network), model.position_tables
+    before = min((getattr(one, "offset", 0) for one in places), default=0) if name == "position_ids" else 0
     sizes = {
         "input_ids": None if words is None else len(words),
         "token_type_ids": getattr(model.config, "type_vocab_size", None),
-        "position_ids": min((one.num_embeddings - getattr(one, "offset", 0) for one in places), default=None),
+        "position_ids": min((one.num_embeddings for one in places), default=None),
     }
-    size, low, high = sizes[name], values.min(initial=0), values.max(initial=0)
+    size, low, high = sizes[name], values.min(initial=0) + before, values.max(initial=0) + before
     if size and not 0 <= low <= high < size:
-        raise BadInput(f"'{name}' holds {low if low < 0 else high}, but {model.name} knows 0 … {size - 1}.")
+        found, known = (low if low < 0 else high) - before, f"{-before} … {size - before - 1}"
+        raise BadInput(f"'{name}' holds {found}, but {model.name} knows {known}.")
 
 
 def _id_items(model: Model, rows: list[list[int]]) -> list[Item]:
-    """Special is what the tokenizer adds by itself, and padding: not a word it does not know, nor a mask."""
+    """Special is what stands around texts: not a word that the tokenizer does not know, nor a mask."""
     if model.processor is None:
         return [Item(tuple(map(str, ids)), (False,) * len(ids)) for ids in rows]
-    special = {*model.processor("", verbose=False)["input_ids"], model.processor.pad_token_id}
+    own = (model.processor.unk_token_id, model.processor.mask_token_id)
+    special = set(model.processor.all_special_ids).difference(own)
     return [Item(_tokens(model.processor, ids), tuple(one in special for one in ids)) for ids in rows]
 
 
@@ -423,7 +418,8 @@ def blamed(model: Model, inputs: Inputs) -> Iterator[None]:
         size = _described(model, "image_size")
         wanted = (size, size) if isinstance(size, int) else tuple(size or ())
         found = tuple(inputs.tensors["pixel_values"].shape[-2:]) if "pixel_values" in inputs.tensors else wanted
-        if isinstance(error, ClearheadError | torch.OutOfMemoryError) or len(wanted) != 2 or found == wanted:
+        other = isinstance(error, ClearheadError | torch.OutOfMemoryError) or not SIZE.search(str(error))
+        if other or len(wanted) != 2 or found == wanted:
             raise
         told = f"takes pictures of {wanted[0]} × {wanted[1]} pixels, not {found[0]} × {found[1]}"
         raise BadInput(f"{model.name} {told}: resize them.") from error

@@ -1,6 +1,7 @@
 """The model that is explained: network, processor, optional masked-LM head; and how it is loaded."""
 
 import copy
+import inspect
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,7 +106,13 @@ class Model:
     @property
     def can_pad(self) -> bool:
         """Whether texts of different lengths may share a batch."""
-        return self.takes_images or getattr(self.config, "pad_token_id", None) is not None
+        return self.takes_images or (getattr(self.config, "pad_token_id", None) is not None and self.takes_mask)
+
+    @cached_property
+    def takes_mask(self) -> bool:
+        """Whether the network can be told what is padding; a wrapper that names no inputs takes what it is given."""
+        taken = inspect.signature(self.network.forward).parameters
+        return "attention_mask" in taken or "input_ids" not in taken
 
 
 def load(

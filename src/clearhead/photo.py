@@ -66,7 +66,21 @@ def head(source: Any, name: str) -> tuple[Size, int]:
         raise BadInput(f"{name} cannot be read as an image") from error
 
 
-def upright_size(size: Size, note: int) -> Size:
+def note_for(mask: Any, picture: Any, names: tuple[str, str]) -> int:
+    """The note by which a mask has to be turned to lie on its upright picture; refused where it has another size.
+
+    A mask of the stored size without a note of its own was drawn on the pixels as they are stored.
+    """
+    (mask_size, mask_note), (size, note) = (head(*one) for one in zip((mask, picture), names, strict=True))
+    if size == mask_size and mask_note == 1:
+        return note
+    seen, marked = _upright_size(size, note), _upright_size(mask_size, mask_note)
+    if seen != marked:
+        raise BadInput(f"{names[1]} is {seen[0]}×{seen[1]}, its mask {marked[0]}×{marked[1]}")
+    return 1
+
+
+def _upright_size(size: Size, note: int) -> Size:
     return size[::-1] if note in SIDEWAYS else size
 
 

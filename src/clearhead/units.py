@@ -30,10 +30,13 @@ class Units:
 
 
 def text_mask(inputs: Inputs) -> Tensor:
-    """True where a token is real (E,T)."""
+    """True where a token is real (E,T): what the mask says or, for networks that take none, how long each text is."""
     mask = inputs.tensors.get("attention_mask")
+    if mask is not None:
+        return mask.bool()
     main = next(inputs.tensors[name] for name in ("input_ids", "inputs_embeds") if name in inputs.tensors)
-    return torch.ones(main.shape[:2], dtype=torch.bool, device=main.device) if mask is None else mask.bool()
+    length_E1 = torch.tensor([[len(item.tokens)] for item in inputs.items], device=main.device)
+    return torch.arange(main.shape[1], device=main.device) < length_E1
 
 
 def units_of(

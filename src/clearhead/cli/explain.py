@@ -1,6 +1,7 @@
 """clearhead explain."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import curve, option, sink, source
@@ -95,7 +96,7 @@ def _marked(one: Any, marks: list[Any]) -> Any:
 
     if not isinstance(marks[0], str) and len(marks) > 1:
         raise BadOption(f"--gold names one mask of a picture, but was given {len(marks)} times.")
-    return gold.spans_of(one, marks) if isinstance(marks[0], str) else gold.mask_of(marks[0])
+    return gold.spans_of(one, marks) if isinstance(marks[0], str) else gold.mask_of(marks[0], Path(one))
 
 
 def _gold(classes: list["Explanation"], marked: Any) -> str:

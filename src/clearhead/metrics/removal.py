@@ -93,9 +93,11 @@ def pixel_map(explanation: Explanation, height: int, width: int) -> Array:
 
 
 def masked_from_attention(model: Model) -> str | None:
-    """[MASK] and no attention, as in the hiding game; attention alone without such a token; black for images."""
+    """[MASK] and no attention, as in the hiding game, or the one of them that there is; black for images."""
     if model.takes_images:
         return None
+    if not model.takes_mask:
+        return "mask"
     return "attention" if token_id(model, "mask") is None else "mask-attention"
 
 

@@ -18,20 +18,6 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
-def _fit(picture: Any, mask: Any, names: tuple[str, str]) -> int:
-    """The note by which a mask has to be turned to lie on its upright picture; refused where it has another size.
-
-    A mask of the stored size without a note of its own was drawn on the pixels as they are stored.
-    """
-    (size, note), (mask_size, mask_note) = (photo.head(*one) for one in zip((picture, mask), names, strict=True))
-    if size == mask_size and mask_note == 1:
-        return note
-    seen, marked = photo.upright_size(size, note), photo.upright_size(mask_size, mask_note)
-    if seen != marked:
-        raise BadInput(f"{names[0]} is {seen[0]}×{seen[1]}, its mask {marked[0]}×{marked[1]}")
-    return 1
-
-
 def _has_masks(path: Path) -> bool:
     return (path / "images").is_dir() and (path / "masks").is_dir()
 
@@ -53,7 +39,7 @@ def _masked(number: int, picture: Path, folder: Path, masks: dict[Path, Path]) -
     if mask is None:
         return BadRow(number, f"'{name}' has no mask")
     try:
-        note = _fit(picture, mask, (f"'{name}'", f"'{mask.name}'"))
+        note = photo.note_for(mask, picture, (f"'{mask.name}'", f"'{name}'"))
     except BadInput as error:
         return BadRow(number, str(error))
     return Example(str(name), picture, _folder_label(name), Mask(mask, note=note))
@@ -105,8 +91,8 @@ def _pet(number: int, row: dict[str, Any], label_column: str) -> Example | BadRo
             return BadRow(number, f"no picture in column '{column}'")
     try:
         label = label_value(row.get(label_column), label_column)
-        files = (io.BytesIO(row["image"]), io.BytesIO(row["trimap"]))
-        note = _fit(*files, ("the picture", "its trimap"))
+        files = (io.BytesIO(row["trimap"]), io.BytesIO(row["image"]))
+        note = photo.note_for(*files, ("its trimap", "the picture"))
     except BadInput as error:
         return BadRow(number, str(error))
     mask = Mask(Picture(row["trimap"]), foreground=(PET,), unlabelled=(BORDER,), note=note)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from clearhead import photo
 from clearhead.errors import BadFile, BadInput
 from clearhead.explanation import Array, Explanation
 from clearhead.views import heatmap, html, markup
@@ -47,13 +48,14 @@ def spans_of(text: str | tuple[str, str], phrases: Sequence[str]) -> list[tuple[
     return found
 
 
-def mask_of(file: Path) -> Array:
-    """A mask picture as an array: whatever is not black belongs to the object."""
+def mask_of(file: Path, picture: Path | None = None) -> Array:
+    """A mask picture as an array: whatever is not black belongs to the object. It turns with the picture it lies on."""
     try:
-        with Image.open(file) as picture:
-            return np.asarray(picture.convert("L")) > 0
-    except OSError as error:
+        mask = photo.read(file, f"The mask '{file}'")
+    except BadInput as error:
         raise BadFile(f"The mask '{file}' cannot be read as a picture.") from error
+    note = 1 if picture is None else photo.note_for(file, picture, (f"The mask '{file}'", f"'{picture}'"))
+    return np.asarray(photo.turned(mask, note).convert("L")) > 0
 
 
 def _span(one: tuple[int, ...], texts: Sequence[str]) -> tuple[int, int, int]:
