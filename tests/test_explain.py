@@ -174,7 +174,7 @@ def test_a_regression_has_a_score_and_no_probability():
     explained = model("bert", num_labels=1)
     (one,) = clearhead.explain(explained, tensors("bert", rows=1))
     assert one.probability is None
-    assert one.diagnostics["score"] == pytest.approx(float(explained.network(**tensors("bert", rows=1)).logits))
+    assert one.diagnostics["score"] == pytest.approx(explained.network(**tensors("bert", rows=1)).logits.item())
 
 
 @pytest.fixture(scope="module")
