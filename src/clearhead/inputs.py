@@ -1,10 +1,8 @@
 """Inputs: a batch of tensors for the network, and beside each row what a person sees of it."""
 
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,8 +14,9 @@ from torch import Tensor
 
 from clearhead import photo
 from clearhead.beside import Later
-from clearhead.errors import Argument, BadInput, BadOption, ClearheadError, TooLong
-from clearhead.model import Model, longest, word_table
+from clearhead.errors import Argument, BadInput, BadOption, TooLong
+from clearhead.model import Model, longest
+from clearhead.tensors import WHOLE, check_values, checked
 
 Box = tuple[float, float, float, float]
 LONG = ("error", "truncate", "windows")
@@ -28,11 +27,6 @@ SHORTER = (
     Argument("long", "windows"),
     " to explain overlapping parts and stitch them together.",
 )
-SIZE = re.compile(r"\b(size|shape)", re.IGNORECASE)
-"""What networks complain of that take pictures of one size alone."""
-MAIN = ("input_ids", "inputs_embeds", "pixel_values")
-WHOLE = ("input_ids", "token_type_ids", "position_ids")
-"""Whole numbers, one per token, that are looked up in a table."""
 PINNED = 2**20
 THREADS = 8
 Found = TypeVar("Found")
@@ -246,66 +240,10 @@ def _sent(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
 def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
     """A batch from tensors as the network takes them; labels are left out."""
     kept = {name: value for name, value in tensors.items() if name not in ("labels", "special_tokens_mask")}
-    main = _main(model, kept)
-    for name, value in kept.items():
-        _check_tensor(name, value)
-    _check_shapes(model, main, kept)
+    main = checked(model, kept)
     if main != "pixel_values":
         _check_length(model, kept[main].shape[1], (" Cut every tensor to that many tokens.",))
     return _moved(Inputs(dict(kept), _items(model, main, kept)), model)
-
-
-def _main(model: Model, tensors: Mapping[str, Any]) -> str:
-    """The one tensor that is the input; the others go with it."""
-    given = [name for name in MAIN if name in tensors]
-    if not given:
-        raise BadInput(f"The tensors {sorted(map(str, tensors))} hold none of {', '.join(MAIN[:2])} or {MAIN[2]}.")
-    if len(given) > 1:
-        raise BadInput(f"Both {' and '.join(given)} were given: leave one of them out.")
-    if model.takes_images != (given[0] == "pixel_values"):
-        reads = "pictures: give pixel_values" if model.takes_images else "text: give input_ids"
-        raise BadInput(f"{model.name} reads {reads}, not {given[0]}.")
-    return given[0]
-
-
-def _check_tensor(name: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
-    if value.layout != torch.strided:
-        raise BadInput(f"'{name}' is sparse: make it dense with .to_dense().")
-    if name in WHOLE and value.dtype not in (torch.int64, torch.int32):
-        raise BadInput(f"'{name}' has dtype {value.dtype}, but integers are needed: int64 or int32.")
-    if name in MAIN and name not in WHOLE and not value.is_floating_point():
-        raise BadInput(f"'{name}' has dtype {value.dtype}, but a floating type is needed.")
-
-
-def _check_shapes(model: Model, main: str, tensors: Mapping[str, Tensor]) -> None:
-    shape, wanted = tuple(tensors[main].shape), _shape(model, main)
-    pairs = zip(wanted, shape, strict=False)
-    if len(shape) != len(wanted) or any(isinstance(one, int) and one != size for one, size in pairs):
-        raise BadInput(f"'{main}' has shape {shape}, but {model.name} takes ({', '.join(map(str, wanted))}).")
-    for name, value in tensors.items():
-        found = tuple(value.shape)
-        if found[:1] != shape[:1] or found[0] == 0:
-            raise BadInput(f"'{name}' has shape {found}, which does not go with {main} {shape}.")
-        own = found[:2] if name == "token_type_ids" else found  # Tapas has several types for each token
-        if main != "pixel_values" and name in (*WHOLE, "attention_mask") and own != shape[:2]:
-            raise BadInput(f"{name} has shape {found}, but {main} {shape}.")
-
-
-def _shape(model: Model, main: str) -> tuple[int | str, ...]:
-    """What the axes of an input are, or how long they must be."""
-    if main == "pixel_values":
-        return ("inputs", _described(model, "num_channels") or "colours", "rows", "columns")
-    words = word_table(model.network)
-    width = () if main == "input_ids" else ("width" if words is None else words.shape[1],)
-    return ("inputs", "tokens", *width)
-
-
-def _described(model: Model, name: str) -> Any:
-    """What the description of the network, or of its part that sees, says; None where it says nothing."""
-    parts = (model.config, getattr(model.config, "vision_config", None))
-    return next((found for part in parts if (found := getattr(part, name, None)) is not None), None)
 
 
 def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[Item]:
@@ -319,7 +257,7 @@ def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[I
     if not real.any(1).all():
         raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
     for name, values in own.items():
-        _check_values(model, name, values)
+        check_values(model, name, values)
     if main == "inputs_embeds":
         return [Item(tuple(map(str, range(int(row.sum())))), (False,) * int(row.sum())) for row in real]
     ids = own[main]
@@ -336,21 +274,6 @@ def _fetched(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     if len({(one.device, one.shape) for one in several}) == 1:
         several = list(torch.stack(several).cpu())
     return {name: one.cpu().numpy().copy() for name, one in zip(tensors, several, strict=True)}
-
-
-def _check_values(model: Model, name: str, values: Any) -> None:
-    """Refuses numbers that the table they are looked up in does not have."""
-    words, places = word_table(model.network), model.position_tables
-    before = min((getattr(one, "offset", 0) for one in places), default=0) if name == "position_ids" else 0
-    sizes = {
-        "input_ids": None if words is None else len(words),
-        "token_type_ids": getattr(model.config, "type_vocab_size", None),
-        "position_ids": min((one.num_embeddings for one in places), default=None),
-    }
-    size, low, high = sizes[name], values.min(initial=0) + before, values.max(initial=0) + before
-    if size and not 0 <= low <= high < size:
-        found, known = (low if low < 0 else high) - before, f"{-before} … {size - before - 1}"
-        raise BadInput(f"'{name}' holds {found}, but {model.name} knows {known}.")
 
 
 def _id_items(model: Model, rows: list[list[int]]) -> list[Item]:
@@ -407,19 +330,3 @@ def _resized(processor: Any, width: int, height: int) -> tuple[int, int]:
         scale = size["shortest_edge"] / min(width, height)
         return max(1, int(width * scale)), max(1, int(height * scale))
     return size.get("width") or width, size.get("height") or height
-
-
-@contextmanager
-def blamed(model: Model, inputs: Inputs) -> Iterator[None]:
-    """Inside, a network that fails on pictures of another size than it was made for is told to have that reason."""
-    try:
-        yield
-    except (ValueError, RuntimeError) as error:
-        size = _described(model, "image_size")
-        wanted = (size, size) if isinstance(size, int) else tuple(size or ())
-        found = tuple(inputs.tensors["pixel_values"].shape[-2:]) if "pixel_values" in inputs.tensors else wanted
-        other = isinstance(error, ClearheadError | torch.OutOfMemoryError) or not SIZE.search(str(error))
-        if other or len(wanted) != 2 or found == wanted:
-            raise
-        told = f"takes pictures of {wanted[0]} × {wanted[1]} pixels, not {found[0]} × {found[1]}"
-        raise BadInput(f"{model.name} {told}: resize them.") from error

@@ -19,13 +19,14 @@ from clearhead.flow import RuleSet
 from clearhead.forward import Forward
 from clearhead.fused import kernels_for, on_the_device_of
 from clearhead.gradients import Block, Gradients, block_by_block, collected, gradients_of
-from clearhead.inputs import Inputs, as_inputs, blamed
+from clearhead.inputs import Inputs, as_inputs
 from clearhead.layers import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
 from clearhead.model import Model, as_model, precise, word_table
 from clearhead.outputs import check_finite, resolve_all, taken
 from clearhead.propagation import RelevancePass
 from clearhead.tape import Tape
 from clearhead.target import Target, TargetLike, score_of, seeds
+from clearhead.tensors import blamed
 from clearhead.watching import record
 
 LARGE = 2**26
@@ -354,7 +355,7 @@ def capture(
     batch = as_inputs(model, inputs)
     leaf = next((name for name in ("pixel_values", "inputs_embeds") if name in batch.tensors), None)
     words = word_table(model.network)
-    with blamed(model, batch):
+    with blamed(model, batch.tensors):
         tape, logits = record(model.network, batch.tensors, words, leaf, lambda out: taken(model, out))
     forward = _forward(model, batch, tape, logits)
     check_finite(model, forward.said)
