@@ -14,7 +14,7 @@ from torch import nn
 import clearhead
 from clearhead import fused, layers, rules
 from clearhead.flow import Flow
-from clearhead.model import Aligned
+from clearhead.vocabulary import Aligned
 
 triton = pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
 

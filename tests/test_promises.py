@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "clearhead"
 # A module imports only from its own line or a line above it.
 LAYERS = (
     "errors version batching execution beside tables photo kernels fused",
-    "registry options target zoo model tensors inputs outputs",
+    "registry options target zoo model vocabulary tensors inputs outputs",
     "flow moving layers rules attend tape recording watching forward gradients",
     "propagation trace blockwise planning leaf",
     "explanation collection method units hiding perturbation task metric",

@@ -9,8 +9,8 @@ from clearhead.errors import BadOption, UnsupportedModel, require_whole
 from clearhead.fused import kernels_for, on_the_device_of
 from clearhead.method import Scores, method
 from clearhead.methods.activation import gradient_times_hidden, layer_of, layer_saliency
-from clearhead.model import vocabulary_logits
 from clearhead.trace import Trace
+from clearhead.vocabulary import vocabulary_logits
 
 LAYER_SCORES: dict[str, Callable[[Trace, int], Tensor]] = {
     "gradcam": layer_saliency,
