@@ -25,7 +25,7 @@ import transformers
 from yardstick import command
 
 import clearhead
-from clearhead.evaluation import explain_cases
+from clearhead.cases import explain_cases
 from clearhead.method import spelled
 from clearhead.metric import Case, measured
 from clearhead.model import Model

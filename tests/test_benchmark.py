@@ -481,9 +481,9 @@ def test_nothing_measured_is_an_error(plan, tmp_path):
 
 def limited(monkeypatch, most: int) -> list[int]:
     """As if memory ended at batches of `most`."""
-    from clearhead import evaluation
+    from clearhead import cases
 
-    real, seen = evaluation.explain_cases, []
+    real, seen = cases.explain_cases, []
 
     def explain_cases(*arguments, batch_size, **options):
         seen.append(batch_size)
@@ -491,7 +491,7 @@ def limited(monkeypatch, most: int) -> list[int]:
             raise torch.OutOfMemoryError
         return real(*arguments, batch_size=batch_size, **options)
 
-    monkeypatch.setattr(evaluation, "explain_cases", explain_cases)
+    monkeypatch.setattr(cases, "explain_cases", explain_cases)
     return seen
 
 

@@ -8,7 +8,7 @@ import small_networks
 import tiny
 
 import clearhead
-from clearhead import evaluation
+from clearhead import cases, evaluation
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.method import spelled
 from clearhead.metric import measured
@@ -70,8 +70,8 @@ def test_random_is_the_mean_of_twenty_seeds(bert, path):
 
 def test_one_forward_pass_for_all_methods_and_targets(bert, path, monkeypatch):
     seen = []
-    plain = evaluation.capture
-    monkeypatch.setattr(evaluation, "capture", lambda *given: seen.append(1) or plain(*given))
+    plain = cases.capture
+    monkeypatch.setattr(cases, "capture", lambda *given: seen.append(1) or plain(*given))
     clearhead.evaluate(bert, path, ["att-cat", "cat", "random"], ["aopc", "kendall", "aopc:target=label"])
     assert len(seen) == 1
 
@@ -255,7 +255,7 @@ def test_pairs_end_to_end(bert, tmp_path):
         bert, path, ["att-cat", "trans-att", "occlusion"], ["aopc", "lodds", "hiding", "kendall", "randomisation"]
     )
     assert len(table.rows) == 15 and all(math.isfinite(row["value"]) for row in table.rows)
-    texts = evaluation.explain_cases(bert, read_task(path).examples, [spelled("att-cat")], ["prediction"])
+    texts = cases.explain_cases(bert, read_task(path).examples, [spelled("att-cat")], ["prediction"])
     explanation = texts.cases["att-cat"][0].explanations["prediction"]
     assert explanation.text == ("a fine film", "it is good")
     assert {offset[0] for offset in explanation.offsets} == {0, 1}
@@ -286,9 +286,9 @@ def test_questions_and_answers_end_to_end(tmp_path):
 def test_explanations_a_model_cannot_have(bert):
     example, spelling = Example("1", "a film"), [spelled("att-cat")]
     with pytest.raises(UnsupportedModel, match="span"):
-        evaluation.explain_cases(bert, [example], spelling, ["start"])
+        cases.explain_cases(bert, [example], spelling, ["start"])
     with pytest.raises(UnsupportedModel, match="no classes"):
-        evaluation.explain_cases(small_networks.answering_bert(), [example], spelling, ["every-class"])
+        cases.explain_cases(small_networks.answering_bert(), [example], spelling, ["every-class"])
 
 
 def test_start_and_end_are_explained_apart(tmp_path):
@@ -296,7 +296,7 @@ def test_start_and_end_are_explained_apart(tmp_path):
     path.write_text(SQUAD)
     model = small_networks.answering_bert()
     example = read_task(path).examples[0]
-    case = evaluation.explain_cases(model, [example], [spelled("att-cat")], ["start", "end"]).cases["att-cat"][0]
+    case = cases.explain_cases(model, [example], [spelled("att-cat")], ["start", "end"]).cases["att-cat"][0]
     whole = clearhead.explain(model, example.input, "att-cat")
     sides = case.explanations["start"], case.explanations["end"]
     assert (sides[0].target.span[0], sides[1].target.span[1]) == whole.target.span

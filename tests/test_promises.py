@@ -21,7 +21,7 @@ LAYERS = (
     "explanation collection method units hiding perturbation task metric",
     "methods tasks",
     "answers windows pipeline",
-    "metrics",
+    "cases metrics",
     "significance evaluation",
     "results summary verdict benchmark benchmarks views",
     "runners report",

@@ -29,7 +29,7 @@ from clearhead.summary import summary_of as summary_of
 from clearhead.tables import parquet
 
 if TYPE_CHECKING:
-    from clearhead.evaluation import Explained
+    from clearhead.cases import Explained
     from clearhead.method import Spelling
     from clearhead.metric import Case, Measure
     from clearhead.model import Model
@@ -233,7 +233,8 @@ def jobs_of(streams: Sequence[Stream], shard: int) -> list[Job]:
 
 def prepare(plan: Plan) -> Worker:
     """Loads what the jobs of a plan need, and finds a wrong label before anything is computed."""
-    from clearhead.evaluation import check_labels, entries, needed
+    from clearhead.cases import check_labels, needed
+    from clearhead.evaluation import entries
     from clearhead.model import load, precise
 
     model = precise(load(plan.model, device=plan.device, lm_head=plan.lm_head), plan.precision)
@@ -256,7 +257,7 @@ def _blocks(model: "Model", methods: Sequence[str]) -> int:
 
 def compute(worker: Worker, job: Job) -> Outcome:
     """Explains the examples of a shard by every method, from shared traces, and measures the explanations."""
-    from clearhead.evaluation import REFUSALS, needed
+    from clearhead.cases import REFUSALS, needed
 
     stream = worker.streams[job.stream]
     examples = stream.examples[job.start : job.stop]
@@ -280,7 +281,7 @@ def _explained(worker: Worker, examples: "Sequence[Example]", needs: Sequence[st
     """The cases; with an automatic batch size, batches are halved until they fit into memory."""
     import torch
 
-    from clearhead.evaluation import explain_cases
+    from clearhead.cases import explain_cases
 
     size = worker.plan.batch_size or len(examples)
     while True:
@@ -302,7 +303,7 @@ def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
 
 def costs(worker: Worker, examples: "Sequence[Example]", methods: Collection[str]) -> dict[str, float]:
     """Seconds per example of each method by itself, on a few examples."""
-    from clearhead.evaluation import explain_cases
+    from clearhead.cases import explain_cases
 
     few, found = examples[:SAMPLE], dict[str, float]()
     for spelling in (one for one in worker.spellings if one.text in methods and not _is_repeat(one, methods)):
