@@ -20,12 +20,12 @@ from torch.profiler import ProfilerActivity, profile
 from yardstick import FIFTEEN, Tensors, Work, batch, command, forward_backward
 
 import clearhead
-from clearhead.blockwise import capture_blockwise
-from clearhead.fused import kernels_for
-from clearhead.inputs import as_inputs
-from clearhead.layers import POSITIVE
-from clearhead.method import Scores, spelled
-from clearhead.planning import memory
+from clearhead.attribution.method import Scores, spelled
+from clearhead.engine.blockwise import capture_blockwise
+from clearhead.engine.lrp.kernels.dispatch import kernels_for
+from clearhead.engine.lrp.linear import POSITIVE
+from clearhead.engine.memory import memory
+from clearhead.model.inputs import as_inputs
 
 
 def bert(dtype: torch.dtype) -> clearhead.Model:

@@ -25,12 +25,12 @@ import transformers
 from yardstick import command
 
 import clearhead
-from clearhead.cases import explain_cases
-from clearhead.method import spelled
-from clearhead.metric import Case, measured
-from clearhead.model import Model
-from clearhead.task import Example
-from clearhead.tasks import read_task
+from clearhead.attribution.method import spelled
+from clearhead.data.read import read_task
+from clearhead.data.task import Example
+from clearhead.evaluation.explained import explain_cases
+from clearhead.evaluation.metric import Case, measured
+from clearhead.model.model import Model
 
 WORDS = 5000
 
@@ -117,7 +117,7 @@ def growth(model: Model, several: list[Example], counts: list[int]) -> list[tupl
         repeated = [
             Example(f"{place}", f"{several[place % len(several)].input} w{place % WORDS}", 0) for place in range(count)
         ]
-        task = clearhead.task.Task("growth", repeated)
+        task = clearhead.data.task.Task("growth", repeated)
         taken = seconds(
             lambda task=task: clearhead.evaluate(model, task, ["raw-attention"], ["aopc"], samples=100),
             model.device.type,

@@ -26,12 +26,12 @@ from torch import Tensor, nn
 from yardstick import command
 
 import clearhead
-from clearhead import perturbation
-from clearhead.inputs import from_tensors
-from clearhead.method import METHODS
-from clearhead.methods import perturbation as hiding
-from clearhead.model import Model
-from clearhead.units import units_of
+from clearhead.attribution import perturbation as hiding
+from clearhead.attribution.method import METHODS
+from clearhead.model.inputs import from_tensors
+from clearhead.model.model import Model
+from clearhead.perturbation.features import units_of
+from clearhead.perturbation.run import run as perturbation
 
 FIRST, LAST, MASK, WORDS = 1, 2, 3, 4
 SHAPES = {"mini": (384, 6, 12), "base": (768, 12, 12)}
@@ -366,7 +366,7 @@ def _difference(found: Any, wanted: Any, name: str) -> float | None:
 
 def flow_seconds(tokens: int = 128, blocks: int = 12) -> float:
     """One attention-flow explanation of random sharp maps, in seconds."""
-    from clearhead.methods.flow import token_flows
+    from clearhead.attribution.attention_flow import token_flows
 
     maps = np.random.default_rng(0).dirichlet(np.full(tokens, 0.1), size=(blocks, tokens))
     return seconds(lambda: token_flows(maps, np.eye(tokens)[0]), "cpu")

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import transformers
 
-from clearhead import zoo
+from clearhead.model import zoo
 
 ROOT = Path(__file__).parents[1]
 Row = tuple[str, str, str]

@@ -13,8 +13,10 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import clearhead
-from clearhead.views import heatmap, html, layers, markup
-from clearhead.views.curves import Curve, chart
+from clearhead.views import blocks as layers
+from clearhead.views import heatmap, html
+from clearhead.views import html_parts as markup
+from clearhead.views.line_chart import Curve, chart
 
 HERE = Path(__file__).parent / "pictures"
 TEXT = "a joyless , tedious film that never finds its heart"

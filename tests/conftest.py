@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from clearhead import fused
+from clearhead.engine.lrp.kernels import dispatch as fused
 
 torch.set_num_threads(1)
 if os.environ.get("TRITON_INTERPRET") == "1":

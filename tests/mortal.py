@@ -4,9 +4,9 @@ import os
 import signal
 from pathlib import Path
 
-from clearhead.benchmark import Job
-from clearhead.results import Outcome
-from clearhead.runners.ray import Holder
+from clearhead.bench.run import Job
+from clearhead.bench.run_folder import Outcome
+from clearhead.bench.runners.ray import Holder
 
 
 class Mortal(Holder):

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from clearhead.explanation import Explanation
-from clearhead.target import Target
+from clearhead.model.target import Target
 
 RELEVANCE = {"joyless": 0.42, ",": 0.02, "tedious": 0.61, "film": 0.04, "never": 0.22, "finds": -0.09, "heart": -0.18}
 HOSTILE = "<script>alert('x')</script> \"quoted\" & a\u202eb\u2066c\u200bd \x1b[31m\x00 &lt;i&gt; \ud800 \u200fend"

@@ -7,7 +7,7 @@ import torch
 import transformers
 from torch import nn
 
-from clearhead.model import Model
+from clearhead.model.model import Model
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "a", "fine", "film", "with", "no", "plot", "is", "it"]
 WORDS += ["really", "good", "or", "bad", "##ly", "##s"]

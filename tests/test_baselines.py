@@ -13,14 +13,15 @@ from small_networks import answering_bert, bert, linear_image, linear_text, llam
 
 import clearhead
 from clearhead import Target
+from clearhead.attribution import attention_flow as flow
+from clearhead.attribution import integrated as path
+from clearhead.attribution.method import METHODS
+from clearhead.attribution.perturbation import local_weights, mean_gains
 from clearhead.errors import BadInput, BadOption, ClearheadError, UnsupportedModel
-from clearhead.inputs import as_inputs
-from clearhead.method import METHODS
-from clearhead.methods import flow, path
-from clearhead.methods.perturbation import local_weights, mean_gains
-from clearhead.model import Model
-from clearhead.perturbation import perturbed_scores
-from clearhead.units import units_of
+from clearhead.model.inputs import as_inputs
+from clearhead.model.model import Model
+from clearhead.perturbation.features import units_of
+from clearhead.perturbation.run import perturbed_scores
 
 SAMPLED = ["smooth-gradient", "gradient-shap", "deeplift-shap", "lime", "shapley-sampling"]
 HIDING = ["occlusion", "lime", "shapley-sampling"]
@@ -329,7 +330,7 @@ def test_occlusion_agrees_with_captum(window: int) -> None:
 def test_shapley_sampling_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
     from captum.attr import ShapleyValueSampling
 
-    from clearhead.methods import perturbation
+    from clearhead.attribution import perturbation
 
     ids = IDS[:1]
     orders = torch.stack([torch.randperm(6, generator=torch.Generator().manual_seed(seed)) for seed in range(4)])
@@ -345,7 +346,7 @@ def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
     from captum._utils.models.model import Model as Interpretable
     from captum.attr import Lime
 
-    from clearhead.methods import perturbation
+    from clearhead.attribution import perturbation
 
     class Ridge(Interpretable):
         def fit(self, train_data: Any, **_: Any) -> None:

@@ -18,13 +18,14 @@ from PIL import Image
 from samples import save_image_model, save_text_model
 
 import clearhead
-from clearhead import report, results
-from clearhead.benchmark import Plan, execute, expanded, jobs_of, read, streams_of
+from clearhead.bench import report
+from clearhead.bench import run_folder as results
+from clearhead.bench.run import Plan, execute, expanded, jobs_of, read, streams_of
+from clearhead.bench.run_folder import Results
+from clearhead.bench.runners.local import local
 from clearhead.cli import main
+from clearhead.data.parquet import parquet
 from clearhead.errors import BadFile, BadOption, ClearheadError
-from clearhead.results import Results
-from clearhead.runners.local import local
-from clearhead.tables import parquet
 
 SENTENCES = [
     (0, "a bad , tedious film"),
@@ -128,9 +129,9 @@ KILLS = """
 import os, random, signal, sys, time
 from pathlib import Path
 import torch
-import clearhead.evaluation
-from clearhead.benchmark import Plan, execute
-from clearhead.runners.local import local
+import clearhead.evaluation.evaluate
+from clearhead.bench.run import Plan, execute
+from clearhead.bench.runners.local import local
 
 torch.set_num_threads(1)
 task, model, root = sys.argv[1], sys.argv[2], Path(sys.argv[3])
@@ -406,8 +407,8 @@ def test_the_papers_tables_are_there():
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_the_papers_tables_name_methods_and_metrics_that_exist(name):
-    from clearhead.method import spelled
-    from clearhead.metric import measured
+    from clearhead.attribution.method import spelled
+    from clearhead.evaluation.metric import measured
 
     benchmark = clearhead.benchmarks()[name]
     assert [spelled(one) for one in expanded(benchmark.methods, 12)]
@@ -481,7 +482,7 @@ def test_nothing_measured_is_an_error(plan, tmp_path):
 
 def limited(monkeypatch, most: int) -> list[int]:
     """As if memory ended at batches of `most`."""
-    from clearhead import cases
+    from clearhead.evaluation import explained as cases
 
     real, seen = cases.explain_cases, []
 
@@ -516,7 +517,7 @@ def test_a_plan_without_methods_is_refused(plan, tmp_path):
 
 def test_a_clear_difference_survives_the_correction_for_many_comparisons():
     """Values that are no means are tested by trading examples, whose p must be able to become small."""
-    from clearhead.significance import _extreme, holm
+    from clearhead.evaluation.statistics import _extreme, holm
 
     chance = np.random.default_rng(0).normal(0.0, 0.1, 499)
     assert holm([_extreme(np.array([1.0, *chance]))] * 100)[0] < 0.001

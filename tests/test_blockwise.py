@@ -11,13 +11,14 @@ from transformers import BigBirdConfig, BigBirdForSequenceClassification
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 import clearhead
-from clearhead import pipeline, planning
-from clearhead import trace as tracing
-from clearhead.blockwise import PROBE, capture_blockwise
+from clearhead import api as pipeline
+from clearhead.attribution.method import spelled
+from clearhead.engine import memory as planning
+from clearhead.engine import trace as tracing
+from clearhead.engine.blockwise import PROBE, capture_blockwise
 from clearhead.errors import UnsupportedModel
-from clearhead.inputs import from_tensors
-from clearhead.method import spelled
-from clearhead.model import Model
+from clearhead.model.inputs import from_tensors
+from clearhead.model.model import Model
 
 clearhead.methods()
 WHOLE = [family for family in FAMILIES if family != "swin"]

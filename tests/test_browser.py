@@ -9,7 +9,10 @@ from browsing import launched, needs_axe, needs_chromium, violations
 from samples import HOSTILE, explained, pictured, review
 from timing import quickest
 
-from clearhead.views import corpus, curves, gold, html, notebook
+from clearhead.views import annotations as gold
+from clearhead.views import class_words as corpus
+from clearhead.views import html, notebook
+from clearhead.views import line_chart as curves
 
 SCHEMES = ("light", "dark")
 pytestmark = needs_chromium

@@ -14,7 +14,7 @@ from timing import quickest
 
 import clearhead
 from clearhead.cli import main
-from clearhead.cli.option import method_names
+from clearhead.cli.options import method_names
 from clearhead.version import __version__
 
 TEXT = "A bad ,  tedious film never"
@@ -265,7 +265,7 @@ def test_inputs_of_every_kind(run, model, tmp_path):
 
 
 def test_tables_are_read_as_tasks_are(run, model, tmp_path):
-    from clearhead.tasks import read_task
+    from clearhead.data.read import read_task
 
     files = {
         "named.tsv": "topic\ttext\nSports\ta good film\n",
@@ -303,7 +303,7 @@ def test_pairs_from_arguments_and_columns(run, model, tmp_path):
 
 def test_parquet_in_and_out(run, model, tmp_path):
     pytest.importorskip("pyarrow", reason="the tables extra is not installed")
-    from clearhead.tables import parquet, read_parquet
+    from clearhead.data.parquet import parquet, read_parquet
 
     (tmp_path / "in.parquet").write_bytes(parquet([{"text": "a film", "n": 1}, {"text": "bad", "n": 2}]))
     code, _, errors = run("explain", str(tmp_path / "in.parquet"), "-m", model, "--out", str(tmp_path / "out.parquet"))
@@ -402,7 +402,7 @@ def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
 
 def test_plan_counts_every_window(run, model, monkeypatch):
     tried = []
-    monkeypatch.setattr("clearhead.planning.seconds", lambda work, sizes: tried.append(list(sizes)) or 1.0)
+    monkeypatch.setattr("clearhead.engine.memory.seconds", lambda work, sizes: tried.append(list(sizes)) or 1.0)
     long = "film " * 100
     windows = clearhead.explain(clearhead.load(model), long, long="windows").diagnostics["windows"]
     flags = ["-m", model, "--long", "windows", "--batch-size", "2"]
@@ -466,7 +466,7 @@ def test_words_of_each_class(run, model, tmp_path):
 
 def test_clouds_without_their_library_are_refused_before_any_work(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wordcloud", None)
-    monkeypatch.setattr("clearhead.cli.option.opened", lambda *_: pytest.fail("the model was opened"))
+    monkeypatch.setattr("clearhead.cli.options.opened", lambda *_: pytest.fail("the model was opened"))
     one_line(*run("words", TEXT, "--clouds", "--out", str(tmp_path / "w.html")), "clearhead[clouds]")
 
 
@@ -630,6 +630,6 @@ def test_one_picture_holds_one_explanation(run, model, tmp_path):
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("clearhead.cli.sink.check", lambda out, parts: 1 / 0)
+    monkeypatch.setattr("clearhead.cli.outputs.check", lambda out, parts: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["explain", "x"])

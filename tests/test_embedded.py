@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import clearhead
-from clearhead import zoo
-from clearhead.method import METHODS
+from clearhead.attribution.method import METHODS
+from clearhead.model import zoo
 
 clearhead.methods()
 TEXT = "a joyless film"

@@ -8,13 +8,14 @@ import small_networks
 import tiny
 
 import clearhead
-from clearhead import cases, evaluation
+from clearhead.attribution.method import spelled
+from clearhead.data.read import read_task
+from clearhead.data.task import Example, Task
+from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
-from clearhead.method import spelled
-from clearhead.metric import measured
-from clearhead.task import Example, Task
-from clearhead.tasks import read_task
-from clearhead.trace import Trace
+from clearhead.evaluation import explained as cases
+from clearhead.evaluation.evaluate import evaluate as evaluation
+from clearhead.evaluation.metric import measured
 
 LINES = ["0\ta fine film with no plot", "1\tis it really good or bad", "2\tit is a bad film .", "0\tgood", "1\tno plot"]
 

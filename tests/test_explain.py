@@ -26,15 +26,15 @@ from tiny import (
 
 import clearhead
 from clearhead import ClearheadError, Target, UnsupportedModel
-from clearhead.answers import explain_trace
-from clearhead.beside import Later
+from clearhead.attribution.assemble import explain_trace
+from clearhead.attribution.method import Method, Scores, Spelling, spelled
+from clearhead.attribution.windows import window_logits, windows_of
+from clearhead.data.task import Example, Task
+from clearhead.engine.context import frozen
+from clearhead.engine.streams import Later
 from clearhead.errors import Argument, BadInput, BadOption, NotFinite, TooLong, UnknownName
-from clearhead.execution import frozen
-from clearhead.inputs import collate, encode, from_tensors
-from clearhead.method import Method, Scores, Spelling, spelled
-from clearhead.options import parsed, settled, value_of
-from clearhead.task import Example, Task
-from clearhead.windows import window_logits, windows_of
+from clearhead.model.inputs import collate, encode, from_tensors
+from clearhead.spec import parsed, settled, value_of
 
 
 @pytest.fixture(scope="module")
@@ -343,7 +343,7 @@ def test_windows_are_counted_while_they_are_explained(monkeypatch):
         counted.append((total, label))
         yield counted.append
 
-    monkeypatch.setattr("clearhead.windows.progress", progress)
+    monkeypatch.setattr("clearhead.attribution.windows.progress", progress)
     explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
     clearhead.explain(explained, words, "att-cat", target=1, long="windows", batch_size=4)

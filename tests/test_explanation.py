@@ -11,7 +11,7 @@ import clearhead
 from clearhead import explanation
 from clearhead.errors import BadFile, BadInput, BadOption, UnknownName
 from clearhead.explanation import Explanation
-from clearhead.target import Target
+from clearhead.model.target import Target
 
 
 def made(**changes):

@@ -8,8 +8,8 @@ from tiny import shared_model as model
 
 import clearhead
 from clearhead import UnsupportedModel
-from clearhead.layers import POSITIVE, Z_PLUS
-from clearhead.method import METHODS, spelled
+from clearhead.attribution.method import METHODS, spelled
+from clearhead.engine.lrp.linear import POSITIVE, Z_PLUS
 
 clearhead.methods()
 RELEVANCE = {"trans-att", "lrp", "partial-lrp"}
@@ -172,7 +172,7 @@ def test_relevance_maps_can_be_asked_for_in_any_order():
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"swin"}))
 def test_gradients_that_trans_att_leaves_for_others_are_those_of_one_walk(family, monkeypatch):
-    monkeypatch.setattr("clearhead.trace.LARGE", 0)
+    monkeypatch.setattr("clearhead.engine.trace.LARGE", 0)
     shared, own = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
     shared.is_shared = True
     assert shared.forward.chain

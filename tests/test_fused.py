@@ -12,17 +12,19 @@ from tiny import network, tensors
 from torch import nn
 
 import clearhead
-from clearhead import fused, layers, rules
-from clearhead.flow import Flow
-from clearhead.vocabulary import Aligned
+from clearhead.engine.lm_head import Aligned
+from clearhead.engine.lrp import linear as layers
+from clearhead.engine.lrp import rules
+from clearhead.engine.lrp.context import Flow
+from clearhead.engine.lrp.kernels import dispatch as fused
 
 triton = pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource, CompiledKernel  # noqa: E402
 
-from clearhead.kernels import attention, elementwise, linear  # noqa: E402
-from clearhead.kernels.launch import Launch  # noqa: E402
+from clearhead.engine.lrp.kernels import attention, elementwise, linear  # noqa: E402
+from clearhead.engine.lrp.kernels.launch import Launch  # noqa: E402
 
 HERE = Path(__file__).parent
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

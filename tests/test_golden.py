@@ -7,7 +7,7 @@ from tiny import SHARED
 from transformers import BertForMaskedLM, BertForSequenceClassification, ViTForImageClassification
 
 import clearhead
-from clearhead.method import spelled
+from clearhead.attribution.method import spelled
 
 clearhead.methods()
 GOLDEN = SHARED / "golden"

@@ -14,12 +14,14 @@ import torch
 from PIL import Image
 
 import clearhead
-from clearhead import significance
+from clearhead.data.task import Example, Mask, Picture, Task
 from clearhead.errors import BadInput, BadOption, UnknownName, UnsupportedModel
-from clearhead.inputs import encode
-from clearhead.metric import METRICS, Case, Metric, measured
-from clearhead.metrics import confidence, corpus, faithfulness, localisation, removal, sanity
-from clearhead.task import Example, Mask, Picture, Task
+from clearhead.evaluation import confidence, faithfulness, localisation, sanity
+from clearhead.evaluation import statistics as significance
+from clearhead.evaluation import top_words as corpus
+from clearhead.evaluation.metric import METRICS, Case, Metric, measured
+from clearhead.model.inputs import encode
+from clearhead.perturbation import ranking as removal
 
 TEXTS = [
     "a fine film with no plot",
@@ -284,7 +286,7 @@ def test_mosaics_of_true_weights_beat_random_and_reversed(linear):
     labels = [found.target.number for found in clearhead.explain(linear, texts, "random")]
     assert set(labels) == {0, 1}
     rows = [Example(str(place), *row) for place, row in enumerate(zip(texts, labels, strict=True))]
-    joined = measured("mosaic").prepare(clearhead.task.Task("t", rows))
+    joined = measured("mosaic").prepare(clearhead.data.task.Task("t", rows))
     several = {}
     for key in ways(None):
         several[key] = []
@@ -643,7 +645,7 @@ def test_a_part_of_a_mosaic_past_the_models_length_takes_no_part(bert):
 
 def test_text_mosaics_join_two_classes(bert):
     examples = [Example(str(place), text, place % 2) for place, text in enumerate(TEXTS[:4])]
-    made = measured("mosaic").prepare(clearhead.task.Task("t", examples))
+    made = measured("mosaic").prepare(clearhead.data.task.Task("t", examples))
     assert len(made) == 4
     for one in made:
         (_, start, end), source = one.gold[0], int(one.id.partition(":")[0].split("+")[int(one.id[-1])])
@@ -661,7 +663,7 @@ def test_mosaic_shares_by_hand(bert):
 
 def test_picture_mosaics_have_four_classes(vit):
     examples = [Example(str(seed), small_networks.picture(seed), seed % 5) for seed in range(9)]
-    made = measured("mosaic").prepare(clearhead.task.Task("t", examples))
+    made = measured("mosaic").prepare(clearhead.data.task.Task("t", examples))
     assert len(made) == 8 and len({one.label for one in made[:4]}) == 4
     canvas = made[0].raw
     assert canvas.size == (48, 48)
@@ -677,7 +679,7 @@ def test_picture_mosaics_have_four_classes(vit):
 
 def test_mosaics_need_different_labels():
     with pytest.raises(BadInput, match="different labels"):
-        measured("mosaic").prepare(clearhead.task.Task("t", [Example("1", "a", 0), Example("2", "b", 0)]))
+        measured("mosaic").prepare(clearhead.data.task.Task("t", [Example("1", "a", 0), Example("2", "b", 0)]))
 
 
 # --- sanity ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from torch import nn
 import clearhead
 from clearhead import UnsupportedModel
 from clearhead.errors import BadFile, BadOption, UnknownName
-from clearhead.model import longest
+from clearhead.model.model import longest
 
 
 @pytest.fixture

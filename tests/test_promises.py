@@ -9,22 +9,23 @@ from pathlib import Path
 import pytest
 
 import clearhead
+from clearhead.attribution.names import METHOD_NAMES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "clearhead"
-# A module imports only from its own line or a line above it.
+# A folder imports only from its own line or a line above it.
 LAYERS = (
-    "errors version batching execution beside tables photo kernels fused",
-    "registry options target zoo model vocabulary tensors inputs outputs",
-    "flow moving layers rules attend tape recording watching forward gradients",
-    "propagation trace blockwise planning leaf",
-    "explanation collection method units hiding perturbation task metric",
-    "methods tasks",
-    "answers windows pipeline",
-    "cases metrics",
-    "significance evaluation",
-    "results summary verdict benchmark benchmarks views",
-    "runners report",
+    "errors version registry spec",
+    "model",
+    "data",
+    "engine",
+    "explanation collection",
+    "perturbation",
+    "attribution",
+    "api",
+    "evaluation",
+    "views",
+    "bench",
     "web cli __main__",
 )
 LAYER = {name: number for number, line in enumerate(LAYERS) for name in line.split()}
@@ -73,6 +74,10 @@ def test_methods_can_be_listed_with_their_papers():
         assert method.paper
         assert method.summary, name
         assert name == method.compute.__name__.replace("_", "-")
+
+
+def test_shell_completion_knows_every_method():
+    assert list(METHOD_NAMES) == sorted(clearhead.methods())
 
 
 def test_unknown_attributes_are_attribute_errors():

@@ -8,13 +8,14 @@ from html.parser import HTMLParser
 import pytest
 from samples import HOSTILE, save_text_model
 
-from clearhead import report, zoo
-from clearhead.benchmark import Plan, execute
+from clearhead.bench import report
+from clearhead.bench.run import Plan, execute
+from clearhead.bench.run_folder import FORMAT, MANIFEST, SUMMARY, Results, number
+from clearhead.bench.runners.local import local
+from clearhead.bench.summary import LAYOUT
+from clearhead.bench.verdict import standings, verdict
 from clearhead.cli import main
-from clearhead.results import FORMAT, MANIFEST, SUMMARY, Results, number
-from clearhead.runners.local import local
-from clearhead.summary import LAYOUT
-from clearhead.verdict import standings, verdict
+from clearhead.model import zoo
 
 
 def row(method, name, value, better="higher"):

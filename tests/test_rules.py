@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from tiny import model, tensors
 
 import clearhead
-from clearhead import moving, rules
-from clearhead.attend import weigh
+from clearhead.engine.attention import weigh
+from clearhead.engine.lrp import rules
+from clearhead.engine.lrp import shape_ops as moving
+from clearhead.engine.lrp.context import Flow, Layer
+from clearhead.engine.lrp.linear import POSITIVE, READING, Z_PLUS, positive
 from clearhead.errors import UnsupportedOperation
-from clearhead.flow import Flow, Layer
-from clearhead.layers import POSITIVE, READING, Z_PLUS, positive
 
 SEEDS = st.integers(0, 10_000)
 

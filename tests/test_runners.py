@@ -9,11 +9,11 @@ from mortal import Doomed, Mortal
 from samples import save_text_model
 
 import clearhead
-from clearhead.benchmark import Plan, execute
+from clearhead.bench.run import Plan, execute
+from clearhead.bench.run_folder import Results
+from clearhead.bench.runners.local import local
+from clearhead.bench.runners.ray import Cluster
 from clearhead.errors import BadInput, BadOption, ClearheadError
-from clearhead.results import Results
-from clearhead.runners.local import local
-from clearhead.runners.ray import Cluster
 
 ray = pytest.importorskip("ray")
 
@@ -64,7 +64,7 @@ def same(found, wanted):
 
 
 def test_ray_gives_the_local_values_though_a_worker_is_killed(plan, cluster, wanted, tmp_path, monkeypatch):
-    monkeypatch.setattr("clearhead.runners.ray.Holder", Mortal)
+    monkeypatch.setattr("clearhead.bench.runners.ray.Holder", Mortal)
     execute(plan, tmp_path / "run", cluster)
     assert Path(plan.task).with_suffix(".killed").exists()
     same(list(Results(tmp_path / "run").values()), wanted)
@@ -72,8 +72,8 @@ def test_ray_gives_the_local_values_though_a_worker_is_killed(plan, cluster, wan
 
 def test_a_shard_that_kills_every_worker_is_given_up_and_nothing_is_lost(plan, cluster, wanted, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("clearhead.runners.ray.Holder", Doomed)
-        patch.setattr("clearhead.runners.ray.ATTEMPTS", 2)
+        patch.setattr("clearhead.bench.runners.ray.Holder", Doomed)
+        patch.setattr("clearhead.bench.runners.ray.ATTEMPTS", 2)
         with pytest.raises(ClearheadError, match="lost its worker 2 times"):
             execute(plan, tmp_path / "run", Cluster(workers=1))
     execute(plan, tmp_path / "run", local)

@@ -12,10 +12,10 @@ from PIL import Image, ImageOps
 from tiny import SHARED
 
 import clearhead
+from clearhead.data.parquet import parquet
+from clearhead.data.read import read_task
+from clearhead.data.task import Example, Mask, Picture, Task, digest
 from clearhead.errors import BadFile, BadInput, BadOption, UnknownName
-from clearhead.tables import parquet
-from clearhead.task import Example, Mask, Picture, Task, digest
-from clearhead.tasks import read_task
 
 
 def written(folder, name, content):

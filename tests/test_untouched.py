@@ -13,8 +13,8 @@ from tiny import model, network, tensors
 from torch import nn
 
 import clearhead
-from clearhead.method import METHODS, Scores, method
-from clearhead.model import precise
+from clearhead.attribution.method import METHODS, Scores, method
+from clearhead.model.model import precise
 
 NAMES = ["trans-att", "lrp", "att-cat", "rollout", "gradient"]
 

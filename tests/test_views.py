@@ -16,24 +16,38 @@ from samples import HOSTILE, explained, pictured, review
 
 from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption
-from clearhead.inputs import open_image
+from clearhead.model.inputs import open_image
+from clearhead.views import (
+    annotations as gold,
+)
+from clearhead.views import (
+    blocks as layers,
+)
+from clearhead.views import (
+    captions as wording,
+)
+from clearhead.views import (
+    class_words as corpus,
+)
 from clearhead.views import (
     color,
-    corpus,
-    curves,
-    font,
-    gold,
     heatmap,
     html,
-    layers,
     markdown,
     notebook,
-    picture,
     terminal,
-    wording,
 )
-from clearhead.views.piece import level_for, pieces, scored, strongest, visible
-from clearhead.views.record import line, record
+from clearhead.views import (
+    fonts as font,
+)
+from clearhead.views import (
+    line_chart as curves,
+)
+from clearhead.views import (
+    static_image as picture,
+)
+from clearhead.views.json_record import line, record
+from clearhead.views.text_spans import level_for, pieces, scored, strongest, visible
 
 GOLDEN = Path(__file__).parent / "views"
 TEXTS = {
@@ -200,7 +214,7 @@ def test_html_needs_nothing_from_outside():
 
 
 def test_style_stays_below_its_class():
-    from clearhead.views.markup import style
+    from clearhead.views.html_parts import style
 
     rules = style().removeprefix("<style>").removesuffix("</style>").replace("@media print{", "")
     selectors = [part.rpartition("{")[0] for part in rules.split("}") if "{" in part]

@@ -31,10 +31,10 @@ from starlette.testclient import TestClient  # noqa: E402
 from starlette.websockets import WebSocketDisconnect  # noqa: E402
 
 from clearhead.web.app import build  # noqa: E402
-from clearhead.web.guard import Door  # noqa: E402
+from clearhead.web.job_queue import Overloaded, Worker  # noqa: E402
 from clearhead.web.limits import Limits  # noqa: E402
+from clearhead.web.security import Door  # noqa: E402
 from clearhead.web.server import door_for  # noqa: E402
-from clearhead.web.worker import Overloaded, Worker  # noqa: E402
 
 HOME = "http://127.0.0.1:8420"
 TEXT = "a joyless film is not good"
@@ -148,7 +148,7 @@ def test_the_model_is_left_without_hooks(client, models):
 def test_hiding_asks_the_perturbation_engine(client, models):
     import torch
 
-    from clearhead.perturbation import perturbed_logits
+    from clearhead.perturbation.run import perturbed_logits
 
     found = ask(client, "hide", text=TEXT, target="negative", hidden=[[], [1], [2, 3]]).json()
     masks = torch.ones(3, 7, dtype=torch.bool)
@@ -424,7 +424,7 @@ def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
     studio, worker = app.state.studio, app.state.worker
     explain = studio.explain
     worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
-    from clearhead.web.question import Question
+    from clearhead.web.schemas import Question
 
     def counted(questions):
         batches.append(len(questions))

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from timing import quickest
 
-from clearhead import zoo
 from clearhead.errors import CorruptModel
+from clearhead.model import zoo
 
 TEXT = ("clearhead/sst2-minilm", "clearhead/agnews-minilm")
 PETS = "clearhead/pets-vit"

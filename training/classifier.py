@@ -69,7 +69,7 @@ def rows_of(task: str, data: Path, seed: int) -> Split:
 
 
 def from_zoo(name: str) -> tuple[BertConfig, dict[str, Tensor], PreTrainedTokenizerFast]:
-    from clearhead import zoo
+    from clearhead.model import zoo
 
     network, tokenizer, _ = zoo.open_model(name)
     return network.config, network.bert.state_dict(), tokenizer

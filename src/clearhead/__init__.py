@@ -5,33 +5,39 @@ from typing import TYPE_CHECKING, Any
 from clearhead.version import __version__
 
 if TYPE_CHECKING:
+    from clearhead.api import compare, explain
+    from clearhead.attribution.method import methods
+    from clearhead.bench.benchmark import benchmarks
+    from clearhead.data.task import tasks
+    from clearhead.engine.trace import Trace, capture
     from clearhead.errors import ClearheadError, UnsupportedModel, UnsupportedOperation
-    from clearhead.evaluation import Table, evaluate
+    from clearhead.evaluation.evaluate import Table, evaluate
+    from clearhead.evaluation.metric import metrics
     from clearhead.explanation import Explanation, read
-    from clearhead.model import Model, load, models
-    from clearhead.pipeline import compare, explain
-    from clearhead.target import Target
-    from clearhead.trace import Trace, capture
+    from clearhead.model.model import Model, load, models
+    from clearhead.model.target import Target
 
 _HOMES = {
     "ClearheadError": "errors",
     "Explanation": "explanation",
-    "Model": "model",
-    "Table": "evaluation",
-    "Target": "target",
-    "Trace": "trace",
+    "Model": "model.model",
+    "Table": "evaluation.evaluate",
+    "Target": "model.target",
+    "Trace": "engine.trace",
     "UnsupportedModel": "errors",
     "UnsupportedOperation": "errors",
-    "capture": "trace",
-    "compare": "pipeline",
-    "evaluate": "evaluation",
-    "explain": "pipeline",
-    "load": "model",
-    "models": "model",
+    "benchmarks": "bench.benchmark",
+    "capture": "engine.trace",
+    "compare": "api",
+    "evaluate": "evaluation.evaluate",
+    "explain": "api",
+    "load": "model.model",
+    "methods": "attribution.method",
+    "metrics": "evaluation.metric",
+    "models": "model.model",
     "read": "explanation",
+    "tasks": "data.task",
 }
-
-_PACKAGES = ("benchmarks", "methods", "metrics", "tasks")
 
 __all__ = [
     "ClearheadError",
@@ -58,11 +64,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported when first used, so that `import clearhead` and `clearhead --help` cost nothing."""
+    """Import public names on first use, so that `import clearhead` and `clearhead --help` stay fast."""
     import importlib
 
-    if name in _PACKAGES:
-        return importlib.import_module(f"clearhead.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'clearhead' has no attribute '{name}'")
     return getattr(importlib.import_module(f"clearhead.{_HOMES[name]}"), name)

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from clearhead.errors import BadFile, BadInput, BadOption, require_whole
-from clearhead.target import Target
+from clearhead.model.target import Target
 from clearhead.version import __version__
 
 Array = np.ndarray[Any, np.dtype[Any]]

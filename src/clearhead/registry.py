@@ -1,9 +1,8 @@
 """A mapping from names to things that answers a misspelling with a suggestion."""
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from types import ModuleType
 from typing import TypeVar
 
 from clearhead.errors import UnknownName
@@ -19,10 +18,15 @@ def unknown(kind: str, name: object, names: Mapping[str, object] | list[str]) ->
 
 
 class Registry(Mapping[str, T]):
-    """Things by name, in the order they were added; `kind` is the word used in errors."""
+    """Things by name, in the order they were added; `kind` is the word used in errors.
 
-    def __init__(self, kind: str) -> None:
+    `modules` register their things when they are imported; that happens when the registry is first read, so that
+    nobody has to import a module only for its side effect.
+    """
+
+    def __init__(self, kind: str, modules: Sequence[str] = ()) -> None:
         self.kind = kind
+        self._modules = tuple(modules)
         self._things: dict[str, T] = {}
 
     def add(self, name: str, thing: T) -> None:
@@ -30,22 +34,24 @@ class Registry(Mapping[str, T]):
             raise ValueError(f"The {self.kind} '{name}' is registered twice.")
         self._things[name] = thing
 
+    def _loaded(self) -> dict[str, T]:
+        # Emptied first: a module that reads the registry while it is imported must not start over.
+        modules, self._modules = self._modules, ()
+        for module in modules:
+            importlib.import_module(module)
+        return self._things
+
     def __getitem__(self, name: str) -> T:
-        if not isinstance(name, str) or name not in self._things:
-            raise unknown(self.kind, name, self._things)
-        return self._things[name]
+        things = self._loaded()
+        if not isinstance(name, str) or name not in things:
+            raise unknown(self.kind, name, things)
+        return things[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._things)
+        return iter(self._loaded())
 
     def __len__(self) -> int:
-        return len(self._things)
+        return len(self._loaded())
 
     def __repr__(self) -> str:
-        return f"{{{', '.join(self._things)}}}"
-
-
-def answers(package: str, listing: Callable[[], object]) -> None:
-    """Lets a package be called like a function: `clearhead.methods()` lists what `clearhead/methods/` holds."""
-    module = sys.modules[package]
-    module.__class__ = type("Catalogue", (ModuleType,), {"__call__": lambda self: listing()})
+        return f"{{{', '.join(self._loaded())}}}"

@@ -14,7 +14,7 @@ import typer
 from clearhead.cli.bench import bench
 from clearhead.cli.compare import compare
 from clearhead.cli.explain import explain
-from clearhead.cli.listing import listing
+from clearhead.cli.list_ import listing
 from clearhead.cli.plan import plan
 from clearhead.cli.report import report
 from clearhead.cli.serve import serve

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli import option, sink
+from clearhead.cli import options as option
+from clearhead.cli import outputs as sink
 from clearhead.cli.compare import METHODS, named
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from clearhead.benchmark import Benchmark, Runner
+    from clearhead.bench.benchmark import Benchmark
+    from clearhead.bench.run import Runner
 
 
 def benchmark_names(incomplete: str) -> list[str]:
     """For shell completion."""
-    from clearhead.benchmarks import BENCHMARKS
+    from clearhead.bench.benchmark import BENCHMARKS
 
     return [name for name in BENCHMARKS if name.startswith(incomplete)]
 
@@ -78,7 +80,7 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per value.")] = False,
 ) -> None:
     """Measure how far explanations can be trusted, on your model and data; killed, it goes on where it was."""
-    from clearhead.benchmark import Plan, execute
+    from clearhead.bench.run import Plan, execute
 
     chosen = _chosen(name)
     columns = {"text_column": text_column, "label_column": label_column, "reader": reader}
@@ -108,7 +110,7 @@ def bench(
 def _chosen(name: str | None) -> "Benchmark | None":
     if name is None:
         return None
-    from clearhead.benchmarks import BENCHMARKS
+    from clearhead.bench.benchmark import BENCHMARKS
 
     return BENCHMARKS[name]
 
@@ -139,10 +141,10 @@ def _runner(ray: str | None, workers: int | None) -> "Runner":
     if ray is None:
         if workers is not None:
             raise BadOption("--workers counts Ray workers: give --ray local, or a cluster's address, with it.")
-        from clearhead.runners.local import local
+        from clearhead.bench.runners.local import local
 
         return local
-    from clearhead.runners.ray import Cluster
+    from clearhead.bench.runners.ray import Cluster
 
     return Cluster(None if ray == "local" else ray, workers)
 
@@ -160,7 +162,7 @@ def progress() -> Iterator[Callable[[int, int, str], None]]:
         TimeRemainingColumn,
     )
 
-    from clearhead.batching import BAR
+    from clearhead.engine.batching import BAR
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -189,7 +191,7 @@ def _grid(found: Mapping[str, Any]) -> "Table":
     """A row per method, a column per value."""
     from rich.table import Table
 
-    from clearhead.results import ARROWS, number
+    from clearhead.bench.run_folder import ARROWS, number
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("method", no_wrap=True)

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli import curve, option, sink, source
+from clearhead.cli import inputs as source
+from clearhead.cli import options as option
+from clearhead.cli import outputs as sink
+from clearhead.perturbation import curves as curve
 
 if TYPE_CHECKING:
     from clearhead.explanation import Explanation
-    from clearhead.model import Model
+    from clearhead.model.model import Model
 
 METHODS = Annotated[
     list[str] | None,
@@ -40,8 +43,8 @@ def compare(
     """Compare methods on texts or images, all computed from the same pass through the model."""
     sink.check(out, parts={"--curves": curves})
     source.check_column(inputs, text_column)
-    from clearhead import pipeline
-    from clearhead.method import spelled
+    from clearhead import api as pipeline
+    from clearhead.attribution.method import spelled
 
     spellings = [spelled(name) for name in named(methods or [pipeline.DEFAULT_METHOD])]
     opened = option.opened(model, device, lm_head)
@@ -64,8 +67,8 @@ def _compared(
     model: "Model", inputs: list[Any], spellings: list[Any], target: Any, settings: dict[str, Any]
 ) -> "Iterator[dict[str, Explanation]]":
     """Per input its explanations by method."""
-    from clearhead import pipeline
-    from clearhead.batching import progress
+    from clearhead import api as pipeline
+    from clearhead.engine.batching import progress
 
     with progress(len(inputs), "inputs") as advance:
         for start in range(0, len(inputs), option.CHUNK):

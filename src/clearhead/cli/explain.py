@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli import curve, option, sink, source
+from clearhead.cli import inputs as source
+from clearhead.cli import options as option
+from clearhead.cli import outputs as sink
 from clearhead.errors import BadOption
+from clearhead.perturbation import curves as curve
 
 if TYPE_CHECKING:
     from clearhead.explanation import Explanation
-    from clearhead.model import Model
+    from clearhead.model.model import Model
 
 
 def explain(
@@ -34,8 +37,7 @@ def explain(
     """Explain texts or images: which words or patches made the model decide."""
     sink.check(out, parts={"--curves": curves, "--gold": bool(gold)})
     source.check_column(inputs, text_column)
-    from clearhead import methods  # noqa: F401  registers them
-    from clearhead.method import spelled
+    from clearhead.attribution.method import spelled
 
     spelling = spelled(method, **option.pairs(options or []))
     opened = option.opened(model, device, lm_head)
@@ -92,7 +94,7 @@ def _marks(inputs: list[Any], marks: list[list[Any]]) -> list[Any]:
 
 
 def _marked(one: Any, marks: list[Any]) -> Any:
-    from clearhead.views import gold
+    from clearhead.views import annotations as gold
 
     if not isinstance(marks[0], str) and len(marks) > 1:
         raise BadOption(f"--gold names one mask of a picture, but was given {len(marks)} times.")
@@ -101,7 +103,7 @@ def _marked(one: Any, marks: list[Any]) -> Any:
 
 def _gold(classes: list["Explanation"], marked: Any) -> str:
     """What people marked, beside the explanation of one class or two."""
-    from clearhead.views import gold
+    from clearhead.views import annotations as gold
 
     return (gold.beside_text if classes[0].grid is None else gold.beside_photo)(classes, marked)
 
@@ -118,8 +120,8 @@ def _rollouts(
 def explained(
     model: "Model", inputs: list[Any], spelling: Any, target: Any, settings: dict[str, Any]
 ) -> Iterator["Explanation"]:
-    from clearhead.batching import progress
-    from clearhead.pipeline import explain
+    from clearhead.api import explain
+    from clearhead.engine.batching import progress
 
     with progress(len(inputs), "inputs") as advance:
         for start in range(0, len(inputs), option.CHUNK):

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli import option, source
+from clearhead.cli import inputs as source
+from clearhead.cli import options as option
 from clearhead.cli.compare import METHODS, named
 
 if TYPE_CHECKING:
-    from clearhead.inputs import Encoded
-    from clearhead.method import Spelling
-    from clearhead.model import Model
+    from clearhead.attribution.method import Spelling
+    from clearhead.model.inputs import Encoded
+    from clearhead.model.model import Model
 
 Batch = Sequence["Encoded"]
 JSON = Annotated[bool, typer.Option("--json", help="Print the plan as one line of JSON (docs/json.md).")]
@@ -32,8 +33,8 @@ def plan(
 ) -> None:
     """Tell how much memory and time explaining these inputs will take, before it is done."""
     source.check_column(inputs, text_column)
-    from clearhead import pipeline
-    from clearhead.method import spelled
+    from clearhead import api as pipeline
+    from clearhead.attribution.method import spelled
 
     spellings = [spelled(name) for name in named(methods or [pipeline.DEFAULT_METHOD])]
     pipeline.check(spellings, batch_size)
@@ -46,8 +47,8 @@ def plan(
 
 def batched(model: "Model", read: Sequence[Any], long: str, size: int) -> tuple[list[int], list[Batch], list[Batch]]:
     """How many tokens each input has, the batches of those that fit, and the batches of the others' windows."""
-    from clearhead.inputs import encode
-    from clearhead.windows import is_too_long, windows_of
+    from clearhead.attribution.windows import is_too_long, windows_of
+    from clearhead.model.inputs import encode
 
     encoded = sorted((encode(model, one, long=long) for one in read), key=lambda one: one.length)
     whole = [one for one in encoded if not is_too_long(model, one)]
@@ -67,9 +68,9 @@ def facts(
     spellings: Sequence["Spelling"],
 ) -> dict[str, Any]:
     """What is known beforehand: sizes, memory of the largest batch, and time from three batches that are tried."""
-    from clearhead import planning
-    from clearhead.inputs import collate
-    from clearhead.pipeline import works_blockwise
+    from clearhead.api import works_blockwise
+    from clearhead.engine import memory as planning
+    from clearhead.model.inputs import collate
 
     batches = [*whole, *windows]
     memory = planning.memory(model, collate(model, max(batches, key=_size)))
@@ -96,10 +97,10 @@ def _seconds(
     model: "Model", batches: Sequence[Batch], windows: Sequence[Batch], spellings: Sequence["Spelling"]
 ) -> float:
     """Time to explain all batches; the class of a text in windows is predicted in a pass of its own."""
-    from clearhead import planning
-    from clearhead.inputs import collate
-    from clearhead.pipeline import explain_batch
-    from clearhead.windows import window_logits
+    from clearhead.api import explain_batch
+    from clearhead.attribution.windows import window_logits
+    from clearhead.engine import memory as planning
+    from clearhead.model.inputs import collate
 
     def work(place: int) -> None:
         explain_batch(model, collate(model, batches[place]), [None] * len(batches[place]), spellings)

@@ -20,11 +20,11 @@ def report(run: RUN, out: OUT = None) -> None:
         raise BadOption(f"'{target.name}' has no ending that says what to write. Use one of {', '.join(ENDINGS)}.")
     if out is not None and not target.parent.is_dir():
         raise BadOption(f"There is no folder '{target.parent}' to write '{target.name}' into. Make it first.")
-    from clearhead import report
+    from clearhead.bench import report
+    from clearhead.bench.run_folder import Results
+    from clearhead.bench.summary import summary_of
+    from clearhead.bench.verdict import verdict
     from clearhead.explanation import write_whole
-    from clearhead.results import Results
-    from clearhead.summary import summary_of
-    from clearhead.verdict import verdict
 
     results = Results(run)
     summary = summary_of(results)

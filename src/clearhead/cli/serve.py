@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.option import DEVICE, model_names
+from clearhead.cli.options import DEVICE, model_names
 from clearhead.errors import BadOption
 
 MODELS = Annotated[

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli import option, sink, source
+from clearhead.cli import inputs as source
+from clearhead.cli import options as option
+from clearhead.cli import outputs as sink
 from clearhead.cli.explain import explained
 from clearhead.errors import BadInput
 
@@ -44,9 +46,8 @@ def words(
     sink.check(out, parts={"--clouds": clouds}, endings=(".html",))
     _check_clouds(clouds)
     source.check_column([*inputs, *([reference] if reference else [])], text_column)
-    from clearhead import methods  # noqa: F401  registers them
-    from clearhead.method import spelled
-    from clearhead.views import corpus
+    from clearhead.attribution.method import spelled
+    from clearhead.views import class_words as corpus
 
     spelling = spelled(method, **option.pairs(options or []))
     opened = option.opened(model, device, lm_head)
@@ -64,7 +65,7 @@ def words(
 
 
 def _weights(reference: str | None, text_column: str | None) -> dict[str, float] | None:
-    from clearhead.views import corpus
+    from clearhead.views import class_words as corpus
 
     if reference is None:
         return None
@@ -73,8 +74,8 @@ def _weights(reference: str | None, text_column: str | None) -> dict[str, float]
 
 
 def _tell(tops: Mapping[str, Sequence[tuple[str, float]]], count: int, *, json: bool) -> None:
-    from clearhead.views import corpus
-    from clearhead.views.piece import visible
+    from clearhead.views import class_words as corpus
+    from clearhead.views.text_spans import visible
 
     for label, found in tops.items():
         if json:

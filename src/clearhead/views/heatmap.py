@@ -10,9 +10,9 @@ from PIL import Image
 
 from clearhead.errors import require_number
 from clearhead.explanation import Array, Explanation
-from clearhead.views import markup
+from clearhead.views import html_parts as markup
+from clearhead.views.captions import number
 from clearhead.views.color import Rgb
-from clearhead.views.wording import number
 
 WARM: tuple[Rgb, Rgb] = ((255, 205, 70), (226, 84, 0))
 COLD: tuple[Rgb, Rgb] = ((150, 205, 255), (16, 84, 200))

@@ -5,8 +5,11 @@ from html import escape
 
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
-from clearhead.views import corpus, heatmap, layers, markup
-from clearhead.views.piece import LEVELS, largest, level_for, pieces, require_explanations, scored, visible
+from clearhead.views import blocks as layers
+from clearhead.views import class_words as corpus
+from clearhead.views import heatmap
+from clearhead.views import html_parts as markup
+from clearhead.views.text_spans import LEVELS, largest, level_for, pieces, require_explanations, scored, visible
 
 MANY = 20
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"

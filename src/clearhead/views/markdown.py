@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from clearhead.explanation import Explanation
-from clearhead.views.piece import Piece, largest, level_for, pieces, strongest, visible
-from clearhead.views.wording import diagnosis, headline, number
+from clearhead.views.captions import diagnosis, headline, number
+from clearhead.views.text_spans import Piece, largest, level_for, pieces, strongest, visible
 
 COUNT = 10
 MARKS = "\\`*_[]<>#|~&$!"

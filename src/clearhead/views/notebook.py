@@ -8,10 +8,10 @@ from html import escape
 
 from clearhead.explanation import Explanation
 from clearhead.views import html
+from clearhead.views.captions import diagnosis, number, percent, spelling, tip
 from clearhead.views.color import STEPS, step, translucent
-from clearhead.views.markup import full_of
-from clearhead.views.piece import LEVELS, Piece, aside, level_for, pieces, scored, visible
-from clearhead.views.wording import diagnosis, number, percent, spelling, tip
+from clearhead.views.html_parts import full_of
+from clearhead.views.text_spans import LEVELS, Piece, aside, level_for, pieces, scored, visible
 
 MOST = 100
 FEW = 3

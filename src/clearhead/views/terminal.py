@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from clearhead.explanation import Explanation
+from clearhead.views.captions import diagnosis, number, percent, spelling
 from clearhead.views.color import LIGHT, STEPS, background, hexadecimal, step
-from clearhead.views.piece import Piece, aside, largest, pieces, scored, strongest, visible
-from clearhead.views.wording import diagnosis, number, percent, spelling
+from clearhead.views.text_spans import Piece, aside, largest, pieces, scored, strongest, visible
 
 BAR = 12
 SHOWN_ASIDE = 6

@@ -14,16 +14,21 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from clearhead import zoo
+from clearhead.attribution.method import METHODS
 from clearhead.errors import ClearheadError, TooLong
 from clearhead.explanation import Array
-from clearhead.method import METHODS
-from clearhead.model import Model
+from clearhead.model import zoo
+from clearhead.model.model import Model
 from clearhead.version import __version__
-from clearhead.views import html, markup, picture, piece, record
-from clearhead.web.guard import Door, Guard
+from clearhead.views import html
+from clearhead.views import html_parts as markup
+from clearhead.views import json_record as record
+from clearhead.views import static_image as picture
+from clearhead.views import text_spans as piece
+from clearhead.web.job_queue import Interrupted, Overloaded, Worker
 from clearhead.web.limits import LIMITS, Limits
-from clearhead.web.question import (
+from clearhead.web.runs import Runs
+from clearhead.web.schemas import (
     Asked,
     Curve,
     Curved,
@@ -37,9 +42,8 @@ from clearhead.web.question import (
     Question,
     Ran,
 )
-from clearhead.web.runs import Runs
-from clearhead.web.studio import Answer, Studio
-from clearhead.web.worker import Interrupted, Overloaded, Worker
+from clearhead.web.security import Door, Guard
+from clearhead.web.service import Answer, Studio
 
 FAULTS: dict[int | str, dict[str, Any]] = {
     400: {"model": Fault, "description": "The body is not JSON."},

@@ -5,15 +5,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from clearhead import report
-from clearhead.benchmark import summary_of
+from clearhead.bench import report
+from clearhead.bench.run import summary_of
+from clearhead.bench.run_folder import Results, digest
+from clearhead.data.read import read_task
+from clearhead.data.task import Picture
 from clearhead.errors import BadInput, BadOption
 from clearhead.registry import unknown
-from clearhead.results import Results, digest
-from clearhead.task import Picture
-from clearhead.tasks import read_task
 from clearhead.web.limits import Limits
-from clearhead.web.question import Example, Examples, Ran
+from clearhead.web.schemas import Example, Examples, Ran
 from clearhead.web.upload import jpeg, shown
 
 SHOWN = 50

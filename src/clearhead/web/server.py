@@ -10,9 +10,9 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from clearhead import zoo
 from clearhead.errors import BadOption
-from clearhead.web.guard import LOOPBACK, Door
+from clearhead.model import zoo
+from clearhead.web.security import LOOPBACK, Door
 
 HEADERS_WITHIN = 15.0
 GRACE = 3
@@ -72,7 +72,7 @@ def opened(sources: Sequence[str], *, allow_pickle: bool, device: str | None) ->
 
     from transformers.utils import logging
 
-    from clearhead.model import load
+    from clearhead.model.model import load
 
     logging.set_verbosity_error()
     found: dict[str, Any] = {}

@@ -6,8 +6,8 @@ import io
 
 from PIL import Image
 
-from clearhead import photo
 from clearhead.errors import BadInput
+from clearhead.model import images as photo
 from clearhead.web.limits import Limits
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")

@@ -1,0 +1,1 @@
+"""Attribution methods, one module per family, and the loop that applies them to batches of inputs."""

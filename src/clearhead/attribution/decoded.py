@@ -1,0 +1,72 @@
+"""Layer saliency decoded onto input tokens by the pre-trained language-model head."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from clearhead.attribution.activation import gradient_times_hidden, layer_of, layer_saliency
+from clearhead.attribution.method import Scores, method
+from clearhead.engine.lm_head import vocabulary_logits
+from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_the_device_of
+from clearhead.engine.trace import Trace
+from clearhead.errors import BadOption, UnsupportedModel, require_whole
+
+LAYER_SCORES: dict[str, Callable[[Trace, int], Tensor]] = {
+    "gradcam": layer_saliency,
+    "gradient-x-hidden": lambda trace, layer: gradient_times_hidden(trace)[layer],
+    "gradient": lambda trace, layer: trace.hidden_gradients[layer].square().sum(-1).sqrt(),
+    "norm": lambda trace, layer: trace.hidden_states[layer].square().sum(-1).sqrt(),
+}
+
+
+@method(paper="Decoded layer saliency, Alg. 1", signed=False, class_specific=True)
+def decoded_gradcam(
+    trace: Trace, *, layer: int | None = None, top: int | None = None, score: str = "gradcam"
+) -> Scores:
+    """Scores of a layer's positions, shared among the input tokens that the masked-LM head decodes them to.
+
+    `layer` is the hidden state, `top` keeps the τ best tokens of every position, `score` is the layer score α.
+    """
+    if trace.is_image:
+        raise UnsupportedModel("decoded-gradcam decodes onto words, so it needs a text model.")
+    if score not in LAYER_SCORES:
+        raise BadOption(f"score={score!r} is not a choice of 'decoded-gradcam'. Use one of {', '.join(LAYER_SCORES)}.")
+    if top is not None:
+        require_whole("top", top)
+    chosen = layer_of(trace, layer)
+    ids_BT = trace.inputs.tensors.get("input_ids")
+    if ids_BT is None:
+        raise UnsupportedModel("decoded-gradcam needs input_ids: embeddings alone name no words.")
+    share_BST = _decoded(trace, chosen, ids_BT, top)
+    alpha_BS = LAYER_SCORES[score](trace, chosen) * trace.mask_BT
+    tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
+    return Scores(tokens_BT.gather(1, first_occurrence(ids_BT, trace.mask_BT)) * trace.mask_BT)
+
+
+def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """For each position, where its token first occurs among the real ones."""
+    same_BTS = (ids_BT[:, :, None] == ids_BT[:, None, :]) & mask_BT[:, None, :]
+    return same_BTS.int().argmax(-1)
+
+
+def _log_sum(logits_BSV: Tensor) -> Tensor:
+    fast = kernels_for(logits_BSV)
+    if not fast:
+        return logits_BSV.logsumexp(-1)
+    with on_the_device_of(logits_BSV):
+        return fast.log_sum(logits_BSV)  # type: ignore[no-any-return]
+
+
+def _decoded(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
+    """Probability that position s decodes to the token first seen at t; zero for repeats and padding (B,S,T)."""
+    logits_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT)
+    asked_BST = logits_BSV.gather(2, ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1))
+    share_BST = (asked_BST - _log_sum(logits_BSV)[..., None]).exp()
+    positions = torch.arange(ids_BT.shape[1], device=ids_BT.device)
+    distinct_BT = (first_occurrence(ids_BT, trace.mask_BT) == positions) & trace.mask_BT
+    share_BST = share_BST * distinct_BT[:, None]
+    if top is None:
+        return share_BST
+    best = share_BST.topk(min(top, share_BST.shape[-1]), -1)
+    return torch.zeros_like(share_BST).scatter(2, best.indices, best.values)

@@ -1,0 +1,1 @@
+"""Benchmarks: plans, resumable runs, summaries and reports."""

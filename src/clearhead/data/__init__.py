@@ -1,0 +1,1 @@
+"""Tasks: data sets read from files, folders and the Hugging Face hub."""

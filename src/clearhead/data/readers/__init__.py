@@ -1,0 +1,1 @@
+"""Readers of tasks, one module per family of data sets."""

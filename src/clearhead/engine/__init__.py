@@ -1,0 +1,1 @@
+"""One recorded forward pass, and the gradients and relevance computed from it."""

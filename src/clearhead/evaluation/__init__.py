@@ -1,0 +1,1 @@
+"""Metrics, one module per question, with the statistics that make their values believable."""

@@ -1,0 +1,1 @@
+"""Inputs with features removed: what is removed, by what it is replaced, and the passes."""
