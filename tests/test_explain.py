@@ -31,8 +31,8 @@ from clearhead.attribution.method import Method, Scores, Spelling, spelled
 from clearhead.attribution.windows import window_logits, windows_of
 from clearhead.data.task import Example, Task
 from clearhead.engine.context import frozen
-from clearhead.engine.streams import Later
 from clearhead.errors import Argument, BadInput, BadOption, NotFinite, TooLong, UnknownName
+from clearhead.lazy import LazySequence
 from clearhead.model.inputs import collate, encode, from_tensors
 from clearhead.spec import parsed, settled, value_of
 
@@ -814,7 +814,7 @@ def test_what_goes_wrong_when_items_are_made_is_told():
         raise IndexError("no such word")
 
     with pytest.raises(IndexError, match="no such word"):
-        list(Later(2, broken))
+        list(LazySequence(2, broken))
 
 
 @pytest.mark.parametrize("family", ["bert", "vit"])

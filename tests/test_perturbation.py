@@ -23,7 +23,7 @@ from small_networks import (
 )
 
 import clearhead
-from clearhead.engine.batching import in_batches, progress
+from clearhead.engine.batching import in_batches
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.inputs import as_inputs
 from clearhead.model.model import Model
@@ -33,6 +33,7 @@ from clearhead.perturbation import replacement as hiding
 from clearhead.perturbation import run as perturbation
 from clearhead.perturbation.features import units_of
 from clearhead.perturbation.run import perturbed_logits, perturbed_scores, target_scores
+from clearhead.progress import progress
 
 TEXTS = ["a fine film", ("is it good", "it is really bad . a film with no plot"), "really good or bad film"]
 
@@ -369,7 +370,7 @@ def test_scores_of_a_target() -> None:
 
 
 def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearhead.engine.batching.PATIENCE", 0.0)
+    monkeypatch.setattr("clearhead.progress.PATIENCE", 0.0)
     in_batches([1] * 5, lambda start, stop: None, tokens=1)
     assert capfd.readouterr() == ("", "")
 
@@ -397,14 +398,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bytes]]:
 
 @pytest.mark.parametrize(("patience", "shown"), [(0.0, True), (30.0, False)])
 def test_a_bar_on_a_terminal_once_patience_ends(patience: float, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearhead.engine.batching.PATIENCE", patience)
+    monkeypatch.setattr("clearhead.progress.PATIENCE", patience)
     with terminal(monkeypatch) as printed:
         in_batches([1] * 4, lambda start, stop: time.sleep(0.02), tokens=1, label="inputs")
         assert (b"inputs" in printed()) is shown
 
 
 def test_one_bar_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearhead.engine.batching.PATIENCE", 0.0)
+    monkeypatch.setattr("clearhead.progress.PATIENCE", 0.0)
     with terminal(monkeypatch) as printed:
         with progress(3, "windows") as advance:
             advance(1)

@@ -13,12 +13,13 @@ from clearhead.engine.context import uncollected
 from clearhead.engine.memory import fits
 from clearhead.engine.streams import ahead
 from clearhead.engine.trace import Trace, capture
-from clearhead.errors import BadInput, BadOption, UnsupportedModel, require_whole
+from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Inputs, check_long, collate, each, encode, from_tensors, is_single, listed
 from clearhead.model.model import Model, as_model, precise
 from clearhead.model.target import TargetLike
 from clearhead.spec import named
+from clearhead.validation import require_integer
 
 DEFAULT_METHOD = "trans-att"
 BATCH = 16
@@ -73,7 +74,7 @@ def check(spellings: list[Spelling], batch_size: int | None) -> None:
     if not spellings:
         raise BadOption(f"No method was named. There is: {', '.join(METHODS)}.")
     if batch_size is not None:
-        require_whole("batch_size", batch_size, is_flag=True)
+        require_integer("batch_size", batch_size, is_flag=True)
 
 
 def _explained(

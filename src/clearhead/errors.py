@@ -12,9 +12,7 @@ ClearheadError
     └── CorruptModel                        an embedded model is not the one that was shipped
 """
 
-import sys
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 
@@ -86,20 +84,3 @@ class BadFile(ClearheadError, ValueError):
 
 class CorruptModel(BadFile):
     """A file of an embedded model is missing or is not the one that was shipped."""
-
-
-def require_whole(name: str, value: Any, least: int = 1, most: int | None = None, *, is_flag: bool = False) -> None:
-    """Refuses an option that is no whole number of this range; `is_flag` where the command line has a flag for it."""
-    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_whole or value < least or (most is not None and value > most):
-        wanted = f"at least {least}" if most is None else f"{least} to {most}"
-        said = Argument(name, value) if is_flag else f"{name}={value!r}"
-        raise BadOption(said, f" must be a whole number, {wanted}.")
-
-
-def require_number(name: str, value: Any, least: float, most: float = sys.float_info.max) -> None:
-    """Refuses an option that is no finite number of this range."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not least <= value <= most:
-        wanted = f"at least {least:g}" if most == sys.float_info.max else f"{least:g} to {most:g}"
-        raise BadOption(f"{name}={value!r} must be a finite number, {wanted}.")

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,8 +14,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from clearhead.errors import BadFile, BadInput, BadOption, require_whole
+from clearhead.errors import BadFile, BadInput, BadOption
+from clearhead.files import write_atomically
 from clearhead.model.target import Target
+from clearhead.validation import require_integer
 from clearhead.version import __version__
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -77,7 +78,7 @@ class Explanation:
 
     def top(self, k: int = 10) -> list[tuple[str, float]]:
         """The k tokens with the highest relevance, special tokens left out; ties by position."""
-        require_whole("k", k, 0)
+        require_integer("k", k, 0)
         order = np.lexsort((np.arange(len(self.relevance)), -self.relevance))
         kept = [place for place in order if not self.special[place]][:k]
         return [(self.tokens[place], float(self.relevance[place])) for place in kept]
@@ -210,23 +211,8 @@ def _save(explanation: Explanation, path: Path) -> Path:
         content = _safetensors(explanation, plain)
     else:
         raise BadOption(f"'{path.name}' ends neither in .json nor in .safetensors.")
-    write_whole(path, content)
+    write_atomically(path, content)
     return path
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes beside the place and moves, so that a file is never half-written and nothing else is left."""
-    try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(beside, 0o644)
-            os.replace(beside, path)
-        finally:
-            Path(beside).unlink(missing_ok=True)
-    except OSError as error:
-        raise BadFile(f"'{path}' cannot be written: {error.strerror or error}") from error
 
 
 def _digest(plain: Mapping[str, Any]) -> str:

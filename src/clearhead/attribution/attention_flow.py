@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from clearhead.attribution.method import Scores, method
-from clearhead.engine.batching import progress
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, ClearheadError
+from clearhead.progress import progress
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Edges = tuple[Array, ...]

@@ -10,7 +10,8 @@ from clearhead.attribution.method import Scores, method
 from clearhead.engine.lm_head import vocabulary_logits
 from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_the_device_of
 from clearhead.engine.trace import Trace
-from clearhead.errors import BadOption, UnsupportedModel, require_whole
+from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.validation import require_integer
 
 LAYER_SCORES: dict[str, Callable[[Trace, int], Tensor]] = {
     "gradcam": layer_saliency,
@@ -33,7 +34,7 @@ def decoded_gradcam(
     if score not in LAYER_SCORES:
         raise BadOption(f"score={score!r} is not a choice of 'decoded-gradcam'. Use one of {', '.join(LAYER_SCORES)}.")
     if top is not None:
-        require_whole("top", top)
+        require_integer("top", top)
     chosen = layer_of(trace, layer)
     ids_BT = trace.inputs.tensors.get("input_ids")
     if ids_BT is None:

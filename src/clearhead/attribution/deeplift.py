@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from clearhead.attribution.gradient import product_scores
 from clearhead.attribution.integrated import baseline_leaf, noisy_points, told, wide_zeros
 from clearhead.attribution.method import Scores, method
-from clearhead.engine.batching import progress
 from clearhead.engine.context import frozen, plain_execution
 from clearhead.engine.embeddings import score_from
 from clearhead.engine.trace import Trace
-from clearhead.errors import ClearheadError, UnsupportedModel, require_whole
+from clearhead.errors import ClearheadError, UnsupportedModel
+from clearhead.progress import progress
+from clearhead.validation import require_integer
 
 NOTE = (
     "Captum's DeepLIFT has rules for a few activation modules only; attention products, norms and GELU pass plain "
@@ -29,7 +30,7 @@ def deeplift_shap(
 
     Completeness does not hold on Transformers: `completeness_gap` beside `effect` says by how much.
     """
-    require_whole("samples", samples)
+    require_integer("samples", samples)
     shap, base = _captum(), baseline_leaf(trace, baseline)
     product = wide_zeros(trace.leaf)
     noisy = noisy_points(trace, samples, noise, seed)

@@ -13,9 +13,10 @@ from clearhead.attribution.method import Scores, method
 from clearhead.attribution.random_baseline import generator
 from clearhead.engine.embeddings import Point, scores_at, visit
 from clearhead.engine.trace import Trace
-from clearhead.errors import BadOption, require_number, require_whole
+from clearhead.errors import BadOption
 from clearhead.model.model import word_table
 from clearhead.perturbation.replacement import black, token_id
+from clearhead.validation import require_integer, require_number
 
 Array = np.ndarray[Any, np.dtype[Any]]
 STEPS_LIMIT = 1600
@@ -26,7 +27,7 @@ def smooth_gradient(
     trace: Trace, *, samples: int = 10, noise: float = 0.1, seed: int = 0, batch: int | None = None
 ) -> Scores:
     """The `gradient` scores averaged over inputs with Gaussian noise, `noise` × the range of their values."""
-    require_whole("samples", samples)
+    require_integer("samples", samples)
     pixels = wide_zeros(trace.leaf[:, 0]) if trace.is_image else None
     sum_BT = torch.zeros_like(trace.mask_BT, dtype=wide_zeros(trace.leaf).dtype)
     points = noisy_points(trace, samples, noise, seed)
@@ -57,8 +58,8 @@ def integrated_gradients(
     "black". With a `tolerance` the steps are doubled, input by input, until `completeness_gap` is no larger, but
     not beyond `limit`.
     """
-    require_whole("steps", steps)
-    require_whole("limit", limit)
+    require_integer("steps", steps)
+    require_integer("limit", limit)
     if tolerance is not None:
         require_number("tolerance", tolerance, 0)
     base = baseline_leaf(trace, baseline)
@@ -121,7 +122,7 @@ def gradient_shap(
     batch: int | None = None,
 ) -> Scores:
     """Gradients at random places between a baseline and the (noisy) input, times the way, averaged."""
-    require_whole("samples", samples)
+    require_integer("samples", samples)
     base = baseline_leaf(trace, baseline)
     product = wide_zeros(trace.leaf)
     ends = noisy_points(trace, samples, noise, seed)

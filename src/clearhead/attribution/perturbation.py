@@ -9,10 +9,11 @@ from torch import Tensor
 from clearhead.attribution.method import Scores, method
 from clearhead.attribution.random_baseline import generator
 from clearhead.engine.trace import Trace
-from clearhead.errors import BadOption, require_whole
+from clearhead.errors import BadOption
 from clearhead.perturbation.features import SEGMENTS, Units, units_of
 from clearhead.perturbation.replacement import absent_of
 from clearhead.perturbation.run import perturbed_scores
+from clearhead.validation import require_integer
 
 KERNEL_WIDTH = 0.25
 
@@ -33,7 +34,7 @@ def occlusion(
     `unit` is sub-word (default), word or sentence; for images patch (default), grid, slic or segment, where a window
     is a square. `absent` says what hidden means, `output="logit"` explains the logit instead.
     """
-    require_whole("window", window)
+    require_integer("window", window)
     units = _units(trace, unit, segments)
     windows = [_windows(trace, one, window) for one in units]
     masks = [torch.cat([torch.ones(1, one.count, dtype=torch.bool), ~w]) for one, w in zip(units, windows, strict=True)]
@@ -85,7 +86,7 @@ def lime(
     A sample weighs exp(−d² / 2·width²), d the cosine distance of its mask to the whole input; `ridge` is the penalty
     on the weights, which makes the fit unique when there are fewer samples than units.
     """
-    require_whole("samples", samples)
+    require_integer("samples", samples)
     if not (width > 0 and 0 <= ridge < float("inf")):
         raise BadOption(
             f"width={width!r}, ridge={ridge!r}: the width must be above zero, the penalty finite and not below."
@@ -134,7 +135,7 @@ def shapley_sampling(
 
     The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports it.
     """
-    require_whole("samples", samples)
+    require_integer("samples", samples)
     units = _units(trace, unit, segments)
     orders = [_orders(trace, place, one, samples, seed) for place, one in enumerate(units)]
     found = _scores(trace, [_growing(order_NU) for order_NU in orders], units, output, absent, batch)
@@ -166,7 +167,7 @@ def mean_gains(score: Tensor, order_NU: Tensor) -> Tensor:
 
 
 def _units(trace: Trace, unit: str | None, segments: int) -> list[Units]:
-    require_whole("segments", segments)
+    require_integer("segments", segments)
     return units_of(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from clearhead.attribution.assemble import predictions
 from clearhead.attribution.method import Spelling
-from clearhead.engine.batching import progress
 from clearhead.engine.context import plain_inference
 from clearhead.errors import Argument, BadInput, UnsupportedModel
 from clearhead.explanation import Array, Explanation
@@ -18,6 +17,7 @@ from clearhead.model.inputs import Encoded, Inputs, Item, collate
 from clearhead.model.model import Model, longest
 from clearhead.model.outputs import logits_of
 from clearhead.model.target import TargetLike, probability, resolve, score_of, seeds
+from clearhead.progress import progress
 
 ExplainBatch = Callable[[Model, Inputs, Sequence[TargetLike], Sequence[Spelling]], list[list[Explanation]]]
 Row = TypeVar("Row", tuple[Any, ...], list[Any])

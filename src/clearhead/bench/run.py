@@ -24,8 +24,9 @@ from clearhead.bench.run_folder import (
 from clearhead.bench.summary import measures_of
 from clearhead.bench.summary import summary_of as summary_of
 from clearhead.data.parquet import parquet
-from clearhead.errors import BadOption, UnsupportedModel, require_whole
+from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.model import zoo
+from clearhead.validation import require_integer
 
 if TYPE_CHECKING:
     from clearhead.attribution.method import Spelling
@@ -359,7 +360,7 @@ def check(plan: Plan) -> None:
 
     if not plan.methods or not plan.metrics:
         raise BadOption("Name at least one method and one metric.")
-    require_whole("seed", plan.seed, 0, is_flag=True)
+    require_integer("seed", plan.seed, 0, is_flag=True)
     for one in expanded(plan.methods, 12):
         spelled(one)
     parquet([])

@@ -162,7 +162,7 @@ def progress() -> Iterator[Callable[[int, int, str], None]]:
         TimeRemainingColumn,
     )
 
-    from clearhead.engine.batching import BAR
+    from clearhead.progress import BAR
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -68,7 +68,7 @@ def _compared(
 ) -> "Iterator[dict[str, Explanation]]":
     """Per input its explanations by method."""
     from clearhead import api as pipeline
-    from clearhead.engine.batching import progress
+    from clearhead.progress import progress
 
     with progress(len(inputs), "inputs") as advance:
         for start in range(0, len(inputs), option.CHUNK):

@@ -121,7 +121,7 @@ def explained(
     model: "Model", inputs: list[Any], spelling: Any, target: Any, settings: dict[str, Any]
 ) -> Iterator["Explanation"]:
     from clearhead.api import explain
-    from clearhead.engine.batching import progress
+    from clearhead.progress import progress
 
     with progress(len(inputs), "inputs") as advance:
         for start in range(0, len(inputs), option.CHUNK):

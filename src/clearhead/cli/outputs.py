@@ -49,22 +49,22 @@ def is_plain() -> bool:
 
 def write(out: Path, found: "Named") -> None:
     """Writes the file, whole or not at all, and says so on stderr."""
-    from clearhead.explanation import write_whole
+    from clearhead.files import write_atomically
 
     ending = out.suffix.casefold()
     if ending == ".json":
         found[0][1].save(out)
     else:
-        write_whole(out, WRITERS[ending]([one for _, one in found], [name for name, _ in found]))
+        write_atomically(out, WRITERS[ending]([one for _, one in found], [name for name, _ in found]))
     print(f"Wrote {out}", file=sys.stderr)
 
 
 def write_page(out: Path, bodies: Sequence[str], explanations: "Sequence[Explanation]") -> None:
     """Writes an HTML page of these parts."""
-    from clearhead.explanation import write_whole
+    from clearhead.files import write_atomically
     from clearhead.views import html
 
-    write_whole(out, html.page(bodies, html.title_of(explanations)).encode())
+    write_atomically(out, html.page(bodies, html.title_of(explanations)).encode())
     print(f"Wrote {out}", file=sys.stderr)
 
 

@@ -24,12 +24,12 @@ def report(run: RUN, out: OUT = None) -> None:
     from clearhead.bench.run_folder import Results
     from clearhead.bench.summary import summary_of
     from clearhead.bench.verdict import verdict
-    from clearhead.explanation import write_whole
+    from clearhead.files import write_atomically
 
     results = Results(run)
     summary = summary_of(results)
     text = (report.page if target.suffix.casefold() == ".html" else report.document)(results, summary)
-    write_whole(target, text.encode("utf-8", "replace"))
+    write_atomically(target, text.encode("utf-8", "replace"))
     for line in list(verdict(summary))[:1]:
         print(line)
     print(f"Wrote {target}", file=sys.stderr)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from clearhead.errors import BadFile, BadInput, require_whole
+from clearhead.errors import BadFile, BadInput
 from clearhead.model import images as photo
 from clearhead.registry import Registry
+from clearhead.validation import require_integer
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Spans = tuple[tuple[int, int, int], ...]
@@ -205,7 +206,7 @@ def made(
 
 def _drawn(good: list[Example], limit: int | None) -> list[Example]:
     if limit is not None:
-        require_whole("limit", limit, is_flag=True)
+        require_integer("limit", limit, is_flag=True)
     if limit is None or limit >= len(good):
         return good
     generator = np.random.default_rng(0)

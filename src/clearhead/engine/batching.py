@@ -1,17 +1,12 @@
 """Full batches: how many rows fit into one pass, halved when memory runs out, with a bar for what takes longer."""
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 
-from clearhead.errors import BadOption, require_whole
-
-PATIENCE = 1.0
-BAR = threading.Lock()
-"""Held by whoever shows a bar."""
+from clearhead.errors import BadOption
+from clearhead.progress import progress
+from clearhead.validation import require_integer
 
 
 def in_batches(
@@ -29,7 +24,7 @@ def in_batches(
     is halved whenever memory runs out; compute must leave nothing behind when it fails.
     """
     if size is not None:
-        require_whole("batch", size)
+        require_integer("batch", size)
     start = 0
     with progress(len(lengths), label) as advance:
         while start < len(lengths):
@@ -63,38 +58,3 @@ def _make_room(rows: int, size: int | None) -> None:
         raise BadOption(f"A batch of {rows} rows does not fit into memory: give a smaller one, or none to find it.")
     if rows == 1:
         raise BadOption("Even a single input does not fit into memory: use a shorter input or another device.")
-
-
-@contextmanager
-def progress(total: int, label: str) -> Iterator[Callable[[int], None]]:
-    """Yields a function that counts rows done; a bar appears on a terminal's stderr after a second.
-
-    Work within work is not shown: there is one bar at a time.
-    """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    begun = time.monotonic()
-    done = 0
-    bar: Progress | None = None
-
-    def advance(rows: int) -> None:
-        nonlocal bar, done
-        done += rows
-        late = done < total and time.monotonic() - begun > PATIENCE
-        if bar is None and late and console.is_terminal and BAR.acquire(blocking=False):
-            bar = Progress(console=console, transient=True)
-            bar.add_task(label, total=total)
-            bar.start()
-        if bar is not None:
-            bar.update(bar.task_ids[0], completed=done)
-
-    try:
-        yield advance
-    finally:
-        if bar is not None:
-            try:
-                bar.stop()
-            finally:
-                BAR.release()

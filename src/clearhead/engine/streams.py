@@ -1,9 +1,9 @@
 """Work done beside the main thread while a GPU is fed, and results fetched from it without holding it up."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
-from typing import Any, TypeVar
+from functools import cache
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -39,29 +39,6 @@ def ahead(items: Iterator[Found], device: torch.device, helper: str = "gradients
             yield item
 
     return following(begin())
-
-
-class Later(Sequence[Found]):
-    """A sequence that is made when somebody looks: the GPU is better fed first."""
-
-    def __init__(self, size: int, make: Callable[[], Sequence[Found]]) -> None:
-        self._size, self._make = size, make
-
-    @cached_property
-    def _made(self) -> Sequence[Found]:
-        return self._make()
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._made[place]
-
-    def __iter__(self) -> Iterator[Found]:
-        return iter(self._made)
-
-    def __reduce__(self) -> Any:
-        return tuple, (tuple(self),)
 
 
 class Coming:

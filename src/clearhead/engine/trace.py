@@ -20,9 +20,10 @@ from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_the_device_of
 from clearhead.engine.lrp.linear import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
 from clearhead.engine.lrp.propagation import RelevancePass
-from clearhead.engine.streams import Coming, Later, ahead, at_once, beside
+from clearhead.engine.streams import Coming, ahead, at_once, beside
 from clearhead.engine.tape import Tape
 from clearhead.errors import UnsupportedModel
+from clearhead.lazy import LazySequence
 from clearhead.model.inputs import Inputs, as_inputs
 from clearhead.model.model import Model, as_model, precise, word_table
 from clearhead.model.outputs import check_finite, resolve_all, taken
@@ -262,7 +263,9 @@ class Trace:
         worst = [column[0] if len(column) == 1 else torch.stack(column).amax(0) for column in zip(*gaps, strict=True)]
         coming = Coming(torch.stack([one.double() for one in worst], 1))
         names = ("conservation_gap", "dropped")
-        return Later(len(self.targets), lambda: [dict(zip(names, row, strict=True)) for row in coming.wait().tolist()])
+        return LazySequence(
+            len(self.targets), lambda: [dict(zip(names, row, strict=True)) for row in coming.wait().tolist()]
+        )
 
     @cached_property
     def reading_BT(self) -> Tensor:

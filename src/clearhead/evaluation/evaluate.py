@@ -11,12 +11,13 @@ from clearhead.api import DEFAULT_METHOD
 from clearhead.attribution.method import Spelling, spelled
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task
-from clearhead.errors import BadOption, UnsupportedModel, require_whole
+from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.evaluation.explained import REFUSALS, check_labels, check_needs, explain_cases, needed, wants_labels
 from clearhead.evaluation.metric import METRICS, Case, Measure, Record, measured
 from clearhead.evaluation.statistics import SAMPLES, differences, holm, intervals
 from clearhead.model.model import Model, as_model
 from clearhead.spec import named
+from clearhead.validation import require_integer
 
 SEEDS = 20
 CASES = {"text": 2048, "image": 256}
@@ -38,7 +39,7 @@ class Table:
 
     def differences(self, *, seed: int = 0) -> list[dict[str, Any]]:
         """Every two methods compared on every value by a paired test; `p_corrected` is Holm's, per value."""
-        require_whole("seed", seed, 0)
+        require_integer("seed", seed, 0)
         return [row for text in self.measures for row in self._compared(text, seed)]
 
     def _compared(self, text: str, seed: int) -> list[dict[str, Any]]:
@@ -131,8 +132,8 @@ def evaluate(
     measures = {one.text: one for one in map(measured, named(_usual(model) if metrics is None else metrics))}
     if not measures:
         raise BadOption(f"No metric was named. There is: {', '.join(METRICS)}.")
-    require_whole("samples", samples)
-    require_whole("seed", seed, 0, is_flag=True)
+    require_integer("samples", samples)
+    require_integer("seed", seed, 0, is_flag=True)
     run = _Run(model, wanted, batch_size, long)
     for examples, group in _groups(task, list(measures.values())):
         run.over(examples, group)

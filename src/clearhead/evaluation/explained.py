@@ -9,12 +9,13 @@ from clearhead.attribution.method import Spelling
 from clearhead.data.task import Example
 from clearhead.engine.streams import ahead
 from clearhead.engine.trace import Trace, capture
-from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel, UnsupportedOperation, require_whole
+from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel, UnsupportedOperation
 from clearhead.evaluation.metric import Case, Measure, label_of
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, collate, encode
 from clearhead.model.model import Model
 from clearhead.model.target import Target
+from clearhead.validation import require_integer
 
 REFUSALS = (UnsupportedModel, UnsupportedOperation)
 
@@ -61,7 +62,7 @@ def explain_cases(
     if long not in ("error", "truncate"):
         raise BadOption(Argument("long", long), " is not a choice when measuring. Use 'truncate' or 'error'.")
     if batch_size is not None:
-        require_whole("batch_size", batch_size, is_flag=True)
+        require_integer("batch_size", batch_size, is_flag=True)
     check_needs(model, needs)
     encoded, skipped = _encoded(model, examples, long)
     found: dict[str, dict[int, Case]] = {one.text: {} for one in spellings}

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.errors import BadOption, UnsupportedModel, require_whole
+from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.evaluation.metric import Case, Curves, Record, explained, label_of, mean_curve, metric
 from clearhead.explanation import Array
 from clearhead.model.model import Model
@@ -17,6 +17,7 @@ from clearhead.perturbation.ranking import (
 )
 from clearhead.perturbation.replacement import token_id
 from clearhead.perturbation.run import target_scores
+from clearhead.validation import require_integer
 
 STEPS = 10
 FINEST = 1000
@@ -25,8 +26,8 @@ TINY = 1e-300
 
 
 def _shares(steps: int, first: int = 0) -> list[float]:
-    require_whole("steps", steps, 1, FINEST)
-    require_whole("first", first, 0, steps)
+    require_integer("steps", steps, 1, FINEST)
+    require_integer("first", first, 0, steps)
     return equal_shares(steps)[first:]
 
 

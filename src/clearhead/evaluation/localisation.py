@@ -8,11 +8,12 @@ import numpy as np
 from PIL import Image
 
 from clearhead.data.task import Example, Mask
-from clearhead.errors import BadInput, require_whole
+from clearhead.errors import BadInput
 from clearhead.evaluation.metric import Case, Record, column, explained, means, metric
 from clearhead.explanation import Array, Explanation
 from clearhead.model.inputs import open_image
 from clearhead.model.model import Model
+from clearhead.validation import require_integer
 
 COUNTS = ("both_fg", "either_fg", "both_bg", "either_bg", "right", "labelled")
 
@@ -85,7 +86,7 @@ def _mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
 
     Each part gives an example of its own: the mosaic, the part's class, and where it lies.
     """
-    require_whole("seed", seed, 0)
+    require_integer("seed", seed, 0)
     generator = np.random.default_rng(seed)
     if isinstance(examples[0].input, tuple):
         raise BadInput("Pairs of texts cannot be joined to mosaics: use single texts or pictures.")

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from clearhead.data.task import Spans
-from clearhead.errors import BadInput, UnsupportedModel, require_whole
+from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.evaluation.metric import Case, Curves, Record, explained, mean_curve, metric
 from clearhead.explanation import Array, Explanation
 from clearhead.model.model import Model
 from clearhead.perturbation.ranking import ranks
+from clearhead.validation import require_integer
 
 TOP = tuple(range(10, 90, 10))
 
@@ -79,7 +80,7 @@ def precision_at_k(model: Model, cases: list[Case], *, k: int = 20) -> list[Reco
     `share` divides by min(K, tokens of the answer). Questions without an answer, or whose answer the model did not
     get to see, take no part.
     """
-    require_whole("k", k)
+    require_integer("k", k)
     if model.problem != "span":
         raise UnsupportedModel(f"precision-at-k needs a question-answering model, which {model.name} is not.")
     return [_precision(case, k) for case in cases]

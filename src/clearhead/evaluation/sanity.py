@@ -11,11 +11,12 @@ from torch import nn
 
 from clearhead.api import compare
 from clearhead.attribution.method import Spelling, spelled
-from clearhead.errors import BadOption, require_whole
+from clearhead.errors import BadOption
 from clearhead.evaluation.confidence import tau
 from clearhead.evaluation.metric import Case, Curves, Record, explained, mean_curve, metric
 from clearhead.explanation import Array, Explanation
 from clearhead.model.model import Model
+from clearhead.validation import require_integer
 
 CORRELATIONS = ("spearman", "kendall")
 SEEDS = 2**63 - 1
@@ -38,7 +39,7 @@ def randomisation(
     """
     if correlation not in CORRELATIONS:
         raise BadOption(f"correlation={correlation!r} is not a choice. Use one of {', '.join(CORRELATIONS)}.")
-    require_whole("seed", seed, 0, SEEDS)
+    require_integer("seed", seed, 0, SEEDS)
     changed = replace(model, network=copy.deepcopy(model.network), copies={})
     generator = torch.Generator().manual_seed(seed)
     found: list[list[float]] = [[] for _ in cases]

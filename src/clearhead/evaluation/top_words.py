@@ -12,10 +12,11 @@ import numpy as np
 
 from clearhead.data.read import read_task
 from clearhead.data.task import Example
-from clearhead.errors import BadInput, UnsupportedModel, require_whole
+from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.evaluation.metric import Case, Curves, Record, explained, metric
 from clearhead.explanation import Array
 from clearhead.model.model import Model
+from clearhead.validation import require_integer
 
 SWEEP = (5, 10, 20, 30, 40, 50, 75, 100)
 DOCUMENTS = 50_000
@@ -114,8 +115,8 @@ def token_overlap(
     `reference`, a text file or table of at most `documents` documents (never the evaluated set); unweighted without.
     Where all examples are predicted as one class, there are no two to compare, and `token-overlap` is nan.
     """
-    require_whole("k", k)
-    require_whole("documents", documents)
+    require_integer("k", k)
+    require_integer("documents", documents)
     if model.takes_images or model.problem == "span":
         raise UnsupportedModel(f"token-overlap compares the words of classes, which {model.name} does not have.")
     weights = None if reference is None else inverse_frequencies(model, reference, text_column, documents)

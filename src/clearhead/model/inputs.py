@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from clearhead.engine.streams import Later
 from clearhead.errors import Argument, BadInput, BadOption, TooLong
+from clearhead.lazy import LazySequence
 from clearhead.model import images as photo
 from clearhead.model.model import Model, longest
 from clearhead.model.tensor_checks import WHOLE, check_values, checked
@@ -261,7 +261,7 @@ def _items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[I
     if main == "inputs_embeds":
         return [Item(tuple(map(str, range(int(row.sum())))), (False,) * int(row.sum())) for row in real]
     ids = own[main]
-    return Later(rows, lambda: _id_items(model, [ids[row][real[row]].tolist() for row in range(rows)]))
+    return LazySequence(rows, lambda: _id_items(model, [ids[row][real[row]].tolist() for row in range(rows)]))
 
 
 def _ones(main: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """The output of the model, or the contrast of two outputs, that is explained."""
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from clearhead.errors import Argument, BadInput
 from clearhead.registry import unknown
+from clearhead.validation import as_integer
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ def class_number(name: Any, labels: Sequence[str]) -> int:
     """The number of a class given by number or label."""
     if isinstance(name, str):
         return _labelled(name, labels)
-    number = whole_number(name)
+    number = as_integer(name)
     if number is None:
         raise BadInput(f"Target {name!r} is neither the number nor the label of a class, nor a Target.")
     if not 0 <= number < len(labels):
@@ -82,17 +82,6 @@ def _labelled(name: str, labels: Sequence[str]) -> int:
             numbers = ", ".join(map(str, places))
             raise BadInput(f"{len(places)} classes are called '{name}': give the number of one of them ({numbers}).")
     raise unknown("label", name, list(labels))
-
-
-def whole_number(value: Any) -> int | None:
-    """A whole number of Python, NumPy or torch; None where it is none, as truth values are not."""
-    kind = str(getattr(value, "dtype", type(value).__name__))
-    if "bool" in kind or getattr(value, "ndim", 0) != 0:
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
 
 
 def resolve_span(target: TargetLike, logits_2T: Tensor) -> Target:
@@ -114,7 +103,7 @@ def _ends(span: Any) -> tuple[int | None, int | None]:
     """Start and end as plain numbers, at least one of which there must be."""
     if not isinstance(span, tuple | list) or len(span) != 2:
         raise BadInput(f"Span {span!r} is not a pair of token positions: give (start, end).")
-    start, end = (None if place is None else whole_number(place) for place in span)
+    start, end = (None if place is None else as_integer(place) for place in span)
     if any(place is not None and found is None for place, found in zip(span, (start, end), strict=True)):
         raise BadInput(f"Span {span!r} holds something else than whole numbers and None: give positions of tokens.")
     if start is end is None:

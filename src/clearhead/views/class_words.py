@@ -7,8 +7,9 @@ from itertools import combinations
 
 from PIL import Image
 
-from clearhead.errors import BadInput, require_whole
+from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
+from clearhead.validation import require_integer
 from clearhead.views import heatmap
 from clearhead.views import html_parts as markup
 from clearhead.views.captions import percent
@@ -44,7 +45,7 @@ def top_words(
     counts as rare as its rarest word.
     """
     require_explanations(explanations)
-    require_whole("count", count)
+    require_integer("count", count)
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for explanation in explanations:
         for word in explanation.words():

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
-from clearhead.errors import require_number
 from clearhead.explanation import Array, Explanation
+from clearhead.validation import require_number
 from clearhead.views import html_parts as markup
 from clearhead.views.captions import number
 from clearhead.views.color import Rgb
