@@ -20,11 +20,11 @@ from torch.profiler import ProfilerActivity, profile
 from yardstick import FIFTEEN, Tensors, Work, batch, command, forward_backward
 
 import clearhead
-from clearhead.attribution.method import Scores, spelled
+from clearhead.attribution.method import Attribution, parse_method
 from clearhead.engine.blockwise import capture_blockwise
 from clearhead.engine.lrp.kernels.dispatch import kernels_for
 from clearhead.engine.lrp.linear import POSITIVE
-from clearhead.engine.memory import memory
+from clearhead.engine.memory import estimate_memory
 from clearhead.model.inputs import as_inputs
 
 
@@ -64,7 +64,7 @@ def scores(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> W
 
     def work() -> object:
         trace = clearhead.capture(model, ready, 0)
-        return [spelled(name)(trace).relevance_BT for name in names]
+        return [parse_method(name)(trace).relevance_BT for name in names]
 
     return work
 
@@ -146,11 +146,11 @@ def agreement() -> str:
     here = clearhead.load(network, lm_head=language)
     there = clearhead.load(network, device="cuda", lm_head=language)
     traces = [clearhead.capture(model, ids, 1) for model in (here, there)]
-    device = max(_apart(spelled(name)(traces[0]), spelled(name)(traces[1])) for name in FIFTEEN)
+    device = max(_apart(parse_method(name)(traces[0]), parse_method(name)(traces[1])) for name in FIFTEEN)
     rows = [{name: value[row : row + 1] for name, value in ids.items()} for row in range(4)]
-    alone = [spelled("trans-att")(clearhead.capture(there, row, 1)).relevance_BT for row in rows]
-    batch = _apart(Scores(torch.cat(alone)), spelled("trans-att")(traces[1]))
-    blocks = _apart(spelled("trans-att")(capture_blockwise(there, ids, 1)), spelled("trans-att")(traces[1]))
+    alone = [parse_method("trans-att")(clearhead.capture(there, row, 1)).relevance_BT for row in rows]
+    batch = _apart(Attribution(torch.cat(alone)), parse_method("trans-att")(traces[1]))
+    blocks = _apart(parse_method("trans-att")(capture_blockwise(there, ids, 1)), parse_method("trans-att")(traces[1]))
     gap = max(found["conservation_gap"] for found in traces[1].conservation(POSITIVE))
     return (
         f"Float64, largest differences over the largest value: GPU and CPU over all fifteen methods {device:.1e}, a "
@@ -159,7 +159,7 @@ def agreement() -> str:
     )
 
 
-def _apart(one: Scores, other: Scores) -> float:
+def _apart(one: Attribution, other: Attribution) -> float:
     """The largest difference over the largest value, leaving out the first token, which holds trans-att's identity."""
     first, second = (found.relevance_BT[:, 1:].double().cpu() for found in (one, other))
     return float((first - second).abs().max() / first.abs().max())
@@ -177,7 +177,7 @@ def rounding(name: str, network: torch.nn.Module, inputs: Tensors, dtype: torch.
     """A row: how far trans-att in this type is from float64 on the same weights."""
     narrow = copy.deepcopy(network).to("cuda", dtype)
     model, exact = clearhead.load(narrow), clearhead.load(copy.deepcopy(narrow).double())
-    found = [spelled("trans-att")(clearhead.capture(one, inputs, 0)) for one in (model, exact)]
+    found = [parse_method("trans-att")(clearhead.capture(one, inputs, 0)) for one in (model, exact)]
     gap = max(one["conservation_gap"] for one in found[0].diagnostics)
     mask = inputs["attention_mask"][:, 1:].bool().cpu()
     pairs = zip(*(one.relevance_BT[:, 1:].double().cpu() for one in found), mask, strict=True)
@@ -212,10 +212,10 @@ def long_input(tokens: int) -> str:
     config = transformers.BertConfig(num_labels=2, max_position_embeddings=tokens)
     model = clearhead.load(transformers.BertForSequenceClassification(config).eval().to("cuda"))
     ready = as_inputs(model, texts(1, tokens))
-    told = memory(model, ready)
+    told = estimate_memory(model, ready)
 
     def work() -> object:
-        return spelled("trans-att")(capture_blockwise(model, ready, 0)).relevance_BT
+        return parse_method("trans-att")(capture_blockwise(model, ready, 0)).relevance_BT
 
     work()
     most, taken = peak(work), milliseconds(work)

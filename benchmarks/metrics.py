@@ -25,11 +25,11 @@ import transformers
 from yardstick import command
 
 import clearhead
-from clearhead.attribution.method import spelled
+from clearhead.attribution.method import parse_method
 from clearhead.data.read import read_task
 from clearhead.data.task import Example
-from clearhead.evaluation.explained import explain_cases
-from clearhead.evaluation.metric import Case, measured
+from clearhead.evaluation.explained import explain_examples
+from clearhead.evaluation.metric import ExplainedExample, parse_metric
 from clearhead.model.model import Model
 
 WORDS = 5000
@@ -89,9 +89,9 @@ def packed(model: Model) -> Iterator[list[dict[str, Any]]]:
     handle.remove()
 
 
-def cost(model: Model, cases: list[Case], metric: str, parts: int) -> dict[str, float]:
+def cost(model: Model, cases: list[ExplainedExample], metric: str, parts: int) -> dict[str, float]:
     """The metric on each part of the texts, and at once the bare passes on the tensors it packed."""
-    device, measure = model.device.type, measured(metric)
+    device, measure = model.device.type, parse_metric(metric)
     rows, pairs = 0, []
     for part in range(parts):
         own = cases[part::parts]
@@ -129,8 +129,8 @@ def growth(model: Model, several: list[Example], counts: list[int]) -> list[tupl
 def report(given: argparse.Namespace) -> str:
     several = examples(given)
     model = clearhead.load(given.model, device=given.device) if given.model else network(several, given.device)
-    spelling = spelled("raw-attention")
-    cases = explain_cases(model, several, [spelling], ["prediction"]).cases[spelling.text]
+    spelling = parse_method("raw-attention")
+    cases = explain_examples(model, several, [spelling], ["prediction"]).cases[spelling.text]
     where = torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} of {os.cpu_count()} threads"
     lines = [
         "# What measuring costs",

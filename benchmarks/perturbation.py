@@ -30,7 +30,7 @@ from clearhead.attribution import perturbation as hiding
 from clearhead.attribution.method import METHODS
 from clearhead.model.inputs import from_tensors
 from clearhead.model.model import Model
-from clearhead.perturbation.features import units_of
+from clearhead.perturbation.features import group_features
 from clearhead.perturbation.run import run as perturbation
 
 FIRST, LAST, MASK, WORDS = 1, 2, 3, 4
@@ -130,7 +130,7 @@ def speed(model: Model, tensors: dict[str, Tensor], rounds: int, masks: int = 40
     """Random masks of several texts; row by row only some of the packed rows are run."""
     inputs = from_tensors(model, tensors)
     drawn = torch.Generator().manual_seed(1)
-    hidden = [torch.rand(masks, one.count, generator=drawn) < 0.5 for one in units_of(model, inputs)]
+    hidden = [torch.rand(masks, one.count, generator=drawn) < 0.5 for one in group_features(model, inputs)]
     packed: list[dict[str, Tensor]] = []
     handle = model.network.register_forward_pre_hook(lambda _, __, given: packed.append(dict(given)), with_kwargs=True)
     perturbation.perturbed_logits(model, inputs, hidden)
@@ -219,7 +219,7 @@ def captum_calls(model: Model, ids: Tensor, samples: int) -> dict[str, Callable[
     hidden = {"target": target, "baselines": MASK}
     sampling = attr.ShapleyValueSampling(between)
     trace = clearhead.capture(model, {"input_ids": ids}, target)
-    orders = hiding._orders(trace, 0, units_of(model, trace.inputs)[0], samples, 0)
+    orders = hiding._orders(trace, 0, group_features(model, trace.inputs)[0], samples, 0)
     sampling.permutation_generator = lambda features, samples: iter(orders.tolist())
     return {
         "smooth-gradient": lambda: attr.NoiseTunnel(attr.Saliency(module)).attribute(

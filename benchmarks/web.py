@@ -30,8 +30,8 @@ def served(batch: int, port: int) -> None:
     from clearhead.web.limits import Limits
 
     listening = server.bound(HOST, port)
-    models = server.opened(["clearhead/sst2-minilm"], allow_pickle=False, device=None)
-    print(server.address_of(listening, server.door_for(HOST, None)), flush=True)
+    models = server.open_socket(["clearhead/sst2-minilm"], allow_pickle=False, device=None)
+    print(server.address_of(listening, server.access_policy(HOST, None)), flush=True)
     server.run(build(models, limits=Limits(batch=batch)), listening)
 
 

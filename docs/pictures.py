@@ -78,7 +78,7 @@ def smaller(file: Path) -> None:
 def photo() -> None:
     """The example photo: smooth, and patch-exact with the strongest fifth outlined."""
     model = clearhead.load("clearhead/pets-vit")
-    cat = clearhead.explain(model, Path(str(files("clearhead") / "zoo" / "examples" / "chelsea.jpg")))
+    cat = clearhead.explain(model, Path(str(files("clearhead.model.zoo") / "examples" / "chelsea.jpg")))
     pair = [heatmap.overlay(cat), heatmap.overlay(cat, smooth=False, top=20)]
     canvas = Image.new("RGB", (pair[0].width * 2 + 12, pair[0].height), "white")
     canvas.paste(pair[0], (0, 0))

@@ -4,25 +4,25 @@ import os
 import signal
 from pathlib import Path
 
-from clearhead.bench.run import Job
-from clearhead.bench.run_folder import Outcome
-from clearhead.bench.runners.ray import Holder
+from clearhead.bench.plan import Job
+from clearhead.bench.run_folder import ShardResult
+from clearhead.bench.runners.ray import RayWorker
 
 
-class Mortal(Holder):
+class Mortal(RayWorker):
     """Its process is killed in the middle of its third shard, once."""
 
-    def compute(self, job: Job) -> Outcome:
+    def run_job(self, job: Job) -> ShardResult:
         mark = Path(self.plan.task).with_suffix(".killed")
         if job.number == 2 and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().compute(job)
+        return super().run_job(job)
 
 
-class Doomed(Holder):
+class Doomed(RayWorker):
     """Dies at every shard."""
 
-    def compute(self, job: Job) -> Outcome:
+    def run_job(self, job: Job) -> ShardResult:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError

@@ -20,7 +20,7 @@ from clearhead.attribution.perturbation import local_weights, mean_gains
 from clearhead.errors import BadInput, BadOption, ClearheadError, UnsupportedModel
 from clearhead.model.inputs import as_inputs
 from clearhead.model.model import Model
-from clearhead.perturbation.features import units_of
+from clearhead.perturbation.features import group_features
 from clearhead.perturbation.run import perturbed_scores
 
 SAMPLED = ["smooth-gradient", "gradient-shap", "deeplift-shap", "lime", "shapley-sampling"]
@@ -130,7 +130,7 @@ def test_shapley_values_over_all_orders_are_the_formula() -> None:
 def test_shapley_values_sum_to_the_effect(case: str, output: str) -> None:
     model, inputs = cases()[case]
     batch = as_inputs(model, inputs)
-    ends = [torch.tensor([[False] * one.count, [True] * one.count]) for one in units_of(model, batch)]
+    ends = [torch.tensor([[False] * one.count, [True] * one.count]) for one in group_features(model, batch)]
     explained = clearhead.explain(model, inputs, "shapley-sampling", target=1, samples=2, output=output)
     scores = perturbed_scores(model, batch, ends, [Target(1)] * len(batch), output=output)
     for found, (nothing, everything) in zip(explained, scores, strict=True):

@@ -20,11 +20,13 @@ from samples import save_image_model, save_text_model
 import clearhead
 from clearhead.bench import report
 from clearhead.bench import run_folder as results
-from clearhead.bench.run import Plan, execute, expanded, jobs_of, read, streams_of
-from clearhead.bench.run_folder import Results
+from clearhead.bench.plan import Plan, expand_layers, read_plan_task
+from clearhead.bench.run import run_plan
+from clearhead.bench.run_folder import RunFolder
 from clearhead.bench.runners.local import local
+from clearhead.bench.worker import group_metrics, make_jobs
 from clearhead.cli import main
-from clearhead.data.parquet import parquet
+from clearhead.data.parquet import to_parquet
 from clearhead.errors import BadFile, BadOption, ClearheadError
 
 SENTENCES = [
@@ -61,12 +63,12 @@ def plan(model, task):
 def whole(plan, tmp_path_factory):
     """An undisturbed run."""
     folder = tmp_path_factory.mktemp("run") / "whole"
-    execute(plan, folder, local)
+    run_plan(plan, folder, local)
     return folder
 
 
 def values(folder: Path) -> list[dict]:
-    return list(Results(folder).values())
+    return list(RunFolder(folder).values())
 
 
 def forgetful(*_):
@@ -80,7 +82,7 @@ def test_a_run_keeps_every_value_and_explanation(plan, whole):
     rows = values(whole)
     assert len(rows) == len(SENTENCES) * len(plan.methods) * len(plan.metrics)
     assert {(row["method"], row["metric"]) for row in rows} == {(m, k) for m in plan.methods for k in plan.metrics}
-    explained = list(Results(whole).explanations())
+    explained = list(RunFolder(whole).explanations())
     assert len({(row["example"], row["name"]) for row in explained}) == len(SENTENCES) * len(plan.methods)
     assert all(row["tokens"] for row in explained)
 
@@ -88,7 +90,7 @@ def test_a_run_keeps_every_value_and_explanation(plan, whole):
 def test_values_are_those_of_evaluate(plan, whole):
     table = clearhead.evaluate(plan.model, plan.task, list(plan.methods), list(plan.metrics))
     wanted = {(row["method"], row["metric"]): row for row in table.rows}
-    found = Results(whole).summary()["rows"]
+    found = RunFolder(whole).summary()["rows"]
     assert len(found) == len(wanted)
     for row in found:
         for key in ("value", "low", "high"):
@@ -96,7 +98,7 @@ def test_values_are_those_of_evaluate(plan, whole):
 
 
 def test_the_manifest_says_what_was_run(plan, whole):
-    manifest = Results(whole).manifest
+    manifest = RunFolder(whole).manifest
     assert manifest["versions"]["clearhead"] == clearhead.__version__
     assert {"python", "torch", "transformers"} <= set(manifest["versions"])
     assert manifest["plan"]["methods"] == list(plan.methods)
@@ -107,20 +109,20 @@ def test_the_manifest_says_what_was_run(plan, whole):
 
 def test_a_second_run_computes_nothing(plan, whole):
     before = {path: path.stat().st_mtime_ns for path in whole.rglob("*") if path.is_file()}
-    assert execute(plan, whole, forgetful) == Results(whole).summary()
+    assert run_plan(plan, whole, forgetful) == RunFolder(whole).summary()
     assert before == {path: path.stat().st_mtime_ns for path in whole.rglob("*") if path.is_file()}
 
 
 def test_a_run_without_its_summary_only_sums_up_again(plan, whole, tmp_path):
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / results.SUMMARY).unlink()
-    assert execute(plan, tmp_path / "run", forgetful) == Results(whole).summary()
+    assert run_plan(plan, tmp_path / "run", forgetful) == RunFolder(whole).summary()
 
 
 def test_a_summary_in_another_layout_is_made_anew(plan, whole, tmp_path):
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / results.SUMMARY).write_text('{"rows": []}')
-    assert execute(plan, tmp_path / "run", forgetful) == Results(whole).summary()
+    assert run_plan(plan, tmp_path / "run", forgetful) == RunFolder(whole).summary()
 
 
 # --- killed ----------------------------------------------------------------------------------------------------
@@ -130,7 +132,8 @@ import os, random, signal, sys, time
 from pathlib import Path
 import torch
 import clearhead.evaluation.evaluate
-from clearhead.bench.run import Plan, execute
+from clearhead.bench.run import run_plan
+from clearhead.bench.plan import Plan
 from clearhead.bench.runners.local import local
 
 torch.set_num_threads(1)
@@ -141,7 +144,7 @@ plan = Plan(task, ("att-cat", "rollout", "random:seed=1"), ("aopc", "hiding"), m
 def begin(folder):
     child = os.fork()
     if not child:
-        execute(plan, folder, local)
+        run_plan(plan, folder, local)
         os._exit(0)
     return child
 
@@ -150,7 +153,7 @@ def shards(folder):
     return len(list(folder.glob("shards/*-values.parquet")))
 
 
-execute(plan, root / "warm", local)
+run_plan(plan, root / "warm", local)
 begun = time.monotonic()
 os.waitpid(begin(root / "timed"), 0)
 length = time.monotonic() - begun
@@ -165,7 +168,7 @@ for number in range(10):
     os.kill(child, signal.SIGKILL)
     killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
     print(int(killed), shards(folder))
-    execute(plan, folder, local)
+    run_plan(plan, folder, local)
 """
 
 
@@ -179,7 +182,7 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_values(plan, whole, 
     assert any(killed and 0 < shards < 5 for killed, shards in moments), f"no kill fell inside a run: {moments}"
     for number in range(10):
         assert values(tmp_path / f"run{number}") == values(whole)
-        assert Results(tmp_path / f"run{number}").summary()["rows"] == Results(whole).summary()["rows"]
+        assert RunFolder(tmp_path / f"run{number}").summary()["rows"] == RunFolder(whole).summary()["rows"]
 
 
 class Crash(BaseException):
@@ -199,11 +202,11 @@ def test_a_crash_between_any_two_writes_loses_nothing(plan, whole, tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(os, call, dying)
         with pytest.raises(Crash):
-            execute(plan, tmp_path / "run", local)
-    execute(plan, tmp_path / "run", local)
+            run_plan(plan, tmp_path / "run", local)
+    run_plan(plan, tmp_path / "run", local)
     assert values(tmp_path / "run") == values(whole)
-    assert list(Results(tmp_path / "run").explanations()) == list(Results(whole).explanations())
-    assert len(Results(tmp_path / "run").seconds()) == Results(whole).manifest["shards"]
+    assert list(RunFolder(tmp_path / "run").explanations()) == list(RunFolder(whole).explanations())
+    assert len(RunFolder(tmp_path / "run").seconds()) == RunFolder(whole).manifest["shards"]
 
 
 # --- never mixed -----------------------------------------------------------------------------------------------
@@ -221,7 +224,7 @@ CHANGES = {
 def test_changed_options_are_refused(plan, whole, name):
     kept = values(whole)
     with pytest.raises(BadFile, match=f"holds another run: its {name} was"):
-        execute(replace(plan, **CHANGES[name]), whole, forgetful)
+        run_plan(replace(plan, **CHANGES[name]), whole, forgetful)
     assert values(whole) == kept
 
 
@@ -234,10 +237,10 @@ def test_changed_data_are_refused(plan, whole, tmp_path, monkeypatch):
     try:
         Path(plan.task).write_text(changed.read_text())
         with pytest.raises(BadFile, match="its task was"):
-            execute(plan, tmp_path / "run", forgetful)
+            run_plan(plan, tmp_path / "run", forgetful)
     finally:
         Path(plan.task).write_text(original)
-    assert manifest == Results(whole).manifest
+    assert manifest == RunFolder(whole).manifest
 
 
 def test_another_version_is_refused(plan, whole, tmp_path):
@@ -246,17 +249,17 @@ def test_another_version_is_refused(plan, whole, tmp_path):
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps({**manifest, "versions": {**manifest["versions"], "torch": "1.0"}}))
     with pytest.raises(BadFile, match=r"begun with torch 1\.0"):
-        execute(plan, tmp_path / "run", forgetful)
+        run_plan(plan, tmp_path / "run", forgetful)
     path.write_text(json.dumps({**manifest, "format": 99}))
     with pytest.raises(BadFile, match="has format 99"):
-        Results(tmp_path / "run").manifest  # noqa: B018
+        RunFolder(tmp_path / "run").manifest  # noqa: B018
     assert values(tmp_path / "run") == values(whole)
 
 
 def test_two_processes_do_not_write_at_once(plan, whole, tmp_path):
-    manifest = Results(whole).manifest
-    opened = results.opened(tmp_path / "run", manifest)
-    with opened, pytest.raises(BadFile, match="Another process"), results.opened(tmp_path / "run", manifest):
+    manifest = RunFolder(whole).manifest
+    opened = results.open_run(tmp_path / "run", manifest)
+    with opened, pytest.raises(BadFile, match="Another process"), results.open_run(tmp_path / "run", manifest):
         pass
 
 
@@ -352,9 +355,9 @@ def test_a_full_disk_loses_nothing(plan, whole, tmp_path, monkeypatch, moment):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(BadFile, match=r"No space left on device. What is done is kept"):
-            execute(plan, tmp_path / "run", local)
+            run_plan(plan, tmp_path / "run", local)
     assert not list((tmp_path / "run").rglob(".partial-*"))
-    execute(plan, tmp_path / "run", local)
+    run_plan(plan, tmp_path / "run", local)
     assert values(tmp_path / "run") == values(whole)
 
 
@@ -363,14 +366,14 @@ def test_a_damaged_shard_is_named(plan, whole, tmp_path):
     (tmp_path / "run" / results.SUMMARY).unlink()
     (tmp_path / "run" / "shards" / "00001-values.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(BadFile, match="00001-values"):
-        execute(plan, tmp_path / "run", local)
+        run_plan(plan, tmp_path / "run", local)
 
 
 def test_bad_rows_are_counted_not_fatal(run, model, tmp_path):
     task = wrong(tmp_path, "dev.tsv", "label\tsentence\n0\ta bad film\n1\t \n1\ta good film\n")
     code, _, errors = run("--task", task, *ASKED, "--model", model, "--out", str(tmp_path / "run"))
     assert code == 0, errors
-    assert "line 3" in Results(tmp_path / "run").manifest["skipped"]
+    assert "line 3" in RunFolder(tmp_path / "run").manifest["skipped"]
     assert "line 3" in errors
 
 
@@ -378,19 +381,19 @@ def test_bad_rows_are_counted_not_fatal(run, model, tmp_path):
 
 
 def test_every_example_is_in_one_shard(plan):
-    streams = streams_of(plan, read(plan))
-    jobs = jobs_of(streams, 4)
+    streams = group_metrics(plan, read_plan_task(plan))
+    jobs = make_jobs(streams, 4)
     covered = [(job.stream, place) for job in jobs for place in range(job.start, job.stop)]
     assert covered == [(0, place) for place in range(len(SENTENCES))]
     assert [job.number for job in jobs] == [0, 1, 2]
 
 
 def test_layers_may_be_counted_by_depth():
-    assert expanded(["layer-gradcam:layer=*"], 2) == [f"layer-gradcam:layer={layer}" for layer in (0, 1, 2)]
-    assert expanded(["decoded-gradcam:layer=7/12,top=3"], 12) == ["decoded-gradcam:layer=7,top=3"]
-    assert expanded(["decoded-gradcam:layer=7/12"], 6) == ["decoded-gradcam:layer=4"]
-    assert expanded(["decoded-gradcam:layer=5/12", "decoded-gradcam:layer=6/12"], 6) == ["decoded-gradcam:layer=3"]
-    assert expanded(["att-cat"], 0) == ["att-cat"]
+    assert expand_layers(["layer-gradcam:layer=*"], 2) == [f"layer-gradcam:layer={layer}" for layer in (0, 1, 2)]
+    assert expand_layers(["decoded-gradcam:layer=7/12,top=3"], 12) == ["decoded-gradcam:layer=7,top=3"]
+    assert expand_layers(["decoded-gradcam:layer=7/12"], 6) == ["decoded-gradcam:layer=4"]
+    assert expand_layers(["decoded-gradcam:layer=5/12", "decoded-gradcam:layer=6/12"], 6) == ["decoded-gradcam:layer=3"]
+    assert expand_layers(["att-cat"], 0) == ["att-cat"]
 
 
 PAPERS = [
@@ -407,12 +410,12 @@ def test_the_papers_tables_are_there():
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_the_papers_tables_name_methods_and_metrics_that_exist(name):
-    from clearhead.attribution.method import spelled
-    from clearhead.evaluation.metric import measured
+    from clearhead.attribution.method import parse_method
+    from clearhead.evaluation.metric import parse_metric
 
     benchmark = clearhead.benchmarks()[name]
-    assert [spelled(one) for one in expanded(benchmark.methods, 12)]
-    assert [measured(one) for one in benchmark.metrics]
+    assert [parse_method(one) for one in expand_layers(benchmark.methods, 12)]
+    assert [parse_metric(one) for one in benchmark.metrics]
 
 
 def pixels(seed: int, low: int, high: int) -> bytes:
@@ -442,7 +445,7 @@ def material(model, task, tmp_path_factory):
         {"image": pixels(n, 0, 256), "trimap": pixels(n, 1, 4), "breed_id": n % 2, "breed": ("cat", "dog")[n % 2]}
         for n in range(4)
     ]
-    (folder / "pets.parquet").write_bytes(parquet(pets))
+    (folder / "pets.parquet").write_bytes(to_parquet(pets))
     image_model = str(save_image_model(folder / "vit"))
     return {
         "attcat-figure3": [str(folder / "squad.json"), "--model", str(folder / "qa")],
@@ -462,9 +465,9 @@ def test_a_papers_table_runs_on_ones_own_model_and_data(run, material, tmp_path,
     assert code == 0, errors
     rows = [json.loads(line) for line in output.splitlines()]
     benchmark = clearhead.benchmarks()[name]
-    assert {row["method"] for row in rows} == set(expanded(benchmark.methods, 2)), errors
+    assert {row["method"] for row in rows} == set(expand_layers(benchmark.methods, 2)), errors
     assert {row["metric"] for row in rows} == set(benchmark.metrics)
-    assert report.page(Results(tmp_path / "run"), Results(tmp_path / "run").summary())
+    assert report.page(RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run").summary())
 
 
 def test_methods_can_be_chosen_within_a_papers_table(run, model, task, tmp_path):
@@ -477,14 +480,14 @@ def test_methods_can_be_chosen_within_a_papers_table(run, model, task, tmp_path)
 def test_nothing_measured_is_an_error(plan, tmp_path):
     """A masked-LM head is needed, and this model has none."""
     with pytest.raises(ClearheadError, match="masked-LM"):
-        execute(replace(plan, methods=("decoded-gradcam",)), tmp_path / "run", local)
+        run_plan(replace(plan, methods=("decoded-gradcam",)), tmp_path / "run", local)
 
 
 def limited(monkeypatch, most: int) -> list[int]:
     """As if memory ended at batches of `most`."""
     from clearhead.evaluation import explained as cases
 
-    real, seen = cases.explain_cases, []
+    real, seen = cases.explain_examples, []
 
     def explain_cases(*arguments, batch_size, **options):
         seen.append(batch_size)
@@ -492,27 +495,27 @@ def limited(monkeypatch, most: int) -> list[int]:
             raise torch.OutOfMemoryError
         return real(*arguments, batch_size=batch_size, **options)
 
-    monkeypatch.setattr(cases, "explain_cases", explain_cases)
+    monkeypatch.setattr(cases, "explain_examples", explain_cases)
     return seen
 
 
 def test_automatic_batches_are_halved_until_they_fit(plan, whole, tmp_path, monkeypatch):
     seen = limited(monkeypatch, 2)
-    found = execute(replace(plan, shard=9), tmp_path / "run", local)
+    found = run_plan(replace(plan, shard=9), tmp_path / "run", local)
     assert seen[:3] == [9, 4, 2]
-    for row, wanted in zip(found["rows"], Results(whole).summary()["rows"], strict=True):
+    for row, wanted in zip(found["rows"], RunFolder(whole).summary()["rows"], strict=True):
         assert row["value"] == pytest.approx(wanted["value"], abs=1e-6)
 
 
 def test_a_fixed_batch_that_does_not_fit_is_a_mistake(plan, tmp_path, monkeypatch):
     limited(monkeypatch, 2)
     with pytest.raises(BadOption, match="A batch of 4 does not fit"):
-        execute(replace(plan, shard=9, batch_size=4), tmp_path / "run", local)
+        run_plan(replace(plan, shard=9, batch_size=4), tmp_path / "run", local)
 
 
 def test_a_plan_without_methods_is_refused(plan, tmp_path):
     with pytest.raises(BadOption, match="at least one method"):
-        execute(replace(plan, methods=()), tmp_path / "run", local)
+        run_plan(replace(plan, methods=()), tmp_path / "run", local)
 
 
 def test_a_clear_difference_survives_the_correction_for_many_comparisons():

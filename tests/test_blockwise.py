@@ -11,8 +11,8 @@ from transformers import BigBirdConfig, BigBirdForSequenceClassification
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 import clearhead
-from clearhead import api as pipeline
-from clearhead.attribution.method import spelled
+from clearhead.attribution import batch as pipeline
+from clearhead.attribution.method import parse_method
 from clearhead.engine import memory as planning
 from clearhead.engine import trace as tracing
 from clearhead.engine.blockwise import PROBE, capture_blockwise
@@ -27,8 +27,8 @@ WHOLE = [family for family in FAMILIES if family != "swin"]
 @pytest.mark.parametrize("family", WHOLE)
 def test_block_by_block_is_exact(family):
     batch = tensors(family)
-    whole = spelled("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
-    blocks = spelled("trans-att")(capture_blockwise(model(family), batch, [0, 1, 2]))
+    whole = parse_method("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
+    blocks = parse_method("trans-att")(capture_blockwise(model(family), batch, [0, 1, 2]))
     torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
     for one, other in zip(blocks.diagnostics, whole.diagnostics, strict=True):
         assert one["conservation_gap"] == pytest.approx(other["conservation_gap"], abs=1e-9)
@@ -38,25 +38,25 @@ def test_block_by_block_is_exact(family):
 @pytest.mark.parametrize("family", WHOLE)
 def test_gradients_that_are_let_go_are_the_same(family, monkeypatch):
     batch = tensors(family)
-    kept = spelled("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
+    kept = parse_method("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
     monkeypatch.setattr(tracing, "LARGE", 0)
     trace = clearhead.capture(model(family), batch, [0, 1, 2])
-    let_go = spelled("trans-att")(trace)
+    let_go = parse_method("trans-att")(trace)
     assert "gradients" not in trace.__dict__
     torch.testing.assert_close(let_go.relevance_BT, kept.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
 def test_a_contrast_of_two_classes_goes_block_by_block():
     batch, target = tensors("bert"), clearhead.Target(0, versus=2)
-    whole = spelled("trans-att")(clearhead.capture(model("bert"), batch, target))
-    blocks = spelled("trans-att")(capture_blockwise(model("bert"), batch, target))
+    whole = parse_method("trans-att")(clearhead.capture(model("bert"), batch, target))
+    blocks = parse_method("trans-att")(capture_blockwise(model("bert"), batch, target))
     torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
 def test_another_target_of_the_same_pass():
     batch = tensors("bert")
-    blocks = spelled("trans-att")(capture_blockwise(model("bert"), batch, 0).with_target(1))
-    whole = spelled("trans-att")(clearhead.capture(model("bert"), batch, 1))
+    blocks = parse_method("trans-att")(capture_blockwise(model("bert"), batch, 0).with_target(1))
+    whole = parse_method("trans-att")(clearhead.capture(model("bert"), batch, 1))
     torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
@@ -64,7 +64,7 @@ def test_another_target_of_the_same_pass():
 def test_methods_that_need_every_map_say_so(method):
     trace = capture_blockwise(model("bert"), tensors("bert"), 0)
     with pytest.raises(UnsupportedModel, match="too long for"):
-        spelled(method)(trace)
+        parse_method(method)(trace)
 
 
 def test_windows_and_merging_are_refused():
@@ -102,9 +102,9 @@ def test_a_hook_of_the_users_on_a_block_runs_once(block):
     explained, turn = clearhead.load(network("bert")), torch.eye(32).double() * 1.5
     layer = explained.network.bert.encoder.layer[block]
     layer.register_forward_pre_hook(lambda module, given: (given[0] @ turn, *given[1:]))
-    whole = spelled("trans-att")(clearhead.capture(explained, tensors("bert"), 0))
+    whole = parse_method("trans-att")(clearhead.capture(explained, tensors("bert"), 0))
     try:
-        blocks = spelled("trans-att")(capture_blockwise(explained, tensors("bert"), 0))
+        blocks = parse_method("trans-att")(capture_blockwise(explained, tensors("bert"), 0))
     except UnsupportedModel:
         assert block > 0
         return
@@ -116,8 +116,8 @@ def test_padding_on_the_left_is_stepped_over():
     ids = torch.cat([torch.zeros(3, 20).long(), batch["input_ids"]], 1)
     mask = torch.cat([torch.zeros(3, 20).long(), batch["attention_mask"]], 1)
     given = {"input_ids": ids, "attention_mask": mask}
-    whole = spelled("trans-att")(clearhead.capture(model("llama"), given, 0))
-    blocks = spelled("trans-att")(capture_blockwise(model("llama"), given, 0))
+    whole = parse_method("trans-att")(clearhead.capture(model("llama"), given, 0))
+    blocks = parse_method("trans-att")(capture_blockwise(model("llama"), given, 0))
     torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
@@ -147,14 +147,14 @@ def test_a_network_that_changes_its_attention_with_length_is_refused():
     ids = torch.randint(5, 20, (1, 2 * PROBE))
     trace = capture_blockwise(explained, {"input_ids": ids}, 0)
     with pytest.raises(UnsupportedModel, match="another way to long inputs"):
-        spelled("trans-att")(trace)
+        parse_method("trans-att")(trace)
 
 
 def test_the_network_is_left_as_it_was():
     network = model("gpt2").network
     before = {name: value.clone() for name, value in network.state_dict().items()}
     hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules()]
-    spelled("trans-att")(capture_blockwise(model("gpt2"), tensors("gpt2"), 0))
+    parse_method("trans-att")(capture_blockwise(model("gpt2"), tensors("gpt2"), 0))
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
     assert hooks == [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules()]
 
@@ -174,7 +174,7 @@ def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
 
 def test_the_memory_told_grows_with_the_square_of_a_long_text():
     explained, ids = model("bert"), torch.randint(5, 20, (2, 400))
-    told = [planning.memory(explained, from_tensors(explained, {"input_ids": ids[:, :n]})) for n in (20, 40)]
+    told = [planning.estimate_memory(explained, from_tensors(explained, {"input_ids": ids[:, :n]})) for n in (20, 40)]
     assert 2 < told[1].whole / told[0].whole < 4
     assert all(one.blockwise < one.whole for one in told)
     assert told[0].fits
@@ -182,7 +182,7 @@ def test_the_memory_told_grows_with_the_square_of_a_long_text():
 
 def test_what_cannot_be_told_is_taken_to_fit():
     explained = Model(torch.nn.Linear(1, 1), None, name="plain")
-    assert planning.memory(explained, from_tensors(model("bert"), {"input_ids": torch.ones(1, 9).long()})).fits
+    assert planning.estimate_memory(explained, from_tensors(model("bert"), {"input_ids": torch.ones(1, 9).long()})).fits
 
 
 def test_time_is_told_from_three_lengths(monkeypatch):
@@ -192,12 +192,12 @@ def test_time_is_told_from_three_lengths(monkeypatch):
     def work(place):
         now[0] += place + 1
 
-    assert planning.seconds(work, [1, 2, 3, 4, 5]) == pytest.approx(15)
+    assert planning.estimate_seconds(work, [1, 2, 3, 4, 5]) == pytest.approx(15)
 
 
 @pytest.mark.parametrize(("long", "done"), [(9.0, [0, 0, 1, 2]), (0.0, [0, 1, 2])])
 def test_only_what_is_quick_is_done_twice_to_tell_its_time(long, done, monkeypatch):
     monkeypatch.setattr(planning, "LONG", long)
     places = []
-    planning.seconds(places.append, [1, 2, 3])
+    planning.estimate_seconds(places.append, [1, 2, 3])
     assert places == done

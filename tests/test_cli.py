@@ -303,9 +303,9 @@ def test_pairs_from_arguments_and_columns(run, model, tmp_path):
 
 def test_parquet_in_and_out(run, model, tmp_path):
     pytest.importorskip("pyarrow", reason="the tables extra is not installed")
-    from clearhead.data.parquet import parquet, read_parquet
+    from clearhead.data.parquet import read_parquet, to_parquet
 
-    (tmp_path / "in.parquet").write_bytes(parquet([{"text": "a film", "n": 1}, {"text": "bad", "n": 2}]))
+    (tmp_path / "in.parquet").write_bytes(to_parquet([{"text": "a film", "n": 1}, {"text": "bad", "n": 2}]))
     code, _, errors = run("explain", str(tmp_path / "in.parquet"), "-m", model, "--out", str(tmp_path / "out.parquet"))
     assert code == 0, errors
     rows = read_parquet(tmp_path / "out.parquet")
@@ -402,7 +402,9 @@ def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
 
 def test_plan_counts_every_window(run, model, monkeypatch):
     tried = []
-    monkeypatch.setattr("clearhead.engine.memory.seconds", lambda work, sizes: tried.append(list(sizes)) or 1.0)
+    monkeypatch.setattr(
+        "clearhead.engine.memory.estimate_seconds", lambda work, sizes: tried.append(list(sizes)) or 1.0
+    )
     long = "film " * 100
     windows = clearhead.explain(clearhead.load(model), long, long="windows").diagnostics["windows"]
     flags = ["-m", model, "--long", "windows", "--batch-size", "2"]
@@ -466,7 +468,7 @@ def test_words_of_each_class(run, model, tmp_path):
 
 def test_clouds_without_their_library_are_refused_before_any_work(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wordcloud", None)
-    monkeypatch.setattr("clearhead.cli.options.opened", lambda *_: pytest.fail("the model was opened"))
+    monkeypatch.setattr("clearhead.cli.options.load_model", lambda *_: pytest.fail("the model was opened"))
     one_line(*run("words", TEXT, "--clouds", "--out", str(tmp_path / "w.html")), "clearhead[clouds]")
 
 

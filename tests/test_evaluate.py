@@ -8,14 +8,14 @@ import small_networks
 import tiny
 
 import clearhead
-from clearhead.attribution.method import spelled
+from clearhead.attribution.method import parse_method
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
+from clearhead.evaluation import evaluate as evaluation
 from clearhead.evaluation import explained as cases
-from clearhead.evaluation.evaluate import evaluate as evaluation
-from clearhead.evaluation.metric import measured
+from clearhead.evaluation.metric import parse_metric
 
 LINES = ["0\ta fine film with no plot", "1\tis it really good or bad", "2\tit is a bad film .", "0\tgood", "1\tno plot"]
 
@@ -51,11 +51,11 @@ def test_values_are_those_of_explanations_made_one_by_one(bert, path):
     task = read_task(path)
     for method in ("att-cat", "trans-att"):
         for text in ("aopc", "lodds:target=label"):
-            measure, records = measured(text), []
+            measure, records = parse_metric(text), []
             for example in task.examples:
                 target = example.label if "label" in text else None
                 own = clearhead.explain(bert, example.input, method, target)
-                records += measure.measure(bert, [evaluation.Case(example, {measure.targets[0]: own})])
+                records += measure.measure(bert, [evaluation.ExplainedExample(example, {measure.targets[0]: own})])
             part = measure.metric.name
             assert values(table)[method, text, part] == pytest.approx(measure.summarise(records)[part], abs=1e-9)
 
@@ -139,7 +139,7 @@ def test_numbers_that_make_no_sense_are_named(bert, path, metric, options, says)
 def test_unknown_labels_are_found_before_anything_runs(bert, tmp_path, monkeypatch):
     path = tmp_path / "x.tsv"
     path.write_text("label\ttext\nlovely\ta film\n")
-    monkeypatch.setattr(evaluation, "explain_cases", lambda *_, **__: pytest.fail("explained"))
+    monkeypatch.setattr(evaluation, "explain_examples", lambda *_, **__: pytest.fail("explained"))
     for metric in ("aopc:target=label", "hiding"):
         with pytest.raises(BadInput, match="labelled 'lovely'"):
             clearhead.evaluate(bert, path, ["att-cat"], [metric])
@@ -256,7 +256,7 @@ def test_pairs_end_to_end(bert, tmp_path):
         bert, path, ["att-cat", "trans-att", "occlusion"], ["aopc", "lodds", "hiding", "kendall", "randomisation"]
     )
     assert len(table.rows) == 15 and all(math.isfinite(row["value"]) for row in table.rows)
-    texts = cases.explain_cases(bert, read_task(path).examples, [spelled("att-cat")], ["prediction"])
+    texts = cases.explain_examples(bert, read_task(path).examples, [parse_method("att-cat")], ["prediction"])
     explanation = texts.cases["att-cat"][0].explanations["prediction"]
     assert explanation.text == ("a fine film", "it is good")
     assert {offset[0] for offset in explanation.offsets} == {0, 1}
@@ -285,11 +285,11 @@ def test_questions_and_answers_end_to_end(tmp_path):
 
 
 def test_explanations_a_model_cannot_have(bert):
-    example, spelling = Example("1", "a film"), [spelled("att-cat")]
+    example, spelling = Example("1", "a film"), [parse_method("att-cat")]
     with pytest.raises(UnsupportedModel, match="span"):
-        cases.explain_cases(bert, [example], spelling, ["start"])
+        cases.explain_examples(bert, [example], spelling, ["start"])
     with pytest.raises(UnsupportedModel, match="no classes"):
-        cases.explain_cases(small_networks.answering_bert(), [example], spelling, ["every-class"])
+        cases.explain_examples(small_networks.answering_bert(), [example], spelling, ["every-class"])
 
 
 def test_start_and_end_are_explained_apart(tmp_path):
@@ -297,7 +297,7 @@ def test_start_and_end_are_explained_apart(tmp_path):
     path.write_text(SQUAD)
     model = small_networks.answering_bert()
     example = read_task(path).examples[0]
-    case = cases.explain_cases(model, [example], [spelled("att-cat")], ["start", "end"]).cases["att-cat"][0]
+    case = cases.explain_examples(model, [example], [parse_method("att-cat")], ["start", "end"]).cases["att-cat"][0]
     whole = clearhead.explain(model, example.input, "att-cat")
     sides = case.explanations["start"], case.explanations["end"]
     assert (sides[0].target.span[0], sides[1].target.span[1]) == whole.target.span

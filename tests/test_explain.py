@@ -27,14 +27,14 @@ from tiny import (
 import clearhead
 from clearhead import ClearheadError, Target, UnsupportedModel
 from clearhead.attribution.assemble import explain_trace
-from clearhead.attribution.method import Method, Scores, Spelling, spelled
+from clearhead.attribution.method import Attribution, Method, MethodSpec, parse_method
 from clearhead.attribution.windows import window_logits, windows_of
 from clearhead.data.task import Example, Task
 from clearhead.engine.context import frozen
 from clearhead.errors import Argument, BadInput, BadOption, NotFinite, TooLong, UnknownName
 from clearhead.lazy import LazySequence
 from clearhead.model.inputs import collate, encode, from_tensors
-from clearhead.spec import parsed, settled, value_of
+from clearhead.spec import parse_spec, parse_value, validate_options
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_wherever_padding_stands(hidden):
     ids = {"input_ids": torch.arange(5, 23).view(2, 9), "attention_mask": torch.ones(2, 9, dtype=torch.long)}
     ids["attention_mask"][1, hidden] = 0
     trace = clearhead.capture(model("bert"), ids)
-    att_cat = spelled("att-cat")
+    att_cat = parse_method("att-cat")
     scores, found = att_cat(trace), explain_trace(trace, att_cat)
     for row, (one, mask) in enumerate(zip(found, ids["attention_mask"].bool(), strict=True)):
         np.testing.assert_array_equal(one.relevance, scores.relevance_BT[row, mask])
@@ -487,7 +487,7 @@ def test_windows_sum_up_what_methods_say(text):
     one = clearhead.explain(text, LONG, "integrated-gradients", 1, long="windows", steps=4)
     windows = windows_of(text, encode(text, LONG, long="windows"))
     several = [
-        explain_trace(clearhead.capture(text, collate(text, [part]), 1), spelled("integrated-gradients", steps=4))
+        explain_trace(clearhead.capture(text, collate(text, [part]), 1), parse_method("integrated-gradients", steps=4))
         for part in windows
     ]
     said = [part.diagnostics for (part,) in several]
@@ -830,60 +830,60 @@ def test_whatever_torch_takes_for_its_default_device(family):
 
 
 def test_scores_of_more_tokens_than_the_input_has_are_refused():
-    wide = Method("wide", lambda trace: Scores(torch.ones(3, 99)), "", signed=False, class_specific=False)
+    wide = Method("wide", lambda trace: Attribution(torch.ones(3, 99)), "", signed=False, class_specific=False)
     trace = clearhead.capture(model("bert"), tensors("bert"))
     with pytest.raises(UnsupportedModel, match="works on 99 tokens, but the input has 9"):
-        explain_trace(trace, Spelling("wide", wide, {}))
+        explain_trace(trace, MethodSpec("wide", wide, {}))
 
 
 @pytest.mark.parametrize(
     ("scores", "says"),
     [
-        (Scores(torch.ones(9)), "relevance_BT of shape \\(9,\\) for 3 inputs of 9 tokens"),
-        (Scores(torch.ones(2, 9)), "relevance_BT of shape \\(2, 9\\)"),
-        (Scores(torch.ones(3, 9), torch.ones(3, 4, 7)), "layers_BLT of shape \\(3, 4, 7\\)"),
-        (Scores(torch.ones(3, 9), pixels_BPQ=torch.ones(3)), "pixels_BPQ of shape \\(3,\\)"),
+        (Attribution(torch.ones(9)), "relevance_BT of shape \\(9,\\) for 3 inputs of 9 tokens"),
+        (Attribution(torch.ones(2, 9)), "relevance_BT of shape \\(2, 9\\)"),
+        (Attribution(torch.ones(3, 9), torch.ones(3, 4, 7)), "layers_BLT of shape \\(3, 4, 7\\)"),
+        (Attribution(torch.ones(3, 9), pixels_BPQ=torch.ones(3)), "pixels_BPQ of shape \\(3,\\)"),
     ],
 )
 def test_scores_of_another_shape_are_refused(scores, says):
     own = Method("own", lambda trace: scores, "", signed=False, class_specific=False)
     trace = clearhead.capture(model("bert"), tensors("bert"))
     with pytest.raises(UnsupportedModel, match=f"'own' answered with {says}"):
-        explain_trace(trace, Spelling("own", own, {}))
+        explain_trace(trace, MethodSpec("own", own, {}))
 
 
 @pytest.mark.parametrize(
     ("word", "value"), [("no", False), ("Off", False), ("yes", True), ("on", True), ("None", None)]
 )
 def test_words_that_stand_for_values(word, value):
-    assert value_of(word) is value
+    assert parse_value(word) is value
 
 
 def test_options_without_a_kind_are_taken_as_they_are():
     def own(trace, *, anything=None, several: list[int] = (), call: Callable[[int], float] | None = None):
-        return Scores(torch.ones(3, 9))
+        return Attribution(torch.ones(3, 9))
 
     given = {"anything": "x", "several": [1, 2], "call": abs}
-    assert settled("own", own, given) == given
+    assert validate_options("own", own, given) == given
 
     def later(trace, *, kind: "NotYetDefined" = None):  # noqa: F821
-        return Scores(torch.ones(3, 9))
+        return Attribution(torch.ones(3, 9))
 
-    assert settled("later", later, {"kind": 5}) == {"kind": 5}
+    assert validate_options("later", later, {"kind": 5}) == {"kind": 5}
 
 
 def test_what_is_written_is_taken_as_the_option_takes_it():
-    _, _, given = parsed("own:name=on,flag=on,number=2024,text=2024,nothing=none")
+    _, _, given = parse_spec("own:name=on,flag=on,number=2024,text=2024,nothing=none")
 
     def own(*, name: str = "", flag: bool = False, number: int = 0, text: str | None = "", nothing: str | None = ""):
         return None
 
     wanted = {"name": "on", "flag": True, "number": 2024, "text": "2024", "nothing": None}
-    assert settled("own", own, given) == wanted
+    assert validate_options("own", own, given) == wanted
 
 
 def test_numbers_of_numpy_are_numbers(text):
-    options = spelled("lime", samples=np.int64(3), width=np.float32(0.5)).options
+    options = parse_method("lime", samples=np.int64(3), width=np.float32(0.5)).options
     assert [type(value) for value in options.values()] == [int, float]
     assert clearhead.explain(text, "a film", "rollout", normalise_rows=np.True_).options["normalise_rows"] is True
 

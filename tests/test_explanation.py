@@ -8,7 +8,7 @@ from PIL import Image
 from tiny import image_model, text_model
 
 import clearhead
-from clearhead import explanation
+from clearhead import serialization
 from clearhead.errors import BadFile, BadInput, BadOption, UnknownName
 from clearhead.explanation import Explanation
 from clearhead.model.target import Target
@@ -134,7 +134,7 @@ def test_a_changed_name_type_or_shape_is_noticed(tmp_path, written, damaged):
 
 
 def test_a_file_of_the_first_format_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(explanation, "SAFETENSORS_FORMATS", (1,))
+    monkeypatch.setattr(serialization, "SAFETENSORS_FORMATS", (1,))
     path = made().save(tmp_path / "one.safetensors")
     monkeypatch.undo()
     assert clearhead.read(path).top() == made().top()

@@ -8,7 +8,7 @@ from tiny import shared_model as model
 
 import clearhead
 from clearhead import UnsupportedModel
-from clearhead.attribution.method import METHODS, spelled
+from clearhead.attribution.method import METHODS, parse_method
 from clearhead.engine.lrp.linear import POSITIVE, Z_PLUS
 
 clearhead.methods()
@@ -43,12 +43,12 @@ def test_relevance_sums_to_one_at_every_hidden_state(family):
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "swin"])
 def test_partial_lrp_stops_early_and_accounts_for_all_relevance(family):
     alone, after = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
-    found = spelled("partial-lrp")(alone)
+    found = parse_method("partial-lrp")(alone)
     assert alone._pass(Z_PLUS, 0).position > len(alone.forward.tape.steps) / 2
     for one in found.diagnostics:
         assert abs(one["conservation_gap"] - one["dropped"]) <= 1e-9 * (1 + one["dropped"])
-    spelled("lrp")(after)
-    again = spelled("partial-lrp")(after)
+    parse_method("lrp")(after)
+    again = parse_method("partial-lrp")(after)
     assert list(found.diagnostics) == list(again.diagnostics)
     torch.testing.assert_close(found.relevance_BT, again.relevance_BT, rtol=0, atol=0)
 

@@ -12,10 +12,10 @@ from tiny import network, tensors
 from torch import nn
 
 import clearhead
-from clearhead.engine.lm_head import Aligned
+from clearhead.engine.lm_head import TokenMap
 from clearhead.engine.lrp import linear as layers
 from clearhead.engine.lrp import rules
-from clearhead.engine.lrp.context import Flow
+from clearhead.engine.lrp.context import RelevanceContext
 from clearhead.engine.lrp.kernels import dispatch as fused
 
 triton = pytest.importorskip("triton", reason="Triton comes with the development extra, on Linux alone")
@@ -98,7 +98,7 @@ def shares(rule, back, relevance):
     """What a rule gives back plainly and by the kernels, and what each counted as lost."""
     found = []
     for devices in (set(), fused.DEVICES):
-        flow = Flow(rule, relevance.shape[0], [relevance.new_zeros(relevance.shape[0], 1)])
+        flow = RelevanceContext(rule, relevance.shape[0], [relevance.new_zeros(relevance.shape[0], 1)])
         with pytest.MonkeyPatch.context() as patch, torch.no_grad():
             patch.setattr(fused, "DEVICES", devices)
             found.append((*back(relevance, flow), flow.dropped_B))
@@ -214,9 +214,9 @@ def test_a_kernel_that_cannot_run_leaves_the_work_to_torch(caplog):
         return value
 
     for _ in range(2):
-        assert fused.tried(unfit, None, torch.ones(128)) is None
+        assert fused.try_kernel(unfit, None, torch.ones(128)) is None
     assert caplog.text.count("out of resources") == 1
-    assert len(fused.tried(unfit, None, torch.ones(64))) == 64
+    assert len(fused.try_kernel(unfit, None, torch.ones(64))) == 64
 
 
 class Compiled(CompiledKernel):
@@ -261,7 +261,7 @@ def test_a_vocabulary_of_an_odd_size(monkeypatch):
     monkeypatch.setattr(fused, "DEVICES", {"cpu"})
     x, weight, bias = drawn(2, 3, 8), drawn(4099, 8), drawn(4099)
     for shift in ((), (bias,), (None,)):
-        with Aligned():
+        with TokenMap():
             found = nn.functional.linear(x, weight, *shift)
         assert found.stride(1) % 8 == 0
         torch.testing.assert_close(found, nn.functional.linear(x, weight, *shift))

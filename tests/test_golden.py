@@ -7,7 +7,7 @@ from tiny import SHARED
 from transformers import BertForMaskedLM, BertForSequenceClassification, ViTForImageClassification
 
 import clearhead
-from clearhead.attribution.method import spelled
+from clearhead.attribution.method import parse_method
 
 clearhead.methods()
 GOLDEN = SHARED / "golden"
@@ -66,7 +66,7 @@ def image_traces(model, golden, sample):
 
 
 def scores(trace, name):
-    return spelled(name)(trace).relevance_BT[0]
+    return parse_method(name)(trace).relevance_BT[0]
 
 
 @pytest.mark.parametrize("sample", BERT_SAMPLES)
@@ -88,7 +88,7 @@ def test_bert_methods(bert, golden_bert, sample):
         close(scores(trace, "partial-lrp"), golden_bert[key + "paper.lrpeq4h_partial"].flatten(), PAPER)
         close(scores(trace, "rollout"), golden_bert[f"s{sample}.paper.rollout"].flatten(), EXACT)
         close(scores(trace, "cat"), golden_bert[key + "paper.cat_out"].flatten(), EXACT)
-        per_block = spelled("cat", hidden="input")(trace).layers_BLT[0]
+        per_block = parse_method("cat", hidden="input")(trace).layers_BLT[0]
         close(per_block, golden_bert[key + "cat_layers_in"], EXACT)
         if real == trace.mask_BT.shape[1]:
             close(scores(trace, "att-cat"), golden_bert[key + "paper.attcat_out_col"].flatten(), EXACT)
@@ -123,8 +123,8 @@ def test_decoded_gradcam(bert, golden_bert, decoded, sample, top):
     for trace, key, real in text_traces(bert, golden_bert, sample):
         for layer in range(4):
             prefix = f"{key}l{layer}."
-            found = spelled("decoded-gradcam", layer=layer, top=top or None)(trace).relevance_BT[0]
-            close(spelled("layer-gradcam", layer=layer)(trace).relevance_BT[0], decoded[prefix + "alpha"], EXACT)
+            found = parse_method("decoded-gradcam", layer=layer, top=top or None)(trace).relevance_BT[0]
+            close(parse_method("layer-gradcam", layer=layer)(trace).relevance_BT[0], decoded[prefix + "alpha"], EXACT)
             close(found[:real], decoded[f"{prefix}tau{top}.positions"][:real], PAPER)
 
 
@@ -156,7 +156,7 @@ def test_vit_ablations(vit, golden_vit, sample):
 @pytest.mark.parametrize("sample", range(3))
 def test_vit_relevance_at_the_pixels(vit, golden_vit, sample):
     for trace, key in image_traces(vit, golden_vit, sample):
-        found = spelled("lrp")(trace)
+        found = parse_method("lrp")(trace)
         close(found.pixels_BPQ[0].flatten(), golden_vit[key + "paper.lrpeq4h_full"].flatten(), PAPER)
         close(scores(trace, "partial-lrp")[1:], golden_vit[key + "paper.lrpeq4h_partial"].flatten(), PAPER)
         close(found.relevance_BT[0].sum(), found.pixels_BPQ[0].sum(), PAPER)

@@ -19,7 +19,7 @@ from clearhead.errors import BadInput, BadOption, UnknownName, UnsupportedModel
 from clearhead.evaluation import confidence, faithfulness, localisation, sanity
 from clearhead.evaluation import statistics as significance
 from clearhead.evaluation import top_words as corpus
-from clearhead.evaluation.metric import METRICS, Case, Metric, measured
+from clearhead.evaluation.metric import METRICS, ExplainedExample, Metric, parse_metric
 from clearhead.model.inputs import encode
 from clearhead.perturbation import ranking as removal
 
@@ -58,12 +58,12 @@ def cases_of(model, inputs, relevance=noise, labels=None, seed=0):
     for place, (raw, own) in enumerate(zip(inputs, found, strict=True)):
         own = replace(own, relevance=np.asarray(relevance(own, seed + place), dtype=np.float64))
         label = own.target.number if labels is None else labels[place]
-        cases.append(Case(Example(str(place), raw, label), {"prediction": own, "label": own}))
+        cases.append(ExplainedExample(Example(str(place), raw, label), {"prediction": own, "label": own}))
     return cases
 
 
 def values(name, model, cases):
-    measure = measured(name)
+    measure = parse_metric(name)
     return measure.summarise(measure.measure(model, cases))
 
 
@@ -109,7 +109,7 @@ def test_aopc_is_the_mean_drop_over_eleven_steps(bert):
     cases = cases_of(bert, TEXTS)
     slow = [slow_probabilities(bert, case, range(0, 101, 10), "delete") for case in cases]
     expected = [np.mean(one[0] - one) for one in slow]
-    records = measured("aopc").measure(bert, cases)
+    records = parse_metric("aopc").measure(bert, cases)
     np.testing.assert_allclose([record["aopc"] for record in records], expected, atol=1e-9)
     np.testing.assert_allclose(records[0]["changes"], slow[0][0] - slow[0], atol=1e-9)
     assert values("aopc", bert, cases)["aopc"] == pytest.approx(np.mean(expected), abs=1e-9)
@@ -118,7 +118,7 @@ def test_aopc_is_the_mean_drop_over_eleven_steps(bert):
 def test_lodds_replaces_by_padding_and_keeps_the_attention(bert):
     cases = cases_of(bert, TEXTS)
     slow = [np.log(slow_probabilities(bert, case, range(0, 101, 10), "pad")) for case in cases]
-    records = measured("lodds").measure(bert, cases)
+    records = parse_metric("lodds").measure(bert, cases)
     np.testing.assert_allclose([one["lodds"] for one in records], [np.mean(one - one[0]) for one in slow], atol=1e-9)
 
 
@@ -126,7 +126,7 @@ def test_the_authors_variant_of_aopc(bert):
     cases = cases_of(bert, TEXTS)
     percents = [Fraction(100 * step, 9) for step in range(10)]
     slow = [slow_probabilities(bert, case, percents, "delete") for case in cases]
-    records = measured("aopc:steps=9,first=1,absolute=true").measure(bert, cases)
+    records = parse_metric("aopc:steps=9,first=1,absolute=true").measure(bert, cases)
     expected = [np.mean(np.abs(one[0] - one[1:])) for one in slow]
     np.testing.assert_allclose([record["aopc"] for record in records], expected, atol=1e-9)
 
@@ -145,7 +145,7 @@ def test_comprehensiveness_and_sufficiency(bert):
 def test_hiding_and_revealing_take_tokens_from_attention(linear, name):
     labels = [0, 1, 0, 1, 0]
     cases = cases_of(linear, TEXTS, labels=labels)
-    for case, record in zip(cases, measured(name).measure(linear, cases), strict=True):
+    for case, record in zip(cases, parse_metric(name).measure(linear, cases), strict=True):
         order, correct = slow_order(case.explanations["prediction"]), []
         for step in range(11):
             count = math.ceil(step * len(order) / 10)
@@ -160,7 +160,7 @@ def test_hiding_and_revealing_take_tokens_from_attention(linear, name):
 def test_pixels_go_black_in_the_order_of_the_upsampled_map(vit, name, lowest):
     pictures = [small_networks.picture(seed) for seed in range(4)]
     cases = cases_of(vit, pictures)
-    for picture, case, record in zip(pictures, cases, measured(name).measure(vit, cases), strict=True):
+    for picture, case, record in zip(pictures, cases, parse_metric(name).measure(vit, cases), strict=True):
         pixels = vit.processor(images=picture, return_tensors="pt")["pixel_values"].double()
         grid = torch.tensor(case.explanations["prediction"].relevance[1:]).reshape(1, 1, 3, 3)
         heat = torch.nn.functional.interpolate(grid, size=(24, 24), mode="bilinear").flatten()
@@ -179,8 +179,8 @@ def test_pixels_go_black_in_the_order_of_the_upsampled_map(vit, name, lowest):
 
 def test_the_papers_text_starts_at_ten_percent(vit):
     cases = cases_of(vit, [small_networks.picture()])
-    record = measured("positive-perturbation:start=0.1").measure(vit, cases)[0]
-    assert record["correct"] == measured("positive-perturbation").measure(vit, cases)[0]["correct"][1:]
+    record = parse_metric("positive-perturbation:start=0.1").measure(vit, cases)[0]
+    assert record["correct"] == parse_metric("positive-perturbation").measure(vit, cases)[0]["correct"][1:]
 
 
 # --- a model whose true relevances are known --------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_precision_at_k_of_true_weights_beats_random_and_reversed():
             offsets = own.offsets[5 + first], own.offsets[7 + first]
             gold = ((1, offsets[0][-2], offsets[1][-1]),)
             parts = {side: replace(own, relevance=way(own, place)) for side in ("start", "end")}
-            several[key].append(Case(Example(str(place), ("is it good", passage), None, gold), parts))
+            several[key].append(ExplainedExample(Example(str(place), ("is it good", passage), None, gold), parts))
     assert_bracketed("precision-at-k:k=4", model, several)
 
 
@@ -286,14 +286,14 @@ def test_mosaics_of_true_weights_beat_random_and_reversed(linear):
     labels = [found.target.number for found in clearhead.explain(linear, texts, "random")]
     assert set(labels) == {0, 1}
     rows = [Example(str(place), *row) for place, row in enumerate(zip(texts, labels, strict=True))]
-    joined = measured("mosaic").prepare(clearhead.data.task.Task("t", rows))
+    joined = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", rows))
     several = {}
     for key in ways(None):
         several[key] = []
         for place, example in enumerate(joined):
             own = clearhead.explain(linear, example.input, "random")
             way = ways(lambda own, _, label=example.label: signed_weights(linear, own, label))[key]
-            several[key].append(Case(example, {"label": replace(own, relevance=way(own, place))}))
+            several[key].append(ExplainedExample(example, {"label": replace(own, relevance=way(own, place))}))
     assert_bracketed("mosaic", linear, several)
 
 
@@ -303,7 +303,7 @@ def test_kendall_of_true_weights_lies_below_noise_and_that_below_blindness(linea
     def case_of(text, place, way):
         own = clearhead.explain(linear, text, "random")
         both = {str(number): replace(own, relevance=way(own, number, place)) for number in (0, 1)}
-        return Case(Example(str(place), text), {**both, "prediction": both[str(own.target.number)]})
+        return ExplainedExample(Example(str(place), text), {**both, "prediction": both[str(own.target.number)]})
 
     def found(way):
         return values(
@@ -352,7 +352,7 @@ def test_one_packed_call_runs_equal_inputs_once(linear):
     linear.network.calls.clear()
     cases = cases_of(linear, TEXTS) + cases_of(linear, TEXTS)
     linear.network.calls.clear()
-    measured("aopc").measure(linear, cases)
+    parse_metric("aopc").measure(linear, cases)
     rows = sum(shape[0] for shape in linear.network.calls)
     longest = max(len(case.explanations["prediction"].tokens) for case in cases)
     assert rows < 11 * len(TEXTS)
@@ -360,10 +360,10 @@ def test_one_packed_call_runs_equal_inputs_once(linear):
 
 
 def test_stages_count_upwards_and_break_ties_by_position():
-    assert removal.counts([0, 0.1, 0.5, 1], 7) == [0, 1, 4, 7]
-    assert removal.counts([step / 10 for step in range(11)], 10) == list(range(11))
-    assert removal.stages(np.array([1.0, 3.0, 3.0, 0.0]), [0, 0.25, 0.5, 1]).tolist() == [3, 1, 2, 3]
-    assert removal.stages(np.array([1.0, 3.0, 2.0]), [0, 0.3]).tolist() == [2, 1, 2]
+    assert removal.removal_counts([0, 0.1, 0.5, 1], 7) == [0, 1, 4, 7]
+    assert removal.removal_counts([step / 10 for step in range(11)], 10) == list(range(11))
+    assert removal.removal_stages(np.array([1.0, 3.0, 3.0, 0.0]), [0, 0.25, 0.5, 1]).tolist() == [3, 1, 2, 3]
+    assert removal.removal_stages(np.array([1.0, 3.0, 2.0]), [0, 0.3]).tolist() == [2, 1, 2]
 
 
 # --- what people marked ----------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def marked(model, text, relevance, gold):
     own = clearhead.explain(model, text, "random")
     own = replace(own, relevance=np.asarray(relevance, dtype=np.float64))
     keys = ("prediction", "label", "start", "end")
-    return Case(Example("x", text, 0, gold), dict.fromkeys(keys, own))
+    return ExplainedExample(Example("x", text, 0, gold), dict.fromkeys(keys, own))
 
 
 def test_token_f1_by_hand(bert):
@@ -385,7 +385,7 @@ def test_token_f1_by_hand(bert):
     relevance[11] = 5.0
     start = text.index("goodly")
     case = marked(bert, text, relevance, ((0, start, start + 6),))
-    record = measured("token-f1").measure(bert, [case])[0]
+    record = parse_metric("token-f1").measure(bert, [case])[0]
     assert len(words) == 15
     assert record["f1"][0] == pytest.approx(2 * (1 / 10) * 1 / (1 / 10 + 1))
     assert record["f1"][1:] == pytest.approx([2 * (1 / 15) / (1 / 15 + 1)] * 7)
@@ -397,7 +397,8 @@ def test_token_f1_of_oracle_and_reversed_explanations(bert):
     gold = ((0, text.index("good"), len(text)),)
     relevance = np.array([0.0] * 31 + [1.0] * 10 + [0.0])
     found = [
-        measured("token-f1").measure(bert, [marked(bert, text, one, gold)])[0]["f1"] for one in (relevance, -relevance)
+        parse_metric("token-f1").measure(bert, [marked(bert, text, one, gold)])[0]["f1"]
+        for one in (relevance, -relevance)
     ]
     assert found[0][:4] == pytest.approx([1, 2 / 3, 0.5, 0.4])
     assert found[1][:4] == pytest.approx([0, 0, 0, 0.4])
@@ -406,10 +407,10 @@ def test_token_f1_of_oracle_and_reversed_explanations(bert):
 def test_marked_words_past_the_models_length_count_unless_told(bert):
     text = "good " * 100
     own = clearhead.explain(bert, text, "random", long="truncate")
-    case = Case(Example("x", text, 0, ((0, 0, len(text)),)), {"label": own})
+    case = ExplainedExample(Example("x", text, 0, ((0, 0, len(text)),)), {"label": own})
     seen = len(own.tokens) - 2
-    first = measured("token-f1").measure(bert, [case])[0]["f1"][0]
-    second = measured("token-f1:beyond=false").measure(bert, [case])[0]["f1"][0]
+    first = parse_metric("token-f1").measure(bert, [case])[0]["f1"][0]
+    second = parse_metric("token-f1:beyond=false").measure(bert, [case])[0]["f1"][0]
     assert first == pytest.approx(20 / 110)
     assert second == pytest.approx(20 / (10 + seen))
 
@@ -424,12 +425,12 @@ def test_precision_at_k_by_hand():
     start[0] = 100
     parts = {"start": replace(own, relevance=start), "end": replace(own, relevance=end)}
     answer = text[1].index("fine"), text[1].index("with")
-    case = Case(Example("x", text, None, ((1, *answer),)), parts)
-    assert measured("precision-at-k:k=1").measure(model, [case])[0] == {"count": 0, "share": 0, "counts": [0]}
-    record = measured("precision-at-k:k=4").measure(model, [case])[0]
+    case = ExplainedExample(Example("x", text, None, ((1, *answer),)), parts)
+    assert parse_metric("precision-at-k:k=1").measure(model, [case])[0] == {"count": 0, "share": 0, "counts": [0]}
+    record = parse_metric("precision-at-k:k=4").measure(model, [case])[0]
     assert record == {"count": 2, "share": 1, "counts": [0, 0, 1, 2]}
     unanswered = replace(case, example=replace(case.example, gold=()))
-    measure = measured("precision-at-k:k=4")
+    measure = parse_metric("precision-at-k:k=4")
     records = measure.measure(model, [case, unanswered])
     assert records[1]["count"] is None
     assert measure.summarise(records) == {"count": 2, "share": 1}
@@ -445,8 +446,8 @@ def test_kendall_is_scipys_tau_averaged_over_the_other_classes(bert, order):
     generator = np.random.default_rng(1)
     several = {str(number): replace(own, relevance=generator.normal(size=len(own.tokens))) for number in range(3)}
     predicted = own.target.number
-    case = Case(Example("x", TEXTS[2]), {**several, "prediction": several[str(predicted)]})
-    record = measured(("kendall", {"order": order})).measure(bert, [case])[0]
+    case = ExplainedExample(Example("x", TEXTS[2]), {**several, "prediction": several[str(predicted)]})
+    record = parse_metric(("kendall", {"order": order})).measure(bert, [case])[0]
     lists = {key: one.relevance[1:-1] for key, one in several.items()}
     if order == "index":
         lists = {key: np.argsort(-value) for key, value in lists.items()}
@@ -467,9 +468,9 @@ def test_kendall_of_equal_and_opposite_classes():
     own = clearhead.explain(model, TEXTS[0], "random")
     opposite = replace(own, relevance=-own.relevance)
     other = str(1 - own.target.number)
-    same = Case(Example("x", TEXTS[0]), {"prediction": own, other: own})
-    against = Case(Example("x", TEXTS[0]), {"prediction": own, other: opposite})
-    assert [one["kendall"] for one in measured("kendall").measure(model, [same, against])] == [1, -1]
+    same = ExplainedExample(Example("x", TEXTS[0]), {"prediction": own, other: own})
+    against = ExplainedExample(Example("x", TEXTS[0]), {"prediction": own, other: opposite})
+    assert [one["kendall"] for one in parse_metric("kendall").measure(model, [same, against])] == [1, -1]
 
 
 def overlap_record(label, **relevance):
@@ -483,11 +484,11 @@ def test_token_overlap_by_hand():
         overlap_record("positive", good=3.0, film=1.0, plot=0.2),
         overlap_record("neutral", film=1.0, plot=0.5, it=0.1),
     ]
-    assert measured("token-overlap:k=1").summarise(records) == {"token-overlap": 0, "count": 0}
+    assert parse_metric("token-overlap:k=1").summarise(records) == {"token-overlap": 0, "count": 0}
     # top 2: negative bad plot, positive good film, neutral film plot: one pair shares film, one shares plot
-    assert measured("token-overlap:k=2").summarise(records) == {"token-overlap": pytest.approx(2 / 6), "count": 2}
+    assert parse_metric("token-overlap:k=2").summarise(records) == {"token-overlap": pytest.approx(2 / 6), "count": 2}
     assert corpus.word_lists(records, 2)["negative"] == [("bad", 4.0), ("plot", 2.5)]
-    xs, ys = measured("token-overlap").curve(records)
+    xs, ys = parse_metric("token-overlap").curve(records)
     assert len(xs) == len(ys) and xs[0] == 5
 
 
@@ -507,7 +508,7 @@ def test_rare_words_weigh_more(bert, tmp_path):
     path = tmp_path / "reference.txt"
     path.write_text("a film\na plot\na good film\n")
     case = cases_of(bert, ["a good film"], lambda own, _: np.ones(len(own.tokens)))[0]
-    record = measured(("token-overlap", {"reference": str(path)})).measure(bert, [case])[0]
+    record = parse_metric(("token-overlap", {"reference": str(path)})).measure(bert, [case])[0]
     assert record["tokens"] == ["a", "good", "film"]
     assert record["relevance"] == pytest.approx([math.log(4 / 4), math.log(4 / 2), math.log(4 / 3)])
 
@@ -515,7 +516,7 @@ def test_rare_words_weigh_more(bert, tmp_path):
 def test_a_reference_that_changed_is_read_again_and_holds_no_model(tmp_path):
     path, model = tmp_path / "reference.txt", small_networks.bert()
     case = cases_of(model, ["a good film"], lambda own, _: np.ones(len(own.tokens)))[0]
-    metric = measured(("token-overlap", {"reference": str(path)}))
+    metric = parse_metric(("token-overlap", {"reference": str(path)}))
     path.write_text("a film\na plot\n")
     assert metric.measure(model, [case])[0]["relevance"] == pytest.approx([0, math.log(3), math.log(3 / 2)])
     path.write_text("a good film\na good plot\n")
@@ -531,11 +532,11 @@ def test_references_without_texts_are_refused(bert, tmp_path):
     Image.new("RGB", (9, 9)).save(tmp_path / "1.png")
     for reference, says in ((str(tmp_path), "holds pictures"), ("", "names no task")):
         with pytest.raises(BadInput, match=says):
-            measured(("token-overlap", {"reference": reference})).measure(bert, [case])
+            parse_metric(("token-overlap", {"reference": reference})).measure(bert, [case])
 
 
 def test_one_class_alone_overlaps_with_none():
-    found = measured("token-overlap:k=1").summarise([overlap_record("negative", bad=3.0)])
+    found = parse_metric("token-overlap:k=1").summarise([overlap_record("negative", bad=3.0)])
     assert math.isnan(found["token-overlap"])
 
 
@@ -595,7 +596,7 @@ def test_an_explanation_that_is_the_mask_segments_perfectly(vit):
     relevance = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0])
     case = cases_of(vit, [small_networks.picture()], lambda *_: relevance)[0]
     exact = replace(case.explanations["prediction"], pixels=mask / 255)
-    case = Case(replace(case.example, gold=Mask(png(mask))), {"prediction": exact})
+    case = ExplainedExample(replace(case.example, gold=Mask(png(mask))), {"prediction": exact})
     assert values("segmentation", vit, [case]) == {"pixel-accuracy": 1, "map": 1, "miou": 1}
 
 
@@ -610,17 +611,19 @@ def test_a_mask_of_another_size_is_an_error(vit):
     case = cases_of(vit, [small_networks.picture()])[0]
     case = replace(case, example=replace(case.example, gold=Mask(png(np.ones((5, 7))))))
     with pytest.raises(BadInput, match="7×5"):
-        measured("segmentation").measure(vit, [case])
+        parse_metric("segmentation").measure(vit, [case])
 
 
 def test_a_picture_without_labelled_pixels_takes_no_part(vit):
     pictures = [Image.fromarray(np.full((32, 32, 3), 40 * place, np.uint8)) for place in range(2)]
     masks = [Mask(png(np.full((32, 32), value)), (1,), (255,)) for value in (1, 255)]
     several = [
-        Case(Example(str(place), picture, 0, mask), {"prediction": clearhead.explain(vit, picture, "random")})
+        ExplainedExample(
+            Example(str(place), picture, 0, mask), {"prediction": clearhead.explain(vit, picture, "random")}
+        )
         for place, (picture, mask) in enumerate(zip(pictures, masks, strict=True))
     ]
-    measure = measured("segmentation")
+    measure = parse_metric("segmentation")
     both, first = (measure.measure(vit, several[:count]) for count in (2, 1))
     assert both[1] == {}
     assert measure.summarise(both) == measure.summarise(first)
@@ -629,10 +632,10 @@ def test_a_picture_without_labelled_pixels_takes_no_part(vit):
 
 def test_the_parts_of_a_mosaic_are_drawn_together():
     records = [{"mosaic": share, "group": str(place)} for place in range(6) for share in (0.3, 0.7)]
-    found = significance.intervals(measured("mosaic"), [records])["mosaic"]
+    found = significance.intervals(parse_metric("mosaic"), [records])["mosaic"]
     assert (found.low, found.high, found.n) == (pytest.approx(0.5), pytest.approx(0.5), 12)
     raised = [{**one, "mosaic": one["mosaic"] + 0.1} for one in records]
-    assert significance.differences(measured("mosaic"), [raised], [records])["mosaic"].p == pytest.approx(
+    assert significance.differences(parse_metric("mosaic"), [raised], [records])["mosaic"].p == pytest.approx(
         2 / 2**6, abs=0.01
     )
 
@@ -645,7 +648,7 @@ def test_a_part_of_a_mosaic_past_the_models_length_takes_no_part(bert):
 
 def test_text_mosaics_join_two_classes(bert):
     examples = [Example(str(place), text, place % 2) for place, text in enumerate(TEXTS[:4])]
-    made = measured("mosaic").prepare(clearhead.data.task.Task("t", examples))
+    made = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", examples))
     assert len(made) == 4
     for one in made:
         (_, start, end), source = one.gold[0], int(one.id.partition(":")[0].split("+")[int(one.id[-1])])
@@ -656,14 +659,14 @@ def test_text_mosaics_join_two_classes(bert):
 def test_mosaic_shares_by_hand(bert):
     text = "a fine film no plot"
     case = marked(bert, text, [9, 1, 2, -5, 0, 1, 9], ((0, 0, text.index(" no")),))
-    assert measured("mosaic").measure(bert, [case])[0]["mosaic"] == pytest.approx(3 / 4)
+    assert parse_metric("mosaic").measure(bert, [case])[0]["mosaic"] == pytest.approx(3 / 4)
     silent = marked(bert, text, [-1] * 7, ((0, 0, 6),))
-    assert measured("mosaic").measure(bert, [silent])[0]["mosaic"] == 0
+    assert parse_metric("mosaic").measure(bert, [silent])[0]["mosaic"] == 0
 
 
 def test_picture_mosaics_have_four_classes(vit):
     examples = [Example(str(seed), small_networks.picture(seed), seed % 5) for seed in range(9)]
-    made = measured("mosaic").prepare(clearhead.data.task.Task("t", examples))
+    made = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", examples))
     assert len(made) == 8 and len({one.label for one in made[:4]}) == 4
     canvas = made[0].raw
     assert canvas.size == (48, 48)
@@ -673,13 +676,13 @@ def test_picture_mosaics_have_four_classes(vit):
         np.testing.assert_array_equal(canvas.crop((left, top, right, bottom)), small_networks.picture(source))
     relevance = np.array([0, 1, 0, 0, 0, 0, 0, 0, 0, 0.0])
     own = replace(clearhead.explain(vit, canvas, "random"), relevance=relevance)
-    found = measured("mosaic").measure(vit, [Case(one, {"label": own}) for one in made[:4]])
+    found = parse_metric("mosaic").measure(vit, [ExplainedExample(one, {"label": own}) for one in made[:4]])
     assert found[0]["mosaic"] > 0.9 and sum(one["mosaic"] for one in found) == pytest.approx(1)
 
 
 def test_mosaics_need_different_labels():
     with pytest.raises(BadInput, match="different labels"):
-        measured("mosaic").prepare(clearhead.data.task.Task("t", [Example("1", "a", 0), Example("2", "b", 0)]))
+        parse_metric("mosaic").prepare(clearhead.data.task.Task("t", [Example("1", "a", 0), Example("2", "b", 0)]))
 
 
 # --- sanity ---------------------------------------------------------------------------------------------------------
@@ -689,12 +692,12 @@ def test_randomisation_leaves_the_model_alone_and_tells_noise_from_explanation(b
     before = {name: value.clone() for name, value in bert.network.state_dict().items()}
     several = {
         name: [
-            Case(Example(str(place), text), {"prediction": one})
+            ExplainedExample(Example(str(place), text), {"prediction": one})
             for place, (text, one) in enumerate(zip(TEXTS, clearhead.explain(bert, TEXTS, name), strict=True))
         ]
         for name in ("att-cat", "random")
     }
-    records = measured("randomisation").measure(bert, several["att-cat"] + several["random"])
+    records = parse_metric("randomisation").measure(bert, several["att-cat"] + several["random"])
     assert all(torch.equal(value, before[name]) for name, value in bert.network.state_dict().items())
     assert all(len(record["correlations"]) == 5 for record in records)
     noisy = [one["randomisation"] for one in records[5:] if one["randomisation"] is not None]
@@ -729,18 +732,18 @@ def scored(values_N, name="aopc"):
 def test_intervals_are_those_of_resampled_records():
     generator = np.random.default_rng(0)
     sample = generator.normal(3, 2, size=400)
-    found = significance.intervals(measured("aopc"), scored(sample), samples=4000)["aopc"]
+    found = significance.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
     half = 1.96 * sample.std() / 20
     assert found.value == pytest.approx(sample.mean())
     assert (found.low, found.high) == pytest.approx((sample.mean() - half, sample.mean() + half), abs=0.1 * half)
     assert found.n == 400
-    assert found == significance.intervals(measured("aopc"), scored(sample), samples=4000)["aopc"]
+    assert found == significance.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
 
 
 @pytest.mark.parametrize("name", ["segmentation", "token-overlap:k=2", "aopc"])
 def test_reweighted_records_are_repeated_records(name):
     generator = np.random.default_rng(4)
-    measure = measured(name)
+    measure = parse_metric(name)
     records = {
         "segmentation": [dict.fromkeys((*localisation.COUNTS, "ap"), 0) for _ in range(6)],
         "token-overlap": [
@@ -762,11 +765,11 @@ def test_a_band_is_the_interval_at_each_place_of_the_curve():
     generator = np.random.default_rng(4)
     rows = generator.normal(size=(30, 11))
     records = [{"aopc": float(row.mean()), "changes": row.tolist()} for row in rows]
-    found = significance.band(measured("aopc"), [records, records], seed=5)
+    found = significance.band(parse_metric("aopc"), [records, records], seed=5)
     assert found.x == pytest.approx(np.arange(11) / 10) and found.y == pytest.approx(rows.mean(0))
     for place in (0, 4, 10):
         column = [{"aopc": value} for value in rows[:, place]]
-        one = significance.intervals(measured("aopc"), [column], seed=5)["aopc"]
+        one = significance.intervals(parse_metric("aopc"), [column], seed=5)["aopc"]
         assert (found.low[place], found.high[place]) == pytest.approx((one.low, one.high))
 
 
@@ -777,16 +780,16 @@ def test_the_band_of_an_overlap_lies_around_the_curve():
         {"class": str(place % 2), "tokens": words, "relevance": generator.normal(size=26).tolist()}
         for place in range(20)
     ]
-    found = significance.band(measured("token-overlap"), [records], samples=200)
-    assert found.y == tuple(measured("token-overlap").curve(records)[1])
+    found = significance.band(parse_metric("token-overlap"), [records], samples=200)
+    assert found.y == tuple(parse_metric("token-overlap").curve(records)[1])
     assert all(low <= y <= high for low, y, high in zip(found.low, found.y, found.high, strict=True))
     assert found.low[0] < found.high[0]
 
 
 def test_records_without_anything_to_draw_have_no_curve():
-    assert measured("token-f1").curve([{"token-f1": None, "f1": None}]) is None
-    assert measured("kendall").curve([{"kendall": 0.5}]) is None
-    assert significance.band(measured("token-f1"), [[{"token-f1": None, "f1": None}]]) is None
+    assert parse_metric("token-f1").curve([{"token-f1": None, "f1": None}]) is None
+    assert parse_metric("kendall").curve([{"kendall": 0.5}]) is None
+    assert significance.band(parse_metric("token-f1"), [[{"token-f1": None, "f1": None}]]) is None
 
 
 def test_few_examples_show_nothing():
@@ -795,7 +798,7 @@ def test_few_examples_show_nothing():
     for size in (1, 2, 4):
         good = [{**counts, "both_fg": 9.0, "right": 9.0, "ap": 1 - 0.01 * place} for place in range(size)]
         poor = [{**counts, "both_fg": 1.0, "right": 1.0, "ap": 0.1 + 0.01 * place} for place in range(size)]
-        for name, one in significance.differences(measured("segmentation"), [good], [poor]).items():
+        for name, one in significance.differences(parse_metric("segmentation"), [good], [poor]).items():
             assert one.p == pytest.approx(2 / 2**size, abs=0.05), name
 
 
@@ -807,7 +810,7 @@ def test_shares_stay_shares():
         for place in range(9)
     ]
     for k in (1, 2, 12):
-        found = significance.intervals(measured(f"token-overlap:k={k}"), [records])
+        found = significance.intervals(parse_metric(f"token-overlap:k={k}"), [records])
         assert 0 <= found["token-overlap"].low <= found["token-overlap"].high <= 1
         assert found["count"].low >= 0
 
@@ -817,11 +820,11 @@ def test_the_paired_test_against_all_sign_flips():
     difference = first - second
     flips = [sum(d * (1 if bits >> place & 1 else -1) for place, d in enumerate(difference)) for bits in range(64)]
     exact = np.mean([abs(one) >= abs(difference.sum()) - 1e-12 for one in flips])
-    found = significance.differences(measured("aopc"), scored(first), scored(second))["aopc"]
+    found = significance.differences(parse_metric("aopc"), scored(first), scored(second))["aopc"]
     assert found.p == pytest.approx(exact, abs=0.02)
     assert found.value == pytest.approx(difference.mean())
     assert found.low < found.value < found.high
-    same = significance.differences(measured("aopc"), scored(first), scored(first))["aopc"]
+    same = significance.differences(parse_metric("aopc"), scored(first), scored(first))["aopc"]
     assert (same.p, same.value) == (1, 0)
 
 
@@ -837,7 +840,7 @@ def test_values_that_are_no_means_are_tested_too():
         ]
 
     low, high = generator.integers(2, 5, 50), generator.integers(6, 9, 50)
-    found = significance.differences(measured("segmentation"), records(high), records(low))
+    found = significance.differences(parse_metric("segmentation"), records(high), records(low))
     assert found["pixel-accuracy"].p < 0.01 and found["pixel-accuracy"].low > 0
     assert found["miou"].p == 1
 
@@ -846,7 +849,7 @@ def test_false_alarms_are_as_rare_as_promised():
     generator = np.random.default_rng(5)
     found = [
         significance.differences(
-            measured("aopc"), scored(generator.normal(size=30)), scored(generator.normal(size=30)), samples=10
+            parse_metric("aopc"), scored(generator.normal(size=30)), scored(generator.normal(size=30)), samples=10
         )["aopc"].p
         for _ in range(60)
     ]
@@ -860,13 +863,13 @@ def test_the_interval_of_an_overlap_lies_around_it():
         {"class": str(place % 2), "tokens": list(generator.choice(words, 10)), "relevance": [1.0] * 10}
         for place in range(60)
     ]
-    found = significance.intervals(measured("token-overlap"), [records], samples=200)["token-overlap"]
+    found = significance.intervals(parse_metric("token-overlap"), [records], samples=200)["token-overlap"]
     assert found.low < found.value < found.high
 
 
 def test_repeats_are_averaged():
     repeats = [*scored([1, 2, 3]), *scored([3, 4, 5])]
-    assert significance.intervals(measured("aopc"), repeats)["aopc"].value == pytest.approx(3)
+    assert significance.intervals(parse_metric("aopc"), repeats)["aopc"].value == pytest.approx(3)
 
 
 def test_holm_by_hand():
@@ -890,19 +893,19 @@ def test_metrics_are_listed_with_their_papers():
 
 
 def test_options_are_spelled_as_for_methods():
-    assert measured("aopc:absent=pad,steps=9").options == {"absent": "pad", "steps": 9}
-    assert measured(("aopc", {"steps": 9})).text == "aopc:steps=9"
-    assert measured("aopc:target=label").targets == ("label",)
+    assert parse_metric("aopc:absent=pad,steps=9").options == {"absent": "pad", "steps": 9}
+    assert parse_metric(("aopc", {"steps": 9})).text == "aopc:steps=9"
+    assert parse_metric("aopc:target=label").targets == ("label",)
     with pytest.raises(UnknownName, match="Did you mean 'aopc'"):
-        measured("aopcs")
+        parse_metric("aopcs")
     with pytest.raises(BadOption, match="steps"):
-        measured("aopc:stpes=9")
+        parse_metric("aopc:stpes=9")
     with pytest.raises(BadOption, match="prediction"):
-        _ = measured("aopc:target=class").targets
+        _ = parse_metric("aopc:target=class").targets
     with pytest.raises(BadOption, match="'aopc:steps=5,steps=6' gives an option twice"):
-        measured("aopc:steps=5,steps=6")
+        parse_metric("aopc:steps=5,steps=6")
     with pytest.raises(BadOption, match="name with its options"):
-        measured(("aopc", None))
+        parse_metric(("aopc", None))
 
 
 @pytest.mark.parametrize(
@@ -926,23 +929,23 @@ def test_bad_values_of_options(bert, name):
     case = cases_of(bert, TEXTS[:1])
     option = name.partition(":")[2].partition("=")[0] if isinstance(name, str) else next(iter(name[1]))
     with pytest.raises(BadOption, match=option):
-        measured(name).measure(bert, case)
+        parse_metric(name).measure(bert, case)
 
 
 def test_a_label_the_model_does_not_know(bert):
     case = cases_of(bert, TEXTS[:1], labels=["lovely"])
     with pytest.raises(BadInput, match=r"'0' is labelled 'lovely'.*No label"):
-        measured("hiding").measure(bert, case)
+        parse_metric("hiding").measure(bert, case)
 
 
 def test_lodds_needs_a_padding_token(bert, monkeypatch):
     monkeypatch.setattr(faithfulness, "token_id", lambda *_: None)
     with pytest.raises(UnsupportedModel, match="absent=attention"):
-        measured("lodds").measure(bert, cases_of(bert, TEXTS[:1]))
-    assert len(measured("lodds:absent=attention").measure(bert, cases_of(bert, TEXTS[:1]))) == 1
+        parse_metric("lodds").measure(bert, cases_of(bert, TEXTS[:1]))
+    assert len(parse_metric("lodds:absent=attention").measure(bert, cases_of(bert, TEXTS[:1]))) == 1
 
 
 def test_accuracy_needs_classes():
     model = small_networks.answering_bert()
     with pytest.raises(UnsupportedModel, match="span"):
-        measured("hiding").measure(model, [Case(Example("x", ("is it good", "a film")), {})])
+        parse_metric("hiding").measure(model, [ExplainedExample(Example("x", ("is it good", "a film")), {})])

@@ -13,7 +13,7 @@ from torch import nn
 import clearhead
 from clearhead import UnsupportedModel
 from clearhead.errors import BadFile, BadOption, UnknownName
-from clearhead.model.model import longest
+from clearhead.model.model import max_tokens
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_gpu_gives_the_same_numbers():
 
 @pytest.mark.parametrize(("family", "limit"), [("bert", 64), ("roberta", 62), ("gpt2", 64), ("opt", 64), ("llama", 64)])
 def test_how_long_an_input_may_be(family, limit):
-    assert longest(clearhead.load(network(family))) == limit
+    assert max_tokens(clearhead.load(network(family))) == limit
 
 
 def test_prompt_learning_adapters_are_refused():

@@ -31,8 +31,8 @@ from clearhead.model.target import Target
 from clearhead.perturbation import features as units
 from clearhead.perturbation import replacement as hiding
 from clearhead.perturbation import run as perturbation
-from clearhead.perturbation.features import units_of
-from clearhead.perturbation.run import perturbed_logits, perturbed_scores, target_scores
+from clearhead.perturbation.features import group_features
+from clearhead.perturbation.run import perturbed_logits, perturbed_scores, score_targets
 from clearhead.progress import progress
 
 TEXTS = ["a fine film", ("is it good", "it is really bad . a film with no plot"), "really good or bad film"]
@@ -40,7 +40,7 @@ TEXTS = ["a fine film", ("is it good", "it is really bad . a film with no plot")
 
 def random_masks(model: Model, inputs: Any, count: int = 6, **options: Any) -> list[torch.Tensor]:
     drawn = torch.Generator().manual_seed(3)
-    found = units_of(model, as_inputs(model, inputs), **options)
+    found = group_features(model, as_inputs(model, inputs), **options)
     return [torch.rand(count, one.count, generator=drawn) < 0.6 for one in found]
 
 
@@ -65,7 +65,7 @@ def one_by_one(model: Model, text: Any, mask: torch.Tensor, absent: str) -> torc
         return model.network(**tensors).logits[0]
 
 
-@pytest.mark.parametrize("absent", hiding.TEXT_ABSENT)
+@pytest.mark.parametrize("absent", hiding.TEXT_REPLACEMENTS)
 def test_packed_texts_give_what_each_gives_alone(absent: str) -> None:
     model = bert()
     masks = random_masks(model, TEXTS)
@@ -95,7 +95,7 @@ def test_mean_and_blur_keep_what_is_present() -> None:
         found = perturbed_logits(model, {"pixel_values": pixels}, masks, absent=absent)
         for place in range(2):
             own = pixels[place : place + 1]
-            background = own.mean((2, 3), keepdim=True) if absent == "mean" else hiding.blurred(own)
+            background = own.mean((2, 3), keepdim=True) if absent == "mean" else hiding.blur(own)
             for cell in range(9):
                 shown = torch.where(cells == cell + 1, own, background)
                 torch.testing.assert_close(found[place][cell], model.network(shown)[0].detach())
@@ -103,10 +103,10 @@ def test_mean_and_blur_keep_what_is_present() -> None:
 
 def test_blur_keeps_a_flat_picture_and_spreads_a_dot() -> None:
     flat = torch.full((1, 3, 32, 32), 0.7, dtype=torch.float64)
-    torch.testing.assert_close(hiding.blurred(flat), flat)
+    torch.testing.assert_close(hiding.blur(flat), flat)
     dot = torch.zeros(1, 1, 33, 33, dtype=torch.float64)
     dot[0, 0, 16, 16] = 1
-    soft = hiding.blurred(dot)[0, 0]
+    soft = hiding.blur(dot)[0, 0]
     sigma = 33 / 16
     assert float(soft.sum()) == pytest.approx(1)
     assert float(soft[16, 18] / soft[16, 16]) == pytest.approx(torch.exp(torch.tensor(-4 / (2 * sigma**2))).item())
@@ -115,14 +115,14 @@ def test_blur_keeps_a_flat_picture_and_spreads_a_dot() -> None:
 def test_nothing_hidden_is_the_plain_model_and_special_tokens_stay() -> None:
     model = bert()
     batch = as_inputs(model, TEXTS)
-    whole = [torch.ones(1, one.count, dtype=torch.bool) for one in units_of(model, batch)]
+    whole = [torch.ones(1, one.count, dtype=torch.bool) for one in group_features(model, batch)]
     with torch.no_grad():
         wanted = model.network(**batch.tensors).logits
     torch.testing.assert_close(torch.cat(perturbed_logits(model, batch, whole)), wanted, rtol=0, atol=1e-12)
-    labels = units_of(model, batch)[1].labels
+    labels = group_features(model, batch)[1].labels
     special = torch.tensor(batch.items[1].special)
     assert (labels[: len(special)] == 0).tolist() == special.tolist()
-    assert (units_of(model, batch)[0].labels[5:] == 0).all()
+    assert (group_features(model, batch)[0].labels[5:] == 0).all()
 
 
 def test_equal_inputs_are_computed_once_across_examples() -> None:
@@ -279,7 +279,7 @@ def test_left_padding_is_kept_where_it_is() -> None:
     model = bert()
     ids = torch.tensor([[0, 0, 2, 6, 7, 3], [2, 6, 7, 8, 9, 3]])
     tensors = {"input_ids": ids, "attention_mask": (ids != 0).long()}
-    masks = [torch.ones(1, one.count, dtype=torch.bool) for one in units_of(model, as_inputs(model, tensors))]
+    masks = [torch.ones(1, one.count, dtype=torch.bool) for one in group_features(model, as_inputs(model, tensors))]
     with torch.no_grad():
         wanted = model.network(**tensors).logits
     for absent in ("mask", "delete"):
@@ -291,7 +291,7 @@ def test_left_padding_is_kept_where_it_is() -> None:
 
 def labels(text: Any, unit: str) -> list[int]:
     model = bert()
-    return units_of(model, as_inputs(model, text), unit)[0].labels.tolist()
+    return group_features(model, as_inputs(model, text), unit)[0].labels.tolist()
 
 
 def test_units_of_a_text() -> None:
@@ -305,12 +305,12 @@ def test_units_of_a_text() -> None:
 def test_units_of_an_image() -> None:
     model = vit()
     batch = as_inputs(model, [picture(), picture(1)])
-    patches = units_of(model, batch)[0]
+    patches = group_features(model, batch)[0]
     assert (patches.count, patches.kind) == (9, "patch")
     assert (patches.labels[8:16, 16:] == 6).all()
-    assert units_of(model, batch, "grid", segments=4)[0].count == 4
-    assert units_of(model, batch, "pixel")[0].count == 24 * 24
-    for one in units_of(model, batch, "segment", segments=6):
+    assert group_features(model, batch, "grid", segments=4)[0].count == 4
+    assert group_features(model, batch, "pixel")[0].count == 24 * 24
+    for one in group_features(model, batch, "segment", segments=6):
         assert one.kind == "slic" and one.count == one.labels.max() and one.labels.min() == 1
         assert len(one.labels.unique()) == one.count
 
@@ -319,9 +319,9 @@ def test_segments_fall_back_to_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
     model = vit()
     batch = as_inputs(model, picture())
-    assert units_of(model, batch, "segment", segments=9)[0].kind == "grid"
+    assert group_features(model, batch, "segment", segments=9)[0].kind == "grid"
     with pytest.raises(BadOption, match="scikit-image"):
-        units_of(model, batch, "slic")
+        group_features(model, batch, "slic")
 
 
 @pytest.mark.parametrize(
@@ -340,13 +340,13 @@ def test_masks_and_units_that_do_not_fit() -> None:
     with pytest.raises(BadInput, match="at least one row"):
         perturbed_logits(model, "a fine film", [torch.ones(0, 3, dtype=torch.bool)])
     with pytest.raises(BadInput, match="nothing to hide"):
-        units_of(model, as_inputs(model, {"input_ids": torch.tensor([[2, 3]])}))
+        group_features(model, as_inputs(model, {"input_ids": torch.tensor([[2, 3]])}))
     with pytest.raises(BadInput, match="as many"):
         perturbed_logits(model, TEXTS, [torch.ones(1, 3, dtype=torch.bool)])
     with pytest.raises(BadOption, match="sub-word"):
-        units_of(model, as_inputs(model, "a film"), "patch")
+        group_features(model, as_inputs(model, "a film"), "patch")
     with pytest.raises(BadOption, match="original text"):
-        units_of(llama(), as_inputs(llama(), {"input_ids": torch.tensor([[5, 6]])}), "word")
+        group_features(llama(), as_inputs(llama(), {"input_ids": torch.tensor([[5, 6]])}), "word")
     with pytest.raises(BadOption, match="mask token"):
         ids = {"input_ids": torch.tensor([[5, 6]])}
         perturbed_logits(llama(), ids, [torch.ones(1, 2, dtype=torch.bool)], absent="mask")
@@ -355,15 +355,15 @@ def test_masks_and_units_that_do_not_fit() -> None:
 def test_scores_of_a_target() -> None:
     logits = torch.tensor([[1.0, 3.0, -2.0], [0.0, 0.5, 4.0]], dtype=torch.float64)
     shares = logits.softmax(-1)
-    torch.testing.assert_close(target_scores(logits, Target(1), "single-label"), shares[:, 1])
-    torch.testing.assert_close(target_scores(logits, Target(1, 2), "single-label"), shares[:, 1] - shares[:, 2])
-    torch.testing.assert_close(target_scores(logits, Target(1), "multi-label"), logits.sigmoid()[:, 1])
-    torch.testing.assert_close(target_scores(logits, Target(1), "regression"), logits[:, 1])
+    torch.testing.assert_close(score_targets(logits, Target(1), "single-label"), shares[:, 1])
+    torch.testing.assert_close(score_targets(logits, Target(1, 2), "single-label"), shares[:, 1] - shares[:, 2])
+    torch.testing.assert_close(score_targets(logits, Target(1), "multi-label"), logits.sigmoid()[:, 1])
+    torch.testing.assert_close(score_targets(logits, Target(1), "regression"), logits[:, 1])
     torch.testing.assert_close(
-        target_scores(logits, Target(1, 0), "single-label", "logit"), logits[:, 1] - logits[:, 0]
+        score_targets(logits, Target(1, 0), "single-label", "logit"), logits[:, 1] - logits[:, 0]
     )
     with pytest.raises(BadOption, match="probability"):
-        target_scores(logits, Target(1), "single-label", "odds")
+        score_targets(logits, Target(1), "single-label", "odds")
 
 
 # --- the bar ---------------------------------------------------------------------------------------------------

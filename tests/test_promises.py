@@ -15,11 +15,11 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "clearhead"
 # A folder imports only from its own line or a line above it.
 LAYERS = (
-    "errors version registry spec",
+    "errors version arrays lazy files progress registry validation spec",
     "model",
     "data",
     "engine",
-    "explanation collection",
+    "explanation serialization",
     "perturbation",
     "attribution",
     "api",

@@ -9,8 +9,9 @@ import pytest
 from samples import HOSTILE, save_text_model
 
 from clearhead.bench import report
-from clearhead.bench.run import Plan, execute
-from clearhead.bench.run_folder import FORMAT, MANIFEST, SUMMARY, Results, number
+from clearhead.bench.plan import Plan
+from clearhead.bench.run import run_plan
+from clearhead.bench.run_folder import FORMAT, MANIFEST, SUMMARY, RunFolder, format_number
 from clearhead.bench.runners.local import local
 from clearhead.bench.summary import LAYOUT
 from clearhead.bench.verdict import standings, verdict
@@ -80,7 +81,7 @@ def folder(tmp_path):
         }
         (tmp_path / MANIFEST).write_text(json.dumps(manifest))
         (tmp_path / SUMMARY).write_text(json.dumps(found))
-        return Results(tmp_path)
+        return RunFolder(tmp_path)
 
     return made
 
@@ -324,7 +325,7 @@ def test_intervals_are_drawn_around_the_lines(folder):
 
 @pytest.mark.parametrize(("value", "text"), [(0.12345, "0.123"), (53.104, "53.10"), (0.0, "0"), (-0.00002, "-2e-05")])
 def test_numbers(value, text):
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 # --- the command -----------------------------------------------------------------------------------------------
@@ -354,7 +355,7 @@ def test_a_real_run_is_reported(run, tmp_path):
         model=model,
         shard=3,
     )
-    found = execute(plan, tmp_path / "run", local)
+    found = run_plan(plan, tmp_path / "run", local)
     assert found["methods"] == ["att-cat", "rollout", "random"]
     assert {one["name"] for one in found["comparisons"]} == {"aopc", "hiding", "kendall", "token-overlap", "count"}
     assert set(found["curves"]) == {"aopc", "hiding", "token-overlap"}
@@ -378,7 +379,7 @@ def test_a_run_under_way_is_reported_and_left_as_it_is(run, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        execute(plan, tmp_path / "run", stopping)
+        run_plan(plan, tmp_path / "run", stopping)
     code, output, _ = run(str(tmp_path / "run"))
     assert code == 0
     assert output == "This run is not finished: 1 of 2 shards are done, with 1 of 2 examples.\n"
@@ -386,7 +387,7 @@ def test_a_run_under_way_is_reported_and_left_as_it_is(run, tmp_path):
     assert page.count("1 of 2 examples.") == 3
     assert " 2 examples." not in page.replace("1 of 2 examples.", "")
     assert not (tmp_path / "run" / SUMMARY).exists()
-    assert execute(plan, tmp_path / "run", local)["done"] == 2
+    assert run_plan(plan, tmp_path / "run", local)["done"] == 2
 
 
 def test_the_ending_says_what_to_write(run, folder, tmp_path):

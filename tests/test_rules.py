@@ -11,7 +11,7 @@ import clearhead
 from clearhead.engine.attention import weigh
 from clearhead.engine.lrp import rules
 from clearhead.engine.lrp import shape_ops as moving
-from clearhead.engine.lrp.context import Flow, Layer
+from clearhead.engine.lrp.context import LinearCall, RelevanceContext
 from clearhead.engine.lrp.linear import POSITIVE, READING, Z_PLUS, positive
 from clearhead.errors import UnsupportedOperation
 
@@ -23,7 +23,7 @@ def draw(seed, *shape):
 
 
 def flow(rule_set=POSITIVE, batch=2):
-    return Flow(rule_set, batch, [torch.zeros(batch, 1, dtype=torch.float64)])
+    return RelevanceContext(rule_set, batch, [torch.zeros(batch, 1, dtype=torch.float64)])
 
 
 def activation(tensor):
@@ -101,8 +101,8 @@ def test_a_bias_of_any_shape(strided):
     x, weight = draw(1, 2, 5), draw(2, 4, 5)
     bias = draw(3, 8)[::2] if strided else draw(3, 2, 4)
     relevance = draw(4, 2, 4).abs()
-    found = positive(Layer(x, weight, bias, x @ weight.T + bias), relevance, flow())
-    plain = positive(Layer(x, weight, None, x @ weight.T), relevance, flow())
+    found = positive(LinearCall(x, weight, bias, x @ weight.T + bias), relevance, flow())
+    plain = positive(LinearCall(x, weight, None, x @ weight.T), relevance, flow())
     torch.testing.assert_close(found, plain)
 
 
@@ -181,7 +181,7 @@ def test_rounding_is_not_taken_for_a_positive_contribution():
     """All contributions negative, yet out + |x||w| is rounding noise rather than zero: still nothing."""
     x = activation(torch.rand(1, 300, generator=torch.Generator().manual_seed(0)))
     weight = -torch.rand(4, 300, generator=torch.Generator().manual_seed(1))
-    current = Flow(POSITIVE, 1, [torch.zeros(1, 1)])
+    current = RelevanceContext(POSITIVE, 1, [torch.zeros(1, 1)])
     (found,) = back(rules.linear, F.linear, torch.ones(1, 4), current, x, weight)
     assert found.abs().max() == 0
     assert current.dropped_B.item() == pytest.approx(4, abs=1e-6)

@@ -9,8 +9,9 @@ from mortal import Doomed, Mortal
 from samples import save_text_model
 
 import clearhead
-from clearhead.bench.run import Plan, execute
-from clearhead.bench.run_folder import Results
+from clearhead.bench.plan import Plan
+from clearhead.bench.run import run_plan
+from clearhead.bench.run_folder import RunFolder
 from clearhead.bench.runners.local import local
 from clearhead.bench.runners.ray import Cluster
 from clearhead.errors import BadInput, BadOption, ClearheadError
@@ -51,8 +52,8 @@ def cluster():
 @pytest.fixture(scope="module")
 def wanted(plan, tmp_path_factory):
     folder = tmp_path_factory.mktemp("local") / "run"
-    execute(plan, folder, local)
-    return list(Results(folder).values())
+    run_plan(plan, folder, local)
+    return list(RunFolder(folder).values())
 
 
 def same(found, wanted):
@@ -64,33 +65,33 @@ def same(found, wanted):
 
 
 def test_ray_gives_the_local_values_though_a_worker_is_killed(plan, cluster, wanted, tmp_path, monkeypatch):
-    monkeypatch.setattr("clearhead.bench.runners.ray.Holder", Mortal)
-    execute(plan, tmp_path / "run", cluster)
+    monkeypatch.setattr("clearhead.bench.runners.ray.RayWorker", Mortal)
+    run_plan(plan, tmp_path / "run", cluster)
     assert Path(plan.task).with_suffix(".killed").exists()
-    same(list(Results(tmp_path / "run").values()), wanted)
+    same(list(RunFolder(tmp_path / "run").values()), wanted)
 
 
 def test_a_shard_that_kills_every_worker_is_given_up_and_nothing_is_lost(plan, cluster, wanted, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("clearhead.bench.runners.ray.Holder", Doomed)
+        patch.setattr("clearhead.bench.runners.ray.RayWorker", Doomed)
         patch.setattr("clearhead.bench.runners.ray.ATTEMPTS", 2)
         with pytest.raises(ClearheadError, match="lost its worker 2 times"):
-            execute(plan, tmp_path / "run", Cluster(workers=1))
-    execute(plan, tmp_path / "run", local)
-    same(list(Results(tmp_path / "run").values()), wanted)
+            run_plan(plan, tmp_path / "run", Cluster(workers=1))
+    run_plan(plan, tmp_path / "run", local)
+    same(list(RunFolder(tmp_path / "run").values()), wanted)
 
 
 def test_a_mistake_found_by_a_worker_is_told_as_it_is(plan, cluster, tmp_path):
     task = tmp_path / "unknown.tsv"
     task.write_text("label\tsentence\nmaybe\ta film\n")
     with pytest.raises(BadInput, match="maybe"):
-        execute(replace(plan, task=str(task)), tmp_path / "run", cluster)
+        run_plan(replace(plan, task=str(task)), tmp_path / "run", cluster)
 
 
 def test_without_ray_the_error_says_what_to_install(plan, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(BadOption, match=r"clearhead\[ray\]"):
-        execute(plan, tmp_path / "run", Cluster(workers=1))
+        run_plan(plan, tmp_path / "run", Cluster(workers=1))
 
 
 def test_only_one_file_imports_ray():

@@ -9,8 +9,8 @@ from torch import nn
 
 import clearhead
 from clearhead import UnsupportedModel, UnsupportedOperation
-from clearhead.engine.attention import attend
-from clearhead.engine.recorder import plain_name
+from clearhead.engine.attention import decompose_attention
+from clearhead.engine.recorder import function_name
 
 
 def draw(*shape):
@@ -30,19 +30,19 @@ def draw(*shape):
 def test_attention_in_steps_is_attention(options):
     query, key, value = draw(3, 2, 4, 5, 8).unbind(0)
     wanted = F.scaled_dot_product_attention(query, key, value, **options)
-    torch.testing.assert_close(attend(query, key, value, **options), wanted)
+    torch.testing.assert_close(decompose_attention(query, key, value, **options), wanted)
 
 
 def test_grouped_queries():
     query, key, value = draw(2, 4, 5, 8), draw(2, 2, 5, 8), draw(2, 2, 5, 8) + 1
     wanted = F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
-    torch.testing.assert_close(attend(query, key, value, enable_gqa=True), wanted)
+    torch.testing.assert_close(decompose_attention(query, key, value, enable_gqa=True), wanted)
 
 
 def test_a_query_that_sees_nothing_gets_nothing():
     query, key, value = draw(3, 1, 1, 2, 4).unbind(0)
     mask = torch.tensor([[True, True], [False, False]])
-    assert attend(query, key, value, attn_mask=mask)[0, 0, 1].abs().max() == 0
+    assert decompose_attention(query, key, value, attn_mask=mask)[0, 0, 1].abs().max() == 0
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_query_that_sees_nothing_gets_nothing():
     ],
 )
 def test_plain_names(function, name):
-    assert plain_name(function) == name
+    assert function_name(function) == name
 
 
 class Wrapped(nn.Module):

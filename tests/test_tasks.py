@@ -12,9 +12,9 @@ from PIL import Image, ImageOps
 from tiny import SHARED
 
 import clearhead
-from clearhead.data.parquet import parquet
+from clearhead.data.parquet import to_parquet
 from clearhead.data.read import read_task
-from clearhead.data.task import Example, Mask, Picture, Task, digest
+from clearhead.data.task import Example, Mask, Picture, Task, task_digest
 from clearhead.errors import BadFile, BadInput, BadOption, UnknownName
 
 
@@ -125,10 +125,10 @@ def test_json_lines_plain_and_gzipped(tmp_path):
 
 def test_parquet(tmp_path):
     pytest.importorskip("pyarrow")
-    path = written(tmp_path, "x.parquet", parquet([{"review": "fine", "label": 1}, {"review": None, "label": 0}]))
+    path = written(tmp_path, "x.parquet", to_parquet([{"review": "fine", "label": 1}, {"review": None, "label": 0}]))
     task = read_task(path)
     assert rows(task) == [("fine", 1)] and task.skipped[0].line == 2
-    images = written(tmp_path, "y.parquet", parquet([{"image": picture_bytes(), "label": 3}]))
+    images = written(tmp_path, "y.parquet", to_parquet([{"image": picture_bytes(), "label": 3}]))
     assert read_task(images).examples[0].raw.size == (8, 6)
     with pytest.raises(BadFile, match="Parquet"):
         read_task(written(tmp_path, "z.parquet", "no table"))
@@ -260,7 +260,7 @@ def test_oxford_pets(tmp_path):
     row = {"name": "Beagle_1", "breed": "Beagle", "breed_id": 1, "species": "dog"}
     row |= {"image": picture_bytes((2, 2)), "trimap": trimap.getvalue()}
     other = {**row, "name": "Abyssinian_1", "breed": "Abyssinian", "breed_id": 0, "species": "cat"}
-    path = written(tmp_path, "pets.parquet", parquet([row, other, {**row, "image": b""}]))
+    path = written(tmp_path, "pets.parquet", to_parquet([row, other, {**row, "image": b""}]))
     task = read_task(path)
     assert [(one.id, one.label) for one in task.examples] == [("Beagle_1", 1), ("Abyssinian_1", 0)]
     assert task.labels == ("Abyssinian", "Beagle")
@@ -361,7 +361,7 @@ def test_the_real_library_reads_tables_and_pictures(monkeypatch, tmp_path):
     datasets.Dataset.from_dict(pictures, features=features).save_to_disk(tmp_path / "pictures")
     task = read_task(tmp_path / "pictures")
     assert [example.raw.size for example in task.examples] == [(8, 8)] * 2 and task.labels == ("cat", "dog")
-    assert digest(task) == digest(read_task(tmp_path / "pictures"))
+    assert task_digest(task) == task_digest(read_task(tmp_path / "pictures"))
 
 
 def test_hugging_face_without_the_package(monkeypatch):
@@ -430,7 +430,7 @@ def test_a_reader_can_be_named(tmp_path):
 
 def test_the_fingerprint_of_a_task_follows_its_content(tmp_path):
     def fingerprint(*examples):
-        return digest(Task("t", examples))
+        return task_digest(Task("t", examples))
 
     first = fingerprint(Example("1", "a", 0))
     assert first == fingerprint(Example("1", "a", 0))

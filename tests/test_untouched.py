@@ -13,8 +13,8 @@ from tiny import model, network, tensors
 from torch import nn
 
 import clearhead
-from clearhead.attribution.method import METHODS, Scores, method
-from clearhead.model.model import precise
+from clearhead.attribution.method import METHODS, Attribution, method
+from clearhead.model.placement import with_precision
 
 NAMES = ["trans-att", "lrp", "att-cat", "rollout", "gradient"]
 
@@ -69,7 +69,7 @@ def test_nothing_is_left_behind_after_an_exception_in_the_network():
 
 def test_nothing_is_left_behind_after_an_exception_in_a_method():
     @method(paper="none", signed=False, class_specific=False)
-    def breaks_on_purpose(trace) -> Scores:
+    def breaks_on_purpose(trace) -> Attribution:
         raise RuntimeError("injected")
 
     net = network("bert").train()
@@ -309,7 +309,7 @@ def test_a_copy_in_another_precision_follows_the_weights():
     found = clearhead.explain(loaded, batch, "att-cat", 0, precision="float32")
     for one, other in zip(found, clearhead.explain(loaded, batch, "att-cat", 0), strict=True):
         np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-3, atol=1e-5)
-    assert precise(loaded, "float32") is precise(loaded, "float32")
+    assert with_precision(loaded, "float32") is with_precision(loaded, "float32")
 
 
 def test_threads_leave_the_compiler_as_it_was():

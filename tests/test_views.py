@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 from samples import HOSTILE, explained, pictured, review
 
-from clearhead.collection import Comparison, Explanations
 from clearhead.errors import BadInput, BadOption
+from clearhead.explanation import Comparison, Explanations
 from clearhead.model.inputs import open_image
 from clearhead.views import (
     annotations as gold,
@@ -270,7 +270,7 @@ def test_a_notebook_cell_is_no_larger_than_its_data(text):
 def test_a_photo_in_a_notebook_costs_little_more_than_the_photo():
     noise = np.random.default_rng(0).integers(0, 255, (300, 400, 3), dtype=np.uint8)
     one = pictured(size=(400, 300), image=Image.fromarray(noise))
-    photo = len(heatmap.data_url(heatmap.small(heatmap.photo(one)), "JPEG"))
+    photo = len(heatmap.data_url(heatmap.small(heatmap.photograph(one)), "JPEG"))
     assert len(notebook.fragment(one)) < photo + 30_000
 
 
@@ -343,22 +343,22 @@ def test_every_card_and_terminal_tells_the_special_tokens(one):
 
 
 def test_gold_counts_marked_words():
-    found = gold.beside_text([review()], [(2, 9), (13, 20)])
+    found = gold.text_with_rationale([review()], [(2, 9), (13, 20)])
     assert "2 of the 2 most relevant words are marked" in found
     assert shown(found).paragraphs[0] == review().text
     with pytest.raises(BadInput, match="outside the text"):
-        gold.beside_text([review()], [(2, 900)])
+        gold.text_with_rationale([review()], [(2, 900)])
 
 
 def test_gold_has_the_scale_of_the_classes_and_says_it():
     both = [review(), review(label="positive", relevance=review().relevance / 4)]
     word = re.compile(r'<span class="(\w+)" title="[^"]*">(\w+)</span>')
     legend = re.compile(r'<p class="ch-legend">.*?</p>')
-    classes, marked = html.classes(both), gold.beside_text(both, [(2, 9)])
+    classes, marked = html.classes(both), gold.text_with_rationale(both, [(2, 9)])
     assert word.findall(marked) == word.findall(classes) != []
     assert legend.findall(marked) == legend.findall(classes) != []
     photos = [pictured(), pictured(label="dog", relevance=pictured().relevance / 4)]
-    marked = gold.beside_photo(photos, np.ones((40, 60)))
+    marked = gold.image_with_mask(photos, np.ones((40, 60)))
     assert legend.findall(marked) == legend.findall(html.classes(photos)) != []
 
 
@@ -380,9 +380,9 @@ def test_a_mask_turns_with_its_photo(tmp_path, note):
 def test_gold_beside_a_photo():
     mask = np.zeros((40, 60))
     mask[10:20, 30:40] = 1
-    assert "% of the positive relevance lies inside" in gold.beside_photo([pictured()], mask)
+    assert "% of the positive relevance lies inside" in gold.image_with_mask([pictured()], mask)
     with pytest.raises(BadInput, match=r"mask has shape \(4, 4\)"):
-        gold.beside_photo([pictured()], np.ones((4, 4)))
+        gold.image_with_mask([pictured()], np.ones((4, 4)))
 
 
 def test_curves_draw_every_line_inside_the_chart():
@@ -460,7 +460,7 @@ def test_patches_are_exact():
 
 def test_opacity_nothing_is_the_photo_itself():
     one = pictured()
-    assert heatmap.overlay(one, opacity=0.0).tobytes() == heatmap.photo(one).tobytes()
+    assert heatmap.overlay(one, opacity=0.0).tobytes() == heatmap.photograph(one).tobytes()
 
 
 def test_outline_surrounds_the_top():
@@ -591,7 +591,7 @@ def test_markdown_escapes_and_ranks():
     text = markdown.document([explained("a <b> | tedious *film* `x`")])
     assert "\\<b\\> \\|" in text
     assert "| tedious | +0.61 | 1 |" in text
-    assert "\\- no list" in markdown.escaped("- no list")
+    assert "\\- no list" in markdown.escape("- no list")
     assert "**tedious**" in text and "**bold** speaks for negative" in text
     assert "*tedious*" in markdown.section(review(relevance=-review().relevance))
     assert "| patch | relevance" in markdown.section(pictured())
@@ -629,7 +629,7 @@ def test_record_is_plain_and_whole():
 )
 def test_another_class_than_the_predicted_one_is_told(label, said):
     one = review(label=label, diagnostics={"predicted": "cat", "predicted_probability": 0.9})
-    assert ("the model predicts cat, 90.0 %" in wording.diagnosis(one)) is said
+    assert ("the model predicts cat, 90.0 %" in wording.diagnostics_caption(one)) is said
 
 
 @pytest.mark.parametrize(
@@ -657,9 +657,9 @@ MASK = np.zeros((4, 4))
         (lambda: html.methods({}), "nothing to show"),
         (lambda: html.methods({"att-cat": [review()]}), "list of explanations"),
         (lambda: html.methods([review()]), "by the name of their method"),
-        (lambda: gold.beside_text([], []), "nothing to show"),
-        (lambda: gold.beside_text(review(), []), "list of explanations"),
-        (lambda: gold.beside_photo([], MASK), "nothing to show"),
+        (lambda: gold.text_with_rationale([], []), "nothing to show"),
+        (lambda: gold.text_with_rationale(review(), []), "list of explanations"),
+        (lambda: gold.image_with_mask([], MASK), "nothing to show"),
         (lambda: picture.drawn([]), "nothing to show"),
         (lambda: picture.drawn(review()), "list of explanations"),
         (lambda: picture.svg([]), "nothing to show"),

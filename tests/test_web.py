@@ -33,8 +33,8 @@ from starlette.websockets import WebSocketDisconnect  # noqa: E402
 from clearhead.web.app import build  # noqa: E402
 from clearhead.web.job_queue import Overloaded, Worker  # noqa: E402
 from clearhead.web.limits import Limits  # noqa: E402
-from clearhead.web.security import Door  # noqa: E402
-from clearhead.web.server import door_for  # noqa: E402
+from clearhead.web.security import AccessPolicy  # noqa: E402
+from clearhead.web.server import access_policy  # noqa: E402
 
 HOME = "http://127.0.0.1:8420"
 TEXT = "a joyless film is not good"
@@ -424,14 +424,14 @@ def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
     studio, worker = app.state.studio, app.state.worker
     explain = studio.explain
     worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
-    from clearhead.web.schemas import Question
+    from clearhead.web.schemas import ExplainRequest
 
     def counted(questions):
         batches.append(len(questions))
         return explain(questions)
 
     texts = ["a film", "the film is not very good", "x" * 3, "never dull", "film " * 200]
-    questions = [Question(text=text) for text in texts]
+    questions = [ExplainRequest(text=text) for text in texts]
     jobs = [worker.submit(counted, one, studio.group_of(one)) for one in questions]
     passes = []
     hook = models["text"].network.register_forward_hook(lambda *_: passes.append(1))
@@ -595,7 +595,7 @@ def test_a_photo_is_seen_upright(client):
 
 
 def test_token(models):
-    with TestClient(build(models, Door(token="secret")), base_url=HOME, follow_redirects=False) as client:
+    with TestClient(build(models, AccessPolicy(token="secret")), base_url=HOME, follow_redirects=False) as client:
         for path in ("/", "/static/main.js", "/api/models", "/openapi.json", "/?token=wrong"):
             assert client.get(path).status_code == 401
         assert ask(client, text=TEXT).status_code == 401
@@ -610,9 +610,9 @@ def test_token(models):
 
 
 def test_another_host_always_has_a_token():
-    assert door_for("127.0.0.1", None).token is None
-    assert len(door_for("0.0.0.0", None).token) > 20
-    assert door_for("127.0.0.1", "given").token == "given"
+    assert access_policy("127.0.0.1", None).token is None
+    assert len(access_policy("0.0.0.0", None).token) > 20
+    assert access_policy("127.0.0.1", "given").token == "given"
 
 
 def test_websockets_and_other_methods_are_refused(client):
@@ -729,7 +729,7 @@ def test_slow_headers_are_given_up():
         config = Config(app=lambda *_: None, log_level="critical")
         config.load()
         listening = await loop.create_server(
-            lambda: home.Patient(config=config, server_state=ServerState(), app_state={}), "127.0.0.1", 0
+            lambda: home.HeaderTimeoutProtocol(config=config, server_state=ServerState(), app_state={}), "127.0.0.1", 0
         )
         reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
         writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")

@@ -163,7 +163,7 @@ def test_loading_takes_at_most_three_seconds(name: str) -> None:
 
 
 def test_importing_does_no_work() -> None:
-    code = "import sys; from clearhead import zoo; zoo.names(); print('transformers' in sys.modules)"
+    code = "import sys; from clearhead.model import zoo; zoo.names(); print('transformers' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
 

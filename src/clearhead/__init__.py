@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from clearhead.errors import ClearheadError, UnsupportedModel, UnsupportedOperation
     from clearhead.evaluation.evaluate import Table, evaluate
     from clearhead.evaluation.metric import metrics
-    from clearhead.explanation import Explanation, read
-    from clearhead.model.model import Model, load, models
+    from clearhead.explanation import Explanation
+    from clearhead.model.loading import load, models
+    from clearhead.model.model import Model
     from clearhead.model.target import Target
+    from clearhead.serialization import read
 
 _HOMES = {
     "ClearheadError": "errors",
@@ -31,11 +33,11 @@ _HOMES = {
     "compare": "api",
     "evaluate": "evaluation.evaluate",
     "explain": "api",
-    "load": "model.model",
+    "load": "model.loading",
     "methods": "attribution.method",
     "metrics": "evaluation.metric",
-    "models": "model.model",
-    "read": "explanation",
+    "models": "model.loading",
+    "read": "serialization",
     "tasks": "data.task",
 }
 

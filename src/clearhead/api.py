@@ -1,28 +1,17 @@
 """explain and compare: from raw inputs to explanations, in batches, one trace for all methods."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from clearhead.attribution.assemble import explaining
-from clearhead.attribution.method import METHODS, Spelling, spelled
-from clearhead.attribution.windows import explain_windows, is_too_long
-from clearhead.collection import Comparison, Explanations
-from clearhead.engine.blockwise import capture_blockwise
-from clearhead.engine.context import uncollected
-from clearhead.engine.memory import fits
-from clearhead.engine.streams import ahead
-from clearhead.engine.trace import Trace, capture
-from clearhead.errors import BadInput, BadOption, UnsupportedModel
-from clearhead.explanation import Explanation
-from clearhead.model.inputs import Inputs, check_long, collate, each, encode, from_tensors, is_single, listed
-from clearhead.model.model import Model, as_model, precise
+from clearhead.attribution.batch import explain_inputs, validate_request
+from clearhead.attribution.method import parse_method
+from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.explanation import Comparison, Explanations
+from clearhead.model.inputs import is_single, validate_overflow
+from clearhead.model.loading import as_model
+from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike
-from clearhead.spec import named
-from clearhead.validation import require_integer
-
-DEFAULT_METHOD = "trans-att"
-BATCH = 16
+from clearhead.spec import as_list
 
 
 def explain(
@@ -44,7 +33,7 @@ def explain(
 
     >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
     """
-    spelling = spelled(method, **options)
+    spelling = parse_method(method, **options)
     found = compare(model, inputs, [spelling], target, batch_size=batch_size, precision=precision, long=long)
     return found[spelling.text]
 
@@ -60,131 +49,10 @@ def compare(
     long: str = "error",
 ) -> dict[str, Any]:
     """Several methods from one trace: {name as spelled: Explanation, or list of them}."""
-    model = precise(as_model(model), precision)
-    spellings = [spelled(one) for one in named(DEFAULT_METHOD if methods is None else methods)]
-    check(spellings, batch_size)
-    check_long(long)
-    rows = list(_explained(model, inputs, spellings, target, batch_size, long))
+    model = with_precision(as_model(model), precision)
+    spellings = [parse_method(one) for one in as_list(DEFAULT_METHOD if methods is None else methods)]
+    validate_request(spellings, batch_size)
+    validate_overflow(long)
+    rows = list(explain_inputs(model, inputs, spellings, target, batch_size, long))
     found = {spelling.text: Explanations(row[place] for row in rows) for place, spelling in enumerate(spellings)}
     return Comparison({name: several[0] for name, several in found.items()} if is_single(inputs) else found)
-
-
-def check(spellings: list[Spelling], batch_size: int | None) -> None:
-    """Refuses a request that names no method, or a batch that is none."""
-    if not spellings:
-        raise BadOption(f"No method was named. There is: {', '.join(METHODS)}.")
-    if batch_size is not None:
-        require_integer("batch_size", batch_size, is_flag=True)
-
-
-def _explained(
-    model: Model,
-    inputs: Any,
-    spellings: list[Spelling],
-    target: Any,
-    batch_size: int | None,
-    long: str,
-) -> Iterator[list[Explanation]]:
-    """For each input in order, its explanations by each method."""
-    size = batch_size or BATCH
-    if isinstance(inputs, Mapping | Inputs):
-        batch = from_tensors(model, inputs) if isinstance(inputs, Mapping) else inputs
-        targets = _targets(target, len(batch))
-        for places in _chunks(list(range(len(batch))), size if model.can_pad else 1):
-            part = _rows(batch, places)
-            yield from explain_batch(model, part, [targets[place] for place in places], spellings)
-        return
-    encoded = each(model, partial(encode, model, long=long), listed(inputs))
-    targets = _targets(target, len(encoded))
-    found: dict[int, list[Explanation]] = {}
-    for place, one in enumerate(encoded):
-        if is_too_long(model, one):
-            found[place] = explain_windows(model, one, targets[place], spellings, size, explain_batch)
-    plain = sorted((place for place in range(len(encoded)) if place not in found), key=lambda p: encoded[p].length)
-    chunks = _chunks(plain, size if model.can_pad else 1)
-    batches = ((places, collate(model, [encoded[place] for place in places])) for places in chunks)
-    for places, part in ahead(batches, model.device, "inputs"):
-        rows = explain_batch(model, part, [targets[place] for place in places], spellings)
-        found.update(zip(places, rows, strict=True))
-    yield from (found[place] for place in range(len(encoded)))
-
-
-def _targets(target: Any, count: int) -> list[TargetLike]:
-    several = list(target) if isinstance(target, list | tuple) else [target] * count
-    if len(several) != count:
-        raise BadInput(f"{len(several)} targets were given for {count} inputs: give one for all, or one for each.")
-    return several
-
-
-def _chunks(places: list[int], size: int) -> Iterator[list[int]]:
-    return (places[start : start + size] for start in range(0, len(places), size))
-
-
-def _rows(batch: Inputs, rows: list[int]) -> Inputs:
-    if rows == list(range(len(batch))):
-        return batch
-    return Inputs({name: value[rows] for name, value in batch.tensors.items()}, tuple(batch.items[row] for row in rows))
-
-
-def explain_batch(
-    model: Model,
-    inputs: Inputs,
-    targets: Sequence[TargetLike],
-    spellings: Sequence[Spelling],
-) -> list[list[Explanation]]:
-    """One trace, every method: per input the explanations in the order of the methods.
-
-    What does not fit into memory is halved, and a single long input goes block by block where its methods can.
-    """
-    whole = fits(model, inputs)
-    if not whole and len(inputs) > 1:
-        half = len(inputs) // 2
-        parts = (list(range(half)), list(range(half, len(inputs))))
-        return [
-            row
-            for places in parts
-            for row in explain_batch(model, _rows(inputs, places), [targets[place] for place in places], spellings)
-        ]
-    with uncollected():
-        blockwise = not whole and all(map(works_blockwise, spellings))
-        return _explained_batch(model, inputs, targets, spellings, blockwise)
-
-
-def _explained_batch(
-    model: Model, inputs: Inputs, targets: Sequence[TargetLike], spellings: Sequence[Spelling], blockwise: bool
-) -> list[list[Explanation]]:
-    trace = _blockwise(model, inputs, targets) if blockwise else None
-    trace = trace or capture(model, inputs, list(targets))
-    trace.is_shared = may_ask_for_gradients(spellings)
-    order = sorted(range(len(spellings)), key=lambda place: _turn(spellings[place]))
-    finish = explaining(trace, [spellings[place] for place in order])
-    del trace  # takes its time, which a GPU that is still at work does not notice
-    columns = dict(zip(order, finish(), strict=True))
-    return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
-
-
-def _turn(spelling: Spelling) -> tuple[bool, bool, bool]:
-    """First trans-att, which takes gradients and relevance side by side, then what asks for those gradients.
-
-    So a GPU has enough to do while Python goes on with the other methods. A trans-att that needs all maps of relevance
-    comes before those that let them go.
-    """
-    return spelling.method.name != "trans-att", works_blockwise(spelling), not spelling.method.class_specific
-
-
-def _blockwise(model: Model, inputs: Inputs, targets: Sequence[TargetLike]) -> Trace | None:
-    """Where the network's blocks do not stand in a row, None: then the whole is tried, though it may not fit."""
-    try:
-        return capture_blockwise(model, inputs, list(targets))
-    except UnsupportedModel:
-        return None
-
-
-def may_ask_for_gradients(spellings: Iterable[Spelling]) -> bool:
-    """Whether a method besides trans-att may want the gradients that this takes."""
-    return any(one.method.class_specific and not works_blockwise(one) for one in spellings)
-
-
-def works_blockwise(spelling: Spelling) -> bool:
-    """Whether a method asks of a trace only what can be had block by block."""
-    return spelling.method.name == "trans-att" and spelling.options.get("weight", "gradient") == "gradient"

@@ -10,7 +10,7 @@ from clearhead.errors import UnknownName
 T = TypeVar("T")
 
 
-def unknown(kind: str, name: object, names: Mapping[str, object] | list[str]) -> UnknownName:
+def unknown_name(kind: str, name: object, names: Mapping[str, object] | list[str]) -> UnknownName:
     """The error for a name that is not there: says what was meant, or what there is."""
     close = get_close_matches(str(name), list(names), n=1, cutoff=0.5)
     hint = f"Did you mean '{close[0]}'?" if close else f"There is: {', '.join(names)}."
@@ -44,7 +44,7 @@ class Registry(Mapping[str, T]):
     def __getitem__(self, name: str) -> T:
         things = self._loaded()
         if not isinstance(name, str) or name not in things:
-            raise unknown(self.kind, name, things)
+            raise unknown_name(self.kind, name, things)
         return things[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from clearhead.errors import BadOption
-from clearhead.registry import unknown
+from clearhead.registry import unknown_name
 
 WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False, "none": None}
 KINDS: dict[Any, tuple[Any, str]] = {
@@ -24,17 +24,17 @@ KINDS: dict[Any, tuple[Any, str]] = {
 }
 
 
-def defaults(function: Callable[..., Any]) -> dict[str, Any]:
+def option_defaults(function: Callable[..., Any]) -> dict[str, Any]:
     """The options that a function takes, with what they are unless they are given."""
     parameters = inspect.signature(function).parameters
     return {name: one.default for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY}
 
 
-class Text(str):
+class RawText(str):
     """A value as it was written: what it stands for depends on the option that it is given to."""
 
 
-def parsed(name: Any) -> tuple[str, str, dict[str, Any]]:
+def parse_spec(name: Any) -> tuple[str, str, dict[str, Any]]:
     """'name:key=value,…' or (name, {options}): the way it was written, the plain name, and the options."""
     if isinstance(name, tuple) and len(name) == 2:
         if not _has_options(name):
@@ -46,13 +46,13 @@ def parsed(name: Any) -> tuple[str, str, dict[str, Any]]:
     pairs = [part.partition("=") for part in tail.split(",") if part.strip()]
     if any(not equals for _, equals, _ in pairs):
         raise BadOption(f"Options in '{text}' must be written name=value, separated by commas.")
-    given = {key.strip(): Text(value.strip()) for key, _, value in pairs}
+    given = {key.strip(): RawText(value.strip()) for key, _, value in pairs}
     if len(given) < len(pairs):
         raise BadOption(f"'{text}' gives an option twice: write each once.")
     return text, plain.strip(), given
 
 
-def named(given: Any) -> list[Any]:
+def as_list(given: Any) -> list[Any]:
     """Methods or metrics as a list; one by itself, with or without options, is a list of one."""
     if isinstance(given, str) or _has_options(given):
         return [given]
@@ -66,7 +66,7 @@ def _has_options(name: Any) -> bool:
     return isinstance(name, tuple) and len(name) == 2 and isinstance(name[0], str) and isinstance(name[1], Mapping)
 
 
-def value_of(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """A value as written on a command line: number, true, false, none, or text."""
     if text.casefold() in WORDS:
         return WORDS[text.casefold()]
@@ -78,12 +78,12 @@ def value_of(text: str) -> Any:
     return text
 
 
-def settled(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def validate_options(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The options as the function of this name takes them.
 
     Refuses those that it does not take, and values of another kind than it takes.
     """
-    taken, hints = defaults(function), _hints(function)
+    taken, hints = option_defaults(function), _hints(function)
     for key in given:
         if key not in taken:
             raise _unknown(name, key, taken)
@@ -98,7 +98,7 @@ def _kinds(hint: Any) -> list[tuple[Any, str]]:
 
 
 def _value(name: str, key: str, value: Any, kinds: list[tuple[Any, str]]) -> Any:
-    choices = [value_of(value), str(value)] if isinstance(value, Text) else [_plain(value)]
+    choices = [parse_value(value), str(value)] if isinstance(value, RawText) else [_plain(value)]
     for choice in choices:
         if not kinds or any(_is(choice, kind) for kind, _ in kinds):
             return _float(name, key, choice) if KINDS[float] in kinds and isinstance(choice, Real) else choice
@@ -138,4 +138,4 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 def _unknown(name: str, key: str, taken: Mapping[str, Any]) -> BadOption:
     if not taken:
         return BadOption(f"'{name}' takes no options, so '{key}' cannot be given.")
-    return BadOption(str(unknown(f"option of '{name}'", key, list(taken))))
+    return BadOption(str(unknown_name(f"option of '{name}'", key, list(taken))))

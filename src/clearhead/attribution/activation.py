@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from clearhead.attribution.attention import received
-from clearhead.attribution.method import Scores, method
+from clearhead.attribution.method import Attribution, method
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption, UnsupportedModel
 
@@ -31,14 +31,14 @@ def layer_saliency(trace: Trace, layer: int) -> Tensor:
 
 
 @method(paper="AttCAT, Eq. 10", signed=True, class_specific=True)
-def cat(trace: Trace, *, hidden: str = "output") -> Scores:
+def cat(trace: Trace, *, hidden: str = "output") -> Attribution:
     """Gradient × feature of every block, summed over blocks; `hidden="input"` takes what the block received."""
     layers_BLT = torch.stack([trace.as_patches(scores) for scores in _impact(trace, hidden, "cat")], 1)
-    return Scores(layers_BLT.sum(1), layers_BLT)
+    return Attribution(layers_BLT.sum(1), layers_BLT)
 
 
 @method(paper="AttCAT, Eq. 11–12", signed=True, class_specific=True)
-def att_cat(trace: Trace, *, hidden: str = "output") -> Scores:
+def att_cat(trace: Trace, *, hidden: str = "output") -> Attribution:
     """Gradient × feature, weighted by the attention each token receives, summed over blocks.
 
     `hidden="input"` pairs a block's attention with what the block received, as the authors' code does.
@@ -46,7 +46,7 @@ def att_cat(trace: Trace, *, hidden: str = "output") -> Scores:
     trace.require_token_maps()
     pairs = zip(trace.attentions, _impact(trace, hidden, "att-cat"), strict=True)
     layers_BLT = torch.stack([received(trace, attention.mean(1)) * impact for attention, impact in pairs], 1)
-    return Scores(layers_BLT.sum(1), layers_BLT)
+    return Attribution(layers_BLT.sum(1), layers_BLT)
 
 
 def _impact(trace: Trace, hidden: str, name: str) -> list[Tensor]:
@@ -59,10 +59,10 @@ def _impact(trace: Trace, hidden: str, name: str) -> list[Tensor]:
 
 
 @method(paper="Decoded layer saliency, Eq. 1", signed=False, class_specific=True)
-def layer_gradcam(trace: Trace, *, layer: int | None = None) -> Scores:
+def layer_gradcam(trace: Trace, *, layer: int | None = None) -> Attribution:
     """Grad-CAM of one layer's features at each position; layer 0 is the embedding output."""
     chosen = layer_of(trace, layer)
     scores_BT = layer_saliency(trace, chosen)
     if scores_BT.shape[1] != trace.hidden_states[0].shape[1]:
         raise UnsupportedModel(f"Layer {chosen} of {trace.model.name} no longer has the tokens of the input.")
-    return Scores(scores_BT)
+    return Attribution(scores_BT)

@@ -9,33 +9,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.attribution.method import Scores, Spelling
-from clearhead.engine.streams import Coming
+from clearhead.arrays import Array
+from clearhead.attribution.method import Attribution, MethodSpec
+from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel
-from clearhead.explanation import Array, Explanation, like
+from clearhead.explanation import Explanation, copy_with
 from clearhead.model.inputs import Item
 from clearhead.model.model import Model
-from clearhead.model.target import Target, placed, probability, score_of, seeds, shares_of
+from clearhead.model.outputs import class_probabilities, target_probability
+from clearhead.model.target import Target, make_seeds, shift_span, target_score
 
 
 @dataclass(frozen=True)
-class Said:
+class InputContext:
     """What the explanations of one input by every method have in common, and where its real tokens stand."""
 
     bare: Explanation
     real: list[slice]
 
 
-_SAID: WeakKeyDictionary[Trace, list[Said]] = WeakKeyDictionary()
+_SAID: WeakKeyDictionary[Trace, list[InputContext]] = WeakKeyDictionary()
 
 
-def explain_trace(trace: Trace, spelling: Spelling) -> list[Explanation]:
+def explain_trace(trace: Trace, spelling: MethodSpec) -> list[Explanation]:
     """One method on a trace that is there already: an explanation per input."""
-    return explaining(trace, [spelling])()[0]
+    return start_explanations(trace, [spelling])()[0]
 
 
-def explaining(trace: Trace, spellings: Sequence[Spelling]) -> Callable[[], list[list[Explanation]]]:
+def start_explanations(trace: Trace, spellings: Sequence[MethodSpec]) -> Callable[[], list[list[Explanation]]]:
     """Several methods, one after the other: answers with the way to wait for an explanation per method and input.
 
     A GPU is given everything to do; meanwhile the explanations are made, and their numbers are entered at the end. The
@@ -48,11 +50,11 @@ def explaining(trace: Trace, spellings: Sequence[Spelling]) -> Callable[[], list
 
 
 @dataclass(frozen=True)
-class Sheet:
+class PendingExplanations:
     """The explanations of one method, and what is still to be entered: `moves` into their arrays, and diagnostics."""
 
     explanations: list[Explanation]
-    coming: list[Coming]
+    coming: list[HostCopy]
     moves: list[tuple[Array, Array]]
     diagnostics: Sequence[Mapping[str, Any]]
 
@@ -67,12 +69,12 @@ class Sheet:
         return self.explanations
 
 
-def _sheet(trace: Trace, spelling: Spelling, scores: Scores, coming: dict[str, Coming]) -> Sheet:
+def _sheet(trace: Trace, spelling: MethodSpec, scores: Attribution, coming: dict[str, HostCopy]) -> PendingExplanations:
     said, moves = _said(trace), list[tuple[Array, Array]]()
     _check_shapes(trace, spelling, coming)
     tokens_BT, layers_BLT, pixels_BPQ = (_array(coming.get(name)) for name in NUMBERS)
     explanations = [
-        like(
+        copy_with(
             one.bare,
             relevance=_room(tokens_BT[place], one.real, moves),
             layers=None if layers_BLT is None else _room(layers_BLT[place], one.real, moves),
@@ -84,10 +86,10 @@ def _sheet(trace: Trace, spelling: Spelling, scores: Scores, coming: dict[str, C
         )
         for place, one in enumerate(said)
     ]
-    return Sheet(explanations, list(coming.values()), moves, scores.diagnostics)
+    return PendingExplanations(explanations, list(coming.values()), moves, scores.diagnostics)
 
 
-def _array(coming: Coming | None) -> Any:
+def _array(coming: HostCopy | None) -> Any:
     return None if coming is None else coming.copy.numpy()
 
 
@@ -104,7 +106,7 @@ def _room(row: Array, real: list[slice], moves: list[tuple[Array, Array]]) -> Ar
 NUMBERS = ("relevance_BT", "layers_BLT", "pixels_BPQ")
 
 
-def _check_shapes(trace: Trace, spelling: Spelling, coming: dict[str, Coming]) -> None:
+def _check_shapes(trace: Trace, spelling: MethodSpec, coming: dict[str, HostCopy]) -> None:
     """Refuses what cannot be shared among the inputs and their tokens."""
     trace.require_tokens(coming["relevance_BT"].copy.shape[-1])
     inputs, tokens = trace.real_BT.shape
@@ -119,15 +121,15 @@ def _check_shapes(trace: Trace, spelling: Spelling, coming: dict[str, Coming]) -
             )
 
 
-def _said(trace: Trace) -> list[Said]:
+def _said(trace: Trace) -> list[InputContext]:
     if trace not in _SAID:
         _SAID[trace] = _all_said(trace)
     return _SAID[trace]
 
 
-def _all_said(trace: Trace) -> list[Said]:
+def _all_said(trace: Trace) -> list[InputContext]:
     logits, labels = trace.forward.said, trace.model.labels
-    scores = score_of(seeds(trace.targets, logits), logits).tolist()
+    scores = target_score(make_seeds(trace.targets, logits), logits).tolist()
     probabilities, predicted = _probabilities(trace, logits), predictions(trace.model, logits)
     precision, grid = str(logits.dtype).removeprefix("torch."), trace.grid if trace.is_image else None
     cells = _image_tokens(trace) if trace.is_image else None
@@ -152,7 +154,7 @@ def _all_said(trace: Trace) -> list[Said]:
             model=trace.model.name,
             diagnostics={"score": score, "precision": precision, **predicted[place]},
         )
-        found.append(Said(bare, real))
+        found.append(InputContext(bare, real))
     return found
 
 
@@ -168,7 +170,7 @@ def _among(real: list[slice], target: Target) -> Target:
     if target.span is None:
         return target
     places = [place for run in real for place in range(run.start, run.stop)]
-    return placed(target, {place: number for number, place in enumerate(places)})
+    return shift_span(target, {place: number for number, place in enumerate(places)})
 
 
 def _probabilities(trace: Trace, logits: Tensor) -> list[float | None]:
@@ -176,10 +178,10 @@ def _probabilities(trace: Trace, logits: Tensor) -> list[float | None]:
     problem = trace.model.problem
     if logits.dim() == 3:
         real = logits.masked_fill(~trace.real_BT[:, None], -torch.inf)
-        return [probability(target, row, problem) for target, row in zip(trace.targets, real, strict=True)]
+        return [target_probability(target, row, problem) for target, row in zip(trace.targets, real, strict=True)]
     if problem == "regression":
         return [None] * len(logits)
-    rows = shares_of(logits, problem).tolist()
+    rows = class_probabilities(logits, problem).tolist()
     return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]
 
 
@@ -188,7 +190,7 @@ def predictions(model: Model, logits: Tensor) -> list[dict[str, Any]]:
     problem, labels = model.problem, model.labels
     if problem in ("span", "regression", "one-logit"):
         return [{}] * len(logits)
-    best, rows = logits.argmax(1).tolist(), shares_of(logits, problem).tolist()
+    best, rows = logits.argmax(1).tolist(), class_probabilities(logits, problem).tolist()
     return [
         {"predicted": labels[number], "predicted_probability": row[number]}
         for number, row in zip(best, rows, strict=True)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from clearhead.attribution.method import Scores, method
+from clearhead.attribution.method import Attribution, method
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 
@@ -39,30 +39,30 @@ def received(trace: Trace, map_BTS: Tensor) -> Tensor:
 
 
 @method(paper="TransAtt, App. A", signed=False, class_specific=False)
-def raw_attention(trace: Trace) -> Scores:
+def raw_attention(trace: Trace) -> Attribution:
     """Attention of the last block, averaged over heads: the classification token's row."""
     trace.require_token_maps()
-    return Scores(row(trace, trace.attentions[-1].mean(1)))
+    return Attribution(row(trace, trace.attentions[-1].mean(1)))
 
 
 @method(paper="Abnar & Zuidema 2020; TransAtt Eq. 15–16", signed=False, class_specific=False)
-def rollout(trace: Trace, *, normalise_rows: bool = False) -> Scores:
+def rollout(trace: Trace, *, normalise_rows: bool = False) -> Attribution:
     """Product over blocks of I + mean attention: the classification token's row."""
     trace.require_token_maps()
     maps = [attention.mean(1) for attention in trace.attentions]
     reading_BT = trace.reading_BT.to(maps[0].dtype)
-    return Scores(fold(reading_BT, normalised(maps) if normalise_rows else maps))
+    return Attribution(fold(reading_BT, normalised(maps) if normalise_rows else maps))
 
 
 @method(paper="AttCAT, Sec. 4", signed=True, class_specific=True)
-def grads(trace: Trace) -> Scores:
+def grads(trace: Trace) -> Attribution:
     """Gradient of the last attention map, averaged over heads: the classification token's row."""
     trace.require_token_maps()
-    return Scores(row(trace, trace.attention_gradients[-1].mean(1)))
+    return Attribution(row(trace, trace.attention_gradients[-1].mean(1)))
 
 
 @method(paper="Grad-SAM; AttCAT, Sec. 4", signed=False, class_specific=True)
-def att_grads(trace: Trace, *, rows: str = "class") -> Scores:
+def att_grads(trace: Trace, *, rows: str = "class") -> Attribution:
     """Attention × positive gradient, averaged over blocks and heads; `rows="all"` averages all query rows."""
     trace.require_token_maps()
     if rows not in ("class", "all"):
@@ -74,11 +74,11 @@ def att_grads(trace: Trace, *, rows: str = "class") -> Scores:
     else:
         layers = [received(trace, block) for block in blocks]
     layers_BLT = torch.stack(layers, 1)
-    return Scores(layers_BLT.mean(1), layers_BLT)
+    return Attribution(layers_BLT.mean(1), layers_BLT)
 
 
 @method(paper="TransAtt, App. A", signed=False, class_specific=True)
-def attention_gradcam(trace: Trace) -> Scores:
+def attention_gradcam(trace: Trace) -> Attribution:
     """Grad-CAM of the last attention map's classification row; that token itself gets nothing."""
     trace.require_token_maps()
     reading_BT = trace.reading_BT.to(trace.attentions[-1].dtype)
@@ -86,4 +86,4 @@ def attention_gradcam(trace: Trace) -> Scores:
     gradient_BHS = torch.einsum("bt,bhts->bhs", reading_BT, trace.attention_gradients[-1])
     attention_BHS = torch.einsum("bt,bhts->bhs", reading_BT, trace.attentions[-1])
     weight_BH = (gradient_BHS * others_BS[:, None]).sum(-1) / others_BS.sum(-1, keepdim=True)
-    return Scores((weight_BH[..., None] * attention_BHS).mean(1).clamp(min=0) * others_BS)
+    return Attribution((weight_BH[..., None] * attention_BHS).mean(1).clamp(min=0) * others_BS)

@@ -6,19 +6,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.attribution.method import Scores, method
+from clearhead.arrays import Array
+from clearhead.attribution.method import Attribution, method
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, ClearheadError
 from clearhead.progress import progress
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Edges = tuple[Array, ...]
 WHOLE = 2**28
 WIDEST = 16
 
 
 @method(paper="Abnar & Zuidema 2020", signed=False, class_specific=False)
-def attention_flow(trace: Trace, *, limit: int = 512) -> Scores:
+def attention_flow(trace: Trace, *, limit: int = 512) -> Attribution:
     """Maximum flow from the classification token at the top to each token at the bottom.
 
     Edges between neighbouring layers hold 0.5·(mean-head attention) + 0.5·identity. Where the head reads several
@@ -35,7 +35,7 @@ def attention_flow(trace: Trace, *, limit: int = 512) -> Scores:
     flow_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
     for place, mask_T in enumerate(trace.real_BT):
         flow_BT[place, mask_T] = torch.from_numpy(token_flows(*_sample(trace, place, mask_T)))
-    return Scores(flow_BT)
+    return Attribution(flow_BT)
 
 
 def _sample(trace: Trace, place: int, mask_T: Tensor) -> tuple[Array, Array]:

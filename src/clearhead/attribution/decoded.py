@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from clearhead.attribution.activation import gradient_times_hidden, layer_of, layer_saliency
-from clearhead.attribution.method import Scores, method
+from clearhead.attribution.method import Attribution, method
 from clearhead.engine.lm_head import vocabulary_logits
-from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_the_device_of
+from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_device_of
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.validation import require_integer
@@ -24,7 +24,7 @@ LAYER_SCORES: dict[str, Callable[[Trace, int], Tensor]] = {
 @method(paper="Decoded layer saliency, Alg. 1", signed=False, class_specific=True)
 def decoded_gradcam(
     trace: Trace, *, layer: int | None = None, top: int | None = None, score: str = "gradcam"
-) -> Scores:
+) -> Attribution:
     """Scores of a layer's positions, shared among the input tokens that the masked-LM head decodes them to.
 
     `layer` is the hidden state, `top` keeps the τ best tokens of every position, `score` is the layer score α.
@@ -42,7 +42,7 @@ def decoded_gradcam(
     share_BST = _decoded(trace, chosen, ids_BT, top)
     alpha_BS = LAYER_SCORES[score](trace, chosen) * trace.mask_BT
     tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
-    return Scores(tokens_BT.gather(1, first_occurrence(ids_BT, trace.mask_BT)) * trace.mask_BT)
+    return Attribution(tokens_BT.gather(1, first_occurrence(ids_BT, trace.mask_BT)) * trace.mask_BT)
 
 
 def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def _log_sum(logits_BSV: Tensor) -> Tensor:
     fast = kernels_for(logits_BSV)
     if not fast:
         return logits_BSV.logsumexp(-1)
-    with on_the_device_of(logits_BSV):
+    with on_device_of(logits_BSV):
         return fast.log_sum(logits_BSV)  # type: ignore[no-any-return]
 
 

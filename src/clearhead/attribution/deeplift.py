@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.attribution.baselines import make_baseline, with_diagnostics, zeros_for_sum
 from clearhead.attribution.gradient import product_scores
-from clearhead.attribution.integrated import baseline_leaf, noisy_points, told, wide_zeros
-from clearhead.attribution.method import Scores, method
-from clearhead.engine.context import frozen, plain_execution
+from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.smoothgrad import noisy_points
+from clearhead.engine.context import eager_execution, frozen
 from clearhead.engine.embeddings import score_from
 from clearhead.engine.trace import Trace
 from clearhead.errors import ClearheadError, UnsupportedModel
@@ -25,14 +26,14 @@ NOTE = (
 @method(paper="Lundberg & Lee 2017; Shrikumar et al. 2017", signed=True, class_specific=True)
 def deeplift_shap(
     trace: Trace, *, samples: int = 5, baseline: str = "zero", noise: float = 0.1, seed: int = 0
-) -> Scores:
+) -> Attribution:
     """DeepLIFT (Captum) averaged over references: the baseline with noise, `noise` × the range of the input.
 
     Completeness does not hold on Transformers: `completeness_gap` beside `effect` says by how much.
     """
     require_integer("samples", samples)
-    shap, base = _captum(), baseline_leaf(trace, baseline)
-    product = wide_zeros(trace.leaf)
+    shap, base = _captum(), make_baseline(trace, baseline)
+    product = zeros_for_sum(trace.leaf)
     noisy = noisy_points(trace, samples, noise, seed)
     diagnostics = []
     with progress(len(product), "inputs") as advance:
@@ -43,7 +44,7 @@ def deeplift_shap(
             diagnostics.append({"completeness_gap": gap, "effect": effect, "samples": samples, "seed": seed})
             advance(1)
     told_by = {"baseline": baseline, "note": NOTE}
-    return told(product_scores(trace, product), [{**one, **told_by} for one in diagnostics])
+    return with_diagnostics(product_scores(trace, product), [{**one, **told_by} for one in diagnostics])
 
 
 def _real(trace: Trace, product: Tensor, sample: int) -> Tensor:
@@ -66,7 +67,7 @@ def _lifted(trace: Trace, shap: Any, sample: int, references: Tensor) -> tuple[T
     """Relevance averaged over the references, and the mean effect."""
     module, leaf = _FromLeaf(trace, sample), trace.leaf[sample : sample + 1]
     doubled = references if len(references) > 1 else references.repeat(2, *[1] * (references.dim() - 1))
-    with plain_execution(leaf.device), frozen(trace.model.network), warnings.catch_warnings():
+    with eager_execution(leaf.device), frozen(trace.model.network), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             found: Tensor = shap(module).attribute(leaf, doubled)

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.engine.context import uncollected
-from clearhead.engine.streams import Coming
+from clearhead.engine.context import gc_paused
+from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
 from clearhead.registry import Registry
-from clearhead.spec import defaults, parsed, settled
+from clearhead.spec import option_defaults, parse_spec, validate_options
 
 
 @dataclass(frozen=True)
-class Scores:
+class Attribution:
     """What a method answers: relevance per token and, where it has them, per block and per pixel."""
 
     relevance_BT: Tensor
@@ -24,11 +24,11 @@ class Scores:
     pixels_BPQ: Tensor | None = None
     diagnostics: Sequence[Mapping[str, Any]] = ()
 
-    def coming(self) -> dict[str, Coming]:
+    def coming(self) -> dict[str, HostCopy]:
         """The numbers by name, on their way to the CPU from wherever the method did its work: in float32 at least."""
         named = {one.name: getattr(self, one.name) for one in fields(self)}
         tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
-        return {name: Coming(one if one.dtype.itemsize >= 4 else one.float()) for name, one in tensors.items()}
+        return {name: HostCopy(one if one.dtype.itemsize >= 4 else one.float()) for name, one in tensors.items()}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Method:
     """A registered method; `signed` scores speak for or against the class, `class_specific` ones depend on it."""
 
     name: str
-    compute: Callable[..., Scores]
+    compute: Callable[..., Attribution]
     paper: str
     signed: bool
     class_specific: bool
@@ -71,35 +71,35 @@ def methods() -> Registry[Method]:
 
 def method(
     *, paper: str, signed: bool, class_specific: bool
-) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
-    """Registers a function (trace, *, options) → Scores under the kebab-case of its name."""
+) -> Callable[[Callable[..., Attribution]], Callable[..., Attribution]]:
+    """Registers a function (trace, *, options) → Attribution under the kebab-case of its name."""
 
-    def register(compute: Callable[..., Scores]) -> Callable[..., Scores]:
+    def register(compute: Callable[..., Attribution]) -> Callable[..., Attribution]:
         name = compute.__name__.replace("_", "-")
-        METHODS.add(name, Method(name, compute, paper, signed, class_specific, defaults(compute)))
+        METHODS.add(name, Method(name, compute, paper, signed, class_specific, option_defaults(compute)))
         return compute
 
     return register
 
 
 @dataclass(frozen=True)
-class Spelling:
+class MethodSpec:
     """A method with the options it was asked for, and the way that was written."""
 
     text: str
     method: Method
     options: Mapping[str, Any]
 
-    def __call__(self, trace: Trace) -> Scores:
+    def __call__(self, trace: Trace) -> Attribution:
         """In the precision of the trace, whatever surrounds the call."""
-        with uncollected(), torch.autocast(trace.logits.device.type, enabled=False):
+        with gc_paused(), torch.autocast(trace.logits.device.type, enabled=False):
             return self.method.compute(trace, **self.options)
 
 
-def spelled(name: Any, **options: Any) -> Spelling:
+def parse_method(name: Any, **options: Any) -> MethodSpec:
     """'att-cat', 'decoded-gradcam:layer=7,top=3' or (name, {options}), with further options laid over."""
-    if isinstance(name, Spelling):
+    if isinstance(name, MethodSpec):
         return name
-    text, plain, given = parsed(name)
+    text, plain, given = parse_spec(name)
     found = METHODS[plain]
-    return Spelling(text, found, settled(found.name, found.compute, {**given, **options}))
+    return MethodSpec(text, found, validate_options(found.name, found.compute, {**given, **options}))

@@ -25,3 +25,6 @@ METHOD_NAMES = (
     "smooth-gradient",
     "trans-att",
 )
+
+
+DEFAULT_METHOD = "trans-att"

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.attribution.method import Scores, method
-from clearhead.attribution.random_baseline import generator
+from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.seeding import make_generator
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
-from clearhead.perturbation.features import SEGMENTS, Units, units_of
-from clearhead.perturbation.replacement import absent_of
+from clearhead.perturbation.features import SEGMENTS, Features, group_features
+from clearhead.perturbation.replacement import resolve_replacement
 from clearhead.perturbation.run import perturbed_scores
 from clearhead.validation import require_integer
 
@@ -28,7 +28,7 @@ def occlusion(
     output: str = "probability",
     segments: int = SEGMENTS,
     batch: int | None = None,
-) -> Scores:
+) -> Attribution:
     """Drop of the target's probability when a window of units is hidden; the mean over windows where they overlap.
 
     `unit` is sub-word (default), word or sentence; for images patch (default), grid, slic or segment, where a window
@@ -43,7 +43,7 @@ def occlusion(
     return _spread(trace, units, values, _told(trace, units, absent, output))
 
 
-def _windows(trace: Trace, units: Units, window: int) -> Tensor:
+def _windows(trace: Trace, units: Features, window: int) -> Tensor:
     """Every place of the window, as the units it hides (windows × units)."""
     if units.kind in ("patch", "grid"):
         rows, columns = trace.grid if units.kind == "patch" and trace.grid else (round(units.count**0.5),) * 2
@@ -80,7 +80,7 @@ def lime(
     output: str = "probability",
     segments: int = SEGMENTS,
     batch: int | None = None,
-) -> Scores:
+) -> Attribution:
     """Weights of a linear model fitted to the output on inputs where every unit is hidden by the toss of a coin.
 
     A sample weighs exp(−d² / 2·width²), d the cosine distance of its mask to the whole input; `ridge` is the penalty
@@ -98,8 +98,8 @@ def lime(
     return _spread(trace, units, values, _told(trace, units, absent, output, samples=samples, seed=seed))
 
 
-def _coins(trace: Trace, place: int, units: Units, samples: int, seed: int) -> Tensor:
-    return torch.rand(samples, units.count, dtype=torch.float32, generator=generator(trace, place, seed)) < 0.5
+def _coins(trace: Trace, place: int, units: Features, samples: int, seed: int) -> Tensor:
+    return torch.rand(samples, units.count, dtype=torch.float32, generator=make_generator(trace, place, seed)) < 0.5
 
 
 def local_weights(mask_NU: Tensor, score_N: Tensor, width: float, ridge: float) -> Tensor:
@@ -130,7 +130,7 @@ def shapley_sampling(
     output: str = "probability",
     segments: int = SEGMENTS,
     batch: int | None = None,
-) -> Scores:
+) -> Attribution:
     """Mean change of the output when a unit is added, over `samples` random orders of the units.
 
     The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports it.
@@ -146,8 +146,8 @@ def shapley_sampling(
     return _spread(trace, units, values, diagnostics)
 
 
-def _orders(trace: Trace, place: int, units: Units, samples: int, seed: int) -> Tensor:
-    drawn = generator(trace, place, seed)
+def _orders(trace: Trace, place: int, units: Features, samples: int, seed: int) -> Tensor:
+    drawn = make_generator(trace, place, seed)
     return torch.stack([torch.randperm(units.count, generator=drawn) for _ in range(samples)])
 
 
@@ -166,36 +166,40 @@ def mean_gains(score: Tensor, order_NU: Tensor) -> Tensor:
 # --- between units and tokens -----------------------------------------------------------------------------------
 
 
-def _units(trace: Trace, unit: str | None, segments: int) -> list[Units]:
+def _units(trace: Trace, unit: str | None, segments: int) -> list[Features]:
     require_integer("segments", segments)
-    return units_of(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
+    return group_features(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
 
 
 def _scores(
-    trace: Trace, masks: list[Tensor], units: list[Units], output: str, absent: str | None, batch: int | None
+    trace: Trace, masks: list[Tensor], units: list[Features], output: str, absent: str | None, batch: int | None
 ) -> list[Tensor]:
     return perturbed_scores(
         trace.model, trace.inputs, masks, trace.targets, units, output=output, absent=absent, batch_size=batch
     )
 
 
-def _told(trace: Trace, units: Sequence[Units], absent: str | None, output: str, **more: Any) -> list[dict[str, Any]]:
-    meant = absent_of(trace.model, trace.inputs, absent)
+def _told(
+    trace: Trace, units: Sequence[Features], absent: str | None, output: str, **more: Any
+) -> list[dict[str, Any]]:
+    meant = resolve_replacement(trace.model, trace.inputs, absent)
     shown = "score" if trace.model.problem == "regression" else output
     return [{"absent": meant, "unit": one.kind, "units": one.count, "output": shown, **more} for one in units]
 
 
-def _spread(trace: Trace, units: Sequence[Units], values: Sequence[Tensor], diagnostics: Sequence[Any]) -> Scores:
+def _spread(
+    trace: Trace, units: Sequence[Features], values: Sequence[Tensor], diagnostics: Sequence[Any]
+) -> Attribution:
     """A unit's relevance shared equally among its tokens or pixels, so that sums stay; special tokens get none."""
     shared = torch.stack([_shared(one, value) for one, value in zip(units, values, strict=True)])
     if not trace.is_image:
-        return Scores(shared, diagnostics=diagnostics)
+        return Attribution(shared, diagnostics=diagnostics)
     pixels_BPQ = shared.reshape(len(units), *trace.leaf.shape[-2:])
     shown = None if units[0].kind == "patch" else pixels_BPQ
-    return Scores(trace.patches(pixels_BPQ), pixels_BPQ=shown, diagnostics=diagnostics)
+    return Attribution(trace.patches(pixels_BPQ), pixels_BPQ=shown, diagnostics=diagnostics)
 
 
-def _shared(units: Units, value_U: Tensor) -> Tensor:
+def _shared(units: Features, value_U: Tensor) -> Tensor:
     sizes_U = torch.bincount(units.labels.flatten(), minlength=units.count + 1)[1:]
     each = torch.cat([value_U.new_zeros(1), value_U / sizes_U.to(value_U)])
     return each[units.labels.flatten().to(each.device)]

@@ -8,24 +8,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clearhead.arrays import Array
 from clearhead.attribution.assemble import predictions
-from clearhead.attribution.method import Spelling
-from clearhead.engine.context import plain_inference
+from clearhead.attribution.method import MethodSpec
+from clearhead.engine.context import eager_inference
 from clearhead.errors import Argument, BadInput, UnsupportedModel
-from clearhead.explanation import Array, Explanation
+from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, Inputs, Item, collate
-from clearhead.model.model import Model, longest
-from clearhead.model.outputs import logits_of
-from clearhead.model.target import TargetLike, probability, resolve, score_of, seeds
+from clearhead.model.model import Model, max_tokens
+from clearhead.model.outputs import finite_logits, target_probability
+from clearhead.model.target import TargetLike, make_seeds, resolve_target, target_score
 from clearhead.progress import progress
 
-ExplainBatch = Callable[[Model, Inputs, Sequence[TargetLike], Sequence[Spelling]], list[list[Explanation]]]
+ExplainBatch = Callable[[Model, Inputs, Sequence[TargetLike], Sequence[MethodSpec]], list[list[Explanation]]]
 Row = TypeVar("Row", tuple[Any, ...], list[Any])
 
 
 def is_too_long(model: Model, one: Encoded) -> bool:
     """Whether an input has more tokens than the model takes."""
-    limit = longest(model)
+    limit = max_tokens(model)
     return limit is not None and one.length > limit
 
 
@@ -33,7 +34,7 @@ def explain_windows(
     model: Model,
     whole: Encoded,
     target: TargetLike,
-    spellings: Sequence[Spelling],
+    spellings: Sequence[MethodSpec],
     size: int,
     explain_batch: ExplainBatch,
 ) -> list[Explanation]:
@@ -48,7 +49,7 @@ def explain_windows(
     rows: list[list[Explanation]] = []
     with progress(2 * len(windows), "windows") as advance:
         logits_C = _mean_logits(model, parts, advance)
-        common = resolve(target, int(logits_C.argmax()), model.labels)
+        common = resolve_target(target, int(logits_C.argmax()), model.labels)
         for part in parts:
             rows += explain_batch(model, collate(model, part), [common] * len(part), spellings)
             advance(len(part))
@@ -75,7 +76,7 @@ def _own(item: Item) -> slice:
 
 def _places(model: Model, whole: Encoded) -> list[slice]:
     """Where the windows stand among the tokens of the whole."""
-    limit, own = longest(model), _own(whole.item)
+    limit, own = max_tokens(model), _own(whole.item)
     assert limit is not None
     room = limit - (whole.length - (own.stop - own.start))
     if room < 1:
@@ -107,8 +108,8 @@ def _mean_logits(model: Model, parts: Sequence[Sequence[Encoded]], advance: Call
 def window_logits(model: Model, windows: Sequence[Encoded]) -> Tensor:
     """What the model says of each window."""
     tensors = collate(model, windows).tensors
-    with plain_inference(model.network, model.device):
-        return logits_of(model, model.network(**tensors))
+    with eager_inference(model.network, model.device):
+        return finite_logits(model, model.network(**tensors))
 
 
 def _stitched(whole: Item, places: Sequence[slice], parts: Sequence[Explanation]) -> Explanation:
@@ -151,6 +152,9 @@ def _merged(parts: Sequence[Explanation]) -> dict[str, Any]:
 def _decided(model: Model, stitched: Explanation, logits_C: Tensor) -> Explanation:
     """The same with what the model says of the whole text."""
     target, logits_1C = stitched.target, logits_C[None]
-    said = {"score": float(score_of(seeds([target], logits_1C), logits_1C)), **predictions(model, logits_1C)[0]}
-    share = probability(target, logits_C, model.problem)
+    said = {
+        "score": float(target_score(make_seeds([target], logits_1C), logits_1C)),
+        **predictions(model, logits_1C)[0],
+    }
+    share = target_probability(target, logits_C, model.problem)
     return replace(stitched, probability=share, diagnostics={**stitched.diagnostics, **said})

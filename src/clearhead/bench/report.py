@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clearhead.bench.benchmark import BENCHMARKS
-from clearhead.bench.run_folder import ARROWS, Results, number
+from clearhead.bench.run_folder import ARROWS, RunFolder, format_number
 from clearhead.bench.verdict import LEVEL, Row, better, examples_text, standings, time_text, verdict
 from clearhead.model import zoo
 from clearhead.views import html, markdown
@@ -57,25 +57,25 @@ class Section:
     folded: bool = False
 
 
-def page(results: Results, summary: Mapping[str, Any]) -> str:
+def page(results: RunFolder, summary: Mapping[str, Any]) -> str:
     """The report as one HTML file: no scripts, nothing fetched."""
     return html.page([_html(one) for one in sections(results, summary)], title(results))
 
 
-def document(results: Results, summary: Mapping[str, Any]) -> str:
+def document(results: RunFolder, summary: Mapping[str, Any]) -> str:
     """The report as Markdown; curves become tables."""
-    parts = [f"# {markdown.escaped(title(results))}", *(_markdown(one) for one in sections(results, summary))]
+    parts = [f"# {markdown.escape(title(results))}", *(_markdown(one) for one in sections(results, summary))]
     return "\n\n".join(parts) + "\n"
 
 
-def title(results: Results) -> str:
+def title(results: RunFolder) -> str:
     plan = results.manifest["plan"]
     if plan["benchmark"] in BENCHMARKS:
         return BENCHMARKS[plan["benchmark"]].title
     return f"Which explanation may be trusted? {_model(plan)} on {_file(plan['task'])}"
 
 
-def sections(results: Results, summary: Mapping[str, Any]) -> list[Section]:
+def sections(results: RunFolder, summary: Mapping[str, Any]) -> list[Section]:
     """The parts of the report in their order."""
     manifest = results.manifest
     found = [
@@ -140,8 +140,8 @@ def _value(row: Row) -> str:
     if not math.isfinite(row["value"]):
         return "–"
     if row["low"] is None or not math.isfinite(row["low"]):
-        return number(row["value"])
-    return f"{number(row['value'])} [{number(row['low'])}, {number(row['high'])}]"
+        return format_number(row["value"])
+    return f"{format_number(row['value'])} [{format_number(row['low'])}, {format_number(row['high'])}]"
 
 
 def _charts(summary: Mapping[str, Any]) -> Iterator[Chart]:
@@ -227,7 +227,7 @@ def _file(task: str) -> str:
 
 
 def _html(section: Section) -> str:
-    paragraphs = "".join(f"<p>{markup.escaped(line)}</p>" for line in section.said)
+    paragraphs = "".join(f"<p>{markup.escape(line)}</p>" for line in section.said)
     grids = "".join(f'<div style="overflow-x:auto">{_html_grid(grid)}</div>' for grid in section.grids)
     charts = "".join(
         curves.chart(one.lines, title=one.title, across=one.across, up=one.up, scale=one.scale)
@@ -236,47 +236,47 @@ def _html(section: Section) -> str:
     body = paragraphs + grids + charts
     if section.folded:
         return markup.card(markup.folded(section.title, body))
-    return markup.card(f"<h2>{markup.escaped(section.title)}</h2>", body)
+    return markup.card(f"<h2>{markup.escape(section.title)}</h2>", body)
 
 
 def _html_grid(grid: Grid) -> str:
     rows = [[_html_cell(cell) for cell in row] for row in grid.rows]
-    return markup.table([markup.escaped(column) for column in grid.columns], rows)
+    return markup.table([markup.escape(column) for column in grid.columns], rows)
 
 
 def _html_cell(cell: Cell) -> str:
-    text = markup.escaped(cell.text)
+    text = markup.escape(cell.text)
     return f"<strong>{text}</strong>" if cell.strong else text
 
 
 def _markdown(section: Section) -> str:
-    said = [markdown.escaped(line) for line in section.said]
+    said = [markdown.escape(line) for line in section.said]
     if section.title == "Verdict":
         said = [f"- {line}" for line in said]
         said = ["\n".join(said)]
     grids = [_markdown_grid(grid) for grid in section.grids]
-    charts = [f"### {markdown.escaped(one.title)}\n\n{_markdown_grid(_numbers(one))}" for one in section.charts]
+    charts = [f"### {markdown.escape(one.title)}\n\n{_markdown_grid(_numbers(one))}" for one in section.charts]
     return "\n\n".join([f"## {section.title}", *said, *grids, *charts])
 
 
 def _markdown_grid(grid: Grid) -> str:
-    head = "| " + " | ".join(markdown.escaped(column) for column in grid.columns) + " |"
+    head = "| " + " | ".join(markdown.escape(column) for column in grid.columns) + " |"
     line = "|:--|" + "--:|" * (len(grid.columns) - 1)
     rows = ["| " + " | ".join(_markdown_cell(cell) for cell in row) + " |" for row in grid.rows]
     return "\n".join([head, line, *rows])
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = cell.text if NUMERIC.fullmatch(cell.text) else markdown.escaped(cell.text)
+    text = cell.text if NUMERIC.fullmatch(cell.text) else markdown.escape(cell.text)
     return f"**{text}**" if cell.strong else text
 
 
 def _numbers(chart: Chart) -> Grid:
     """A chart as a table: a row per line."""
     shares = sorted({share for line in chart.lines for share in line.shares})
-    heads = [curves.share_text(share, chart.scale) for share in shares]
+    heads = [curves.format_share(share, chart.scale) for share in shares]
     rows = []
     for line in chart.lines:
         at = dict(zip(line.shares, line.values, strict=True))
-        rows.append((Cell(line.name), *(Cell(number(at[share]) if share in at else "") for share in shares)))
+        rows.append((Cell(line.name), *(Cell(format_number(at[share]) if share in at else "") for share in shares)))
     return Grid((chart.across, *heads), tuple(rows))

@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from clearhead.data.parquet import parquet, read_parquet
+from clearhead.data.parquet import read_parquet, to_parquet
 from clearhead.errors import BadFile
 from clearhead.version import __version__
 
@@ -32,7 +32,7 @@ AGAIN = "What is done is kept: the same command goes on from there."
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ShardResult:
     """What one job found: rows for the two Parquet files, and the seconds it took, by what they went to."""
 
     number: int
@@ -43,7 +43,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Results:
+class RunFolder:
     """A run folder."""
 
     folder: Path
@@ -55,12 +55,12 @@ class Results:
     def has(self, number: int) -> bool:
         return self._shard(number, "values").exists()
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: ShardResult) -> None:
         """Writes a shard; its values come last, so that a shard with values is whole."""
         write(self._times(outcome.number), _json(outcome.seconds))
         write(self.folder / "shards" / f"{outcome.number:05d}-notes.json", _json(outcome.notes))
-        write(self._shard(outcome.number, "explanations"), parquet([dict(row) for row in outcome.explanations]))
-        write(self._shard(outcome.number, "values"), parquet([dict(row) for row in outcome.values]))
+        write(self._shard(outcome.number, "explanations"), to_parquet([dict(row) for row in outcome.explanations]))
+        write(self._shard(outcome.number, "values"), to_parquet([dict(row) for row in outcome.values]))
 
     def values(self) -> Iterator[dict[str, Any]]:
         """The rows of every shard that is done, in the order of the examples."""
@@ -98,7 +98,7 @@ class Results:
 
 
 @contextmanager
-def opened(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Results]:
+def open_run(folder: Path, manifest: Mapping[str, Any]) -> Iterator[RunFolder]:
     """The run folder of this manifest, new or as it was left; nobody else writes into it meanwhile."""
     _check_free(folder)
     with _writing(folder):
@@ -109,7 +109,7 @@ def opened(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Results]:
             check_same(folder, manifest)
         else:
             write(folder / MANIFEST, _json(manifest))
-        yield Results(folder)
+        yield RunFolder(folder)
 
 
 def _check_free(folder: Path) -> None:
@@ -200,7 +200,7 @@ def fingerprint(parts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def digest(path: Path) -> str:
+def hash_files(path: Path) -> str:
     """SHA-256 of a file, or of the names and contents of all files in a folder."""
     found = hashlib.sha256()
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
@@ -272,7 +272,7 @@ def _said(value: Any) -> str:
     return f"'{text}'" if len(text) < 80 else f"'{text[:77]}…'"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A value as tables show it: three decimals, two for what is counted in percent, one digit of what is tiny."""
     if abs(value) < 0.0005:
         return "0" if value == 0 else f"{value:.1g}"

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from clearhead.bench.run_folder import Results
+from clearhead.bench.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from clearhead.evaluation.evaluate import Entry, Table
-    from clearhead.evaluation.metric import Measure
+    from clearhead.evaluation.evaluate import Table, TableEntry
+    from clearhead.evaluation.metric import MetricSpec
 
 LAYOUT = 3
 Record = dict[str, Any]
 
 
-def summary_of(results: Results) -> dict[str, Any]:
+def summarise_run(results: RunFolder) -> dict[str, Any]:
     """Values, intervals, tests, curves and costs: kept with a finished run, made anew for one still under way.
 
     A summary in the layout of another version is made anew as well, since it follows from the values alone.
@@ -29,7 +29,7 @@ def summary_of(results: Results) -> dict[str, Any]:
     return found
 
 
-def summarise(results: Results, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def summarise(results: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the records say: the table's rows, every pair of methods compared, a curve for each that has one."""
     plan, table, notes = manifest["plan"], table_of(results, manifest["plan"]), list(results.notes())
     seconds = results.seconds()
@@ -60,11 +60,11 @@ def summarise(results: Results, manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def table_of(results: Results, plan: Mapping[str, Any]) -> "Table":
+def table_of(results: RunFolder, plan: Mapping[str, Any]) -> "Table":
     """The records of a run as `evaluate` would answer them."""
-    from clearhead.evaluation.evaluate import Table, rows_of
+    from clearhead.evaluation.evaluate import Table, table_rows
 
-    measures = {one.text: one for one in measures_of(plan["metrics"])}
+    measures = {one.text: one for one in parse_metrics(plan["metrics"])}
     found: dict[str, dict[str, list[Record]]] = {}
     for row in results.values():
         found.setdefault(row["metric"], {}).setdefault(row["method"], []).append(row["record"])
@@ -75,22 +75,22 @@ def table_of(results: Results, plan: Mapping[str, Any]) -> "Table":
         kept = {method: several for method, several in by_method.items() if len(several) == whole}
         for entry in _entries(plan["methods"], list(kept)):
             records[entry.text, metric] = [kept[one.text] for one in entry.spellings]
-            rows += rows_of(entry, measures[metric], records[entry.text, metric], seed=plan["seed"])
+            rows += table_rows(entry, measures[metric], records[entry.text, metric], seed=plan["seed"])
     return Table(rows, records=records, measures=measures)
 
 
-def _entries(planned: Sequence[str], methods: Sequence[str]) -> "list[Entry]":
+def _entries(planned: Sequence[str], methods: Sequence[str]) -> "list[TableEntry]":
     """The rows of the table: the seeds of a `random` that was planned without one stand there as one."""
-    from clearhead.evaluation.evaluate import entries
+    from clearhead.evaluation.evaluate import parse_entries
 
-    controls = [entry for entry in entries(["random"]) if "random" in planned]
+    controls = [entry for entry in parse_entries(["random"]) if "random" in planned]
     seeds = {one.text for entry in controls for one in entry.spellings}
     own = [method for method in methods if method not in seeds]
     whole = [entry for entry in controls if all(one.text in methods for one in entry.spellings)]
-    return [*(entries(own) if own else []), *whole]
+    return [*(parse_entries(own) if own else []), *whole]
 
 
-def column_name(measure: "Measure", part: str) -> str:
+def column_name(measure: "MetricSpec", part: str) -> str:
     """A metric with one value is called as it was written, one with several by each of them."""
     if len(measure.metric.values) == 1:
         return measure.text
@@ -145,8 +145,8 @@ def _told(notes: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     return list(dict.fromkeys(f"{name}: {reason}" for note in notes for name, reason in note[kind].items()))
 
 
-def measures_of(metrics: Sequence[str]) -> "list[Measure]":
+def parse_metrics(metrics: Sequence[str]) -> "list[MetricSpec]":
     """The metrics of a plan, each once."""
-    from clearhead.evaluation.metric import measured
+    from clearhead.evaluation.metric import parse_metric
 
-    return [measured(one) for one in dict.fromkeys(metrics)]
+    return [parse_metric(one) for one in dict.fromkeys(metrics)]

@@ -80,7 +80,8 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per value.")] = False,
 ) -> None:
     """Measure how far explanations can be trusted, on your model and data; killed, it goes on where it was."""
-    from clearhead.bench.run import Plan, execute
+    from clearhead.bench.plan import Plan
+    from clearhead.bench.run import run_plan
 
     chosen = _chosen(name)
     columns = {"text_column": text_column, "label_column": label_column, "reader": reader}
@@ -100,7 +101,7 @@ def bench(
         benchmark=name,
     )
     with progress() as advance:
-        found = execute(plan, out, _runner(ray, workers), advance)
+        found = run_plan(plan, out, _runner(ray, workers), advance)
     show(found, json)
     for line in (*found["skipped"], *found["refused"]):
         print(line, file=sys.stderr)
@@ -191,13 +192,13 @@ def _grid(found: Mapping[str, Any]) -> "Table":
     """A row per method, a column per value."""
     from rich.table import Table
 
-    from clearhead.bench.run_folder import ARROWS, number
+    from clearhead.bench.run_folder import ARROWS, format_number
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("method", no_wrap=True)
     for name, better in found["values"].items():
         table.add_column(f"{name} {ARROWS.get(better, '')}", justify="right")
-    cells = {(row["method"], row["name"]): f"{number(row['value'])}" for row in found["rows"]}
+    cells = {(row["method"], row["name"]): f"{format_number(row['value'])}" for row in found["rows"]}
     for method in found["methods"]:
         table.add_row(method, *(cells.get((method, name), "–") for name in found["values"]))
     return table

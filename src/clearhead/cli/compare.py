@@ -43,14 +43,14 @@ def compare(
     """Compare methods on texts or images, all computed from the same pass through the model."""
     sink.check(out, parts={"--curves": curves})
     source.check_column(inputs, text_column)
-    from clearhead import api as pipeline
-    from clearhead.attribution.method import spelled
+    from clearhead.attribution.method import parse_method
+    from clearhead.attribution.names import DEFAULT_METHOD
 
-    spellings = [spelled(name) for name in named(methods or [pipeline.DEFAULT_METHOD])]
-    opened = option.opened(model, device, lm_head)
+    spellings = [parse_method(name) for name in named(methods or [DEFAULT_METHOD])]
+    opened = option.load_model(model, device, lm_head)
     read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
     sink.check_count(out, len(read), len(spellings))
-    wanted = option.target_of(opened, target, versus)
+    wanted = option.parse_target(opened, target, versus)
     rows = list(_compared(opened, read, spellings, wanted, {"precision": precision, "long": long}))
     found = [entry for row in rows for entry in row.items()]
     if out is not None and out.suffix.casefold() == ".html":

@@ -37,16 +37,16 @@ def explain(
     """Explain texts or images: which words or patches made the model decide."""
     sink.check(out, parts={"--curves": curves, "--gold": bool(gold)})
     source.check_column(inputs, text_column)
-    from clearhead.attribution.method import spelled
+    from clearhead.attribution.method import parse_method
 
-    spelling = spelled(method, **option.pairs(options or []))
-    opened = option.opened(model, device, lm_head)
+    spelling = parse_method(method, **option.pairs(options or []))
+    opened = option.load_model(model, device, lm_head)
     reading: dict[str, Any] = {"text_column": text_column, "pair": pair, "pictures": opened.takes_images}
     read = source.read_inputs(inputs, marks=gold or (), **reading)
     marks = _marks(read, source.read_marks(inputs, gold, **reading)) if gold else []
     sink.check_count(out, len(read))
     settings = {"precision": precision, "batch_size": batch_size, "long": long}
-    results = list(explained(opened, read, spelling, option.target_of(opened, target, versus), settings))
+    results = list(explained(opened, read, spelling, option.parse_target(opened, target, versus), settings))
     found = [(spelling.text, one) for one in results]
     if out is not None and out.suffix.casefold() == ".html":
         sink.write_page(out, _bodies(opened, read, spelling, results, settings, curves, marks), results)
@@ -105,7 +105,7 @@ def _gold(classes: list["Explanation"], marked: Any) -> str:
     """What people marked, beside the explanation of one class or two."""
     from clearhead.views import annotations as gold
 
-    return (gold.beside_text if classes[0].grid is None else gold.beside_photo)(classes, marked)
+    return (gold.text_with_rationale if classes[0].grid is None else gold.image_with_mask)(classes, marked)
 
 
 def _rollouts(

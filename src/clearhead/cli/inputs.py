@@ -194,7 +194,7 @@ def _column(path: Path, text_column: str | None, mark: str | None, pictures: boo
 
 
 def _cell(path: Path, number: int, row: Row, names: list[str], pictures: bool) -> Any:
-    from clearhead.data.text_files import damaged
+    from clearhead.data.text_files import damaged_file
 
     cells = [row.get(name) for name in names]
     for name, cell in zip(names, cells, strict=True):
@@ -202,7 +202,7 @@ def _cell(path: Path, number: int, row: Row, names: list[str], pictures: bool) -
             raise BadInput(f"Row {number} of '{path}': column '{name}' holds no text but {type(cell).__name__}.")
         if not cell or not cell.strip():
             raise BadInput(f"Row {number} of '{path}' has no text in column '{name}'. Remove the row or fill it in.")
-        if damaged(cell):
+        if damaged_file(cell):
             raise BadFile(f"Row {number} of '{path}' is not UTF-8 text: save it as UTF-8.")
     texts = [str(cell) for cell in cells]
     if pictures:

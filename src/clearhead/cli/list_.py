@@ -24,10 +24,10 @@ def listing(
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON each.")] = False,
 ) -> None:
     """List the methods, metrics, tasks, models or benchmarks there are."""
-    from clearhead.registry import unknown
+    from clearhead.registry import unknown_name
 
     if kind not in KINDS:
-        raise unknown("list", kind, list(KINDS))
+        raise unknown_name("list", kind, list(KINDS))
     rows = list(_rows(kind))
     if not rows:
         print(f"No {kind} are installed.")

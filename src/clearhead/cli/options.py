@@ -88,7 +88,7 @@ DEVICE = Annotated[str | None, typer.Option(metavar="D", help="cpu, cuda, cuda:1
 LM_HEAD = Annotated[str | None, typer.Option(metavar="FOLDER", help="The masked-LM model that decoded-gradcam needs.")]
 
 
-def opened(model: str | None, device: str | None, lm_head: str | None) -> "Model":
+def load_model(model: str | None, device: str | None, lm_head: str | None) -> "Model":
     """The model, loaded without the chatter of the libraries below."""
     from transformers.utils import logging
 
@@ -99,7 +99,7 @@ def opened(model: str | None, device: str | None, lm_head: str | None) -> "Model
     return clearhead.load(model, device=device, lm_head=lm_head)
 
 
-def target_of(model: "Model", target: str | None, versus: str | None) -> Any:
+def parse_target(model: "Model", target: str | None, versus: str | None) -> Any:
     """A label or a class number, alone or against another."""
     from clearhead.model.target import Target
 
@@ -115,7 +115,7 @@ def _class(model: "Model", text: str | None) -> str | int | None:
 
 def pairs(options: Sequence[str]) -> dict[str, Any]:
     """-o key=value, repeated."""
-    from clearhead.spec import Text
+    from clearhead.spec import RawText
 
     found = {}
     for option in options:
@@ -125,5 +125,5 @@ def pairs(options: Sequence[str]) -> dict[str, Any]:
         name = key.strip().replace("-", "_")
         if name in found:
             raise BadOption(f"-o {name} is given twice: write each option once.")
-        found[name] = Text(value.strip())
+        found[name] = RawText(value.strip())
     return found

@@ -114,10 +114,10 @@ def _lines(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes
 
 
 def _parquet(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
-    from clearhead.data.parquet import parquet
+    from clearhead.data.parquet import to_parquet
     from clearhead.views.json_record import row
 
-    return parquet([row(one, name) for one, name in zip(explanations, names, strict=True)])
+    return to_parquet([row(one, name) for one, name in zip(explanations, names, strict=True)])
 
 
 def _markdown(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:

@@ -11,7 +11,7 @@ from clearhead.cli import options as option
 from clearhead.cli.compare import METHODS, named
 
 if TYPE_CHECKING:
-    from clearhead.attribution.method import Spelling
+    from clearhead.attribution.method import MethodSpec
     from clearhead.model.inputs import Encoded
     from clearhead.model.model import Model
 
@@ -33,14 +33,15 @@ def plan(
 ) -> None:
     """Tell how much memory and time explaining these inputs will take, before it is done."""
     source.check_column(inputs, text_column)
-    from clearhead import api as pipeline
-    from clearhead.attribution.method import spelled
+    from clearhead.attribution.batch import BATCH, validate_request
+    from clearhead.attribution.method import parse_method
+    from clearhead.attribution.names import DEFAULT_METHOD
 
-    spellings = [spelled(name) for name in named(methods or [pipeline.DEFAULT_METHOD])]
-    pipeline.check(spellings, batch_size)
-    opened = option.opened(model, device, lm_head)
+    spellings = [parse_method(name) for name in named(methods or [DEFAULT_METHOD])]
+    validate_request(spellings, batch_size)
+    opened = option.load_model(model, device, lm_head)
     read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
-    size = (batch_size or pipeline.BATCH) if opened.can_pad else 1
+    size = (batch_size or BATCH) if opened.can_pad else 1
     found = facts(opened, *batched(opened, read, long, size), spellings)
     print(text.dumps(found) if json else "\n".join(lines(found)))
 
@@ -65,15 +66,15 @@ def facts(
     lengths: Sequence[int],
     whole: Sequence[Batch],
     windows: Sequence[Batch],
-    spellings: Sequence["Spelling"],
+    spellings: Sequence["MethodSpec"],
 ) -> dict[str, Any]:
     """What is known beforehand: sizes, memory of the largest batch, and time from three batches that are tried."""
-    from clearhead.api import works_blockwise
+    from clearhead.attribution.batch import works_blockwise
     from clearhead.engine import memory as planning
     from clearhead.model.inputs import collate
 
     batches = [*whole, *windows]
-    memory = planning.memory(model, collate(model, max(batches, key=_size)))
+    memory = planning.estimate_memory(model, collate(model, max(batches, key=_size)))
     blockwise = not memory.fits and all(map(works_blockwise, spellings))
     return {
         "model": model.name,
@@ -94,10 +95,10 @@ def facts(
 
 
 def _seconds(
-    model: "Model", batches: Sequence[Batch], windows: Sequence[Batch], spellings: Sequence["Spelling"]
+    model: "Model", batches: Sequence[Batch], windows: Sequence[Batch], spellings: Sequence["MethodSpec"]
 ) -> float:
     """Time to explain all batches; the class of a text in windows is predicted in a pass of its own."""
-    from clearhead.api import explain_batch
+    from clearhead.attribution.batch import explain_batch
     from clearhead.attribution.windows import window_logits
     from clearhead.engine import memory as planning
     from clearhead.model.inputs import collate
@@ -108,8 +109,8 @@ def _seconds(
     def predict(place: int) -> None:
         window_logits(model, windows[place])
 
-    taken = planning.seconds(work, [_size(batch) for batch in batches])
-    return taken + (planning.seconds(predict, [_size(batch) for batch in windows]) if windows else 0.0)
+    taken = planning.estimate_seconds(work, [_size(batch) for batch in batches])
+    return taken + (planning.estimate_seconds(predict, [_size(batch) for batch in windows]) if windows else 0.0)
 
 
 def _size(batch: Batch) -> int:

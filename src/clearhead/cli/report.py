@@ -21,13 +21,13 @@ def report(run: RUN, out: OUT = None) -> None:
     if out is not None and not target.parent.is_dir():
         raise BadOption(f"There is no folder '{target.parent}' to write '{target.name}' into. Make it first.")
     from clearhead.bench import report
-    from clearhead.bench.run_folder import Results
-    from clearhead.bench.summary import summary_of
+    from clearhead.bench.run_folder import RunFolder
+    from clearhead.bench.summary import summarise_run
     from clearhead.bench.verdict import verdict
     from clearhead.files import write_atomically
 
-    results = Results(run)
-    summary = summary_of(results)
+    results = RunFolder(run)
+    summary = summarise_run(results)
     text = (report.page if target.suffix.casefold() == ".html" else report.document)(results, summary)
     write_atomically(target, text.encode("utf-8", "replace"))
     for line in list(verdict(summary))[:1]:

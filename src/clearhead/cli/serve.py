@@ -52,10 +52,10 @@ def serve(
         from clearhead.web import server
     except ImportError as error:
         raise BadOption(f"The page needs {error.name}: pip install 'clearhead[web]'.") from error
-    door = server.door_for(host, token)
+    door = server.access_policy(host, token)
     listening = server.bound(host, port)
     address = server.address_of(listening, door)
-    models = server.opened(model or [], allow_pickle=allow_pickle, device=device)
+    models = server.open_socket(model or [], allow_pickle=allow_pickle, device=device)
     from clearhead.web.app import build
     from clearhead.web.runs import Runs
 

@@ -46,17 +46,17 @@ def words(
     sink.check(out, parts={"--clouds": clouds}, endings=(".html",))
     _check_clouds(clouds)
     source.check_column([*inputs, *([reference] if reference else [])], text_column)
-    from clearhead.attribution.method import spelled
+    from clearhead.attribution.method import parse_method
     from clearhead.views import class_words as corpus
 
-    spelling = spelled(method, **option.pairs(options or []))
-    opened = option.opened(model, device, lm_head)
+    spelling = parse_method(method, **option.pairs(options or []))
+    opened = option.load_model(model, device, lm_head)
     if opened.takes_images:
         raise BadInput(f"'{opened.name}' reads pictures, which have no words. Choose a text model with --model.")
     read = source.read_inputs(inputs, text_column=text_column, pair=False, pictures=False)
     weights = _weights(reference, text_column)
     settings = {"batch_size": batch_size, "long": long}
-    found = list(explained(opened, read, spelling, option.target_of(opened, target, None), settings))
+    found = list(explained(opened, read, spelling, option.parse_target(opened, target, None), settings))
     tops = corpus.top_words(found, weights=weights, count=max(count, 50))
     if out is not None:
         drawn = _clouds(tops) if clouds else None

@@ -8,10 +8,10 @@ from typing import Any
 
 from PIL import Image
 
-from clearhead.data.task import BadRow, Example, Picture, Task, made
-from clearhead.data.text_files import Numbered, Row, damaged
+from clearhead.data.task import BadRow, Example, Picture, Task, build_task
+from clearhead.data.text_files import Numbered, Row, damaged_file
 from clearhead.errors import Argument, BadInput
-from clearhead.registry import unknown
+from clearhead.registry import unknown_name
 
 TEXTS = ("text", "sentence", "content", "review", "document", "sentence1", "premise", "question1", "question")
 SECONDS = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2", "question": "sentence"}
@@ -26,7 +26,7 @@ def table_task(
 ) -> Task:
     """A task out of rows with named columns."""
     examples, _ = table_examples(name, rows, path, text_column, label_column)
-    return made(name, examples, limit=limit)
+    return build_task(name, examples, limit=limit)
 
 
 def table_examples(
@@ -57,7 +57,7 @@ def text_columns(name: str, columns: list[str], wanted: str | None) -> list[str]
         names = [wanted] if wanted in columns else [part.strip() for part in wanted.split(",")]
         for one in names:
             if one not in columns:
-                raise unknown(f"column of '{name}'", one, columns)
+                raise unknown_name(f"column of '{name}'", one, columns)
         if len(names) > 2:
             raise BadInput(Argument("text_column"), " names one column, or two with a comma for pairs of texts.")
         return names
@@ -73,7 +73,7 @@ def _label_column(name: str, columns: list[str], wanted: str | None) -> str | No
     if wanted is None:
         return _known(columns, LABELS)
     if wanted not in columns:
-        raise unknown(f"column of '{name}'", wanted, columns)
+        raise unknown_name(f"column of '{name}'", wanted, columns)
     return wanted
 
 
@@ -103,7 +103,7 @@ def _cell(value: Any, name: str, path: Path) -> Any:
         return value
     if not isinstance(value, str) or not value.strip():
         raise BadInput(f"no text in column '{name}'")
-    if damaged(value):
+    if damaged_file(value):
         raise BadInput("not UTF-8 text")
     return path.parent / value if name.casefold() in PICTURES else value
 
@@ -113,7 +113,7 @@ def label_value(value: Any, name: str) -> int | str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = str(value).strip() if isinstance(value, str | int) else ""
-    if not text or damaged(text):
+    if not text or damaged_file(text):
         raise BadInput(f"no label in column '{name}'")
     if text.startswith("-") and text[1:].isdecimal():
         raise BadInput(f"label {text} in column '{name}' is no class")

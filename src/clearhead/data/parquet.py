@@ -33,7 +33,7 @@ def column_names(path: Path) -> list[str]:
         return []
 
 
-def parquet(rows: Sequence[dict[str, Any]]) -> bytes:
+def to_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
     """Rows of plain data as the content of a Parquet file."""
     arrow = _arrow()
     sink = arrow.BufferOutputStream()

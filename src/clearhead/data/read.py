@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.data.task import TASKS, Reader, Task
 from clearhead.errors import Argument, BadFile, BadInput, BadOption
-from clearhead.registry import unknown
+from clearhead.registry import unknown_name
 
 COLUMNS = ("text_column", "label_column")
 
@@ -29,7 +29,7 @@ def read_task(source: Any, *, reader: str | None = None, **options: Any) -> Task
     found = _reader(source) if reader is None else TASKS[reader]
     for name in given:
         if name not in found.options:
-            raise BadOption(str(unknown(f"option of the reader '{found.name}'", name, list(found.options))))
+            raise BadOption(str(unknown_name(f"option of the reader '{found.name}'", name, list(found.options))))
     given |= {name: _column(name, given[name]) for name in COLUMNS if name in given}
     if found.name == "hugging-face":
         return found.read(source, **given)

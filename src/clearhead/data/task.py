@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadInput
 from clearhead.model import images as photo
 from clearhead.registry import Registry
 from clearhead.validation import require_integer
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Spans = tuple[tuple[int, int, int], ...]
 Box = tuple[float, float, float, float]
 SHOWN = 3
@@ -30,7 +30,7 @@ class Picture:
 
     def opened(self) -> Image.Image:
         """The picture upright, as people see it."""
-        return photo.read(io.BytesIO(self.content), "A stored picture")
+        return photo.open_image_file(io.BytesIO(self.content), "A stored picture")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Mask:
     def array(self) -> Array:
         """1 foreground, 0 background, −1 without a label (rows × columns); by default all but 0 is foreground."""
         picture = self.source.opened() if isinstance(self.source, Picture) else _opened(self.source)
-        picture = picture if self.note == 1 else photo.turned(picture, self.note)
+        picture = picture if self.note == 1 else photo.rotate(picture, self.note)
         values = np.asarray(picture if picture.mode in ("L", "P", "I") else picture.convert("L"))
         chosen = values != 0 if self.foreground is None else np.isin(values, self.foreground)
         return np.where(np.isin(values, self.unlabelled), -1, chosen).astype(np.int8)
@@ -120,7 +120,7 @@ class Task:
         return f"{rows} skipped of {len(self.skipped) + len(self.examples)} in '{self.name}' ({shown}{more})."
 
 
-def digest(task: Task) -> str:
+def task_digest(task: Task) -> str:
     """A fingerprint of the examples: changes when any input, label or gold answer does."""
     found = hashlib.sha256()
     for example in task.examples:
@@ -188,7 +188,7 @@ def reader(matches: Callable[[Path], bool]) -> Callable[[Callable[..., Task]], C
     return register
 
 
-def made(
+def build_task(
     name: str, rows: Sequence[Example | BadRow], *, limit: int | None = None, labels: tuple[str, ...] | None = None
 ) -> Task:
     """A task of the good rows, or an error when there are none.

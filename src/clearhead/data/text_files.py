@@ -48,7 +48,7 @@ def lines(path: Path, limit: int = -1) -> list[str]:
     return several if several[-1] else several[:-1]
 
 
-def damaged(text: str) -> bool:
+def damaged_file(text: str) -> bool:
     """Whether some bytes were not UTF-8."""
     return not text.isascii() and DAMAGE.search(text) is not None
 
@@ -84,7 +84,7 @@ def json_lines(path: Path) -> Numbered:
 
 
 def _object(number: int, line: str) -> Row | BadRow:
-    if damaged(line):
+    if damaged_file(line):
         return BadRow(number, "not UTF-8 text")
     try:
         found = json.loads(line)

@@ -12,7 +12,7 @@ def plainly(function: Callable[..., Tensor], *args: Any) -> Tensor:
     return function(*args)
 
 
-def attend(
+def decompose_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 
-from clearhead.engine.context import frozen, modules_of, plain_execution, uncollected
-from clearhead.engine.lrp.context import depends
+from clearhead.engine.context import eager_execution, frozen, gc_paused, list_modules
+from clearhead.engine.lrp.context import is_activation
 from clearhead.engine.lrp.rules import unchanged
-from clearhead.engine.recorder import Recording, make_again
+from clearhead.engine.recorder import Recorder, mark_recomputable
 from clearhead.engine.tape import Tape
 
 
-def is_one_operation(module: nn.Module) -> bool:
+def is_composite(module: nn.Module) -> bool:
     """Norms and activation functions that are written out in elementary steps but pass relevance as a whole.
 
     A norm that holds layers with weights of their own is not one, whatever it is called: PreNorm, say.
@@ -35,28 +35,28 @@ def is_one_operation(module: nn.Module) -> bool:
     return kind.__module__ in ("transformers.activations", "torch.nn.modules.activation")
 
 
-def is_one_call(module: nn.Module) -> bool:
+def is_single_call(module: nn.Module) -> bool:
     """Layers that make one call, which the recording sees anyway: they need no hooks."""
     kind = type(module)
     if kind.__module__ == "transformers.activations":
         return getattr(module, "act", None) is F.gelu
-    if is_one_operation(module):
+    if is_composite(module):
         return kind in (nn.LayerNorm, nn.GELU, nn.SiLU)
     return kind.__module__.startswith("torch.nn.modules") and next(module.children(), None) is None
 
 
 @contextmanager
-def watching(modules: Iterable[nn.Module], mode: Recording) -> Iterator[None]:
+def hook_modules(modules: Iterable[nn.Module], mode: Recorder) -> Iterator[None]:
     """Hooks that tell the recording what is one operation, and where the blocks begin and end."""
     with ExitStack() as stack:
         for module in modules:
-            before, after = _watch(mode, is_one_operation(module))
+            before, after = _watch(mode, is_composite(module))
             stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
             stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
         yield
 
 
-def _watch(mode: Recording, whole: bool) -> tuple[Any, Any]:
+def _watch(mode: Recorder, whole: bool) -> tuple[Any, Any]:
     opened: list[int] = []
     own = get_ident()
 
@@ -74,12 +74,12 @@ def _watch(mode: Recording, whole: bool) -> tuple[Any, Any]:
         if not whole and len(inside) != 1:
             return
         with DisableTorchFunction():
-            source, result = first_tensor([*args, *kwargs.values()]), first_tensor([out])
-            if whole and not mode.paused and depends(result) and mode.tape.node(result) is None:
+            source, result = first_activation([*args, *kwargs.values()]), first_activation([out])
+            if whole and not mode.paused and is_activation(result) and mode.tape.node(result) is None:
                 mode.tape.write(result, *unchanged(result, source))
                 alone = len(module._forward_hooks) == len(module._forward_pre_hooks) == 1
                 if alone and not isinstance(module, nn.RReLU):  # which would draw other slopes when it trains again
-                    make_again(result, module.forward, source)
+                    mark_recomputable(result, module.forward, source)
             if len(inside) == 1 and _same_tokens(source, result):
                 (found,) = inside
                 found.before, found.after, found.block = source, result, module
@@ -88,12 +88,12 @@ def _watch(mode: Recording, whole: bool) -> tuple[Any, Any]:
     return before, after
 
 
-def first_tensor(values: Any) -> Any:
+def first_activation(values: Any) -> Any:
     for value in values:
-        if depends(value):
+        if is_activation(value):
             return value
         if isinstance(value, list | tuple):
-            found = first_tensor(value)
+            found = first_activation(value)
             if found is not None:
                 return found
     return None
@@ -103,9 +103,9 @@ def _same_tokens(source: Any, result: Any) -> bool:
     return source is not None and result is not None and source.dim() == 3 and source.shape == result.shape
 
 
-def operations(network: nn.Module) -> list[nn.Module]:
+def composite_modules(network: nn.Module) -> list[nn.Module]:
     """The modules that are one operation in several calls."""
-    return [module for module in network.modules() if is_one_operation(module) and not is_one_call(module)]
+    return [module for module in network.modules() if is_composite(module) and not is_single_call(module)]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Known:
 _KNOWN: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
 
 
-def record(
+def record_forward(
     network: nn.Module,
     tensors: dict[str, Tensor],
     words: Tensor | None,
@@ -133,8 +133,8 @@ def record(
     """
 
     def run(watched: list[nn.Module]) -> tuple[Tape, Tensor]:
-        mode = Recording(Tape(), network, words)
-        with uncollected(), plain_execution(device), frozen(network), watching(watched, mode):
+        mode = Recorder(Tape(), network, words)
+        with gc_paused(), eager_execution(device), frozen(network), hook_modules(watched, mode):
             inputs = {name: tensor.clone() for name, tensor in tensors.items()}
             if leaf is not None:
                 inputs[leaf] = mode.begin(inputs[leaf])
@@ -142,7 +142,7 @@ def record(
                 return mode.tape, head(network(**inputs))
 
     device = next(iter(tensors.values())).device
-    modules = modules_of(network)
+    modules = list_modules(network)
     kinds, known = tuple(map(type, modules)), _KNOWN.get(network)
     places = {id(module): place for place, module in enumerate(modules)}
     if known is not None and known.kinds == kinds:
@@ -150,8 +150,8 @@ def record(
         # Where a network takes another way, other modules may be its blocks.
         if _blocks(tape, places) == known.blocks:
             return tape, out
-    tape, out = run([module for module in modules if not is_one_call(module)])
-    again = {*map(id, operations(network)), *(id(found.block) for found in tape.blocks)}
+    tape, out = run([module for module in modules if not is_single_call(module)])
+    again = {*map(id, composite_modules(network)), *(id(found.block) for found in tape.blocks)}
     watched = tuple(place for one, place in places.items() if one in again)
     _KNOWN[network] = Known(kinds, watched, _blocks(tape, places))
     return tape, out

@@ -17,20 +17,20 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache
 
-from clearhead.engine.blocks import first_tensor, operations, watching
-from clearhead.engine.context import frozen, plain_execution, plain_types
-from clearhead.engine.forward import Forward
-from clearhead.engine.gradients import pulled
+from clearhead.engine.blocks import composite_modules, first_activation, hook_modules
+from clearhead.engine.context import eager_execution, frozen, full_precision_autograd
+from clearhead.engine.forward import ForwardPass
+from clearhead.engine.gradients import vjp
 from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE
 from clearhead.engine.lrp.propagation import RelevancePass
-from clearhead.engine.recorder import Recording
+from clearhead.engine.recorder import Recorder
 from clearhead.engine.tape import Tape
 from clearhead.engine.trace import Trace, capture, gated_mean
 from clearhead.errors import UnsupportedModel
-from clearhead.model.inputs import Inputs, as_inputs
+from clearhead.model.inputs import Inputs, as_inputs, longest_text
 from clearhead.model.model import Model
-from clearhead.model.outputs import logits_of, resolve_all
+from clearhead.model.outputs import finite_logits, resolve_targets
 from clearhead.model.target import TargetLike
 
 PROBE = 17
@@ -66,7 +66,7 @@ class Call:
 class LongTrace(Trace):
     """A trace that holds hidden states but no maps: it serves trans-att and whatever needs outputs alone."""
 
-    def __init__(self, model: Model, inputs: Inputs, forward: Forward, targets: Any, calls: list[Call]) -> None:
+    def __init__(self, model: Model, inputs: Inputs, forward: ForwardPass, targets: Any, calls: list[Call]) -> None:
         super().__init__(model, inputs, forward, targets)
         self.calls = calls
 
@@ -75,7 +75,7 @@ class LongTrace(Trace):
         last = self.forward.hidden_states[-1]
         passes = [RelevancePass(self.forward.tape, POSITIVE, self.forward.output, seed) for seed in self._wide_seeds]
         relevances, lost = _at(passes, last)
-        step = Step(None, pulled(self.forward.output, self._direction, [last])[0], relevances, lost)
+        step = Step(None, vjp(self.forward.output, self._direction, [last])[0], relevances, lost)
         maps = []
         for call in reversed(self.calls):
             step = self._walk(call, step)
@@ -95,7 +95,7 @@ class LongTrace(Trace):
                 "block by block."
             )
         (found,) = tape.maps
-        with plain_types(out.device):
+        with full_precision_autograd(out.device):
             steep, below = torch.autograd.grad(out, [found.map, leaf], above.gradient)
         passes = [RelevancePass(tape, POSITIVE, out, seed) for seed in above.relevances]
         signed = [
@@ -116,7 +116,7 @@ class LongTrace(Trace):
         return self._balance(self._arrived)
 
     def with_target(self, target: Any) -> "LongTrace":
-        targets = resolve_all(self.model, self.inputs, self.forward.said, target)
+        targets = resolve_targets(self.model, self.inputs, self.forward.said, target)
         return LongTrace(self.model, self.inputs, self.forward, targets, self.calls)
 
     def require_token_maps(self) -> None:
@@ -145,15 +145,21 @@ def capture_blockwise(model: Model, inputs: Any, target: TargetLike | list[Targe
     batch = as_inputs(model, inputs)
     calls = _blocks(model, batch)
     network = model.network
-    mode = Recording(Tape(), network)
+    mode = Recorder(Tape(), network)
     device = next(iter(batch.tensors.values())).device
-    with plain_execution(device), frozen(network), watching(operations(network), mode), _noting(calls, mode), mode:
-        logits = logits_of(model, network(**{name: value.clone() for name, value in batch.tensors.items()}))
+    with (
+        eager_execution(device),
+        frozen(network),
+        hook_modules(composite_modules(network), mode),
+        _noting(calls, mode),
+        mode,
+    ):
+        logits = finite_logits(model, network(**{name: value.clone() for name, value in batch.tensors.items()}))
     forward = LongForward(model.name, mode.tape, logits, [call.hidden for call in calls])
-    return LongTrace(model, batch, forward, resolve_all(model, batch, forward.said, target), calls)
+    return LongTrace(model, batch, forward, resolve_targets(model, batch, forward.said, target), calls)
 
 
-class LongForward(Forward):
+class LongForward(ForwardPass):
     """A forward pass whose tape begins behind the last block."""
 
     def __init__(self, name: str, tape: Tape, output: Tensor, inputs_of_blocks: list[Tensor]) -> None:
@@ -181,7 +187,7 @@ def probe(model: Model, batch: Inputs) -> Trace:
     """A trace of some tokens of the first input: the same network, small."""
     if any(hasattr(module, "set_attention_type") for module in model.network.modules()):
         raise UnsupportedModel(f"{model.name} changes itself when it sees a short input, so it cannot be probed.")
-    length, mask = tokens_in(batch), batch.tensors.get("attention_mask")
+    length, mask = longest_text(batch), batch.tensors.get("attention_mask")
     start = 0 if mask is None else int(mask[0].int().argmax())
     short = {
         name: value[:1, start : start + PROBE] if value.dim() > 1 and value.shape[1] == length else value[:1]
@@ -191,12 +197,6 @@ def probe(model: Model, batch: Inputs) -> Trace:
         return capture(model, short)
     except RuntimeError as error:
         raise UnsupportedModel(f"{model.name} does not take short inputs, so it cannot be probed: {error}") from error
-
-
-def tokens_in(batch: Inputs) -> int:
-    """Tokens of the longest text in a batch; 0 for images."""
-    lengths = [value.shape[1] for value in batch.tensors.values() if value.dim() > 1]
-    return 0 if "pixel_values" in batch.tensors else max(lengths, default=0)
 
 
 def _blocks(model: Model, batch: Inputs) -> list[Call]:
@@ -215,7 +215,7 @@ def _blocks(model: Model, batch: Inputs) -> list[Call]:
 
 
 @contextmanager
-def _noting(calls: list[Call], mode: Recording) -> Iterator[None]:
+def _noting(calls: list[Call], mode: Recorder) -> Iterator[None]:
     """Notes what each block is called with; behind the last one dependence, and with it the recording, begins."""
     left = list(calls)
 
@@ -240,12 +240,12 @@ def _noting(calls: list[Call], mode: Recording) -> Iterator[None]:
 
 def _recorded(network: nn.Module, call: Call) -> tuple[Tape, Tensor]:
     """One block run by itself under a recording."""
-    mode = Recording(Tape(), network)
-    with plain_execution(call.hidden.device), frozen(network), watching(operations(call.block), mode):
+    mode = Recorder(Tape(), network)
+    with eager_execution(call.hidden.device), frozen(network), hook_modules(composite_modules(call.block), mode):
         hidden = mode.begin(call.hidden)
         with mode:
             out = call.again(hidden)
-    return mode.tape, first_tensor([out])
+    return mode.tape, first_activation([out])
 
 
 def _too_long(model: Model) -> UnsupportedModel:

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 # A network carries frozen flags, and hooks when it is traced, so threads take turns.
-ONE_AT_A_TIME = threading.RLock()
+NETWORK_LOCK = threading.RLock()
 
 
-def modules_of(network: nn.Module) -> list[nn.Module]:
+def list_modules(network: nn.Module) -> list[nn.Module]:
     """Every module once: what `network.modules()` gives, in half the time."""
     found: dict[int, nn.Module] = {}
     level = [network]
@@ -27,8 +27,8 @@ def modules_of(network: nn.Module) -> list[nn.Module]:
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
     """Evaluation mode without parameter gradients, one thread at a time; every flag goes back to what it was."""
-    with ONE_AT_A_TIME:
-        modules = modules_of(network)
+    with NETWORK_LOCK:
+        modules = list_modules(network)
         training = [module for module in modules if module.training]
         parameters = [one for module in modules for one in module._parameters.values() if one is not None]
         trainable = [parameter for parameter in parameters if parameter.requires_grad]
@@ -46,15 +46,15 @@ def frozen(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def plain_execution(device: torch.device) -> Iterator[None]:
+def eager_execution(device: torch.device) -> Iterator[None]:
     """Eager, with gradients, in the model's own precision, whatever surrounds the call."""
     # The compiler's stance is the whole process's, so threads take turns here too.
-    with ONE_AT_A_TIME, plain_types(device), torch.compiler.set_stance("force_eager"):
+    with NETWORK_LOCK, full_precision_autograd(device), torch.compiler.set_stance("force_eager"):
         yield
 
 
 @contextmanager
-def plain_inference(network: nn.Module, device: torch.device) -> Iterator[None]:
+def eager_inference(network: nn.Module, device: torch.device) -> Iterator[None]:
     """Frozen, eager, without gradients, in the model's own precision: for passes that give logits only."""
     with (
         frozen(network),
@@ -66,14 +66,14 @@ def plain_inference(network: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def plain_types(device: torch.device) -> Iterator[None]:
+def full_precision_autograd(device: torch.device) -> Iterator[None]:
     """With gradients, in the types that tensors have, whatever surrounds the call."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
         yield
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Without Python's search for cycles, which thousands of short-lived objects would set off again and again.
 
     A trace leaves no cycles behind; on a large heap a full search takes longer than the trace.

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from clearhead.engine.batching import in_batches
-from clearhead.engine.context import frozen, plain_execution
-from clearhead.engine.recorder import plain_name
+from clearhead.engine.context import eager_execution, frozen
+from clearhead.engine.recorder import function_name
 from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel
-from clearhead.model.model import Model, word_table
-from clearhead.model.outputs import logits_of
-from clearhead.model.target import seeds
+from clearhead.model.model import Model, input_embedding
+from clearhead.model.outputs import finite_logits
+from clearhead.model.target import make_seeds
 
 TOKENS = {"cpu": 1024, "cuda": 16384}
 PIXELS_PER_TOKEN = 256
@@ -31,7 +31,7 @@ class Replacing(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.done and plain_name(function) == "embedding":
+        if not self.done and function_name(function) == "embedding":
             weight = args[1] if len(args) > 1 else kwargs.get("weight")
             if weight is self.words:
                 self.done = True
@@ -43,10 +43,10 @@ def logits_from(model: Model, tensors: dict[str, Tensor], leaf: Tensor) -> Tenso
     """The logits of these inputs with `leaf` in place of their word embeddings, given embeddings or pixels."""
     name = next((name for name in ("pixel_values", "inputs_embeds") if name in tensors), None)
     if name is not None:
-        return logits_of(model, model.network(**{**tensors, name: leaf}))
-    replacing = Replacing(word_table(model.network), leaf)
+        return finite_logits(model, model.network(**{**tensors, name: leaf}))
+    replacing = Replacing(input_embedding(model.network), leaf)
     with replacing:
-        logits = logits_of(model, model.network(**tensors))
+        logits = finite_logits(model, model.network(**tensors))
     if not replacing.done:
         raise UnsupportedModel(f"{model.name} does not look its words up in a table: choose a perturbation method.")
     return logits
@@ -60,7 +60,7 @@ class Point:
     make: Callable[[], Tensor]
 
 
-def visit(
+def gradients_at(
     trace: Trace,
     points: Sequence[Point],
     receive: Callable[[int, Tensor, Tensor], None],
@@ -77,7 +77,7 @@ def visit(
         for place in range(stop - start):
             receive(start + place, score_N[place].detach(), gradient[place])
 
-    with plain_execution(model.device), frozen(model.network):
+    with eager_execution(model.device), frozen(model.network):
         _in_batches(trace, len(points), compute, batch)
 
 
@@ -89,7 +89,7 @@ def scores_at(trace: Trace, points: Sequence[Point], *, batch: int | None = None
         leaf = torch.stack([point.make() for point in points[start:stop]])
         found.append(score_from(trace, [point.sample for point in points[start:stop]], leaf))
 
-    with plain_execution(trace.model.device), frozen(trace.model.network), torch.no_grad():
+    with eager_execution(trace.model.device), frozen(trace.model.network), torch.no_grad():
         _in_batches(trace, len(points), compute, batch)
     return torch.cat(found)
 
@@ -99,7 +99,7 @@ def score_from(trace: Trace, samples: Sequence[int], leaf: Tensor) -> Tensor:
     rows = list(samples)
     tensors = {name: value[rows] for name, value in trace.inputs.tensors.items()}
     logits = logits_from(trace.model, tensors, leaf)
-    parts = [sign * seed for sign, seed in seeds([trace.targets[row] for row in rows], logits.detach())]
+    parts = [sign * seed for sign, seed in make_seeds([trace.targets[row] for row in rows], logits.detach())]
     return (logits * torch.stack(parts).sum(0)).flatten(1).sum(1)
 
 

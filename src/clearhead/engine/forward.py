@@ -10,7 +10,7 @@ from clearhead.errors import UnsupportedModel
 
 
 @dataclass(frozen=True)
-class Forward:
+class ForwardPass:
     """What one forward pass left behind; traces for several targets share it."""
 
     name: str

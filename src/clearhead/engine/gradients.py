@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from clearhead.engine.context import plain_types
-from clearhead.engine.forward import Forward
+from clearhead.engine.context import full_precision_autograd
+from clearhead.engine.forward import ForwardPass
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Gradients:
     leaf: Tensor
 
 
-class Block(NamedTuple):
+class BlockGradients(NamedTuple):
     """Gradients of one block's map, input and output."""
 
     attention: Tensor
@@ -29,7 +29,7 @@ class Block(NamedTuple):
     after: Tensor
 
 
-def gradients_of(forward: Forward, direction: Tensor) -> Gradients | None:
+def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients | None:
     """Along a direction of the output, in one walk; None where the output does not depend on the input."""
     inside = [*forward.attentions, *forward.hidden_states, *forward.block_inputs] if forward.has_blocks else []
     tensors = list({id(tensor): tensor for tensor in [*inside, forward.leaf]}.values())
@@ -46,24 +46,24 @@ def gradients_of(forward: Forward, direction: Tensor) -> Gradients | None:
     return Gradients(of(forward.attentions), of(forward.hidden_states), of(forward.block_inputs), leaf)
 
 
-def block_by_block(forward: Forward, direction: Tensor) -> Iterator[Block]:
+def gradients_by_block(forward: ForwardPass, direction: Tensor) -> Iterator[BlockGradients]:
     """The same in steps, from the last block to the first, where blocks form a chain."""
     made, gradient = forward.output, direction
     for attention, before, after in reversed(forward.chain):
-        (at_output,) = pulled(made, gradient, [after])
-        steep, gradient = pulled(after, at_output, [attention, before])
+        (at_output,) = vjp(made, gradient, [after])
+        steep, gradient = vjp(after, at_output, [attention, before])
         made = before
-        yield Block(steep, gradient, at_output)
+        yield BlockGradients(steep, gradient, at_output)
 
 
-def collected(forward: Forward, blocks: list[Block]) -> Gradients:
+def collect_gradients(forward: ForwardPass, blocks: list[BlockGradients]) -> Gradients:
     """All gradients, from what the walk gave block by block."""
     attentions, inputs, outputs = (list(column[::-1]) for column in zip(*blocks, strict=True))
-    (leaf,) = pulled(forward.block_inputs[0], inputs[0], [forward.leaf])
+    (leaf,) = vjp(forward.block_inputs[0], inputs[0], [forward.leaf])
     return Gradients(attentions, [inputs[0], *outputs], inputs, leaf)
 
 
-def pulled(made: Tensor, gradient: Tensor, tensors: list[Tensor]) -> list[Tensor]:
+def vjp(made: Tensor, gradient: Tensor, tensors: list[Tensor]) -> list[Tensor]:
     """The gradient that arrived at `made`, at activations below it."""
     if tensors[0] is made:
         return [gradient]
@@ -71,7 +71,7 @@ def pulled(made: Tensor, gradient: Tensor, tensors: list[Tensor]) -> list[Tensor
 
 
 def _pulled(made: Tensor, gradient: Tensor, tensors: list[Tensor]) -> tuple[Tensor | None, ...]:
-    with plain_types(made.device):
+    with full_precision_autograd(made.device):
         return torch.autograd.grad(made, tensors, gradient, retain_graph=True, allow_unused=True)
 
 

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from clearhead.engine.context import ONE_AT_A_TIME
+from clearhead.engine.context import NETWORK_LOCK
 from clearhead.engine.lrp.kernels.dispatch import on_gpu
 from clearhead.errors import BadInput, UnsupportedModel
-from clearhead.model.model import Model, word_table
+from clearhead.model.model import Model, input_embedding
 
 WIDE = 4096
 
@@ -27,7 +27,7 @@ def decoding(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
     norm = next((getattr(encoder, name) for name in ("final_norm", "ln_f", "norm") if hasattr(encoder, name)), None)
     hidden_BTD = hidden_BTD if norm is None else norm(hidden_BTD)
     own = threading.get_ident()
-    with ONE_AT_A_TIME:
+    with NETWORK_LOCK:
         before, usual = encoder.__dict__.get("forward"), encoder.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:
@@ -41,7 +41,7 @@ def decoding(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
             encoder.__dict__.pop("forward") if before is None else encoder.__dict__.update(forward=before)
 
 
-class Aligned(TorchFunctionMode):
+class TokenMap(TorchFunctionMode):
     """On a GPU, makes products with a vocabulary of an odd size as fast as others, by zeros that are cut off."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -60,10 +60,10 @@ def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) ->
             f"decoded-gradcam needs the masked-LM head that {model.name} was trained from. Load it with "
             "clearhead.load(…, lm_head=<masked-LM model or folder>)."
         )
-    with decoding(model.lm, hidden_BTD.to(next(model.lm.parameters()).dtype)), torch.no_grad(), Aligned():
+    with decoding(model.lm, hidden_BTD.to(next(model.lm.parameters()).dtype)), torch.no_grad(), TokenMap():
         logits: Tensor = model.lm(input_ids=input_ids_BT).logits
     # Ids are below the size of the word table, so that most often there is no need to wait for their largest.
-    words = word_table(model.network)
+    words = input_embedding(model.network)
     if (words is None or len(words) > logits.shape[-1]) and int(input_ids_BT.max()) >= logits.shape[-1]:
         raise BadInput("The masked-LM head has a smaller vocabulary than the tokenizer: it belongs to another model.")
     return logits

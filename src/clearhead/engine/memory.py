@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from clearhead.engine.blockwise import tokens_in
 from clearhead.engine.lrp.kernels.dispatch import DEVICES
-from clearhead.model.inputs import Inputs
+from clearhead.model.inputs import Inputs, longest_text
 from clearhead.model.model import Model
 
 VECTORS = 18
@@ -26,7 +25,7 @@ LONG = 2.0
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryEstimate:
     """Bytes that a batch takes besides the model: traced as a whole, and block by block."""
 
     whole: int
@@ -38,25 +37,25 @@ class Memory:
         return self.whole <= ROOM * self.free
 
 
-def memory(model: Model, batch: Inputs) -> Memory:
+def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
     """From the model's description and the size of the batch; nothing is run, and nothing told is nothing needed."""
     config, rows = getattr(model.network, "config", None), len(batch)
     blocks, heads, width = (_told(config, name) for name in SIZES)
     wide = _told(config, "intermediate_size") or 4 * width
-    tokens = tokens_in(batch) or picture_tokens(config)
+    tokens = longest_text(batch) or image_tokens(config)
     item = model.dtype.itemsize
     kept = VECTORS * width + wide * (1 if model.device.type in DEVICES else 2)
     block, attention = rows * tokens * kept * item, rows * heads * tokens**2 * item
     whole = blocks * (block + 2 * attention) + (PASSING - 2) * attention
     blockwise = block + PASSING * attention + blocks * rows * (tokens * width + tokens**2) * item
-    return Memory(whole, blockwise, free_bytes(model.device))
+    return MemoryEstimate(whole, blockwise, free_bytes(model.device))
 
 
 UNUSED = {"all": {"current": 0}}
 SIZES = ("num_hidden_layers", "num_attention_heads", "hidden_size")
 
 
-def picture_tokens(config: Any) -> int:
+def image_tokens(config: Any) -> int:
     """Patches of a picture, and a class token."""
     size, patch = _told(config, "image_size"), _told(config, "patch_size")
     return (size // patch) ** 2 + 1 if patch else 0
@@ -78,12 +77,12 @@ def free_bytes(device: torch.device) -> int:
     return int(found[1]) * 1024 if found else UNKNOWN
 
 
-def fits(model: Model, batch: Inputs) -> bool:
+def fits_in_memory(model: Model, batch: Inputs) -> bool:
     """Whether a batch can be traced as a whole."""
-    return memory(model, batch).fits
+    return estimate_memory(model, batch).fits
 
 
-def seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float:
+def estimate_seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float:
     """Time for batches of these sizes, from three of them: the smallest, a middle one and the largest.
 
     `work(place)` does the one at that place. Between the sizes that were timed the cost is taken as straight. What

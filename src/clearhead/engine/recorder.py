@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from clearhead.engine.attention import Masks, attend
-from clearhead.engine.lrp.context import MADE, Kept, Recorded, Rule, depends
+from clearhead.engine.attention import Masks, decompose_attention
+from clearhead.engine.lrp.context import MADE, Recorded, Rule, SavedTensor, is_activation
 from clearhead.engine.lrp.kernels.dispatch import on_gpu
 from clearhead.engine.lrp.rules import rule_for
 from clearhead.engine.tape import NODE, AttentionMap, Step, Tape, refuse
@@ -42,7 +42,7 @@ SEVERAL = (list, tuple)
 
 
 @cache
-def plain_name(function: Callable[..., Any]) -> str:
+def function_name(function: Callable[..., Any]) -> str:
     """'add' for torch.add, Tensor.add_, Tensor.__radd__ …; the property's name for a property."""
     name = getattr(function, "__name__", str(function))
     if name == "__get__":
@@ -53,7 +53,7 @@ def plain_name(function: Callable[..., Any]) -> str:
     return name.rstrip("_")
 
 
-class Recording(TorchFunctionMode):
+class Recorder(TorchFunctionMode):
     """Writes every call that depends on the input onto a tape."""
 
     def __init__(self, tape: Tape, network: nn.Module, words: Tensor | None = None) -> None:
@@ -65,7 +65,7 @@ class Recording(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = plain_name(function)
+        name = function_name(function)
         if name in FACTS:
             return function(*args, **kwargs)
         if name == "embedding" and self.tape.leaf is None and self._weight(args, kwargs) is self.words:
@@ -74,10 +74,10 @@ class Recording(TorchFunctionMode):
         if not activations:
             return function(*args, **kwargs)
         if name == "scaled_dot_product_attention":
-            return attend(*args, **kwargs, masks=self.masks, call=self.call, copied=self.copied)
+            return decompose_attention(*args, **kwargs, masks=self.masks, call=self.call, copied=self.copied)
         if name == "softmax":
             kwargs = _keep_precision(args, kwargs)
-        if overwrites(function) and depends(args[0]):
+        if is_in_place(function) and is_activation(args[0]):
             before = (_as_it_was(args[0]), *args[1:])
             activations = _all_activations(before, kwargs)
         else:
@@ -115,14 +115,14 @@ class Recording(TorchFunctionMode):
 
     def _write(self, name: str, rule: Rule | None, out: Any, args: Any, kwargs: Any, present: Sequence[Tensor]) -> None:
         """Writes one result of a call that took part of the activations `present`, unless it is one of them."""
-        if not depends(out) or self.tape.node(out) is not None:
+        if not is_activation(out) or self.tape.node(out) is not None:
             return
         activations, back = self._applied(name, rule, out, args, kwargs)
         if not _same_things(activations, present):
             activations, back = present, refuse(self._no_rule(name))
         self._follow_attention(name, out, args, self.tape.write(out, activations, back))
         if name in ("gelu", "silu") and args:
-            make_again(out, lambda x: getattr(F, name)(x, *args[1:], **kwargs), args[0])
+            mark_recomputable(out, lambda x: getattr(F, name)(x, *args[1:], **kwargs), args[0])
         if name == "conv2d" and args[0] is self.tape.leaf:
             self.tape.patches = (out.shape[-2], out.shape[-1])
 
@@ -168,13 +168,13 @@ class Recording(TorchFunctionMode):
             self.origin[step.node] = self.origin[step.parents[0]]
 
 
-def make_again(out: Tensor, function: Callable[[Tensor], Tensor], source: Tensor) -> None:
+def mark_recomputable(out: Tensor, function: Callable[[Tensor], Tensor], source: Tensor) -> None:
     """On a GPU, says how an activation function's result is made anew, so that it need not be kept.
 
     Its argument stays in memory anyway, since the gradient needs it. Norms keep less than it costs to repeat them.
     """
     if on_gpu(out) and not type(getattr(function, "__self__", None)).__name__.endswith("Norm"):
-        kept = Kept(source)
+        kept = SavedTensor(source)
         out.__dict__[MADE] = (out._version, lambda: function(kept.tensor))
 
 
@@ -191,7 +191,7 @@ def _all_activations(args: Any, kwargs: Any) -> list[Tensor]:
             if value.requires_grad:
                 found.append(value)
         elif isinstance(value, SEVERAL):
-            found += [part for part in value if depends(part)]
+            found += [part for part in value if is_activation(part)]
     return found
 
 
@@ -202,7 +202,7 @@ def _keep_precision(args: Any, kwargs: Any) -> Any:
 
 
 @cache
-def overwrites(function: Callable[..., Any]) -> bool:
+def is_in_place(function: Callable[..., Any]) -> bool:
     """Whether a call writes its result into its first argument."""
     name = getattr(function, "__name__", "")
     return name.endswith("_") and not name.startswith("_")

@@ -8,10 +8,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 
-def beside(work: Callable[[], Found], device: torch.device, helper: str = "gradients") -> Callable[[], Found]:
+def run_in_background(work: Callable[[], T], device: torch.device, helper: str = "gradients") -> Callable[[], T]:
     """Starts work for a GPU that is done outside Python, and answers with the way to wait for its result.
 
     On a CPU, where two works would share the processors, it is done when asked for.
@@ -20,20 +20,20 @@ def beside(work: Callable[[], Found], device: torch.device, helper: str = "gradi
         return work
     stream = torch.cuda.current_stream(device)
 
-    def on_stream() -> Found:
+    def on_stream() -> T:
         with torch.cuda.stream(stream):
             return work()
 
     return _helper(helper).submit(on_stream).result
 
 
-def ahead(items: Iterator[Found], device: torch.device, helper: str = "gradients") -> Iterator[Found]:
+def prefetch(items: Iterator[T], device: torch.device, helper: str = "gradients") -> Iterator[T]:
     """The same items, each of them begun before it is asked for."""
 
-    def begin() -> Callable[[], Found | None]:
-        return beside(lambda: next(items, None), device, helper)
+    def begin() -> Callable[[], T | None]:
+        return run_in_background(lambda: next(items, None), device, helper)
 
-    def following(coming: Callable[[], Found | None]) -> Iterator[Found]:
+    def following(coming: Callable[[], T | None]) -> Iterator[T]:
         while (item := coming()) is not None:
             coming = begin()
             yield item
@@ -41,7 +41,7 @@ def ahead(items: Iterator[Found], device: torch.device, helper: str = "gradients
     return following(begin())
 
 
-class Coming:
+class HostCopy:
     """A tensor on its way to the CPU, where it will be in `copy`.
 
     What the GPU is given to do later is not waited for.
@@ -64,7 +64,7 @@ class Coming:
         return self.copy
 
 
-def at_once(tensor: Tensor) -> Tensor:
+def copy_to_host(tensor: Tensor) -> Tensor:
     """On the CPU a tensor that the GPU has finished, an input of the network say, whatever it is at now."""
     if not tensor.is_cuda:
         return tensor.cpu()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from clearhead.engine.lrp.context import Back, Flow, Shares
+from clearhead.engine.lrp.context import Back, RelevanceContext, Shares
 from clearhead.errors import UnsupportedOperation
 
 NODE = "_clearhead_node"
@@ -80,7 +80,7 @@ class Tape:
 
 
 def refuse(message: str) -> Back:
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         raise UnsupportedOperation(message)
 
     return back

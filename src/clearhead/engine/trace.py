@@ -13,22 +13,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.engine.blocks import record
-from clearhead.engine.forward import Forward
-from clearhead.engine.gradients import Block, Gradients, block_by_block, collected, gradients_of
+from clearhead.engine.blocks import record_forward
+from clearhead.engine.forward import ForwardPass
+from clearhead.engine.gradients import (
+    BlockGradients,
+    Gradients,
+    collect_gradients,
+    compute_gradients,
+    gradients_by_block,
+)
 from clearhead.engine.lrp.context import RuleSet
-from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_the_device_of
+from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_device_of
 from clearhead.engine.lrp.linear import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
 from clearhead.engine.lrp.propagation import RelevancePass
-from clearhead.engine.streams import Coming, ahead, at_once, beside
+from clearhead.engine.streams import HostCopy, copy_to_host, prefetch, run_in_background
 from clearhead.engine.tape import Tape
 from clearhead.errors import UnsupportedModel
 from clearhead.lazy import LazySequence
 from clearhead.model.inputs import Inputs, as_inputs
-from clearhead.model.model import Model, as_model, precise, word_table
-from clearhead.model.outputs import check_finite, resolve_all, taken
-from clearhead.model.target import Target, TargetLike, score_of, seeds
-from clearhead.model.tensor_checks import blamed
+from clearhead.model.loading import as_model
+from clearhead.model.model import Model, input_embedding
+from clearhead.model.outputs import check_finite, extract_logits, resolve_targets
+from clearhead.model.placement import with_precision
+from clearhead.model.target import Target, TargetLike, make_seeds, target_score
+from clearhead.model.tensor_checks import explain_size_errors
 
 LARGE = 2**26
 """Bytes of attention maps from which their gradients and relevance are worth letting go."""
@@ -42,7 +50,7 @@ class Trace:
     torch.Size([1, 12, 5, 5])
     """
 
-    def __init__(self, model: Model, inputs: Inputs, forward: Forward, targets: tuple[Target, ...]) -> None:
+    def __init__(self, model: Model, inputs: Inputs, forward: ForwardPass, targets: tuple[Target, ...]) -> None:
         self.model, self.inputs, self.forward, self.targets = model, inputs, forward, targets
         self._passes: dict[tuple[str, int], RelevancePass] = {}
         self._forgotten = False
@@ -95,7 +103,7 @@ class Trace:
         """`mask_BT` on the CPU."""
         if self._mask is None:
             return torch.ones(self.mask_BT.shape, dtype=torch.bool, device="cpu")
-        return at_once(self._mask).bool()
+        return copy_to_host(self._mask).bool()
 
     @property
     def _mask(self) -> Tensor | None:
@@ -106,18 +114,18 @@ class Trace:
     def contents(self) -> list[bytes]:
         """The ids or values of each input without its padding: what its random numbers depend on."""
         ids = self.inputs.tensors.get("input_ids")
-        rows = at_once(self.leaf if ids is None else ids).to(torch.float32).numpy()
+        rows = copy_to_host(self.leaf if ids is None else ids).to(torch.float32).numpy()
         own = rows if ids is None else [row[real] for row, real in zip(rows, self.real_BT.numpy(), strict=True)]
         return [one.tobytes() for one in own]
 
     def with_target(self, target: TargetLike | Sequence[TargetLike]) -> "Trace":
         """The same forward pass, explained for another target."""
-        targets = resolve_all(self.model, self.inputs, self.forward.said, target)
+        targets = resolve_targets(self.model, self.inputs, self.forward.said, target)
         return Trace(self.model, self.inputs, self.forward, targets)
 
     @cached_property
     def _seeds(self) -> list[tuple[int, Tensor]]:
-        return seeds(self.targets, self.logits)
+        return make_seeds(self.targets, self.logits)
 
     @property
     def _wide_seeds(self) -> list[Tensor]:
@@ -133,11 +141,11 @@ class Trace:
     @cached_property
     def score_B(self) -> Tensor:
         """The logit, contrast of logits, or sum of start and end logits that is explained."""
-        return score_of(self._seeds, self.logits)
+        return target_score(self._seeds, self.logits)
 
     @cached_property
     def gradients(self) -> Gradients:
-        found = gradients_of(self.forward, self._direction)
+        found = compute_gradients(self.forward, self._direction)
         if found is None:
             raise UnsupportedModel(_not_differentiable(self.model))
         return found
@@ -193,13 +201,13 @@ class Trace:
     def weighted_relevances(self) -> list[Tensor]:
         """E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13; the maps R are let go as soon as they are used."""
         if "attention_relevances" in self.__dict__ or not self._is_large:
-            steep = beside(lambda: self.attention_gradients, self.leaf.device)
+            steep = run_in_background(lambda: self.attention_gradients, self.leaf.device)
             relevances = self.attention_relevances
             return [gated_mean(*pair) for pair in zip(steep(), relevances, strict=True)]
         self._remember()
         self._forgotten = True
         maps: list[Tensor] = []
-        gradients = ahead(self._steep(), self.leaf.device)
+        gradients = prefetch(self._steep(), self.leaf.device)
         for attention in reversed(self.forward.attentions):
             relevance = self.relevance_at(attention)
             maps.append(gated_mean(next(gradients), relevance))
@@ -221,13 +229,13 @@ class Trace:
         if "gradients" in self.__dict__ or not self.forward.chain:
             yield from reversed(self.attention_gradients)
             return
-        blocks: list[Block] = []
-        for block in block_by_block(self.forward, self._direction):
+        blocks: list[BlockGradients] = []
+        for block in gradients_by_block(self.forward, self._direction):
             yield block.attention
             if self.is_shared:
                 blocks.append(block)
         if blocks:
-            self.gradients = collected(self.forward, blocks)
+            self.gradients = collect_gradients(self.forward, blocks)
 
     def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
         """Relevance of the embedding output, summed over D (B,T)."""
@@ -261,7 +269,7 @@ class Trace:
         pairs = zip(self._seeds, arrived, strict=True)
         gaps = [((total_B - seed.flatten(1).sum(1)).abs(), lost_B.abs()) for (_, seed), (total_B, lost_B) in pairs]
         worst = [column[0] if len(column) == 1 else torch.stack(column).amax(0) for column in zip(*gaps, strict=True)]
-        coming = Coming(torch.stack([one.double() for one in worst], 1))
+        coming = HostCopy(torch.stack([one.double() for one in worst], 1))
         names = ("conservation_gap", "dropped")
         return LazySequence(
             len(self.targets), lambda: [dict(zip(names, row, strict=True)) for row in coming.wait().tolist()]
@@ -337,7 +345,7 @@ def gated_mean(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
     """E_h (∇A ⊙ R)⁺ (B,T,S)."""
     fast = kernels_for(relevance_BHTS)
     if fast and relevance_BHTS.dim() == 4:
-        with on_the_device_of(relevance_BHTS):
+        with on_device_of(relevance_BHTS):
             return fast.gated_mean(gradient_BHTS.contiguous(), relevance_BHTS.contiguous())  # type: ignore[no-any-return]
     return (gradient_BHTS * relevance_BHTS).clamp_(min=0).mean(1)
 
@@ -354,15 +362,15 @@ def capture(
     `model` and `inputs` are anything `explain` takes; `target` one target, or a list with one per sample.
     `precision="float64"` runs a float64 copy of the model, for the last digits of relevance.
     """
-    model = precise(as_model(model), precision)
+    model = with_precision(as_model(model), precision)
     batch = as_inputs(model, inputs)
     leaf = next((name for name in ("pixel_values", "inputs_embeds") if name in batch.tensors), None)
-    words = word_table(model.network)
-    with blamed(model, batch.tensors):
-        tape, logits = record(model.network, batch.tensors, words, leaf, lambda out: taken(model, out))
+    words = input_embedding(model.network)
+    with explain_size_errors(model, batch.tensors):
+        tape, logits = record_forward(model.network, batch.tensors, words, leaf, lambda out: extract_logits(model, out))
     forward = _forward(model, batch, tape, logits)
     check_finite(model, forward.said)
-    return Trace(model, batch, forward, resolve_all(model, batch, forward.said, target))
+    return Trace(model, batch, forward, resolve_targets(model, batch, forward.said, target))
 
 
 def _not_differentiable(model: Model) -> str:
@@ -372,12 +380,12 @@ def _not_differentiable(model: Model) -> str:
     )
 
 
-def _forward(model: Model, inputs: Inputs, tape: Tape, logits: Tensor) -> Forward:
+def _forward(model: Model, inputs: Inputs, tape: Tape, logits: Tensor) -> ForwardPass:
     if not logits.requires_grad or tape.leaf is None:
         raise UnsupportedModel(_not_differentiable(model))
-    ids, words = inputs.tensors.get("input_ids"), word_table(model.network)
+    ids, words = inputs.tensors.get("input_ids"), input_embedding(model.network)
     known = ids is None or words is None or _in_order(tape.leaf.detach(), ids, words.detach())
-    return Forward(model.name, tape, logits, known)
+    return ForwardPass(model.name, tape, logits, known)
 
 
 def _in_order(leaf_BTD: Tensor, ids_BT: Tensor, words_VD: Tensor) -> bool:

@@ -2,16 +2,16 @@
 
 import numpy as np
 
+from clearhead.arrays import Array
 from clearhead.errors import BadOption
-from clearhead.evaluation.metric import Case, Record, explained, metric
-from clearhead.explanation import Array
+from clearhead.evaluation.metric import ExplainedExample, Record, explanation_for, metric
 from clearhead.model.model import Model
 
 ORDERS = ("rank", "index")
 
 
 @metric(paper="AttCAT, Eq. 15", better="lower", targets=("every-class",))
-def kendall(model: Model, cases: list[Case], *, order: str = "rank") -> list[Record]:
+def kendall(model: Model, cases: list[ExplainedExample], *, order: str = "rank") -> list[Record]:
     """Kendall's τ between the tokens' order for the predicted class and for each other class, averaged.
 
     Special tokens take no part. `order="index"` correlates the lists of token positions in order, as printed in the
@@ -22,14 +22,14 @@ def kendall(model: Model, cases: list[Case], *, order: str = "rank") -> list[Rec
     return [_kendall(model, case, order) for case in cases]
 
 
-def _kendall(model: Model, case: Case, order: str) -> Record:
-    predicted = explained(case, "prediction")
+def _kendall(model: Model, case: ExplainedExample, order: str) -> Record:
+    predicted = explanation_for(case, "prediction")
     others = [number for number in range(len(model.labels)) if number != predicted.target.number]
     own = _order(predicted.relevance[~predicted.special], order)
     if len(own) < 2:
         return {"kendall": None}
     real = ~predicted.special
-    found = [tau(own, _order(explained(case, str(number)).relevance[real], order)) for number in others]
+    found = [tau(own, _order(explanation_for(case, str(number)).relevance[real], order)) for number in others]
     return {"kendall": float(np.mean(found))}
 
 

@@ -7,16 +7,24 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from clearhead.api import DEFAULT_METHOD
-from clearhead.attribution.method import Spelling, spelled
+from clearhead.attribution.method import MethodSpec, parse_method
+from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task
 from clearhead.errors import BadOption, UnsupportedModel
-from clearhead.evaluation.explained import REFUSALS, check_labels, check_needs, explain_cases, needed, wants_labels
-from clearhead.evaluation.metric import METRICS, Case, Measure, Record, measured
+from clearhead.evaluation.explained import (
+    REFUSALS,
+    check_labels,
+    check_needs,
+    explain_examples,
+    required_targets,
+    wants_labels,
+)
+from clearhead.evaluation.metric import METRICS, ExplainedExample, MetricSpec, Record, parse_metric
 from clearhead.evaluation.statistics import SAMPLES, differences, holm, intervals
-from clearhead.model.model import Model, as_model
-from clearhead.spec import named
+from clearhead.model.loading import as_model
+from clearhead.model.model import Model
+from clearhead.spec import as_list
 from clearhead.validation import require_integer
 
 SEEDS = 20
@@ -35,7 +43,7 @@ class Table:
     refused: list[dict[str, str]] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     records: Mapping[tuple[str, str], list[list[Record]]] = field(default_factory=dict, repr=False)
-    measures: Mapping[str, Measure] = field(default_factory=dict, repr=False)
+    measures: Mapping[str, MetricSpec] = field(default_factory=dict, repr=False)
 
     def differences(self, *, seed: int = 0) -> list[dict[str, Any]]:
         """Every two methods compared on every value by a paired test; `p_corrected` is Holm's, per value."""
@@ -84,25 +92,25 @@ def _columns(cells: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """A method of a table: as it was written, and the spellings whose mean it is."""
 
     text: str
-    spellings: tuple[Spelling, ...]
+    spellings: tuple[MethodSpec, ...]
 
 
-def entries(methods: Sequence[Any], *, seeds: int = SEEDS) -> list[Entry]:
+def parse_entries(methods: Sequence[Any], *, seeds: int = SEEDS) -> list[TableEntry]:
     """The methods of a table; `random` without a seed stands for the mean of `seeds` of them."""
-    found = [spelled(one) for one in named(methods)]
+    found = [parse_method(one) for one in as_list(methods)]
     if not found:
         raise BadOption("No method was named: give at least one.")
-    return [Entry(one.text, _seeded(one, seeds)) for one in {one.text: one for one in found}.values()]
+    return [TableEntry(one.text, _seeded(one, seeds)) for one in {one.text: one for one in found}.values()]
 
 
-def _seeded(one: Spelling, seeds: int) -> tuple[Spelling, ...]:
+def _seeded(one: MethodSpec, seeds: int) -> tuple[MethodSpec, ...]:
     if one.method.name != "random" or "seed" in one.options:
         return (one,)
-    return tuple(spelled(("random", {"seed": seed})) for seed in range(seeds))
+    return tuple(parse_method(("random", {"seed": seed})) for seed in range(seeds))
 
 
 def evaluate(
@@ -128,8 +136,8 @@ def evaluate(
     """
     model = as_model(model)
     task = read_task(task, limit=limit, **reading)
-    wanted = entries([DEFAULT_METHOD, "random"] if methods is None else methods)
-    measures = {one.text: one for one in map(measured, named(_usual(model) if metrics is None else metrics))}
+    wanted = parse_entries([DEFAULT_METHOD, "random"] if methods is None else methods)
+    measures = {one.text: one for one in map(parse_metric, as_list(_usual(model) if metrics is None else metrics))}
     if not measures:
         raise BadOption(f"No metric was named. There is: {', '.join(METRICS)}.")
     require_integer("samples", samples)
@@ -146,7 +154,7 @@ def _usual(model: Model) -> list[str]:
     return ["positive-perturbation", "negative-perturbation"] if model.takes_images else ["aopc", "lodds"]
 
 
-def _groups(task: Task, measures: list[Measure]) -> Iterator[tuple[list[Example], list[Measure]]]:
+def _groups(task: Task, measures: list[MetricSpec]) -> Iterator[tuple[list[Example], list[MetricSpec]]]:
     """Metrics that look at the same examples, so that they share explanations."""
     plain = [one for one in measures if one.metric.prepare is None]
     if plain:
@@ -159,23 +167,23 @@ def _groups(task: Task, measures: list[Measure]) -> Iterator[tuple[list[Example]
 class _Run:
     """Records as they come in, by method spelling and metric, and what was refused or skipped on the way."""
 
-    def __init__(self, model: Model, wanted: Sequence[Entry], batch_size: int | None, long: str) -> None:
+    def __init__(self, model: Model, wanted: Sequence[TableEntry], batch_size: int | None, long: str) -> None:
         self.model, self.batch_size, self.long = model, batch_size, long
         self.spellings = [spelling for entry in wanted for spelling in entry.spellings]
         self.records: dict[tuple[str, str], list[Record]] = {}
         self.refused: dict[str, str] = {}
         self.skipped: Counter[tuple[str, str]] = Counter()
 
-    def over(self, examples: Sequence[Example], measures: Sequence[Measure]) -> None:
+    def over(self, examples: Sequence[Example], measures: Sequence[MetricSpec]) -> None:
         """Explains and measures a chunk of examples at a time, so that memory stays flat."""
         measures = [one for one in measures if self._takes(one)]
-        needs = needed(measures)
+        needs = required_targets(measures)
         check_labels(self.model, examples, ["label"] if any(map(wants_labels, measures)) else [])
         skipped: Counter[tuple[str, str]] = Counter()
         size = max(1, CASES["image" if self.model.takes_images else "text"] // len(self.spellings))
         for start in range(0, len(examples) if measures else 0, size):
             active = [one for one in self.spellings if one.text not in self.refused]
-            found = explain_cases(
+            found = explain_examples(
                 self.model, examples[start : start + size], active, needs, batch_size=self.batch_size, long=self.long
             )
             self.refused |= found.refused
@@ -184,14 +192,14 @@ class _Run:
                 self._measure(measure, found.cases)
         self.skipped |= skipped
 
-    def _takes(self, measure: Measure) -> bool:
+    def _takes(self, measure: MetricSpec) -> bool:
         try:
             check_needs(self.model, [*measure.targets, *(["label"] if wants_labels(measure) else [])])
         except UnsupportedModel as error:
             self.refused[measure.text] = str(error)
         return measure.text not in self.refused
 
-    def _measure(self, measure: Measure, cases: Mapping[str, list[Case]]) -> None:
+    def _measure(self, measure: MetricSpec, cases: Mapping[str, list[ExplainedExample]]) -> None:
         if measure.text in self.refused or not cases:
             return
         try:
@@ -206,7 +214,7 @@ class _Run:
 
 
 def _table(
-    run: _Run, wanted: Sequence[Entry], measures: Mapping[str, Measure], task: Task, samples: int, seed: int
+    run: _Run, wanted: Sequence[TableEntry], measures: Mapping[str, MetricSpec], task: Task, samples: int, seed: int
 ) -> Table:
     records = {
         (entry.text, text): [run.records[one.text, text] for one in entry.spellings]
@@ -222,7 +230,7 @@ def _table(
         for entry in wanted
         for text, measure in measures.items()
         if (entry.text, text) in records
-        for row in rows_of(entry, measure, records[entry.text, text], samples=samples, seed=seed)
+        for row in table_rows(entry, measure, records[entry.text, text], samples=samples, seed=seed)
     ]
     refused = [{"name": name, "reason": reason} for name, reason in run.refused.items()]
     skipped = [task.notice] if task.notice else []
@@ -230,8 +238,13 @@ def _table(
     return Table(rows, refused, skipped, records, measures)
 
 
-def rows_of(
-    entry: Entry, measure: Measure, repeats: Sequence[Sequence[Record]], *, samples: int = SAMPLES, seed: int = 0
+def table_rows(
+    entry: TableEntry,
+    measure: MetricSpec,
+    repeats: Sequence[Sequence[Record]],
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
 ) -> list[dict[str, Any]]:
     """The rows of a table for one method and metric."""
     spelling = entry.spellings[0]

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clearhead.api import BATCH, may_ask_for_gradients
 from clearhead.attribution.assemble import explain_trace
-from clearhead.attribution.method import Spelling
+from clearhead.attribution.batch import BATCH, share_gradients
+from clearhead.attribution.method import MethodSpec
 from clearhead.data.task import Example
-from clearhead.engine.streams import ahead
+from clearhead.engine.streams import prefetch
 from clearhead.engine.trace import Trace, capture
 from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel, UnsupportedOperation
-from clearhead.evaluation.metric import Case, Measure, label_of
+from clearhead.evaluation.metric import ExplainedExample, MetricSpec, label_index
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, collate, encode
 from clearhead.model.model import Model
@@ -21,20 +21,20 @@ REFUSALS = (UnsupportedModel, UnsupportedOperation)
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainedExamples:
     """Cases by the method as spelled, in the order of the examples; methods that refused; examples left out, by id."""
 
-    cases: dict[str, list[Case]]
+    cases: dict[str, list[ExplainedExample]]
     refused: dict[str, str]
     skipped: list[tuple[str, str]]
 
 
-def needed(measures: Sequence[Measure]) -> list[str]:
+def required_targets(measures: Sequence[MetricSpec]) -> list[str]:
     """The kinds of explanation that some of these metrics need."""
     return list(dict.fromkeys(target for measure in measures for target in measure.targets))
 
 
-def wants_labels(measure: Measure) -> bool:
+def wants_labels(measure: MetricSpec) -> bool:
     """Whether the metric compares with, or explains, the examples' labels."""
     return "label" in (*measure.targets, measure.all_options.get("against"))
 
@@ -43,18 +43,18 @@ def check_labels(model: Model, examples: Sequence[Example], needs: Sequence[str]
     """Finds a missing or unknown label before anything is computed."""
     if "label" in needs:
         for example in examples:
-            label_of(model, example)
+            label_index(model, example)
 
 
-def explain_cases(
+def explain_examples(
     model: Model,
     examples: Sequence[Example],
-    spellings: Sequence[Spelling],
+    spellings: Sequence[MethodSpec],
     needs: Sequence[str],
     *,
     batch_size: int | None = None,
     long: str = "truncate",
-) -> Explained:
+) -> ExplainedExamples:
     """Explains examples by all methods for all needed targets, one trace per batch.
 
     An example that cannot be read is skipped, a method that refuses the model is left out; both with the reason.
@@ -65,20 +65,20 @@ def explain_cases(
         require_integer("batch_size", batch_size, is_flag=True)
     check_needs(model, needs)
     encoded, skipped = _encoded(model, examples, long)
-    found: dict[str, dict[int, Case]] = {one.text: {} for one in spellings}
+    found: dict[str, dict[int, ExplainedExample]] = {one.text: {} for one in spellings}
     refused: dict[str, str] = {}
     places = sorted(encoded, key=lambda place: encoded[place].length)
     size = (batch_size or BATCH) if model.can_pad else 1
     chunks = (places[start : start + size] for start in range(0, len(places), size))
     batches = ((batch, collate(model, [encoded[place] for place in batch])) for batch in chunks)
-    for batch, inputs in ahead(batches, model.device, "inputs"):
+    for batch, inputs in prefetch(batches, model.device, "inputs"):
         trace = capture(model, inputs)
         rows = _rows(trace, [examples[place] for place in batch], spellings, needs, refused)
         for text, several in rows.items():
             for place, row in zip(batch, several, strict=True):
-                found[text][place] = Case(examples[place], row, encoded[place])
+                found[text][place] = ExplainedExample(examples[place], row, encoded[place])
     cases = {text: [by[place] for place in sorted(by)] for text, by in found.items() if text not in refused}
-    return Explained(cases, refused, skipped)
+    return ExplainedExamples(cases, refused, skipped)
 
 
 def _encoded(model: Model, examples: Sequence[Example], long: str) -> tuple[dict[int, Encoded], list[tuple[str, str]]]:
@@ -100,7 +100,7 @@ Rows = dict[str, list[dict[str, Explanation]]]
 def _rows(
     trace: Trace,
     examples: Sequence[Example],
-    spellings: Sequence[Spelling],
+    spellings: Sequence[MethodSpec],
     needs: Sequence[str],
     refused: dict[str, str],
 ) -> Rows:
@@ -111,7 +111,7 @@ def _rows(
     rows: Rows = {one.text: [{} for _ in examples] for one in spellings if one.text not in refused}
     for targets, keys in _wanted(trace, examples, needs).items():
         seen = trace if targets == trace.targets else trace.with_target(targets)
-        seen.is_shared = may_ask_for_gradients(spellings)
+        seen.is_shared = share_gradients(spellings)
         for spelling in (one for one in spellings if one.text not in refused):
             try:
                 found = explain_trace(seen, spelling)
@@ -132,7 +132,7 @@ def _share(rows: Rows, trace: Trace, examples: Sequence[Example], needs: Sequenc
         for row, target, example in zip(several, trace.targets, examples, strict=True):
             if row:
                 row["prediction"] = row[str(target.number)]
-                row |= {"label": row[str(label_of(trace.model, example))]} if "label" in needs else {}
+                row |= {"label": row[str(label_index(trace.model, example))]} if "label" in needs else {}
 
 
 def _wanted(trace: Trace, examples: Sequence[Example], needs: Sequence[str]) -> dict[tuple[Target, ...], list[str]]:
@@ -145,7 +145,7 @@ def _wanted(trace: Trace, examples: Sequence[Example], needs: Sequence[str]) -> 
         if need == "prediction":
             targets = predicted
         elif need == "label":
-            targets = tuple(Target(label_of(model, example)) for example in examples)
+            targets = tuple(Target(label_index(model, example)) for example in examples)
         else:
             targets = tuple(_side(target, need) for target in predicted)
         found.setdefault(targets, []).append(need)

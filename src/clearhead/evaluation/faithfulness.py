@@ -5,18 +5,22 @@ from typing import Any
 
 import numpy as np
 
+from clearhead.arrays import Array
 from clearhead.errors import BadOption, UnsupportedModel
-from clearhead.evaluation.metric import Case, Curves, Record, explained, label_of, mean_curve, metric
-from clearhead.explanation import Array
-from clearhead.model.model import Model
-from clearhead.perturbation.ranking import (
-    equal_shares,
-    masked_from_attention,
-    removed_logits,
-    trapezoid,
+from clearhead.evaluation.metric import (
+    Curves,
+    ExplainedExample,
+    Record,
+    explanation_for,
+    label_index,
+    mean_curve,
+    metric,
 )
+from clearhead.evaluation.removal import removed_logits
+from clearhead.model.model import Model
+from clearhead.perturbation.ranking import equal_shares, masked_from_attention, trapezoid
 from clearhead.perturbation.replacement import token_id
-from clearhead.perturbation.run import target_scores
+from clearhead.perturbation.run import score_targets
 from clearhead.validation import require_integer
 
 STEPS = 10
@@ -35,11 +39,13 @@ def _change_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = 
     return equal_shares(steps)[first:], mean_curve(records, weights_RN, "changes")
 
 
-def _probabilities(model: Model, cases: list[Case], target: str, shares: Sequence[float], **how: Any) -> list[Array]:
+def _probabilities(
+    model: Model, cases: list[ExplainedExample], target: str, shares: Sequence[float], **how: Any
+) -> list[Array]:
     """For each case the probability of the explained target at each share."""
     found = removed_logits(model, cases, target, shares, **how)
     return [
-        target_scores(logits, explained(case, target).target, model.problem).numpy()
+        score_targets(logits, explanation_for(case, target).target, model.problem).numpy()
         for case, logits in zip(cases, found, strict=True)
     ]
 
@@ -47,7 +53,7 @@ def _probabilities(model: Model, cases: list[Case], target: str, shares: Sequenc
 @metric(paper="AttCAT, Eq. 13", better="higher", curve=_change_curve)
 def aopc(
     model: Model,
-    cases: list[Case],
+    cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     absent: str | None = None,
@@ -68,7 +74,7 @@ def aopc(
 @metric(paper="AttCAT, Eq. 14", better="lower", curve=_change_curve)
 def lodds(
     model: Model,
-    cases: list[Case],
+    cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     absent: str | None = None,
@@ -115,7 +121,12 @@ def _bin_curve(records: Sequence[Record], weights_RN: Array, *, bins: Any = BINS
 
 @metric(paper="ERASER (DeYoung et al. 2020)", better="higher", curve=_bin_curve)
 def comprehensiveness(
-    model: Model, cases: list[Case], *, target: str = "prediction", absent: str | None = None, bins: Any = BINS
+    model: Model,
+    cases: list[ExplainedExample],
+    *,
+    target: str = "prediction",
+    absent: str | None = None,
+    bins: Any = BINS,
 ) -> list[Record]:
     """Mean drop of the probability when the top 1, 5, 10, 20 and 50 % of the tokens are deleted.
 
@@ -128,7 +139,12 @@ def comprehensiveness(
 
 @metric(paper="ERASER (DeYoung et al. 2020)", better="lower", curve=_bin_curve)
 def sufficiency(
-    model: Model, cases: list[Case], *, target: str = "prediction", absent: str | None = None, bins: Any = BINS
+    model: Model,
+    cases: list[ExplainedExample],
+    *,
+    target: str = "prediction",
+    absent: str | None = None,
+    bins: Any = BINS,
 ) -> list[Record]:
     """Mean drop of the probability when nothing but the top 1, 5, 10, 20 and 50 % of the tokens is left.
 
@@ -143,7 +159,7 @@ def sufficiency(
 
 
 def _correct(
-    model: Model, cases: list[Case], target: str, against: str, shares: Sequence[float], **how: Any
+    model: Model, cases: list[ExplainedExample], target: str, against: str, shares: Sequence[float], **how: Any
 ) -> list[Array]:
     """For each case whether the most likely class is the wanted one, at each share (0 or 1)."""
     if model.problem != "single-label":
@@ -151,7 +167,7 @@ def _correct(
     if against not in ("label", "prediction"):
         raise BadOption(f"against={against!r} is not a choice. Use 'label' or 'prediction'.")
     if against == "label":
-        wanted = [label_of(model, case.example) for case in cases]
+        wanted = [label_index(model, case.example) for case in cases]
         best = [logits.argmax(-1) for logits in removed_logits(model, cases, target, shares, **how)]
         return [(row == one).double().numpy() for row, one in zip(best, wanted, strict=True)]
     # What the model says of the whole input comes first, or last where parts are shown.
@@ -168,7 +184,7 @@ def _step_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = ST
 @metric(paper="Decoded layer saliency, Sec. 3.1", better="lower", curve=_step_curve)
 def hiding(
     model: Model,
-    cases: list[Case],
+    cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     against: str = "label",
@@ -187,7 +203,7 @@ def hiding(
 @metric(paper="Decoded layer saliency, Sec. 3.1", better="higher", curve=_step_curve)
 def revealing(
     model: Model,
-    cases: list[Case],
+    cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     against: str = "label",
@@ -216,7 +232,7 @@ def _tenth_curve(records: Sequence[Record], weights_RN: Array, *, start: float =
 @metric(paper="TransAtt, Sec. 4", better="lower", curve=_tenth_curve)
 def positive_perturbation(
     model: Model,
-    cases: list[Case],
+    cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     against: str = "label",
@@ -233,7 +249,7 @@ def positive_perturbation(
 @metric(paper="TransAtt, Sec. 4", better="higher", curve=_tenth_curve)
 def negative_perturbation(
     model: Model,
-    cases: list[Case],
+    cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     against: str = "label",
@@ -250,7 +266,7 @@ def negative_perturbation(
 def _perturbation(
     name: str,
     model: Model,
-    cases: list[Case],
+    cases: list[ExplainedExample],
     target: str,
     against: str,
     absent: str | None,

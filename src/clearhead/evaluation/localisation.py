@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from clearhead.arrays import Array
 from clearhead.data.task import Example, Mask
 from clearhead.errors import BadInput
-from clearhead.evaluation.metric import Case, Record, column, explained, means, metric
-from clearhead.explanation import Array, Explanation
+from clearhead.evaluation.metric import ExplainedExample, Record, column, explanation_for, means, metric
+from clearhead.explanation import Explanation
 from clearhead.model.inputs import open_image
 from clearhead.model.model import Model
 from clearhead.validation import require_integer
@@ -33,12 +34,12 @@ def _segmented(records: Sequence[Record], weights_RN: Array) -> dict[str, Array]
     values=("pixel-accuracy", "map", "miou"),
     summary=_segmented,
 )
-def segmentation(model: Model, cases: list[Case], *, target: str = "prediction") -> list[Record]:
+def segmentation(model: Model, cases: list[ExplainedExample], *, target: str = "prediction") -> list[Record]:
     """Pixel accuracy, mean average precision and mean IoU of the map above its mean, against the object's mask.
 
     The map is scaled to 0–1 per image; pixels without a label take no part.
     """
-    return [_segmentation(explained(case, target), case.example) for case in cases]
+    return [_segmentation(explanation_for(case, target), case.example) for case in cases]
 
 
 def _segmentation(explanation: Explanation, example: Example) -> Record:
@@ -146,14 +147,14 @@ def _canvas(parts: list[Example]) -> list[Example]:
 
 
 @metric(paper="class mosaics (Arias-Duart et al. 2022)", better="higher", targets=("label",), prepare=_mosaics)
-def mosaic(model: Model, cases: list[Case], *, seed: int = 0) -> list[Record]:
+def mosaic(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> list[Record]:
     """Share of the positive relevance that lies in the explained class's part of a mosaic of classes.
 
     Pictures are joined four by four, texts two by two. A map without positive relevance scores 0; chance is about a
     quarter for pictures and a half for texts. A part that the model did not get to see takes no part.
     """
     return [
-        {"mosaic": _share(explained(case, "label"), case.example), "group": case.example.id.rpartition(":")[0]}
+        {"mosaic": _share(explanation_for(case, "label"), case.example), "group": case.example.id.rpartition(":")[0]}
         for case in cases
     ]
 

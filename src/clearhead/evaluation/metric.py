@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from clearhead.arrays import Array
 from clearhead.data.task import Example, Task
 from clearhead.errors import Argument, BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, Inputs, collate, encode
 from clearhead.model.model import Model
-from clearhead.model.target import class_number
+from clearhead.model.target import class_index
 from clearhead.registry import Registry
-from clearhead.spec import defaults, parsed, settled
+from clearhead.spec import option_defaults, parse_spec, validate_options
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Record = dict[str, Any]
 Curve = tuple[list[float], list[float]]
 Curves = tuple[list[float], Array]
@@ -30,7 +30,7 @@ TARGETS = ("prediction", "label", "every-class", "start", "end")
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class ExplainedExample:
     """An example with its explanations, by what they explain.
 
     Keys: "prediction", "label", "start" and "end" of a predicted answer, or a class number as text.
@@ -113,7 +113,7 @@ def metric(
             better,
             tuple(values) or (name,),
             tuple(targets),
-            defaults(measure),
+            option_defaults(measure),
             summary,
             curve,
             prepare,
@@ -125,7 +125,7 @@ def metric(
 
 
 @dataclass(frozen=True)
-class Measure:
+class MetricSpec:
     """A metric with the options it was asked for, and the way that was written."""
 
     text: str
@@ -152,7 +152,7 @@ class Measure:
             return list(task.examples)
         return self.metric.prepare(list(task.examples), **self._for(self.metric.prepare))
 
-    def measure(self, model: Model, cases: Sequence[Case]) -> list[Record]:
+    def measure(self, model: Model, cases: Sequence[ExplainedExample]) -> list[Record]:
         """One record per case, in order."""
         with torch.inference_mode(False):
             return self.metric.measure(model, list(cases), **self.options) if cases else []
@@ -187,13 +187,13 @@ class Measure:
         return {name: value for name, value in self.all_options.items() if name in wanted}
 
 
-def measured(name: Any, **options: Any) -> Measure:
+def parse_metric(name: Any, **options: Any) -> MetricSpec:
     """'aopc', 'aopc:absent=pad,steps=9' or (name, {options}), as for methods."""
-    if isinstance(name, Measure):
+    if isinstance(name, MetricSpec):
         return name
-    text, plain, given = parsed(name)
+    text, plain, given = parse_spec(name)
     found = METRICS[plain]
-    return Measure(text, found, settled(found.name, found.measure, {**given, **options}))
+    return MetricSpec(text, found, validate_options(found.name, found.measure, {**given, **options}))
 
 
 def means(records: Sequence[Record], weights_RN: Array, values: Sequence[str]) -> dict[str, Array]:
@@ -226,30 +226,30 @@ def mean_curve(records: Sequence[Record], weights_RN: Array, name: str) -> Array
 # --- what metrics need of a case ----------------------------------------------------------------------------------
 
 
-def explained(case: Case, key: str) -> Explanation:
+def explanation_for(case: ExplainedExample, key: str) -> Explanation:
     if key not in case.explanations:
         raise BadInput(f"Example '{case.example.id}' has no explanation of its {key}: {', '.join(case.explanations)}.")
     return case.explanations[key]
 
 
-def label_of(model: Model, example: Example) -> int:
+def label_index(model: Model, example: Example) -> int:
     """The class number of an example's label; an unknown or missing one is an error that names the example."""
     if example.label is None:
         found = f"Example '{example.id}' has no label, which this metric needs: name it with "
         raise BadInput(found, Argument("label_column"), ".")
     try:
-        return class_number(example.label, model.labels)
+        return class_index(example.label, model.labels)
     except ClearheadError as error:
         raise BadInput(f"Example '{example.id}' is labelled {example.label!r}. {error}") from error
 
 
-def inputs_of(model: Model, cases: Sequence[Case]) -> Inputs:
+def collate_examples(model: Model, cases: Sequence[ExplainedExample]) -> Inputs:
     """The cases' inputs as one batch, cut to what the model takes."""
     seen: dict[int, Encoded] = {}
     return collate(model, [_encoded(model, case, seen) for case in cases])
 
 
-def _encoded(model: Model, case: Case, seen: dict[int, Encoded]) -> Encoded:
+def _encoded(model: Model, case: ExplainedExample, seen: dict[int, Encoded]) -> Encoded:
     if case.encoded is not None:
         return case.encoded
     key = id(case.example)

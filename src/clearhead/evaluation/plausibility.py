@@ -5,18 +5,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from clearhead.arrays import Array
 from clearhead.data.task import Spans
 from clearhead.errors import BadInput, UnsupportedModel
-from clearhead.evaluation.metric import Case, Curves, Record, explained, mean_curve, metric
-from clearhead.explanation import Array, Explanation
+from clearhead.evaluation.metric import Curves, ExplainedExample, Record, explanation_for, mean_curve, metric
+from clearhead.explanation import Explanation
 from clearhead.model.model import Model
-from clearhead.perturbation.ranking import ranks
+from clearhead.perturbation.ranking import rank_features
 from clearhead.validation import require_integer
 
 TOP = tuple(range(10, 90, 10))
 
 
-def _spans(case: Case) -> Spans:
+def _spans(case: ExplainedExample) -> Spans:
     gold = case.example.gold
     if not isinstance(gold, tuple) or (gold and not isinstance(gold[0], tuple)):
         raise BadInput(f"Example '{case.example.id}' has no marked words, which this metric compares with.")
@@ -28,13 +29,15 @@ def _top_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
 
 
 @metric(paper="TransAtt, Sec. 4; ERASER", better="higher", targets=("label",), curve=_top_curve)
-def token_f1(model: Model, cases: list[Case], *, target: str = "label", beyond: bool = True) -> list[Record]:
+def token_f1(
+    model: Model, cases: list[ExplainedExample], *, target: str = "label", beyond: bool = True
+) -> list[Record]:
     """F1 of the 10, 20 … 80 most relevant words against the words that people marked, averaged over the eight.
 
     A word is what stands between blanks, its relevance the highest of its sub-words. `beyond=False` leaves out marked
     words that lie past the part of the text the model took.
     """
-    return [_token_f1(explained(case, target), _spans(case), beyond) for case in cases]
+    return [_token_f1(explanation_for(case, target), _spans(case), beyond) for case in cases]
 
 
 def _token_f1(explanation: Explanation, spans: Spans, beyond: bool) -> Record:
@@ -43,7 +46,7 @@ def _token_f1(explanation: Explanation, spans: Spans, beyond: bool) -> Record:
     total = _words_touched(explanation, spans) if beyond else int(marked.sum())
     if not total or not words:
         return {"token-f1": None, "f1": None}
-    rank_N = ranks(np.array([word.relevance for word in words]))
+    rank_N = rank_features(np.array([word.relevance for word in words]))
     hits = [int(marked[rank_N < k].sum()) for k in TOP]
     f1 = [2 * hit / (min(k, len(words)) + total) for k, hit in zip(TOP, hits, strict=True)]
     return {"token-f1": float(np.mean(f1)), "f1": f1}
@@ -74,7 +77,7 @@ def _k_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
 @metric(
     paper="AttCAT, Precision@K", better="higher", values=("count", "share"), targets=("start", "end"), curve=_k_curve
 )
-def precision_at_k(model: Model, cases: list[Case], *, k: int = 20) -> list[Record]:
+def precision_at_k(model: Model, cases: list[ExplainedExample], *, k: int = 20) -> list[Record]:
     """How many tokens of the right answer are among the K most relevant, start and end explanations added.
 
     `share` divides by min(K, tokens of the answer). Questions without an answer, or whose answer the model did not
@@ -86,13 +89,13 @@ def precision_at_k(model: Model, cases: list[Case], *, k: int = 20) -> list[Reco
     return [_precision(case, k) for case in cases]
 
 
-def _precision(case: Case, k: int) -> Record:
-    start, end = explained(case, "start"), explained(case, "end")
+def _precision(case: ExplainedExample, k: int) -> Record:
+    start, end = explanation_for(case, "start"), explanation_for(case, "end")
     real = ~start.special
     answer = _answer_tokens(start, _spans(case)[:1])[real]
     if not answer.any():
         return {"count": None, "share": None, "counts": None}
-    rank_N = ranks((start.relevance + end.relevance)[real])
+    rank_N = rank_features((start.relevance + end.relevance)[real])
     counts = np.cumsum(np.bincount(np.minimum(rank_N[answer], k), minlength=k + 1)[:k])
     total = float(counts[-1])
     return {"count": total, "share": total / min(k, int(answer.sum())), "counts": counts.astype(float).tolist()}

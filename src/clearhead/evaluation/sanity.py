@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from clearhead.api import compare
-from clearhead.attribution.method import Spelling, spelled
+from clearhead.arrays import Array
+from clearhead.attribution.method import MethodSpec, parse_method
 from clearhead.errors import BadOption
 from clearhead.evaluation.confidence import tau
-from clearhead.evaluation.metric import Case, Curves, Record, explained, mean_curve, metric
-from clearhead.explanation import Array, Explanation
+from clearhead.evaluation.metric import Curves, ExplainedExample, Record, explanation_for, mean_curve, metric
+from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.validation import require_integer
 
@@ -30,7 +31,7 @@ def _cascade(records: Sequence[Record], weights_RN: Array) -> Curves:
 
 @metric(paper="Sanity checks (Adebayo et al. 2018)", better="lower", curve=_cascade)
 def randomisation(
-    model: Model, cases: list[Case], *, correlation: str = "spearman", absolute: bool = False, seed: int = 0
+    model: Model, cases: list[ExplainedExample], *, correlation: str = "spearman", absolute: bool = False, seed: int = 0
 ) -> list[Record]:
     """Rank correlation of the explanation before and after the weights are made random, from the output down.
 
@@ -46,7 +47,7 @@ def randomisation(
     for parameters in parts_from_output(changed.network):
         redraw(parameters, generator)
         for place, after in enumerate(_again(changed, cases)):
-            before = explained(cases[place], "prediction")
+            before = explanation_for(cases[place], "prediction")
             found[place].append(_correlated(before, after, correlation, absolute))
     return [{"randomisation": _mean(several), "correlations": several} for several in found]
 
@@ -89,30 +90,30 @@ def redraw(parameters: Sequence[nn.Parameter], generator: torch.Generator) -> No
                 one.copy_((noise * spread + float(one.double().mean())).to(one))
 
 
-def _again(model: Model, cases: Sequence[Case]) -> list[Explanation]:
+def _again(model: Model, cases: Sequence[ExplainedExample]) -> list[Explanation]:
     """The same inputs and targets explained by the same methods on another model; methods share traces."""
     found: dict[int, Explanation] = {}
     for by_method in _together(cases):
         spellings = [spelling for spelling, _ in by_method]
         first = by_method[0][1]
         inputs: list[Any] = [cases[place].example.raw for place in first]
-        targets = [explained(cases[place], "prediction").target for place in first]
+        targets = [explanation_for(cases[place], "prediction").target for place in first]
         after = compare(model, inputs, spellings, targets, long="truncate")
         for spelling, places in by_method:
             found.update(zip(places, after[spelling.text], strict=True))
     return [found[place] for place in range(len(cases))]
 
 
-def _together(cases: Sequence[Case]) -> list[list[tuple[Spelling, list[int]]]]:
+def _together(cases: Sequence[ExplainedExample]) -> list[list[tuple[MethodSpec, list[int]]]]:
     """Methods, with the places of their cases, that explained the same inputs for the same targets."""
-    methods: dict[str, tuple[Spelling, list[int]]] = {}
+    methods: dict[str, tuple[MethodSpec, list[int]]] = {}
     for place, case in enumerate(cases):
-        known = explained(case, "prediction")
-        spelling = spelled((known.method, known.options))
+        known = explanation_for(case, "prediction")
+        spelling = parse_method((known.method, known.options))
         methods.setdefault(spelling.text, (spelling, []))[1].append(place)
-    groups: dict[Any, list[tuple[Spelling, list[int]]]] = {}
+    groups: dict[Any, list[tuple[MethodSpec, list[int]]]] = {}
     for spelling, places in methods.values():
-        key = tuple((cases[place].example.id, explained(cases[place], "prediction").target) for place in places)
+        key = tuple((cases[place].example.id, explanation_for(cases[place], "prediction").target) for place in places)
         groups.setdefault(key, []).append((spelling, places))
     return list(groups.values())
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.evaluation.metric import Array, Curves, Measure, Record, column
+from clearhead.arrays import Array
+from clearhead.evaluation.metric import Curves, MetricSpec, Record, column
 
 SAMPLES = 1000
 FLIPS = 9999
@@ -48,7 +49,7 @@ class Difference:
 
 
 def intervals(
-    measure: Measure, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
+    measure: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
 ) -> dict[str, Interval]:
     """Each value of the metric, with the interval over resampled examples."""
     plain, drawn = _plain(measure, repeats), _bootstrap(measure, repeats, samples, seed)
@@ -69,7 +70,7 @@ class Band:
 
 
 def band(
-    measure: Measure, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
+    measure: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
 ) -> Band | None:
     """The metric's curve, averaged over repeats, with the interval over resampled examples; None if it draws none."""
     plain = _curve(measure, repeats, np.ones((1, len(repeats[0]))))
@@ -85,13 +86,13 @@ def band(
     return Band(tuple(x), tuple(map(float, height_K)), low, high)
 
 
-def _curve(measure: Measure, repeats: Repeats, weights_RN: Array) -> Curves | None:
+def _curve(measure: MetricSpec, repeats: Repeats, weights_RN: Array) -> Curves | None:
     found = [one for records in repeats if (one := measure.curves(records, weights_RN)) is not None]
     return (found[0][0], np.mean([heights for _, heights in found], 0)) if found else None
 
 
 def differences(
-    measure: Measure, first: Repeats, second: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
+    measure: MetricSpec, first: Repeats, second: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
 ) -> dict[str, Difference]:
     """A paired test of two methods on the same examples, for each value of the metric.
 
@@ -122,22 +123,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(one) for one in found]
 
 
-def _count(measure: Measure, records: Sequence[Record], name: str) -> int:
+def _count(measure: MetricSpec, records: Sequence[Record], name: str) -> int:
     return int(np.isfinite(column(records, name)).sum()) if measure.metric.is_mean else sum(map(bool, records))
 
 
-def _plain(measure: Measure, repeats: Repeats) -> dict[str, float]:
+def _plain(measure: MetricSpec, repeats: Repeats) -> dict[str, float]:
     """The values themselves."""
     return {name: float(one[0]) for name, one in _repeated(measure, repeats, np.ones((1, len(repeats[0])))).items()}
 
 
-def _repeated(measure: Measure, repeats: Repeats, weights_RN: Array) -> dict[str, Array]:
+def _repeated(measure: MetricSpec, repeats: Repeats, weights_RN: Array) -> dict[str, Array]:
     """The values (R), averaged over repeats."""
     found = [measure.resampled(records, weights_RN) for records in repeats]
     return {name: np.mean([one[name] for one in found], 0) for name in found[0]}
 
 
-def _bootstrap(measure: Measure, repeats: Repeats, samples: int, seed: int) -> dict[str, Array]:
+def _bootstrap(measure: MetricSpec, repeats: Repeats, samples: int, seed: int) -> dict[str, Array]:
     """The values under resampling: the same examples are drawn for every method and repeat."""
     parts = [_repeated(measure, repeats, weights) for weights in _weights(repeats[0], samples, seed)]
     drawn = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -200,7 +201,7 @@ def _flipped(first: Repeats, second: Repeats, name: str, seed: int) -> float:
     return (extreme + 1) / (FLIPS + 1)
 
 
-def _traded(measure: Measure, first: Repeats, second: Repeats, seed: int) -> dict[str, Array]:
+def _traded(measure: MetricSpec, first: Repeats, second: Repeats, seed: int) -> dict[str, Array]:
     """The difference as it is, and after the two methods have traded the records of random examples."""
     generator, group_N = np.random.default_rng(seed), _groups(first[0])
     turns = [(first[turn % len(first)], second[turn % len(second)]) for turn in range(max(len(first), len(second)))]
@@ -214,7 +215,7 @@ def _traded(measure: Measure, first: Repeats, second: Repeats, seed: int) -> dic
     return {name: np.concatenate([np.mean([one[name] for one in part], 0) for part in found]) for name in found[0][0]}
 
 
-def _less(measure: Measure, records: Sequence[Record], first_RN: Array, second_RN: Array) -> dict[str, Array]:
+def _less(measure: MetricSpec, records: Sequence[Record], first_RN: Array, second_RN: Array) -> dict[str, Array]:
     first, second = measure.resampled(records, first_RN), measure.resampled(records, second_RN)
     return {name: first[name] - second[name] for name in first}
 

@@ -10,11 +10,11 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
+from clearhead.arrays import Array
 from clearhead.data.read import read_task
 from clearhead.data.task import Example
 from clearhead.errors import BadInput, UnsupportedModel
-from clearhead.evaluation.metric import Case, Curves, Record, explained, metric
-from clearhead.explanation import Array
+from clearhead.evaluation.metric import Curves, ExplainedExample, Record, explanation_for, metric
 from clearhead.model.model import Model
 from clearhead.validation import require_integer
 
@@ -102,7 +102,7 @@ def word_lists(records: Sequence[Record], k: int = 50) -> dict[str, list[tuple[s
 )
 def token_overlap(
     model: Model,
-    cases: list[Case],
+    cases: list[ExplainedExample],
     *,
     k: int = 50,
     reference: str | None = None,
@@ -123,8 +123,8 @@ def token_overlap(
     return [_record(case, weights) for case in cases]
 
 
-def _record(case: Case, weights: Any) -> Record:
-    explanation = explained(case, "prediction")
+def _record(case: ExplainedExample, weights: Any) -> Record:
+    explanation = explanation_for(case, "prediction")
     real = np.flatnonzero(~explanation.special)
     tokens = [explanation.tokens[place] for place in real]
     weight = np.ones(len(real)) if weights is None else np.array([weights(token) for token in tokens])

@@ -15,8 +15,8 @@ from torch import Tensor
 from clearhead.errors import Argument, BadInput, BadOption, TooLong
 from clearhead.lazy import LazySequence
 from clearhead.model import images as photo
-from clearhead.model.model import Model, longest
-from clearhead.model.tensor_checks import WHOLE, check_values, checked
+from clearhead.model.model import Model, max_tokens
+from clearhead.model.tensor_checks import WHOLE, check_values, validate_tensors
 
 Box = tuple[float, float, float, float]
 LONG = ("error", "truncate", "windows")
@@ -83,10 +83,10 @@ def as_inputs(model: Model, inputs: Any) -> Inputs:
         return _moved(inputs, model)
     if isinstance(inputs, Mapping):
         return from_tensors(model, inputs)
-    return collate(model, [encode(model, one) for one in listed(inputs)])
+    return collate(model, [encode(model, one) for one in as_input_list(inputs)])
 
 
-def listed(inputs: Any) -> list[Any]:
+def as_input_list(inputs: Any) -> list[Any]:
     """One input or several, as a list that is not empty."""
     several = [inputs] if is_single(inputs) else list(inputs) if isinstance(inputs, Sequence) else None
     if several is None:
@@ -119,7 +119,7 @@ def _kind(one: Any) -> str:
     return "picture" if isinstance(one, Image.Image) else "path" if isinstance(one, Path) else type(one).__name__
 
 
-def each(model: Model, prepare: Callable[[Any], Found], inputs: Sequence[Any]) -> list[Found]:
+def encode_all(model: Model, prepare: Callable[[Any], Found], inputs: Sequence[Any]) -> list[Found]:
     """Prepares every input, in order; pictures several at a time, since most of that is done outside Python."""
     if not model.takes_images or len(set(map(id, inputs))) < max(2, len(inputs)):
         return [prepare(one) for one in inputs]
@@ -163,15 +163,15 @@ def _check_characters(text: str) -> None:
         raise BadInput(f"Character {error.start + 1} of the text is half a character: it was not UTF-8.") from error
 
 
-def check_long(long: str) -> None:
+def validate_overflow(long: str) -> None:
     """Refuses what is no choice for inputs that are too long."""
     if long not in LONG:
         raise BadOption(Argument("long", long), f" is not a choice. Use one of {', '.join(LONG)}.")
 
 
 def _truncation(model: Model, long: str) -> dict[str, Any]:
-    check_long(long)
-    limit = longest(model)
+    validate_overflow(long)
+    limit = max_tokens(model)
     return {"truncation": True, "max_length": limit} if long == "truncate" and limit else {"truncation": False}
 
 
@@ -186,7 +186,7 @@ def _offset(text: str | tuple[str, str], place: int | None, span: tuple[int, int
 
 
 def _check_length(model: Model, length: int, advice: Sequence[str | Argument] = SHORTER) -> None:
-    limit = longest(model)
+    limit = max_tokens(model)
     if limit is not None and length > limit:
         raise TooLong(f"The input has {length} tokens, but {model.name} takes at most {limit}.", *advice)
 
@@ -240,7 +240,7 @@ def _sent(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
 def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
     """A batch from tensors as the network takes them; labels are left out."""
     kept = {name: value for name, value in tensors.items() if name not in ("labels", "special_tokens_mask")}
-    main = checked(model, kept)
+    main = validate_tensors(model, kept)
     if main != "pixel_values":
         _check_length(model, kept[main].shape[1], (" Cut every tensor to that many tokens.",))
     return _moved(Inputs(dict(kept), _items(model, main, kept)), model)
@@ -304,10 +304,10 @@ def _encode_image(model: Model, source: Any) -> Encoded:
 def open_image(source: Any) -> Image.Image:
     """A picture, or what lies at a path, as people see it."""
     if isinstance(source, Image.Image):
-        return photo.in_colour(photo.upright(photo.whole(source)))
+        return photo.to_rgb(photo.rotate_upright(photo.load_pixels(source)))
     if not isinstance(source, str | Path):
         raise BadInput(f"An image model was given a {type(source).__name__}: give a picture or the path to one.")
-    return photo.in_colour(photo.read(source, f"'{source}'"))
+    return photo.to_rgb(photo.open_image_file(source, f"'{source}'"))
 
 
 def placement(processor: Any, original: tuple[int, int], final: tuple[int, int]) -> Box:
@@ -330,3 +330,9 @@ def _resized(processor: Any, width: int, height: int) -> tuple[int, int]:
         scale = size["shortest_edge"] / min(width, height)
         return max(1, int(width * scale)), max(1, int(height * scale))
     return size.get("width") or width, size.get("height") or height
+
+
+def longest_text(batch: Inputs) -> int:
+    """Tokens of the longest text in a batch; 0 for images."""
+    lengths = [value.shape[1] for value in batch.tensors.values() if value.dim() > 1]
+    return 0 if "pixel_values" in batch.tensors else max(lengths, default=0)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import Argument, BadInput
-from clearhead.registry import unknown
+from clearhead.registry import unknown_name
 from clearhead.validation import as_integer
 
 
@@ -48,20 +48,20 @@ class Target:
 TargetLike = Target | int | str | None
 
 
-def resolve(target: TargetLike, predicted: int, labels: Sequence[str]) -> Target:
+def resolve_target(target: TargetLike, predicted: int, labels: Sequence[str]) -> Target:
     """The same target with numbers for labels and the prediction for None, checked against the model."""
     wanted = target if isinstance(target, Target) else Target(target)
     if wanted.span is not None:
         raise BadInput("A span target needs a question-answering model; give a class index or label instead.")
-    index = predicted if wanted.index is None else class_number(wanted.index, labels)
-    versus = None if wanted.versus is None else class_number(wanted.versus, labels)
+    index = predicted if wanted.index is None else class_index(wanted.index, labels)
+    versus = None if wanted.versus is None else class_index(wanted.versus, labels)
     if index == versus:
         found = f"Class '{labels[index]}' cannot be contrasted with itself: choose another "
         raise BadInput(found, Argument("versus"), ".")
     return Target(index, versus)
 
 
-def class_number(name: Any, labels: Sequence[str]) -> int:
+def class_index(name: Any, labels: Sequence[str]) -> int:
     """The number of a class given by number or label."""
     if isinstance(name, str):
         return _labelled(name, labels)
@@ -81,7 +81,7 @@ def _labelled(name: str, labels: Sequence[str]) -> int:
         if places:
             numbers = ", ".join(map(str, places))
             raise BadInput(f"{len(places)} classes are called '{name}': give the number of one of them ({numbers}).")
-    raise unknown("label", name, list(labels))
+    raise unknown_name("label", name, list(labels))
 
 
 def resolve_span(target: TargetLike, logits_2T: Tensor) -> Target:
@@ -111,7 +111,7 @@ def _ends(span: Any) -> tuple[int | None, int | None]:
     return start, end
 
 
-def placed(target: Target, places: Mapping[int, int]) -> Target:
+def shift_span(target: Target, places: Mapping[int, int]) -> Target:
     """The same span with each position told otherwise: that of a real token among all of its row, or back."""
     if target.span is None:
         return target
@@ -127,7 +127,7 @@ def _best_span(logits_2T: Tensor) -> tuple[int, int]:
     return divmod(best, logits_2T.shape[-1])
 
 
-def seeds(targets: Sequence[Target], logits: Tensor) -> list[tuple[int, Tensor]]:
+def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[tuple[int, Tensor]]:
     """One-hot starting points with their signs: one per class, two for a contrast or a span.
 
     The gradient is that of Σ sign · ⟨seed, logits⟩; relevance is Σ sign · (the pass from that seed), because
@@ -155,29 +155,6 @@ def _ones_at(places: list[tuple[int, ...]], like: Tensor) -> Tensor:
     return seed.to(like.device)
 
 
-def score_of(seeds: Sequence[tuple[int, Tensor]], logits: Tensor) -> Tensor:
+def target_score(seeds: Sequence[tuple[int, Tensor]], logits: Tensor) -> Tensor:
     """Σ sign · ⟨seed, logits⟩ of each row: the number that is explained."""
     return torch.stack([sign * (seed * logits).flatten(1).sum(1) for sign, seed in seeds]).sum(0)
-
-
-def probability(target: Target, logits: Tensor, problem: str) -> float | None:
-    """What the model itself says of the target: None for a regression."""
-    scores = logits.double()
-    if target.span is not None:
-        chosen: list[Any] = [
-            scores[place].softmax(-1)[position] for place, position in enumerate(target.span) if position is not None
-        ]
-        return float(torch.stack(chosen).prod())
-    if problem == "regression":
-        return None
-    return float(shares_of(logits, problem)[target.number])
-
-
-def shares_of(logits: Tensor, problem: str) -> Tensor:
-    """Probabilities of all classes, in float64."""
-    scores = logits.double()
-    if problem != "single-label":
-        return scores.sigmoid()
-    # Written out: torch's softmax wakes every thread of the processor, which then get in the way of other work.
-    odds = (scores - scores.amax(-1, keepdim=True)).exp()
-    return odds / odds.sum(-1, keepdim=True)

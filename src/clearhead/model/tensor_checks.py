@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import BadInput, ClearheadError
-from clearhead.model.model import Model, word_table
+from clearhead.model.model import Model, input_embedding
 
 SIZE = re.compile(r"\b(size|shape)", re.IGNORECASE)
 """What networks complain of that take pictures of one size alone."""
@@ -18,7 +18,7 @@ WHOLE = ("input_ids", "token_type_ids", "position_ids")
 """Whole numbers, one per token, that are looked up in a table."""
 
 
-def checked(model: Model, tensors: Mapping[str, Any]) -> str:
+def validate_tensors(model: Model, tensors: Mapping[str, Any]) -> str:
     """The name of the one tensor that is the input; the others go with it."""
     main = _main(model, tensors)
     for name, value in tensors.items():
@@ -68,7 +68,7 @@ def _shape(model: Model, main: str) -> tuple[int | str, ...]:
     """What the axes of an input are, or how long they must be."""
     if main == "pixel_values":
         return ("inputs", _described(model, "num_channels") or "colours", "rows", "columns")
-    words = word_table(model.network)
+    words = input_embedding(model.network)
     width = () if main == "input_ids" else ("width" if words is None else words.shape[1],)
     return ("inputs", "tokens", *width)
 
@@ -81,7 +81,7 @@ def _described(model: Model, name: str) -> Any:
 
 def check_values(model: Model, name: str, values: Any) -> None:
     """Refuses numbers that the table they are looked up in does not have."""
-    words, places = word_table(model.network), model.position_tables
+    words, places = input_embedding(model.network), model.position_tables
     before = min((getattr(one, "offset", 0) for one in places), default=0) if name == "position_ids" else 0
     sizes = {
         "input_ids": None if words is None else len(words),
@@ -95,7 +95,7 @@ def check_values(model: Model, name: str, values: Any) -> None:
 
 
 @contextmanager
-def blamed(model: Model, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+def explain_size_errors(model: Model, tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """Inside, a network that fails on pictures of another size than it was made for is told to have that reason."""
     try:
         yield

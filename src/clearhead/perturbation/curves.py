@@ -25,7 +25,7 @@ def card(model: "Model", source: Any, found: "Mapping[str, Explanation]") -> str
     hiding = _lines(model, source, found, orders, reveal=False)
     revealing = _lines(model, source, found, orders, reveal=True)
     return markup.card(
-        markup.beside(
+        markup.side_by_side(
             [
                 curves.chart(hiding, title="Hiding the most relevant first", across=f"{what} hidden", up=up),
                 curves.chart(revealing, title="Revealing the most relevant first", across=f"{what} revealed", up=up),

@@ -21,7 +21,7 @@ SEGMENTS = 49
 
 
 @dataclass(frozen=True)
-class Units:
+class Features:
     """The unit of each token (T) or pixel (P,Q): 1 … count, or 0 for what is never hidden."""
 
     kind: str
@@ -39,14 +39,14 @@ def text_mask(inputs: Inputs) -> Tensor:
     return torch.arange(main.shape[1], device=main.device) < length_E1
 
 
-def units_of(
+def group_features(
     model: Model,
     inputs: Inputs,
     unit: str | None = None,
     *,
     grid: tuple[int, int] | None = None,
     segments: int = SEGMENTS,
-) -> list[Units]:
+) -> list[Features]:
     """The units of every input: by default sub-words, or patches; `segments` counts grid cells or superpixels.
 
     "segment" means SLIC superpixels where scikit-image is installed, cells of a grid otherwise.
@@ -61,7 +61,7 @@ def units_of(
     return [_text_units(item, mask, unit) for item, mask in zip(inputs.items, text_mask(inputs).cpu(), strict=True)]
 
 
-def _text_units(item: Item, mask_T: Tensor, unit: str) -> Units:
+def _text_units(item: Item, mask_T: Tensor, unit: str) -> Features:
     names: dict[Any, int] = {}
     labels_T = torch.zeros(len(mask_T), dtype=torch.long)
     positions = mask_T.nonzero().flatten().tolist()
@@ -71,7 +71,7 @@ def _text_units(item: Item, mask_T: Tensor, unit: str) -> Units:
             labels_T[position] = names.setdefault(own[place], len(names) + 1)
     if not names:
         raise BadInput(f"The input {' '.join(item.tokens)!r} holds special tokens only: there is nothing to hide.")
-    return Units(unit, labels_T, len(names))
+    return Features(unit, labels_T, len(names))
 
 
 def _unit_names(item: Item, unit: str) -> list[Any]:
@@ -96,7 +96,7 @@ def _span(offset: tuple[int, ...], spans: list[tuple[int, int, int]], place: int
 
 def _image_units(
     model: Model, pixels_ECPQ: Tensor, unit: str, grid: tuple[int, int] | None, segments: int
-) -> list[Units]:
+) -> list[Features]:
     height, width = pixels_ECPQ.shape[-2:]
     if unit == "segment":
         unit = "slic" if _slic() is not None else "grid"
@@ -106,7 +106,7 @@ def _image_units(
         grid = (max(1, round(segments**0.5)),) * 2
     cells = (height, width) if unit == "pixel" else grid or patch_grid(model, height, width)
     labels = grid_labels(height, width, cells)
-    return [Units(unit, labels, cells[0] * cells[1])] * len(pixels_ECPQ)
+    return [Features(unit, labels, cells[0] * cells[1])] * len(pixels_ECPQ)
 
 
 def patch_grid(model: Model, height: int, width: int) -> tuple[int, int]:
@@ -133,7 +133,7 @@ def _slic() -> Any:
     return slic
 
 
-def _superpixels(picture_CPQ: Tensor, segments: int) -> Units:
+def _superpixels(picture_CPQ: Tensor, segments: int) -> Features:
     slic = _slic()
     if slic is None:
         raise BadOption("unit='slic' needs scikit-image: pip install 'clearhead[segments]', or use unit='grid'.")
@@ -142,4 +142,4 @@ def _superpixels(picture_CPQ: Tensor, segments: int) -> Units:
     colours = scaled.permute(1, 2, 0).double().cpu().numpy()
     found = torch.from_numpy(slic(colours, n_segments=segments, compactness=10, start_label=0)).long()
     names, labels_PQ = torch.unique(found, return_inverse=True)
-    return Units("slic", labels_PQ + 1, len(names))
+    return Features("slic", labels_PQ + 1, len(names))

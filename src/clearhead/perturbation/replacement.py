@@ -14,8 +14,8 @@ from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
 from clearhead.perturbation.features import text_mask
 
-TEXT_ABSENT = ("mask", "pad", "delete", "attention", "mask-attention")
-IMAGE_ABSENT = ("zero", "mean", "blur")
+TEXT_REPLACEMENTS = ("mask", "pad", "delete", "attention", "mask-attention")
+IMAGE_REPLACEMENTS = ("zero", "mean", "blur")
 PIXELS_PER_TOKEN = 256
 PART = 1024
 
@@ -41,7 +41,7 @@ def parts(count: int) -> list[Tensor]:
     return [torch.arange(start, min(start + PART, count)) for start in range(0, count, PART)]
 
 
-class Hiding(Protocol):
+class Replacement(Protocol):
     """How rows become tensors."""
 
     @property
@@ -61,10 +61,10 @@ class Hiding(Protocol):
         """The logits in a shape that all batches share."""
 
 
-def absent_of(model: Model, inputs: Inputs, absent: str | None) -> str:
+def resolve_replacement(model: Model, inputs: Inputs, absent: str | None) -> str:
     """The meaning of absent that will be used: by default [MASK], attention where there is none, or a black patch."""
     image = "pixel_values" in inputs.tensors
-    choices = IMAGE_ABSENT if image else TEXT_ABSENT
+    choices = IMAGE_REPLACEMENTS if image else TEXT_REPLACEMENTS
     if absent is None:
         masks = "input_ids" in inputs.tensors and token_id(model, "mask") is not None
         return "zero" if image else "mask" if masks else "attention"
@@ -83,18 +83,18 @@ def token_id(model: Model, name: str) -> int | None:
     return None
 
 
-def hiding_of(model: Model, batch: Inputs, absent: str) -> Hiding:
+def make_replacement(model: Model, batch: Inputs, absent: str) -> Replacement:
     """The way to hide in these inputs."""
     if "pixel_values" in batch.tensors:
         content = [_digest([picture.cpu().float().numpy()]) for picture in batch.tensors["pixel_values"]]
-        return HiddenPixels(model, batch, absent, content)
+        return PixelReplacement(model, batch, absent, content)
     if absent == "delete" and model.problem == "span":
         raise UnsupportedModel("Deleting tokens moves the answer span: use absent='mask' or 'attention' instead.")
     if absent.endswith("attention") and not model.takes_mask:
         raise UnsupportedModel(f"{model.name} takes no attention_mask that could hide tokens: use absent='mask'.")
     mask_ET = text_mask(batch).cpu()
     tensors = {"attention_mask": mask_ET.long(), **{name: value.cpu() for name, value in batch.tensors.items()}}
-    return HiddenTokens(model, tensors, mask_ET, absent, _fill(model, batch, absent))
+    return TokenReplacement(model, tensors, mask_ET, absent, _fill(model, batch, absent))
 
 
 def _fill(model: Model, batch: Inputs, absent: str) -> int | None:
@@ -119,7 +119,7 @@ def _digest(arrays: Sequence[Any]) -> bytes:
 
 
 @dataclass(frozen=True)
-class HiddenTokens:
+class TokenReplacement:
     """Texts with tokens replaced by `fill`, taken out, or removed from attention."""
 
     model: Model
@@ -196,7 +196,7 @@ def _cut(value: Tensor, tokens: int, width: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class HiddenPixels:
+class PixelReplacement:
     """Images with pixels replaced by a background; `content` tells equal pictures."""
 
     model: Model
@@ -233,11 +233,11 @@ def _background(model: Model, pixels_ECPQ: Tensor, absent: str) -> Tensor:
     if absent == "mean":
         return pixels_ECPQ.mean((2, 3), keepdim=True)
     if absent == "blur":
-        return blurred(pixels_ECPQ)
-    return black(model, pixels_ECPQ).expand(len(pixels_ECPQ), -1, 1, 1)
+        return blur(pixels_ECPQ)
+    return black_pixels(model, pixels_ECPQ).expand(len(pixels_ECPQ), -1, 1, 1)
 
 
-def black(model: Model, pixels_ECPQ: Tensor) -> Tensor:
+def black_pixels(model: Model, pixels_ECPQ: Tensor) -> Tensor:
     """0 in [0, 1] space as the network sees it (1,C,1,1); without a processor, a pixel value of 0."""
     processor = model.processor
     mean, deviation = getattr(processor, "image_mean", None), getattr(processor, "image_std", None)
@@ -246,7 +246,7 @@ def black(model: Model, pixels_ECPQ: Tensor) -> Tensor:
     return -(pixels_ECPQ.new_tensor(mean) / pixels_ECPQ.new_tensor(deviation)).reshape(1, -1, 1, 1)
 
 
-def blurred(pixels_ECPQ: Tensor) -> Tensor:
+def blur(pixels_ECPQ: Tensor) -> Tensor:
     """A Gaussian blur whose width is a sixteenth of the picture's shorter side."""
     channels, height, width = pixels_ECPQ.shape[1:]
     sigma = min(height, width) / 16

@@ -13,14 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.engine.batching import in_batches
-from clearhead.engine.context import plain_inference
+from clearhead.engine.context import eager_inference
 from clearhead.errors import BadInput, BadOption
 from clearhead.model.inputs import Inputs, as_inputs
 from clearhead.model.model import Model
-from clearhead.model.outputs import logits_of
+from clearhead.model.outputs import finite_logits
 from clearhead.model.target import Target
-from clearhead.perturbation.features import Units, units_of
-from clearhead.perturbation.replacement import Hiding, Rows, absent_of, hiding_of, parts
+from clearhead.perturbation.features import Features, group_features
+from clearhead.perturbation.replacement import Replacement, Rows, make_replacement, parts, resolve_replacement
 
 TOKENS = {"cpu": 512, "cuda": 65536}
 
@@ -29,7 +29,7 @@ def perturbed_logits(
     model: Model,
     inputs: Any,
     masks: Sequence[Tensor],
-    units: Sequence[Units] | None = None,
+    units: Sequence[Features] | None = None,
     *,
     absent: str | None = None,
     batch_size: int | None = None,
@@ -38,14 +38,14 @@ def perturbed_logits(
 
     Perturbed inputs of all examples share batches, sorted by length; equal ones are computed once. Answer-span models
     give (masks, 2, T), −inf at padding. What is hidden looks as `absent` says: for text "mask", "pad", "delete",
-    "attention" or "mask-attention"; for images "zero" (black), "mean" or "blur".
+    "attention" or "mask-attention"; for images "zero" (black), "mean" or "blurred".
 
     >>> perturbed_logits(model, "a fine film", [torch.tensor([[True, False, True]])])     # doctest: +SKIP
     """
     batch = as_inputs(model, inputs)
-    units = units_of(model, batch) if units is None else units
+    units = group_features(model, batch) if units is None else units
     rows = _rows(batch, masks, units)
-    hidden = hiding_of(model, batch, absent_of(model, batch, absent))
+    hidden = make_replacement(model, batch, resolve_replacement(model, batch, absent))
     lengths_R = hidden.lengths(rows)
     first_N, twin_R = _distinct(rows, hidden, lengths_R)
     order_N = first_N[torch.argsort(lengths_R[first_N], descending=True, stable=True)]
@@ -60,7 +60,7 @@ def perturbed_scores(
     inputs: Any,
     masks: Sequence[Tensor],
     targets: Sequence[Target],
-    units: Sequence[Units] | None = None,
+    units: Sequence[Features] | None = None,
     *,
     output: str = "probability",
     absent: str | None = None,
@@ -68,10 +68,10 @@ def perturbed_scores(
 ) -> list[Tensor]:
     """As `perturbed_logits`, but for each input the probability (or logit) of its own resolved target."""
     found = perturbed_logits(model, inputs, masks, units, absent=absent, batch_size=batch_size)
-    return [target_scores(logits, one, model.problem, output) for logits, one in zip(found, targets, strict=True)]
+    return [score_targets(logits, one, model.problem, output) for logits, one in zip(found, targets, strict=True)]
 
 
-def target_scores(logits: Tensor, target: Target, problem: str, output: str = "probability") -> Tensor:
+def score_targets(logits: Tensor, target: Target, problem: str, output: str = "probability") -> Tensor:
     """What each row says of the target, in float64; a contrast is a difference, a regression has its value only."""
     if output not in ("probability", "logit"):
         raise BadOption(f"output={output!r} is not a choice. Use 'probability' or 'logit'.")
@@ -90,7 +90,7 @@ def target_scores(logits: Tensor, target: Target, problem: str, output: str = "p
 # --- rows: one per mask of one input ----------------------------------------------------------------------------
 
 
-def _rows(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Units]) -> Rows:
+def _rows(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Features]) -> Rows:
     if not len(batch) == len(masks) == len(units):
         raise BadInput(f"{len(batch)} inputs need as many mask tensors and units, not {len(masks)} and {len(units)}.")
     for place, (mask, unit) in enumerate(zip(masks, units, strict=True)):
@@ -107,7 +107,7 @@ def _rows(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Units]) -> Row
     return Rows(example_R, torch.cat(present), torch.stack([unit.labels.flatten().cpu() for unit in units]))
 
 
-def _distinct(rows: Rows, hidden: Hiding, lengths_R: Tensor) -> tuple[Tensor, Tensor]:
+def _distinct(rows: Rows, hidden: Replacement, lengths_R: Tensor) -> tuple[Tensor, Tensor]:
     """The first row of every group of equal ones, and for each row the first of its group."""
     seen: dict[bytes, int] = {}
     keys = [key for part in parts(len(lengths_R)) for key in hidden.keys(rows, part, lengths_R[part].tolist())]
@@ -116,17 +116,17 @@ def _distinct(rows: Rows, hidden: Hiding, lengths_R: Tensor) -> tuple[Tensor, Te
 
 
 def _run(
-    model: Model, rows: Rows, hidden: Hiding, order_N: Tensor, lengths_N: Tensor, batch_size: int | None
+    model: Model, rows: Rows, hidden: Replacement, order_N: Tensor, lengths_N: Tensor, batch_size: int | None
 ) -> Tensor:
     found: list[Tensor] = []
 
     def compute(start: int, stop: int) -> None:
         chosen = order_N[start:stop]
         tensors = hidden.build(rows, chosen, int(lengths_N[start]))
-        found.append(hidden.finish(logits_of(model, model.network(**tensors)), rows.example_R[chosen]))
+        found.append(hidden.finish(finite_logits(model, model.network(**tensors)), rows.example_R[chosen]))
 
     size = batch_size if model.can_pad else 1
-    with plain_inference(model.network, model.device):
+    with eager_inference(model.network, model.device):
         alike = _reads_padding(model, rows, hidden, lengths_N)
         in_batches(lengths_N.tolist(), compute, tokens=_room(model.device), size=size, alike=alike, label="inputs")
     return torch.cat(found).clone()
@@ -138,7 +138,7 @@ def _room(device: torch.device) -> int:
     return tokens * max(1, torch.get_num_threads() // 4) if device.type == "cpu" else tokens
 
 
-def _reads_padding(model: Model, rows: Rows, hidden: Hiding, lengths_N: Tensor) -> bool:
+def _reads_padding(model: Model, rows: Rows, hidden: Replacement, lengths_N: Tensor) -> bool:
     """Whether a hidden token looks at padding, as in DeBERTa where it attends to nothing, so to all alike.
 
     The network is asked: the shortest input of two units or more with either half hidden, with and without padding.
@@ -152,7 +152,9 @@ def _reads_padding(model: Model, rows: Rows, hidden: Hiding, lengths_N: Tensor) 
     present_2U = torch.stack([place_U <= half, (place_U < 1) | (place_U > half)])
     probe = Rows(shortest.expand(2), present_2U, rows.labels_EX)
     tight, padded = (
-        hidden.finish(logits_of(model, model.network(**hidden.build(probe, torch.arange(2), width))), probe.example_R)
+        hidden.finish(
+            finite_logits(model, model.network(**hidden.build(probe, torch.arange(2), width))), probe.example_R
+        )
         for width in (int(lengths_E[shortest]), longest)
     )
     return not torch.allclose(tight, padded, rtol=0, atol=torch.finfo(tight.dtype).eps ** 0.5)

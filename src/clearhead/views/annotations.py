@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadInput
-from clearhead.explanation import Array, Explanation
+from clearhead.explanation import Explanation
 from clearhead.model import images as photo
 from clearhead.views import heatmap, html
 from clearhead.views import html_parts as markup
@@ -16,7 +17,7 @@ from clearhead.views.text_spans import segments
 Spans = Sequence[tuple[int, ...]]
 
 
-def beside_text(explanations: Sequence[Explanation], marked: Spans) -> str:
+def text_with_rationale(explanations: Sequence[Explanation], marked: Spans) -> str:
     """The text as people marked it, then each explanation, with how many of its strongest words they marked.
 
     The explanations share a scale, as in `html.classes`.
@@ -29,7 +30,9 @@ def beside_text(explanations: Sequence[Explanation], marked: Spans) -> str:
         f'<p class="ch-text" dir="auto" lang="">{_framed(text, spans, place)}</p>' for place, text in enumerate(texts)
     ]
     rows = [
-        markup.heading(one, tag="h3") + html.shown(one, full) + f'<p class="ch-faint">{_found(one, spans)}</p>'
+        markup.heading(one, tag="h3")
+        + html.visible_explanations(one, full)
+        + f'<p class="ch-faint">{_found(one, spans)}</p>'
         for one in explanations
     ]
     return markup.card("<h2>Marked by people</h2>", *framed, *rows)
@@ -52,11 +55,11 @@ def spans_of(text: str | tuple[str, str], phrases: Sequence[str]) -> list[tuple[
 def mask_of(file: Path, picture: Path | None = None) -> Array:
     """A mask picture as an array: whatever is not black belongs to the object. It turns with the picture it lies on."""
     try:
-        mask = photo.read(file, f"The mask '{file}'")
+        mask = photo.open_image_file(file, f"The mask '{file}'")
     except BadInput as error:
         raise BadFile(f"The mask '{file}' cannot be read as a picture.") from error
-    note = 1 if picture is None else photo.note_for(file, picture, (f"The mask '{file}'", f"'{picture}'"))
-    return np.asarray(photo.turned(mask, note).convert("L")) > 0
+    note = 1 if picture is None else photo.orientation_after(file, picture, (f"The mask '{file}'", f"'{picture}'"))
+    return np.asarray(photo.rotate(mask, note).convert("L")) > 0
 
 
 def _span(one: tuple[int, ...], texts: Sequence[str]) -> tuple[int, int, int]:
@@ -71,9 +74,9 @@ def _framed(text: str, spans: Sequence[tuple[int, int, int]], segment: int) -> s
     for _, start, end in sorted(span for span in spans if span[0] == segment):
         start = max(start, at)
         if end > start:
-            parts += [markup.escaped(text[at:start]), f'<mark class="ch-gold">{markup.escaped(text[start:end])}</mark>']
+            parts += [markup.escape(text[at:start]), f'<mark class="ch-gold">{markup.escape(text[start:end])}</mark>']
             at = end
-    return "".join([*parts, markup.escaped(text[at:])])
+    return "".join([*parts, markup.escape(text[at:])])
 
 
 def _found(explanation: Explanation, spans: Sequence[tuple[int, int, int]]) -> str:
@@ -87,12 +90,12 @@ def _found(explanation: Explanation, spans: Sequence[tuple[int, int, int]]) -> s
     return f"{sum(gold[place] for place in order)} of the {count} most relevant words are marked."
 
 
-def beside_photo(explanations: Sequence[Explanation], mask: Array) -> str:
+def image_with_mask(explanations: Sequence[Explanation], mask: Array) -> str:
     """The photo with the object people outlined, then each explanation with the same outline, on one scale."""
     full = html.full_of(explanations)
-    marked = _with_outline(heatmap.photo(explanations[0]), mask)
+    marked = _with_outline(heatmap.photograph(explanations[0]), mask)
     gold = "<h3>Marked by people</h3>" + _image(marked, "Photo with the marked object outlined.")
-    return markup.card(markup.beside([gold, *(_outlined(one, mask, full) for one in explanations)]))
+    return markup.card(markup.side_by_side([gold, *(_outlined(one, mask, full) for one in explanations)]))
 
 
 def _outlined(explanation: Explanation, mask: Array, full: float) -> str:

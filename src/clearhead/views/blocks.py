@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from clearhead.arrays import Array
 from clearhead.errors import BadOption
-from clearhead.explanation import Array, Explanation
+from clearhead.explanation import Explanation
 from clearhead.views import html_parts as markup
 from clearhead.views.captions import number
 from clearhead.views.color import step
@@ -23,7 +24,7 @@ def heat_map(explanation: Explanation, rollout: Explanation | None = None) -> st
     if rollout is not None and rollout.tokens != explanation.tokens:
         raise BadOption("The rollout belongs to another input: explain the same one by both methods.")
     places = _places(explanation)
-    head = "".join(f'<th scope="col"><span>{markup.escaped(explanation.tokens[place])}</span></th>' for place in places)
+    head = "".join(f'<th scope="col"><span>{markup.escape(explanation.tokens[place])}</span></th>' for place in places)
     body = "".join(_row(name, values, explanation, places) for name, values in _rows(explanation, rollout))
     left_out = len(explanation.tokens) - len(places)
     note = f'<p class="ch-faint">{left_out} less relevant tokens are left out.</p>' if left_out else ""

@@ -43,7 +43,7 @@ def tip(piece: Piece, count: int) -> str:
     return f"{' '.join(piece.tokens)} · {number(piece.relevance or 0.0)} · rank {piece.rank} of {count}"
 
 
-def diagnosis(explanation: Explanation) -> str:
+def diagnostics_caption(explanation: Explanation) -> str:
     """What the explanation says of itself, for people."""
     found = explanation.diagnostics
     said = [_said(text, found[key]) for key, text in DIAGNOSTICS.items() if found.get(key) is not None]

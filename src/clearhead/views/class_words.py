@@ -87,14 +87,14 @@ def summary(tops: TopWords, *, count: int = 15, clouds: Mapping[str, Image.Image
     """Top words of each class side by side, word clouds if given, and the overlap table."""
     columns = [_column(label, words[:count], (clouds or {}).get(label)) for label, words in tops.items()]
     table = _overlap_table(tops) if len(tops) > 1 and steps(tops) else ""
-    return markup.card("<h2>Words that speak for each class</h2>", markup.beside(columns), table)
+    return markup.card("<h2>Words that speak for each class</h2>", markup.side_by_side(columns), table)
 
 
 def _column(label: str, words: Sequence[tuple[str, float]], cloud: Image.Image | None) -> str:
     full = max((weight for _, weight in words), default=1.0)
-    rows = [(markup.escaped(word), f"{weight:.3g}", _bar(weight / full)) for word, weight in words]
+    rows = [(markup.escape(word), f"{weight:.3g}", _bar(weight / full)) for word, weight in words]
     picture = "" if cloud is None else _cloud(label, cloud)
-    return f"<h3>{markup.escaped(label)}</h3>{picture}{markup.table(('word', 'weight', 'share'), rows)}"
+    return f"<h3>{markup.escape(label)}</h3>{picture}{markup.table(('word', 'weight', 'share'), rows)}"
 
 
 def _bar(share: float) -> str:

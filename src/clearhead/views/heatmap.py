@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
-from clearhead.explanation import Array, Explanation
+from clearhead.arrays import Array
+from clearhead.explanation import Explanation
 from clearhead.validation import require_number
 from clearhead.views import html_parts as markup
 from clearhead.views.captions import number
@@ -126,7 +127,7 @@ def _shrunk(inside: Array, by: int) -> Array:
     return ~_grown(~inside, by)
 
 
-def photo(explanation: Explanation) -> Image.Image:
+def photograph(explanation: Explanation) -> Image.Image:
     """The picture itself, or a grey one of its size where only tensors were given."""
     if explanation.image is not None:
         return explanation.image.convert("RGB")
@@ -136,7 +137,7 @@ def photo(explanation: Explanation) -> Image.Image:
 
 def greyed(explanation: Explanation) -> Image.Image:
     """The photo with little colour of its own, so that colour means relevance."""
-    picture = photo(explanation)
+    picture = photograph(explanation)
     return Image.blend(picture, picture.convert("L").convert("RGB"), GREY)
 
 
@@ -150,7 +151,7 @@ def overlay(
 ) -> Image.Image:
     """The photo at its original size under the heat map; `top` outlines that per cent of it."""
     require_number("opacity", opacity, 0, 1)
-    canvas = (greyed(explanation) if opacity else photo(explanation)).convert("RGBA")
+    canvas = (greyed(explanation) if opacity else photograph(explanation)).convert("RGBA")
     colors = veil(explanation, smooth=smooth, full=full)
     colors.putalpha(colors.getchannel("A").point(lambda value: round(value * opacity)))
     canvas.alpha_composite(colors)
@@ -165,7 +166,7 @@ def overlay(
 def figure(explanation: Explanation, *, full: float | None = None) -> str:
     """Photo and heat map as layers, with opacity, patches and outline to choose; no script."""
     explanation = fitted(explanation, SHOWN)
-    shown = small(photo(explanation))
+    shown = small(photograph(explanation))
     layers = {"ch-photo": data_url(shown, "JPEG")}
     layers |= {f"ch-heat {css}": _heat_url(explanation, smooth, full) for css, smooth in LOOKS.items()}
     layers |= {f"ch-outline {css}": _outline_url(explanation, smooth) for css, smooth in LOOKS.items()}
@@ -210,7 +211,7 @@ def _controls() -> str:
 def legend(full: float, label: str, signed: bool) -> str:
     """What the colours over a photo mean."""
     below = f'<span>against {number(-full)} or more</span><i class="ch-cold"></i>' if signed else ""
-    above = f'<i class="ch-warm"></i><span>{number(full)} or more for {markup.escaped(label)}</span>'
+    above = f'<i class="ch-warm"></i><span>{number(full)} or more for {markup.escape(label)}</span>'
     return f'<p class="ch-legend">{below}<span>0</span>{above}</p>'
 
 
@@ -218,7 +219,7 @@ def fitted(explanation: Explanation, largest: int) -> Explanation:
     """The same over a photo of at most so many pixels a side, which is quick to draw."""
     if explanation.image is None or explanation.box is None or max(explanation.image.size) <= largest:
         return explanation
-    shown = small(photo(explanation), largest)
+    shown = small(photograph(explanation), largest)
     across, down = (new / old for new, old in zip(shown.size, explanation.image.size, strict=True))
     left, top, right, bottom = explanation.box
     return replace(explanation, image=shown, box=(left * across, top * down, right * across, bottom * down))

@@ -42,7 +42,7 @@ def page(bodies: Iterable[str], title: str) -> str:
 def card(explanation: Explanation, *, level: str | None = None, rollout: Explanation | None = None) -> str:
     """One explanation with everything there is to see; `rollout` adds its row to the blocks."""
     if explanation.grid is not None:
-        return markup.card(markup.heading(explanation), shown(explanation), markup.footer(explanation))
+        return markup.card(markup.heading(explanation), visible_explanations(explanation), markup.footer(explanation))
     level = level or level_for(explanation)
     return markup.card(
         markup.heading(explanation),
@@ -71,7 +71,7 @@ def cards(explanations: Sequence[Explanation]) -> list[str]:
 
 def brief(explanation: Explanation) -> str:
     """Label and coloured text, nothing to unfold."""
-    return markup.card(markup.heading(explanation), shown(explanation))
+    return markup.card(markup.heading(explanation), visible_explanations(explanation))
 
 
 def methods(found: Mapping[str, Explanation]) -> str:
@@ -80,15 +80,17 @@ def methods(found: Mapping[str, Explanation]) -> str:
         raise BadInput("This view takes explanations by the name of their method, as `compare` answers for one input.")
     require_explanations(found.values())
     first = next(iter(found.values()))
-    rows = [f"<h3>{markup.escaped(name)}</h3>{shown(one)}" for name, one in found.items()]
-    body = markup.beside(rows) if first.grid is not None else "".join(rows)
+    rows = [f"<h3>{markup.escape(name)}</h3>{visible_explanations(one)}" for name, one in found.items()]
+    body = markup.side_by_side(rows) if first.grid is not None else "".join(rows)
     return markup.card(markup.heading(first, method=False), body)
 
 
 def classes(explanations: Sequence[Explanation]) -> str:
     """The same input for two or more classes side by side, on one scale."""
     full = full_of(explanations)
-    return markup.card(markup.beside(markup.heading(one, tag="h3") + shown(one, full) for one in explanations))
+    return markup.card(
+        markup.side_by_side(markup.heading(one, tag="h3") + visible_explanations(one, full) for one in explanations)
+    )
 
 
 def title_of(explanations: Sequence[Explanation]) -> str:
@@ -98,7 +100,7 @@ def title_of(explanations: Sequence[Explanation]) -> str:
     return f"{len(explanations)} explanations by {', '.join(dict.fromkeys(one.method for one in explanations))}"
 
 
-def shown(explanation: Explanation, full: float | None = None) -> str:
+def visible_explanations(explanation: Explanation, full: float | None = None) -> str:
     """The coloured text or photo with its legend."""
     full = full or full_of([explanation])
     if explanation.grid is not None:

@@ -1,13 +1,13 @@
-"""The HTML that every page is made of; whatever comes from a user or a tokenizer passes through `escaped`."""
+"""The HTML that every page is made of; whatever comes from a user or a tokenizer passes through `escape`."""
 
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from html import escape
+from html import escape as escape_html
 from importlib.resources import files
 
 from clearhead.explanation import Explanation
-from clearhead.views.captions import diagnosis, number, percent, spelling, tip
+from clearhead.views.captions import diagnostics_caption, number, percent, spelling, tip
 from clearhead.views.color import DARK, LIGHT, STEPS, background, hexadecimal, step
 from clearhead.views.text_spans import (
     LEVELS,
@@ -25,16 +25,16 @@ from clearhead.views.text_spans import (
 TABLE = 20
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Text as HTML that shows exactly what is there.
 
     Hidden characters stay in place, so that copying gives the original, but are fenced in and labelled; controls,
     which HTML does not allow, are replaced by their labels.
     """
     if text.isascii() and text.isprintable():
-        return escape(text)
+        return escape_html(text)
     return "".join(
-        _hidden(character) if is_hidden(text, place) else escape(character) for place, character in enumerate(text)
+        _hidden(character) if is_hidden(text, place) else escape_html(character) for place, character in enumerate(text)
     )
 
 
@@ -109,10 +109,10 @@ def text(parts: Sequence[Sequence[Piece]], full: float, extra: str = "") -> str:
 
 def _piece(piece: Piece, full: float, count: int) -> str:
     if piece.relevance is None:
-        return escaped(piece.text)
+        return escape(piece.text)
     name = css_class(step(piece.relevance, full))
     css = f' class="{name}"' if name else ""
-    return f'<span{css} title="{attribute(tip(piece, count))}">{escaped(piece.text)}</span>'
+    return f'<span{css} title="{attribute(tip(piece, count))}">{escape(piece.text)}</span>'
 
 
 def levels(explanation: Explanation, level: str, full: float) -> str:
@@ -139,14 +139,14 @@ def heading(explanation: Explanation, *, method: bool = True, tag: str = "h2") -
     probability = "" if explanation.probability is None else f" · {percent(explanation.probability)}"
     said = [spelling(explanation)] if method else []
     said += [explanation.model] if explanation.model else []
-    below = f'<p class="ch-faint">{escaped(" · ".join(said))}</p>' if said else ""
-    return f"<{tag}>{escaped(explanation.label)}{probability}</{tag}>{below}"
+    below = f'<p class="ch-faint">{escape(" · ".join(said))}</p>' if said else ""
+    return f"<{tag}>{escape(explanation.label)}{probability}</{tag}>{below}"
 
 
 def legend(full: float, label: str, signed: bool) -> str:
     """What the colours mean, with the number that the strongest stands for."""
     below = f"<span>against {number(-full)}</span>{_swatches(range(-STEPS, 0, 2))}" if signed else ""
-    above = f"{_swatches(range(1, STEPS + 1, 2))}<span>{number(full)} for {escaped(label)}</span>"
+    above = f"{_swatches(range(1, STEPS + 1, 2))}<span>{number(full)} for {escape(label)}</span>"
     return f'<p class="ch-legend">{below}<span>0</span>{above}</p>'
 
 
@@ -174,7 +174,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def folded(title: str, body: str) -> str:
     """What opens on a click or a key."""
-    return f"<details><summary>{escaped(title)}</summary>{body}</details>"
+    return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 
 def card(*parts: str) -> str:
@@ -182,7 +182,7 @@ def card(*parts: str) -> str:
     return f'<article class="ch-card">{"".join(parts)}</article>'
 
 
-def beside(columns: Iterable[str]) -> str:
+def side_by_side(columns: Iterable[str]) -> str:
     """Parts side by side where there is room."""
     return f'<div class="ch-side">{"".join(f"<div>{column}</div>" for column in columns)}</div>'
 
@@ -195,7 +195,7 @@ def image(url: str, size: tuple[int, int], described: str, css: str) -> str:
 def numbers(explanation: Explanation, level: str) -> str:
     """The strongest words as a table, folded away."""
     found = strongest(explanation, TABLE, level)
-    rows = [(escaped(piece.text), number(piece.relevance or 0.0), str(piece.rank)) for piece in found]
+    rows = [(escape(piece.text), number(piece.relevance or 0.0), str(piece.rank)) for piece in found]
     return folded(f"Strongest {level}s as numbers", table((level, "relevance", "rank"), rows))
 
 
@@ -203,5 +203,5 @@ def footer(explanation: Explanation) -> str:
     """Special tokens, apart from the text or patches, and the diagnostics."""
     others = ", ".join(f"{visible(token)} {number(value)}" for token, value in aside(explanation))
     lines = [f"Special tokens: {others}"] if others else []
-    lines += [diagnosis(explanation)] if diagnosis(explanation) else []
+    lines += [diagnostics_caption(explanation)] if diagnostics_caption(explanation) else []
     return "".join(f'<p class="ch-faint">{escape(line)}</p>' for line in lines)

@@ -57,7 +57,7 @@ def chart(
     )
     width = LEFT + PLOT + 40 + 8 * max(min(len(curve.name), NAME) for curve in curves)
     return (
-        f"<h3>{markup.escaped(title)}</h3>"
+        f"<h3>{markup.escape(title)}</h3>"
         f'<svg class="ch-chart" role="img" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">'
         f"<title>{markup.attribute(_said(curves, title))}</title>"
         f"{_axes(low, high, across, up, scale)}{bands}{lines}{names}</svg>"
@@ -88,7 +88,7 @@ def _y(value: float, low: float, high: float) -> float:
     return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
 
-def share_text(share: float, scale: float | None) -> str:
+def format_share(share: float, scale: float | None) -> str:
     """A place on the horizontal axis in percent, or as a number up to `scale`."""
     return f"{share * 100:.0f} %" if scale is None else f"{share * scale:.4g}"
 
@@ -101,7 +101,7 @@ def _axes(low: float, high: float, across: str, up: str, scale: float | None) ->
         for value in (low + place * step for place in range(round((high - low) / step) + 1))
     )
     below = "".join(
-        _label(_x(part / 4), HEIGHT - BOTTOM + 16, share_text(part / 4, scale), "end" if part == 4 else "middle")
+        _label(_x(part / 4), HEIGHT - BOTTOM + 16, format_share(part / 4, scale), "end" if part == 4 else "middle")
         for part in range(5)
     )
     side = f'<g transform="translate(11 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_label(0, 0, up)}</g>'
@@ -109,7 +109,7 @@ def _axes(low: float, high: float, across: str, up: str, scale: float | None) ->
 
 
 def _label(x: float, y: float, text: str, anchor: str = "middle") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{markup.escaped(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{markup.escape(text)}</text>'
 
 
 def _line(curve: Curve, place: int, low: float, high: float) -> str:
@@ -151,7 +151,7 @@ def _name(curve: Curve, place: int, y: float) -> str:
     start = _x(1) + 6
     return (
         f'<path d="M{start:.0f} {y:.1f}h22" style="stroke:{_stroke(place)}" stroke-width="2.5"{dashed}/>'
-        f'<text x="{start + 27:.0f}" y="{y + 4:.1f}">{markup.escaped(_short(curve.name))}</text>'
+        f'<text x="{start + 27:.0f}" y="{y + 4:.1f}">{markup.escape(_short(curve.name))}</text>'
     )
 
 
@@ -176,8 +176,8 @@ def _said(curves: Sequence[Curve], title: str) -> str:
 
 def _table(curves: Sequence[Curve], across: str, scale: float | None) -> str:
     shares = sorted({share for curve in curves for share in curve.shares})
-    rows = [(share_text(share, scale), *(_at(curve, share) for curve in curves)) for share in shares]
-    columns = [markup.escaped(name) for name in (across, *(curve.name for curve in curves))]
+    rows = [(format_share(share, scale), *(_at(curve, share) for curve in curves)) for share in shares]
+    columns = [markup.escape(name) for name in (across, *(curve.name for curve in curves))]
     return markup.folded("The curves as numbers", markup.table(columns, rows))
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from clearhead.explanation import Explanation
-from clearhead.views.captions import diagnosis, headline, number
+from clearhead.views.captions import diagnostics_caption, headline, number
 from clearhead.views.text_spans import Piece, largest, level_for, pieces, strongest, visible
 
 COUNT = 10
@@ -25,8 +25,8 @@ def comparison(found: Mapping[str, Explanation]) -> str:
 
 def section(explanation: Explanation) -> str:
     """Heading, quoted text with its strong words set apart, table, diagnostics."""
-    said = [f"## {escaped(headline(explanation))}", "", *_text(explanation), *_table(explanation), ""]
-    notes = [escaped(" · ".join(filter(None, [explanation.model, diagnosis(explanation)])))]
+    said = [f"## {escape(headline(explanation))}", "", *_text(explanation), *_table(explanation), ""]
+    notes = [escape(" · ".join(filter(None, [explanation.model, diagnostics_caption(explanation)])))]
     return "\n".join([*said, *(f"{note}\n" for note in notes if note)])
 
 
@@ -41,7 +41,7 @@ def _text(explanation: Explanation) -> Iterator[str]:
         for line in "".join(_marked(piece, full, words) for piece in part).splitlines():
             yield f"> {LIST.sub(MARKER, line)}"
         yield ">"
-    yield f"> **bold** speaks for {escaped(explanation.label)}, *italics* against it"
+    yield f"> **bold** speaks for {escape(explanation.label)}, *italics* against it"
     yield ""
 
 
@@ -58,13 +58,13 @@ def _marked(piece: Piece, full: float, words: bool) -> str:
 def _table(explanation: Explanation) -> list[str]:
     name = "patch" if explanation.grid is not None else level_for(explanation)
     rows = [
-        f"| {escaped(piece.text)} | {number(piece.relevance or 0.0)} | {piece.rank} |"
+        f"| {escape(piece.text)} | {number(piece.relevance or 0.0)} | {piece.rank} |"
         for piece in strongest(explanation, COUNT)
     ]
     return [f"| {name} | relevance | rank |", "|:--|--:|--:|", *rows]
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Every character that Markdown or HTML would take as markup is written as itself."""
     return LIST.sub(MARKER, _literal(text))
 

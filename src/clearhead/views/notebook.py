@@ -8,7 +8,7 @@ from html import escape
 
 from clearhead.explanation import Explanation
 from clearhead.views import html
-from clearhead.views.captions import diagnosis, number, percent, spelling, tip
+from clearhead.views.captions import diagnostics_caption, number, percent, spelling, tip
 from clearhead.views.color import STEPS, step, translucent
 from clearhead.views.html_parts import full_of
 from clearhead.views.text_spans import LEVELS, Piece, aside, level_for, pieces, scored, visible
@@ -91,7 +91,7 @@ def _text(explanation: Explanation, level: str) -> Iterator[str]:
 def _other(explanation: Explanation, level: str) -> Iterator[str]:
     """Special tokens, diagnostics, and the text at the other level, folded away."""
     others = ", ".join(f"{token} {number(value)}" for token, value in aside(explanation))
-    for line in filter(None, [others and f"Special tokens: {others}", diagnosis(explanation)]):
+    for line in filter(None, [others and f"Special tokens: {others}", diagnostics_caption(explanation)]):
         yield f"<div>{_small(line)}</div>"
     if explanation.text is not None and explanation.offsets is not None:
         other = "word" if level == "token" else "token"

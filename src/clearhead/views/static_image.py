@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from clearhead.explanation import Explanation
 from clearhead.views import heatmap
-from clearhead.views.captions import diagnosis, number, percent, spelling
+from clearhead.views.captions import diagnostics_caption, number, percent, spelling
 from clearhead.views.color import LIGHT, STEPS, Rgb, background, hexadecimal, step
 from clearhead.views.fonts import SCALE, is_whole, measure, spelled, write
 from clearhead.views.text_spans import Piece, aside, largest, pieces, require_explanations, segments, visible
@@ -111,7 +111,7 @@ def _block(explanation: Explanation, y: float, spell: Spell) -> tuple[list[Box],
     more, y = _legend(spell(explanation.label), full, signed=signed, y=y + GAP)
     boxes += more
     others = "   ".join(f"{token} {number(value)}" for token, value in aside(explanation)[:8])
-    for line in filter(None, [others and f"special tokens: {others}", diagnosis(explanation)]):
+    for line in filter(None, [others and f"special tokens: {others}", diagnostics_caption(explanation)]):
         more, y = _line(line, y, SMALL, spell, LIGHT.faint)
         boxes += more
     return boxes, y
@@ -280,7 +280,7 @@ def _svg_background(box: Box) -> str:
 def _photo_svg(explanations: Sequence[Explanation]) -> str:
     body, x, height = "", 0.0, 0.0
     for explanation in (heatmap.fitted(one, LARGEST) for one in explanations):
-        picture = heatmap.photo(explanation)
+        picture = heatmap.photograph(explanation)
         body += _svg_image(heatmap.greyed(explanation), "JPEG", x, 1.0) + _svg_image(
             heatmap.veil(explanation), "PNG", x, heatmap.OPACITY
         )

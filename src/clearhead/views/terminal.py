@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clearhead.explanation import Explanation
-from clearhead.views.captions import diagnosis, number, percent, spelling
+from clearhead.views.captions import diagnostics_caption, number, percent, spelling
 from clearhead.views.color import LIGHT, STEPS, background, hexadecimal, step
 from clearhead.views.text_spans import Piece, aside, largest, pieces, scored, strongest, visible
 
@@ -180,7 +180,7 @@ def _patch(value: float, full: float) -> Text:
 def _footer(explanation: Explanation) -> list[Text]:
     others = aside(explanation)
     lines = [f"special  {_listed(others)}"] if others else []
-    lines += [diagnosis(explanation)] if diagnosis(explanation) else []
+    lines += [diagnostics_caption(explanation)] if diagnostics_caption(explanation) else []
     return [Text(), *(Text(line, style="dim") for line in lines)] if lines else []
 
 

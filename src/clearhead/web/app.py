@@ -14,9 +14,9 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
+from clearhead.arrays import Array
 from clearhead.attribution.method import METHODS
 from clearhead.errors import ClearheadError, TooLong
-from clearhead.explanation import Array
 from clearhead.model import zoo
 from clearhead.model.model import Model
 from clearhead.version import __version__
@@ -29,27 +29,27 @@ from clearhead.web.job_queue import Interrupted, Overloaded, Worker
 from clearhead.web.limits import LIMITS, Limits
 from clearhead.web.runs import Runs
 from clearhead.web.schemas import (
-    Asked,
-    Curve,
-    Curved,
-    Described,
+    CurveRequest,
+    CurveResponse,
+    ErrorBody,
     Examples,
-    Fault,
-    Hidden,
-    Hiding,
-    Listed,
+    ExplainRequest,
+    HideRequest,
+    HideResponse,
+    InputRequest,
+    MethodInfo,
+    ModelInfo,
     Name,
-    Question,
-    Ran,
+    RunInfo,
 )
-from clearhead.web.security import Door, Guard
-from clearhead.web.service import Answer, Studio
+from clearhead.web.security import AccessPolicy, Guard
+from clearhead.web.service import Answer, ExplainService
 
 FAULTS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Fault, "description": "The body is not JSON."},
-    413: {"model": Fault, "description": "The body is too large."},
-    422: {"model": Fault, "description": "The question makes no sense here."},
-    503: {"model": Fault, "description": "Too much is waiting; Retry-After says when to come back."},
+    400: {"model": ErrorBody, "description": "The body is not JSON."},
+    413: {"model": ErrorBody, "description": "The body is too large."},
+    422: {"model": ErrorBody, "description": "The question makes no sense here."},
+    503: {"model": ErrorBody, "description": "Too much is waiting; Retry-After says when to come back."},
 }
 JPEG: dict[str, Any] = {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
 POLL = 0.2
@@ -59,11 +59,11 @@ FILES = {"html": "text/html; charset=utf-8", "png": "image/png", "json": "applic
 
 
 def build(
-    models: Mapping[str, Model], door: Door | None = None, limits: Limits = LIMITS, runs: Runs | None = None
+    models: Mapping[str, Model], door: AccessPolicy | None = None, limits: Limits = LIMITS, runs: Runs | None = None
 ) -> FastAPI:
     """The page for these models and finished runs; `door` says who may come in."""
     worker = Worker(limits)
-    studio = Studio(models, limits, worker.check)
+    studio = ExplainService(models, limits, worker.check)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -79,26 +79,28 @@ def build(
         lifespan=lifespan,
     )
     app.state.worker, app.state.studio = worker, studio
-    app.add_middleware(Guard, door=door or Door(), limits=limits)
+    app.add_middleware(Guard, door=door or AccessPolicy(), limits=limits)
     _add_faults(app)
     _add_page(app)
     _add_lists(app, studio)
-    _add_answers(app, Desk(worker, studio))
+    _add_answers(app, Dispatcher(worker, studio))
     _add_runs(app, runs or Runs([]), limits)
     return app
 
 
-class Desk:
+class Dispatcher:
     """Hands questions to the worker and waits, as long as somebody waits for the answer."""
 
-    def __init__(self, worker: Worker, studio: Studio) -> None:
+    def __init__(self, worker: Worker, studio: ExplainService) -> None:
         self.worker, self.studio = worker, studio
 
-    async def explain(self, request: Request, question: Question) -> Answer:
+    async def explain(self, request: Request, question: ExplainRequest) -> Answer:
         answer: Answer = await self.ask(request, self.studio.explain, question, self.studio.group_of(question))
         return answer
 
-    async def ask(self, request: Request, work: Callable[[list[Any]], Any], asked: Asked, group: Any = None) -> Any:
+    async def ask(
+        self, request: Request, work: Callable[[list[Any]], Any], asked: InputRequest, group: Any = None
+    ) -> Any:
         job = self.worker.submit(work, asked, group)
         answer = asyncio.wrap_future(job.future)
         try:
@@ -176,17 +178,17 @@ def _add_page(app: FastAPI) -> None:
 # --- the interface ---------------------------------------------------------------------------------------------
 
 
-def _add_lists(app: FastAPI, studio: Studio) -> None:
+def _add_lists(app: FastAPI, studio: ExplainService) -> None:
     @app.get("/api/models")
-    async def models() -> list[Listed]:
+    async def models() -> list[ModelInfo]:
         """The models of this server: questions may name these and no others."""
         return [_listed(name, model) for name, model in studio.models.items()]
 
     @app.get("/api/methods")
-    async def methods() -> list[Described]:
+    async def methods() -> list[MethodInfo]:
         """The methods, with their papers and options."""
         return [
-            Described(
+            MethodInfo(
                 name=name,
                 summary=one.summary,
                 paper=one.paper,
@@ -203,9 +205,9 @@ def _add_lists(app: FastAPI, studio: Studio) -> None:
         return list(piece.HIDDEN)
 
 
-def _listed(name: str, model: Model) -> Listed:
+def _listed(name: str, model: Model) -> ModelInfo:
     summary = zoo.describe(name)["summary"] if name in zoo.names() else ""
-    return Listed(
+    return ModelInfo(
         name=name,
         kind="image" if model.takes_images else "text",
         problem=model.problem,
@@ -214,19 +216,19 @@ def _listed(name: str, model: Model) -> Listed:
     )
 
 
-def _add_answers(app: FastAPI, desk: Desk) -> None:
+def _add_answers(app: FastAPI, desk: Dispatcher) -> None:
     @app.post("/api/explain", responses=FAULTS)
-    async def explain(question: Question, request: Request) -> dict[str, Any]:
+    async def explain(question: ExplainRequest, request: Request) -> dict[str, Any]:
         """Why the model decided: the record of docs/json.md with `layers`, `classes`, `size`, `box` and `pixels`."""
         return JSONResponse(answered(await desk.explain(request, question)))  # type: ignore[return-value]
 
     @app.post("/api/hide", responses=FAULTS)
-    async def hide(asked: Hiding, request: Request) -> Hidden:
+    async def hide(asked: HideRequest, request: Request) -> HideResponse:
         """What the model says when some tokens or patches are hidden."""
         return await desk.ask(request, desk.studio.hide, asked)  # type: ignore[no-any-return]
 
     @app.post("/api/curve", responses=FAULTS)
-    async def curve(asked: Curved, request: Request) -> Curve:
+    async def curve(asked: CurveRequest, request: Request) -> CurveResponse:
         """How the answer moves as the most relevant parts are hidden, beside random orders."""
         return await desk.ask(request, desk.studio.curve, asked)  # type: ignore[no-any-return]
 
@@ -234,9 +236,9 @@ def _add_answers(app: FastAPI, desk: Desk) -> None:
         _add_file(app, desk, kind)
 
 
-def _add_file(app: FastAPI, desk: Desk, kind: str) -> None:
+def _add_file(app: FastAPI, desk: Dispatcher, kind: str) -> None:
     @app.post(f"/api/file/{kind}", responses=FAULTS, name=kind, response_class=Response)
-    async def file(question: Question, request: Request) -> Response:
+    async def file(question: ExplainRequest, request: Request) -> Response:
         """The explanation as a file that stands alone."""
         answer = await desk.explain(request, question)
         content = await asyncio.to_thread(written, answer, kind)
@@ -246,7 +248,7 @@ def _add_file(app: FastAPI, desk: Desk, kind: str) -> None:
 
 def _add_runs(app: FastAPI, found: Runs, limits: Limits) -> None:
     @app.get("/api/runs")
-    async def runs() -> list[Ran]:
+    async def runs() -> list[RunInfo]:
         """The benchmark runs named at the start, with their methods and metrics."""
         return [await asyncio.to_thread(run.listed, name) for name, run in found.items()]
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.bench import report
-from clearhead.bench.run import summary_of
-from clearhead.bench.run_folder import Results, digest
+from clearhead.bench.run_folder import RunFolder, hash_files
+from clearhead.bench.summary import summarise_run
 from clearhead.data.read import read_task
 from clearhead.data.task import Picture
 from clearhead.errors import BadInput, BadOption
-from clearhead.registry import unknown
+from clearhead.registry import unknown_name
 from clearhead.web.limits import Limits
-from clearhead.web.schemas import Example, Examples, Ran
+from clearhead.web.schemas import Example, Examples, RunInfo
 from clearhead.web.upload import jpeg, shown
 
 SHOWN = 50
@@ -23,9 +23,9 @@ class Run:
     """One run folder, with the data it was made from where that was named too; what is read of it is kept."""
 
     def __init__(self, folder: Path, data: Sequence[Path] = ()) -> None:
-        self.results = Results(folder)
-        self.summary = summary_of(self.results)
-        self.data = next((path for path in data if digest(path) == self.results.manifest["hashes"]["task"]), None)
+        self.results = RunFolder(folder)
+        self.summary = summarise_run(self.results)
+        self.data = next((path for path in data if hash_files(path) == self.results.manifest["hashes"]["task"]), None)
 
     @cached_property
     def pictures(self) -> dict[str, Any]:
@@ -66,15 +66,15 @@ class Run:
             found.setdefault((row["name"], str(row["example"])), kept)
         return found
 
-    def listed(self, name: str) -> Ran:
+    def listed(self, name: str) -> RunInfo:
         pairs = list(self.values)
         methods, metrics = (list(dict.fromkeys(pair[side] for pair in pairs)) for side in (0, 1))
-        return Ran(name=name, methods=methods, metrics=metrics)
+        return RunInfo(name=name, methods=methods, metrics=metrics)
 
     def examples(self, method: str, metric: str, *, lowest: bool, start: int) -> Examples:
         """The examples with the highest, or lowest, values."""
         if (method, metric) not in self.values:
-            raise unknown(
+            raise unknown_name(
                 "method and metric of this run", f"{method} {metric}", [" ".join(pair) for pair in self.values]
             )
         ranked = sorted(self.values[method, metric].items(), key=lambda entry: entry[1] if lowest else -entry[1])
@@ -112,7 +112,7 @@ class Runs(Mapping[str, Run]):
 
     def __getitem__(self, name: str) -> Run:
         if name not in self._folders:
-            raise unknown("run of this server", name, list(self._folders) or ["none: start with --run"])
+            raise unknown_name("run of this server", name, list(self._folders) or ["none: start with --run"])
         if name not in self._open:
             self._open[name] = Run(self._folders[name], self._data)
         return self._open[name]

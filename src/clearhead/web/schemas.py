@@ -15,7 +15,7 @@ Places = Annotated[list[Place], Field(max_length=5_000)]
 Class = Annotated[int, Field(ge=0, le=1_000_000)] | Name | None
 
 
-class Asked(BaseModel):
+class InputRequest(BaseModel):
     """One input and the class that is asked about."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"text": "a joyless, tedious film"}]})
@@ -34,7 +34,7 @@ class Asked(BaseModel):
     span: tuple[Place, Place] | None = Field(None, description="Of a model that answers with a span: its two tokens.")
 
     @model_validator(mode="after")
-    def _one_input(self) -> "Asked":
+    def _one_input(self) -> "InputRequest":
         if sum(one is not None for one in (self.text, self.pair, self.image)) != 1:
             raise ValueError("Give exactly one of text, pair and image.")
         return self
@@ -46,33 +46,33 @@ class Asked(BaseModel):
         return found
 
 
-class Question(Asked):
+class ExplainRequest(InputRequest):
     """An input, a class, and a method with its options."""
 
     method: Name = Field("trans-att", description="A name from /api/methods, or name:option=value,…")
     options: dict[Name, Value] = Field(default_factory=dict, max_length=20, description="Options of the method.")
 
 
-class Hiding(Asked):
+class HideRequest(InputRequest):
     """Which tokens (places in `tokens` of the explanation) are hidden, one list per trial."""
 
     hidden: Annotated[list[Places], Field(min_length=1, max_length=64)]
 
 
-class Hidden(BaseModel):
+class HideResponse(BaseModel):
     """Per trial what the model says; the target's share first."""
 
     values: list[float]
     classes: list[list[float]]
 
 
-class Curved(Question):
+class CurveRequest(ExplainRequest):
     """How the answer moves as the most relevant parts are hidden."""
 
     unit: Literal["word", "token"] = Field("word", description="What is hidden at once; an image has patches only.")
 
 
-class Curve(BaseModel):
+class CurveResponse(BaseModel):
     """The most relevant parts hidden step by step, beside random orders."""
 
     order: list[list[int]] = Field(description="Token places of each part, the most relevant first.")
@@ -83,13 +83,13 @@ class Curve(BaseModel):
     high: list[float]
 
 
-class Fault(BaseModel):
+class ErrorBody(BaseModel):
     """What was wrong, for people."""
 
     error: str
 
 
-class Listed(BaseModel):
+class ModelInfo(BaseModel):
     """A model of this server."""
 
     name: str
@@ -99,7 +99,7 @@ class Listed(BaseModel):
     summary: str
 
 
-class Described(BaseModel):
+class MethodInfo(BaseModel):
     """A method and its options with their defaults."""
 
     name: str
@@ -110,7 +110,7 @@ class Described(BaseModel):
     options: dict[str, Any]
 
 
-class Ran(BaseModel):
+class RunInfo(BaseModel):
     """A benchmark run of this server."""
 
     name: str

@@ -41,7 +41,7 @@ LOG = logging.getLogger("clearhead.web")
 
 
 @dataclass(frozen=True)
-class Door:
+class AccessPolicy:
     """Who may come in: names of this host (addresses are always names of themselves), and the token if any."""
 
     hosts: tuple[str, ...] = LOOPBACK
@@ -73,7 +73,7 @@ class Refused(HTTPException):
 class Guard:
     """The outermost layer. Faults of ours are logged by kind and place, never with what the user wrote."""
 
-    def __init__(self, app: App, door: Door, limits: Limits) -> None:
+    def __init__(self, app: App, door: AccessPolicy, limits: Limits) -> None:
         self.app, self.door, self.limits = app, door, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

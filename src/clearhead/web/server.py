@@ -12,13 +12,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearhead.errors import BadOption
 from clearhead.model import zoo
-from clearhead.web.security import LOOPBACK, Door
+from clearhead.web.security import LOOPBACK, AccessPolicy
 
 HEADERS_WITHIN = 15.0
 GRACE = 3
 
 
-class Patient(H11Protocol):
+class HeaderTimeoutProtocol(H11Protocol):
     """Closes a connection whose request is not complete in time; uvicorn alone would wait for ever."""
 
     def connection_made(self, transport: Any) -> None:
@@ -37,11 +37,11 @@ class Patient(H11Protocol):
         self.expect()
 
 
-def door_for(host: str, token: str | None) -> Door:
+def access_policy(host: str, token: str | None) -> AccessPolicy:
     """Loopback needs no token; every other host gets one."""
     if host in LOOPBACK and token is None:
-        return Door()
-    return Door((*LOOPBACK, host, socket.gethostname().casefold()), token or secrets.token_urlsafe(18))
+        return AccessPolicy()
+    return AccessPolicy((*LOOPBACK, host, socket.gethostname().casefold()), token or secrets.token_urlsafe(18))
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -59,20 +59,20 @@ def bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def address_of(listening: socket.socket, door: Door) -> str:
+def address_of(listening: socket.socket, door: AccessPolicy) -> str:
     """What to open in a browser."""
     host, port = listening.getsockname()[:2]
     name = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host
     return f"http://{name}:{port}/" + (f"?token={door.token}" if door.token else "")
 
 
-def opened(sources: Sequence[str], *, allow_pickle: bool, device: str | None) -> dict[str, Any]:
+def open_socket(sources: Sequence[str], *, allow_pickle: bool, device: str | None) -> dict[str, Any]:
     """The models by the names they have on the page: embedded ones as they are, folders without their path."""
     from dataclasses import replace
 
     from transformers.utils import logging
 
-    from clearhead.model.model import load
+    from clearhead.model.loading import load
 
     logging.set_verbosity_error()
     found: dict[str, Any] = {}
@@ -89,7 +89,7 @@ def run(app: Any, listening: socket.socket) -> None:
     signal.signal(signal.SIGTERM, lambda *_: None)
     settings = uvicorn.Config(
         app,
-        http=Patient,
+        http=HeaderTimeoutProtocol,
         ws="none",
         log_level="error",
         access_log=False,

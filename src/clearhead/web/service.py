@@ -11,19 +11,19 @@ import numpy as np
 import torch
 
 from clearhead.attribution.assemble import explain_trace
-from clearhead.attribution.method import Spelling, spelled
+from clearhead.attribution.method import MethodSpec, parse_method
 from clearhead.engine.trace import Trace, capture
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, collate, encode
 from clearhead.model.model import Model
 from clearhead.model.target import Target
-from clearhead.perturbation.features import units_of
-from clearhead.perturbation.run import perturbed_logits, target_scores
-from clearhead.registry import unknown
+from clearhead.perturbation.features import group_features
+from clearhead.perturbation.run import perturbed_logits, score_targets
+from clearhead.registry import unknown_name
 from clearhead.web.job_queue import Interrupted
 from clearhead.web.limits import Limits
-from clearhead.web.schemas import Asked, Curve, Curved, Hidden, Hiding, Question
+from clearhead.web.schemas import CurveRequest, CurveResponse, ExplainRequest, HideRequest, HideResponse, InputRequest
 from clearhead.web.upload import picture
 
 STEPS = 20
@@ -38,7 +38,7 @@ class Answer:
 
     explanation: Explanation
     classes: list[float]
-    spelling: Spelling
+    spelling: MethodSpec
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Remembered:
         return sum(trace.mask_BT.shape[1] ** 2 for trace in self.traces.values())
 
 
-class Studio:
+class ExplainService:
     """Every method here runs in the worker's thread, so nothing is locked."""
 
     def __init__(self, models: Mapping[str, Model], limits: Limits, check: Callable[[], None] = lambda: None) -> None:
@@ -65,10 +65,10 @@ class Studio:
 
     # --- what was asked ---------------------------------------------------------------------------------------
 
-    def model_of(self, asked: Asked) -> Model:
+    def model_of(self, asked: InputRequest) -> Model:
         """The model that was named at the start of the server, or the first that reads this kind of input."""
         if asked.model is not None and asked.model not in self.models:
-            raise unknown("model of this server", asked.model, list(self.models))
+            raise unknown_name("model of this server", asked.model, list(self.models))
         fitting = (one for one in self.models.values() if one.takes_images == (asked.image is not None))
         found = self.models[asked.model] if asked.model is not None else next(fitting, None)
         if found is None or found.takes_images != (asked.image is not None):
@@ -76,15 +76,15 @@ class Studio:
             raise BadInput(f"{asked.model or 'No model of this server'} does not read {kind}. Choose another model.")
         return found
 
-    def spelling_of(self, question: Question) -> Spelling:
-        found = spelled(question.method, **question.options)
+    def spelling_of(self, question: ExplainRequest) -> MethodSpec:
+        found = parse_method(question.method, **question.options)
         for name in COUNTED:
             value = found.options.get(name)
             if isinstance(value, int | float) and value > self.limits.samples:
                 raise BadOption(f"{name}={value} is more than this server computes: at most {self.limits.samples}.")
         return found
 
-    def group_of(self, question: Question) -> Any:
+    def group_of(self, question: ExplainRequest) -> Any:
         """Questions of one group can share a forward pass; None where this one cannot."""
         try:
             model, spelling = self.model_of(question), self.spelling_of(question)
@@ -92,7 +92,7 @@ class Studio:
             return None
         return (model.name, spelling.method.name, str(sorted(spelling.options.items()))) if model.can_pad else None
 
-    def _remember(self, asked: Asked) -> tuple[Model, Remembered]:
+    def _remember(self, asked: InputRequest) -> tuple[Model, Remembered]:
         model = self.model_of(asked)
         key = (model.name, asked.long, hashlib.blake2b(repr(asked.source).encode("utf-8", "replace")).digest())
         if key not in self._known:
@@ -115,7 +115,7 @@ class Studio:
             _shorten(known.random, self.limits.traces)
             _shorten(known.traces, self.limits.traces)
 
-    def trace(self, asked: Asked) -> Trace:
+    def trace(self, asked: InputRequest) -> Trace:
         """The trace of one input for its target: one forward pass, whatever is asked of it later."""
         model, known = self._remember(asked)
         if None not in known.traces:
@@ -135,21 +135,21 @@ class Studio:
 
     # --- answers ----------------------------------------------------------------------------------------------
 
-    def explain(self, questions: list[Question]) -> Sequence[Answer | Exception]:
+    def explain(self, questions: list[ExplainRequest]) -> Sequence[Answer | Exception]:
         """One answer or error per question; several of one group share a forward pass where none has one yet."""
         fresh = [question for question in questions if len(questions) > 1 and self._is_fresh(question)]
         if len(fresh) > 1:
             self._explain_together(fresh)
         return [_tried(self._explain_one, question) for question in questions]
 
-    def _is_fresh(self, question: Question) -> bool:
+    def _is_fresh(self, question: ExplainRequest) -> bool:
         try:
             _, known = self._remember(question)
         except ClearheadError:
             return False
         return not known.traces and self._place(question) not in known.answers
 
-    def _explain_together(self, questions: list[Question]) -> None:
+    def _explain_together(self, questions: list[ExplainRequest]) -> None:
         """Leaves the answers where each question will find them; where that fails, each is tried alone."""
         model, spelling = self.model_of(questions[0]), self.spelling_of(questions[0])
         several = [self._remember(question)[1] for question in questions]
@@ -165,7 +165,7 @@ class Studio:
         for row, (question, known) in enumerate(zip(questions, several, strict=True)):
             known.answers[self._place(question)] = Answer(found[row], shares(model, trace.logits[row]), spelling)
 
-    def _explain_one(self, question: Question) -> Answer:
+    def _explain_one(self, question: ExplainRequest) -> Answer:
         model, known = self._remember(question)
         place = self._place(question)
         if place not in known.answers:
@@ -175,12 +175,12 @@ class Studio:
             known.answers[place] = Answer(found, shares(model, trace.logits[0]), spelling)
         return known.answers[place]
 
-    def _place(self, question: Question) -> Any:
+    def _place(self, question: ExplainRequest) -> Any:
         return (question.method, str(sorted(question.options.items())), _key(target_of(question)))
 
     # --- tests ------------------------------------------------------------------------------------------------
 
-    def hide(self, asked: list[Hiding]) -> Sequence[Hidden]:
+    def hide(self, asked: list[HideRequest]) -> Sequence[HideResponse]:
         """What the model says when tokens are hidden."""
         (one,) = asked
         trace = self.trace(one)
@@ -189,13 +189,13 @@ class Studio:
         for row, hidden in zip(masks, one.hidden, strict=True):
             row[[_unit(places, place) for place in hidden]] = False
         logits = self._hidden_logits(trace, masks)
-        values = target_scores(logits, trace.targets[0], trace.model.problem).tolist()
-        return [Hidden(values=values, classes=[shares(trace.model, row) for row in logits])]
+        values = score_targets(logits, trace.targets[0], trace.model.problem).tolist()
+        return [HideResponse(values=values, classes=[shares(trace.model, row) for row in logits])]
 
-    def curve(self, asked: list[Curved]) -> Sequence[Curve]:
+    def curve(self, asked: list[CurveRequest]) -> Sequence[CurveResponse]:
         """The most relevant parts hidden step by step, beside random orders of the same parts."""
         (one,) = asked
-        explanation = self._explain_one(Question(**one.model_dump(exclude={"unit"}))).explanation
+        explanation = self._explain_one(ExplainRequest(**one.model_dump(exclude={"unit"}))).explanation
         trace = self.trace(one)
         parts = unit_parts(trace, one.unit)
         ranked = sorted(parts, key=lambda part: -float(explanation.relevance[part].sum()))
@@ -203,7 +203,7 @@ class Studio:
         counts = sorted({round(step * len(parts) / steps) for step in range(steps + 1)})
         random = self._random(one, trace, parts, counts)
         return [
-            Curve(
+            CurveResponse(
                 order=ranked,
                 counts=counts,
                 values=self._along(trace, [ranked], counts)[0],
@@ -213,7 +213,9 @@ class Studio:
             )
         ]
 
-    def _random(self, asked: Curved, trace: Trace, parts: list[list[int]], counts: list[int]) -> list[list[float]]:
+    def _random(
+        self, asked: CurveRequest, trace: Trace, parts: list[list[int]], counts: list[int]
+    ) -> list[list[float]]:
         """Random orders are the same for every method of an input, so they are computed once."""
         _, known = self._remember(asked)
         key = (asked.unit, _key(trace.targets[0]))
@@ -229,7 +231,7 @@ class Studio:
             for row, count in zip(masks[number], counts, strict=True):
                 row[[places[place] for part in order[:count] for place in part]] = False
         logits = self._hidden_logits(trace, masks.flatten(0, 1))
-        values = target_scores(logits, trace.targets[0], trace.model.problem)
+        values = score_targets(logits, trace.targets[0], trace.model.problem)
         return values.reshape(len(orders), len(counts)).tolist()
 
     def _hidden_logits(self, trace: Trace, masks: torch.Tensor) -> torch.Tensor:
@@ -243,7 +245,7 @@ def _shorten(kept: dict[Any, Any], most: int) -> None:
         del kept[key]
 
 
-def target_of(asked: Asked) -> Target:
+def target_of(asked: InputRequest) -> Target:
     return Target(asked.target, versus=asked.versus, span=asked.span)
 
 
@@ -274,7 +276,7 @@ def unit_parts(trace: Trace, unit: str) -> list[list[int]]:
     item = trace.inputs.items[0]
     if trace.is_image or unit == "token" or item.offsets is None:
         return [[place] for place in places]
-    (units,) = units_of(trace.model, trace.inputs, "word")
+    (units,) = group_features(trace.model, trace.inputs, "word")
     found: dict[int, list[int]] = {}
     for place in places:
         found.setdefault(int(units.labels[place]), []).append(place)
@@ -288,7 +290,7 @@ def _unit(places: Mapping[int, int], place: int) -> int:
 
 
 @contextmanager
-def _blaming(spelling: Spelling) -> Iterator[None]:
+def _blaming(spelling: MethodSpec) -> Iterator[None]:
     """A method that stumbles over the options it was given is the question's fault."""
     try:
         yield

@@ -33,7 +33,7 @@ def picture(text: str, limits: Limits) -> Image.Image:
 
 def shown(image: Image.Image, limits: Limits) -> Image.Image:
     """Upright, and no larger than a page needs."""
-    upright = photo.in_colour(photo.upright(image))
+    upright = photo.to_rgb(photo.rotate_upright(image))
     upright.thumbnail((limits.side, limits.side))
     return upright
 

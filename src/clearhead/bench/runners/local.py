@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from clearhead.bench.run import Job, Plan, compute, prepare
-from clearhead.bench.run_folder import Outcome
+from clearhead.bench.plan import Job, Plan
+from clearhead.bench.run_folder import ShardResult
+from clearhead.bench.worker import make_worker, run_job
 
 
-def local(plan: Plan, jobs: Sequence[Job]) -> Iterator[Outcome]:
+def local(plan: Plan, jobs: Sequence[Job]) -> Iterator[ShardResult]:
     """Each job in turn, with one model."""
-    worker = prepare(plan)
+    worker = make_worker(plan)
     for job in jobs:
-        yield compute(worker, job)
+        yield run_job(worker, job)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.bench.run import Job, Plan, Worker, compute, prepare
-from clearhead.bench.run_folder import Outcome
+from clearhead.bench.plan import Job, Plan
+from clearhead.bench.run_folder import ShardResult
+from clearhead.bench.worker import Worker, make_worker, run_job
 from clearhead.errors import BadOption, ClearheadError
 
 ATTEMPTS = 3
@@ -22,7 +23,7 @@ class Cluster:
     address: str | None = None
     workers: int | None = None
 
-    def __call__(self, plan: Plan, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def __call__(self, plan: Plan, jobs: Sequence[Job]) -> Iterator[ShardResult]:
         """The outcomes as they come; the job of an actor that died is given to a new one."""
         with _connected(self.address, self.workers) as ray:
             count = min(self.workers or max(1, int(ray.cluster_resources().get("CPU", 1))), len(jobs))
@@ -59,26 +60,26 @@ def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-class Holder:
+class RayWorker:
     """What an actor is: the model and the examples, kept between jobs."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.worker: Worker | None = None
 
-    def compute(self, job: Job) -> Outcome:
-        self.worker = self.worker or prepare(self.plan)
-        return compute(self.worker, job)
+    def run_job(self, job: Job) -> ShardResult:
+        self.worker = self.worker or make_worker(self.plan)
+        return run_job(self.worker, job)
 
 
-def _shared_out(ray: Any, plan: Plan, jobs: Sequence[Job], count: int) -> Iterator[Outcome]:
-    make = ray.remote(Holder).options(num_cpus=1, num_gpus=_gpus(ray, plan, count)).remote
+def _shared_out(ray: Any, plan: Plan, jobs: Sequence[Job], count: int) -> Iterator[ShardResult]:
+    make = ray.remote(RayWorker).options(num_cpus=1, num_gpus=_gpus(ray, plan, count)).remote
     waiting, attempts = deque(jobs), dict.fromkeys((job.number for job in jobs), 0)
     idle, running = [make(plan) for _ in range(count)], dict[Any, tuple[Any, Job]]()
     while waiting or running:
         while waiting and idle:
             actor, job = idle.pop(), waiting.popleft()
-            running[actor.compute.remote(job)] = (actor, job)
+            running[actor.run_job.remote(job)] = (actor, job)
         finished = ray.wait(list(running), num_returns=1)[0][0]
         actor, job = running.pop(finished)
         try:

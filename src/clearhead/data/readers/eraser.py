@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from clearhead.data.columns import label_value
-from clearhead.data.task import BadRow, Example, Spans, Task, made, reader
+from clearhead.data.task import BadRow, Example, Spans, Task, build_task, reader
 from clearhead.data.text_files import Row, ending, json_lines, lines
 from clearhead.errors import BadInput
 
@@ -18,7 +18,7 @@ def _marked(path: Path) -> bool:
 def eraser_movies(path: Path, *, limit: int | None = None) -> Task:
     """Movie reviews of ERASER: one JSON object per line with text, label and rationale_char_spans."""
     rows = [row if isinstance(row, BadRow) else _example(number, row) for number, row in json_lines(path)]
-    return made(path.name, rows, limit=limit)
+    return build_task(path.name, rows, limit=limit)
 
 
 def _example(number: int, row: Row) -> Example | BadRow:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.data.columns import table_examples
-from clearhead.data.task import Task, made, reader
+from clearhead.data.task import Task, build_task, reader
 from clearhead.data.text_files import Numbered
 from clearhead.errors import BadFile, BadOption
 
@@ -32,7 +32,7 @@ def hugging_face(
     rows: Numbered = ((number, dict(row)) for number, row in enumerate(found, 1))
     examples, label = table_examples(name, rows, Path(name), text_column, label_column)
     names = getattr(found.features.get(label), "names", None) if label else None
-    return made(name, examples, limit=limit, labels=tuple(names) if names else None)
+    return build_task(name, examples, limit=limit, labels=tuple(names) if names else None)
 
 
 def _parts(source: str) -> tuple[str, str | None, str | None]:

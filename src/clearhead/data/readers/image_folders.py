@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.data.columns import label_value
 from clearhead.data.parquet import column_names, read_parquet
-from clearhead.data.task import BadRow, Example, Mask, Picture, Task, made, reader
+from clearhead.data.task import BadRow, Example, Mask, Picture, Task, build_task, reader
 from clearhead.errors import BadFile, BadInput
 from clearhead.model import images as photo
 
@@ -30,7 +30,7 @@ def image_masks(path: Path, *, limit: int | None = None) -> Task:
     masks = {one.relative_to(path / "masks").with_suffix(""): one for one in _files(path / "masks")}
     folder = path / "images"
     rows = [_masked(number, one, folder, masks) for number, one in enumerate(_files(folder), 1)]
-    return made(path.name, rows, limit=limit)
+    return build_task(path.name, rows, limit=limit)
 
 
 def _masked(number: int, picture: Path, folder: Path, masks: dict[Path, Path]) -> Example | BadRow:
@@ -39,7 +39,7 @@ def _masked(number: int, picture: Path, folder: Path, masks: dict[Path, Path]) -
     if mask is None:
         return BadRow(number, f"'{name}' has no mask")
     try:
-        note = photo.note_for(mask, picture, (f"'{mask.name}'", f"'{name}'"))
+        note = photo.orientation_after(mask, picture, (f"'{mask.name}'", f"'{name}'"))
     except BadInput as error:
         return BadRow(number, str(error))
     return Example(str(name), picture, _folder_label(name), Mask(mask, note=note))
@@ -55,13 +55,13 @@ def image_folder(path: Path, *, limit: int | None = None) -> Task:
     files = [one for one in _files(path) if one.suffix.casefold() in ENDINGS]
     if not files:
         raise BadFile(f"'{path}' holds no pictures ({', '.join(ENDINGS)}).")
-    return made(path.name, [_pictured(number, one, path) for number, one in enumerate(files, 1)], limit=limit)
+    return build_task(path.name, [_pictured(number, one, path) for number, one in enumerate(files, 1)], limit=limit)
 
 
 def _pictured(number: int, picture: Path, folder: Path) -> Example | BadRow:
     name = picture.relative_to(folder)
     try:
-        photo.head(picture, f"'{picture.name}'")
+        photo.image_header(picture, f"'{picture.name}'")
     except BadInput as error:
         return BadRow(number, str(error))
     return Example(str(name), picture, _folder_label(name))
@@ -82,7 +82,7 @@ def oxford_pets(path: Path, *, label_column: str = "breed_id", limit: int | None
     names = {row.get("breed_id"): row.get("breed") for row in rows}
     ordered = tuple(str(names[number]) for number in sorted(number for number in names if number is not None))
     found = [_pet(number, row, label_column) for number, row in enumerate(rows, 1)]
-    return made(path.name, found, limit=limit, labels=ordered if label_column == "breed_id" else None)
+    return build_task(path.name, found, limit=limit, labels=ordered if label_column == "breed_id" else None)
 
 
 def _pet(number: int, row: dict[str, Any], label_column: str) -> Example | BadRow:
@@ -92,7 +92,7 @@ def _pet(number: int, row: dict[str, Any], label_column: str) -> Example | BadRo
     try:
         label = label_value(row.get(label_column), label_column)
         files = (io.BytesIO(row["trimap"]), io.BytesIO(row["image"]))
-        note = photo.note_for(*files, ("its trimap", "the picture"))
+        note = photo.orientation_after(*files, ("its trimap", "the picture"))
     except BadInput as error:
         return BadRow(number, str(error))
     mask = Mask(Picture(row["trimap"]), foreground=(PET,), unlabelled=(BORDER,), note=note)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from clearhead.data.task import BadRow, Example, Spans, Task, made, reader
+from clearhead.data.task import BadRow, Example, Spans, Task, build_task, reader
 from clearhead.data.text_files import content, ending
 from clearhead.errors import BadFile
 
@@ -20,7 +20,7 @@ def squad(path: Path, *, limit: int | None = None) -> Task:
     except (KeyError, TypeError):
         raise BadFile(f"'{path}' is not in SQuAD's format: it has no 'data'. Save tables as .jsonl.") from None
     rows = [_example(number, *one) for number, one in enumerate(_questions(articles), 1)]
-    return made(path.name, rows, limit=limit)
+    return build_task(path.name, rows, limit=limit)
 
 
 def _questions(articles: Any) -> Iterator[tuple[Any, Any]]:

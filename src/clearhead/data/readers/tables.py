@@ -7,7 +7,7 @@ from textwrap import shorten
 
 from clearhead.data.columns import LABELS, LOOK, PICTURES, TEXTS, example_of, table_task
 from clearhead.data.parquet import read_parquet
-from clearhead.data.task import BadRow, Task, made, reader
+from clearhead.data.task import BadRow, Task, build_task, reader
 from clearhead.data.text_files import Numbered, Row, ending, json_lines, lines, separated
 from clearhead.errors import Argument, BadFile, BadInput
 
@@ -47,7 +47,9 @@ def pairs(path: Path, *, limit: int | None = None) -> Task:
 def txt(path: Path, *, limit: int | None = None) -> Task:
     """One text per line, without labels."""
     numbered = ((number, {"text": line}) for number, line in enumerate(lines(path), 1))
-    return made(path.name, [example_of(number, row, ["text"], None, path) for number, row in numbered], limit=limit)
+    return build_task(
+        path.name, [example_of(number, row, ["text"], None, path) for number, row in numbered], limit=limit
+    )
 
 
 @reader(lambda path: ending(path) in (".jsonl", ".ndjson"))

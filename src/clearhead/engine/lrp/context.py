@@ -12,7 +12,7 @@ from clearhead.engine.lrp.kernels.dispatch import kernels_for
 from clearhead.errors import UnsupportedOperation
 
 Shares = Sequence[Tensor]
-Back = Callable[[Tensor, "Flow"], Shares]
+Back = Callable[[Tensor, "RelevanceContext"], Shares]
 Recorded = tuple[Sequence[Tensor], Back]
 Rule = Callable[..., Recorded]
 
@@ -22,7 +22,7 @@ LENT = "_clearhead_lent"
 NOT_MADE = (None, None)
 
 
-class Kept:
+class SavedTensor:
     """A value that the way back needs, guarded against being overwritten in the meantime."""
 
     __slots__ = ("__weakref__", "kept", "make", "version")
@@ -52,14 +52,14 @@ class Kept:
         return self.tensor.to(dtype)
 
 
-class Lent:
+class WeakTensor:
     """A value that is welcome on the way back, but only if another rule keeps it anyway."""
 
     __slots__ = ("keepers", "version")
 
     def __init__(self, tensor: Tensor) -> None:
         self.version = tensor._version
-        self.keepers: list[ref[Kept]] = []
+        self.keepers: list[ref[SavedTensor]] = []
         tensor.__dict__[LENT] = self
 
     @property
@@ -72,7 +72,7 @@ class Lent:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LinearCall:
     """A linear layer as it was called: out = x · weightᵀ + bias."""
 
     x: Tensor
@@ -80,11 +80,11 @@ class Layer:
     bias: Tensor | None
     out: Tensor | None
 
-    def to(self, dtype: torch.dtype) -> "Layer":
+    def to(self, dtype: torch.dtype) -> "LinearCall":
         """In another type; the output serves as it is, unless it was rounded to less."""
         serves = self.out is not None and self.out.dtype == dtype
         bias = None if self.bias is None else self.bias.to(dtype)
-        return Layer(self.x.to(dtype), self.weight.to(dtype), bias, self.out if serves else None)
+        return LinearCall(self.x.to(dtype), self.weight.to(dtype), bias, self.out if serves else None)
 
     @property
     def product(self) -> Tensor:
@@ -96,14 +96,14 @@ class RuleSet:
     """How one pass treats the operations on which the papers differ."""
 
     name: str
-    linear: Callable[[Layer, Tensor, "Flow"], Tensor]
+    linear: Callable[[LinearCall, Tensor, "RelevanceContext"], Tensor]
     normalise_add: bool = False
     proportional: bool = True
     split_constants: bool = False
 
 
 @dataclass
-class Flow:
+class RelevanceContext:
     """One pass of relevance: its rule set, the batch size, and what 0/0 took from each sample."""
 
     rules: RuleSet
@@ -169,6 +169,6 @@ class Flow:
         return quotient if factor == 1 else quotient.mul_(factor)
 
 
-def depends(value: object) -> bool:
+def is_activation(value: object) -> bool:
     """Whether a value is an activation: parameters are frozen during a trace, so only those carry gradients."""
     return isinstance(value, Tensor) and value.requires_grad

@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.engine.lrp.context import Flow, Layer, RuleSet
-from clearhead.engine.lrp.kernels.dispatch import few_rows, kernels_for, precision_of_dots, tried
+from clearhead.engine.lrp.context import LinearCall, RelevanceContext, RuleSet
+from clearhead.engine.lrp.kernels.dispatch import few_rows, kernels_for, precision_of_dots, try_kernel
 
 
-def positive(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
+def positive(layer: LinearCall, relevance: Tensor, flow: RelevanceContext) -> Tensor:
     """TransAtt Eq. 5: the contributions x·w ≥ 0, in three matrix products.
 
     The denominator is x⁺w⁺ + x⁻w⁻ = (xw + |x||w|)/2, where xw is the layer's own output without its bias; a
@@ -37,12 +37,12 @@ def nothing(dtype: torch.dtype) -> float:
     return 16 * torch.finfo(dtype).eps
 
 
-def _positive_fused(fast: Any, layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
+def _positive_fused(fast: Any, layer: LinearCall, relevance: Tensor, flow: RelevanceContext) -> Tensor:
     """The same, with both halves of the weights in one product and the work between products in one pass each."""
     samples, x, exact = flow.samples(relevance), layer.x.contiguous(), layer.x.dtype == relevance.dtype
     precision = precision_of_dots(x, relevance) if few_rows(x) or not exact else None
     weight = layer.weight.contiguous()
-    found = tried(_positive_in_two, fast, x, weight, relevance, samples, precision) if precision else None
+    found = try_kernel(_positive_in_two, fast, x, weight, relevance, samples, precision) if precision else None
     if found:
         flow.lost.append(found[1])
         return found[0]
@@ -93,7 +93,7 @@ def product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
 MIXED_PRODUCTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
 
 
-def z_plus(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
+def z_plus(layer: LinearCall, relevance: Tensor, flow: RelevanceContext) -> Tensor:
     """TransAtt Eq. 4: the contributions x⁺w⁺ alone."""
     layer = layer.to(relevance.dtype)
     x, weight = flow.once(torch.relu, layer.x), layer.weight.clamp(min=0)
@@ -101,7 +101,7 @@ def z_plus(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
     return torch.matmul(scaled, weight).mul_(x)
 
 
-def evenly(layer: Layer, relevance: Tensor, flow: Flow) -> Tensor:
+def evenly(layer: LinearCall, relevance: Tensor, flow: RelevanceContext) -> Tensor:
     """Every input of the layer alike: tells which tokens are read, not how much each counts."""
     return relevance.mean(-1, keepdim=True).expand(layer.x.shape)
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from clearhead.engine.context import uncollected
-from clearhead.engine.lrp.context import Flow, RuleSet
-from clearhead.engine.lrp.kernels.dispatch import on_the_device_of
+from clearhead.engine.context import gc_paused
+from clearhead.engine.lrp.context import RelevanceContext, RuleSet
+from clearhead.engine.lrp.kernels.dispatch import on_device_of
 from clearhead.engine.tape import Tape
 from clearhead.errors import UnsupportedOperation
 
@@ -20,7 +20,7 @@ class RelevancePass:
 
     def __init__(self, tape: Tape, rules: RuleSet, output: Tensor, seed: Tensor) -> None:
         self.tape = tape
-        self.flow = Flow(rules, seed.shape[0], [seed.new_zeros(seed.shape[0], 1)])
+        self.flow = RelevanceContext(rules, seed.shape[0], [seed.new_zeros(seed.shape[0], 1)])
         self.dtype = seed.dtype
         self.position = len(tape.steps)
         self.pending: dict[int, Tensor] = {_known(tape, output): seed}
@@ -39,7 +39,7 @@ class RelevancePass:
     def at(self, tensor: Tensor) -> Tensor:
         """What was to be kept of this activation's relevance: zeros where none arrives."""
         node = _known(self.tape, tensor)
-        with uncollected(), on_the_device_of(tensor), torch.autocast(tensor.device.type, enabled=False):
+        with gc_paused(), on_device_of(tensor), torch.autocast(tensor.device.type, enabled=False):
             while self.position and self.tape.steps[self.position - 1].node > node:
                 self._step_back()
         if node in self.weighed:

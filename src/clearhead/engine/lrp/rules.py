@@ -16,8 +16,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
 
-from clearhead.engine.lrp.context import Back, Flow, Kept, Layer, Lent, Recorded, Rule, Shares, depends
-from clearhead.engine.lrp.kernels.dispatch import few_rows, kernels_for, on_gpu, precision_of_dots, tried
+from clearhead.engine.lrp.context import (
+    Back,
+    LinearCall,
+    Recorded,
+    RelevanceContext,
+    Rule,
+    SavedTensor,
+    Shares,
+    WeakTensor,
+    is_activation,
+)
+from clearhead.engine.lrp.kernels.dispatch import few_rows, kernels_for, on_gpu, precision_of_dots, try_kernel
 from clearhead.engine.lrp.linear import kind_of, product
 from clearhead.engine.lrp.shape_ops import MOVING, elements, getitem, permute, reshape, transpose, transposed
 from clearhead.errors import UnsupportedOperation
@@ -27,17 +37,17 @@ CHANNELS = 128
 
 
 def linear(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Recorded:
-    if depends(weight) or type(weight) not in (Tensor, Parameter):
+    if is_activation(weight) or type(weight) not in (Tensor, Parameter):
         raise UnsupportedOperation("A linear layer with quantised or input-dependent weights has no rule.")
-    x, matrix = Kept(input), Kept(weight)
-    shift = None if bias is None else Kept(bias)
+    x, matrix = SavedTensor(input), SavedTensor(weight)
+    shift = None if bias is None else SavedTensor(bias)
     # On a GPU memory is dearer than a product: the output is computed again where nobody else keeps it.
-    result = Lent(out) if on_gpu(out) else Kept(out)
+    result = WeakTensor(out) if on_gpu(out) else SavedTensor(out)
 
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         added = shift.tensor if shift else None
-        made = result.tensor if isinstance(result, Lent) or result.intact else None
-        return (flow.rules.linear(Layer(x.tensor, matrix.tensor, added, made), relevance, flow),)
+        made = result.tensor if isinstance(result, WeakTensor) or result.intact else None
+        return (flow.rules.linear(LinearCall(x.tensor, matrix.tensor, added, made), relevance, flow),)
 
     return (input,), back
 
@@ -49,18 +59,18 @@ def addmm(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor) -> Recorded:
 
 def matmul(out: Tensor, input: Tensor, other: Tensor) -> Recorded:
     """Eq. 2 for each operand; halving both is what the normalisation after Eq. 9 comes to."""
-    if not (depends(input) and depends(other)):
+    if not (is_activation(input) and is_activation(other)):
         return _matmul_with_constant(input, other)
-    left, right = Kept(input), Kept(other)
+    left, right = SavedTensor(input), SavedTensor(other)
 
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         u, v = left.tensor, right.tensor
         return _by_heads("mixed", u, v, relevance, flow) or _halved(u, v, relevance, flow)
 
     return (input, other), back
 
 
-def _halved(u: Tensor, v: Tensor, relevance: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
+def _halved(u: Tensor, v: Tensor, relevance: Tensor, flow: RelevanceContext) -> tuple[Tensor, Tensor]:
     kind = relevance.dtype
     scaled = flow.divide(relevance, product(u, v, kind), factor=0.5, kind=kind_of(u, relevance))
     to_left = product(scaled, v.mT, kind).sum_to_size(u.shape)
@@ -68,13 +78,15 @@ def _halved(u: Tensor, v: Tensor, relevance: Tensor, flow: Flow) -> tuple[Tensor
     return to_left.mul_(u), to_right.mul_(v)
 
 
-def _by_heads(kernel: str, u: Tensor, v: Tensor, relevance: Tensor, flow: Flow) -> tuple[Tensor, Tensor] | None:
+def _by_heads(
+    kernel: str, u: Tensor, v: Tensor, relevance: Tensor, flow: RelevanceContext
+) -> tuple[Tensor, Tensor] | None:
     """The shares by the kernels of attention, where they take these tensors."""
     fast, precision = kernels_for(relevance), _precision_of_heads(u, v, relevance)
     if not fast or not precision:
         return None
     given = (u.contiguous(), v.contiguous(), relevance, flow.samples(relevance), precision)
-    found = tried(getattr(fast, kernel), *given)
+    found = try_kernel(getattr(fast, kernel), *given)
     if found is None:
         return None
     to_u, to_v, lost = found
@@ -92,11 +104,11 @@ def _precision_of_heads(u: Tensor, v: Tensor, relevance: Tensor) -> str | None:
 
 def weigh(out: Tensor, query: Tensor, key: Tensor, scale: float, added: Tensor | None) -> Recorded:
     """An attention map: mask, scale and softmax pass relevance as it is to the product of queries and keys."""
-    if not (depends(query) and depends(key)):
+    if not (is_activation(query) and is_activation(key)):
         return _weigh_with_constant(out, query, key, scale)
-    left, right = Kept(query), Kept(key)
+    left, right = SavedTensor(query), SavedTensor(key)
 
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         relevance = relevance if flow.rules.proportional else relevance * scale
         q, k = left.tensor, right.tensor
         shares = _by_heads("weighed", q, k, relevance, flow)
@@ -110,10 +122,10 @@ def weigh(out: Tensor, query: Tensor, key: Tensor, scale: float, added: Tensor |
 
 def _weigh_with_constant(out: Tensor, query: Tensor, key: Tensor, scale: float) -> Recorded:
     """Learned queries, or keys that are the same for every input."""
-    turned = depends(key)
+    turned = is_activation(key)
     _, through = matmul(out, query, key.mT)
 
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         (share,) = through(relevance if flow.rules.proportional else relevance * scale, flow)
         return (share.mT if turned else share,)
 
@@ -122,9 +134,9 @@ def _weigh_with_constant(out: Tensor, query: Tensor, key: Tensor, scale: float) 
 
 def _matmul_with_constant(input: Tensor, other: Tensor) -> Recorded:
     # Asked now: a parameter that is frozen during the trace may not be so on the way back.
-    first = depends(input)
+    first = is_activation(input)
     activation, constant = (input, other) if first else (other, input)
-    fixed = Kept(constant.detach())
+    fixed = SavedTensor(constant.detach())
 
     def multiplied(x: Tensor) -> Tensor:
         factor = fixed.to(x.dtype)
@@ -136,19 +148,19 @@ def _matmul_with_constant(input: Tensor, other: Tensor) -> Recorded:
 def add(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
     """u·R/(u+v) and v·R/(u+v); the positive set then normalises with the sums of each sample (Eq. 9)."""
     terms = (input, other if alpha == 1 else alpha * other)
-    activations = [term for term in (input, other) if depends(term)]
+    activations = [term for term in (input, other) if is_activation(term)]
     shapes = [activation.shape for activation in activations]
     # Attention scores meet constants as masks only, and are too large to keep for that.
     keep = len(activations) == 2 or out.dim() < 4
-    values = [Kept(term) if isinstance(term, Tensor) else term for term in terms] if keep else []
-    mine = [place for place, term in enumerate((input, other)) if depends(term)]
+    values = [SavedTensor(term) if isinstance(term, Tensor) else term for term in terms] if keep else []
+    mine = [place for place, term in enumerate((input, other)) if is_activation(term)]
 
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         split = len(shapes) == 2 or flow.rules.split_constants
         if not keep or not split or not flow.rules.proportional:
             relevance = relevance if len(shapes) == 1 else relevance / len(shapes)
             return [relevance.sum_to_size(shape) for shape in shapes]
-        u, v = (value.tensor if isinstance(value, Kept) else value for value in values)
+        u, v = (value.tensor if isinstance(value, SavedTensor) else value for value in values)
         fast = kernels_for(relevance)
         if fast and len(shapes) == 2 and shapes[0] == shapes[1] == relevance.shape:
             given = (one.contiguous() for one in (relevance, u, v))
@@ -163,7 +175,7 @@ def add(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
     return activations, back
 
 
-def _normalise(shares: list[Tensor], relevance: Tensor, flow: Flow) -> list[Tensor]:
+def _normalise(shares: list[Tensor], relevance: Tensor, flow: RelevanceContext) -> list[Tensor]:
     """Eq. 9: each branch keeps the part that its |Σ| has of all, with the sign of the whole.
 
     Where every branch sum already has that sign, nothing is to be done.
@@ -189,11 +201,11 @@ def rsub(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
 def mul(out: Tensor, input: Any, other: Any) -> Recorded:
     """Two activations get half each (Eq. 2 for each, halved); scaling by a constant changes nothing."""
     factors = (input, other)
-    activations = [factor for factor in factors if depends(factor)]
-    constant = next((factor for factor in factors if not depends(factor)), 1)
+    activations = [factor for factor in factors if is_activation(factor)]
+    constant = next((factor for factor in factors if not is_activation(factor)), 1)
     shapes = [activation.shape for activation in activations]
 
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         if not flow.rules.proportional:
             relevance = relevance * constant
         relevance = relevance if len(shapes) == 1 else relevance / len(shapes)
@@ -204,7 +216,7 @@ def mul(out: Tensor, input: Any, other: Any) -> Recorded:
 
 def div(out: Tensor, input: Any, other: Any, *, rounding_mode: None = None) -> Recorded:
     """Division by a constant is a scaling."""
-    if depends(other) or rounding_mode is not None:
+    if is_activation(other) or rounding_mode is not None:
         raise UnsupportedOperation("Division by an activation has no relevance rule.")
     return mul(out, input, 1 / other)
 
@@ -216,9 +228,9 @@ def unchanged(out: Tensor, input: Tensor, *_: Any, **__: Any) -> Recorded:
 
 def _eq2(activation: Tensor, function: Callable[[Tensor], Tensor]) -> Back:
     """Eq. 2 for a function that is linear in its one activation: x ⊙ Jᵀ(R / f(x))."""
-    x = Kept(activation)
+    x = SavedTensor(activation)
 
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         point = x.to(relevance.dtype)
         out, pull = transposed(function, point)
         if not flow.rules.proportional:
@@ -249,12 +261,12 @@ def conv2d(
     groups: int = 1,
 ) -> Recorded:
     """The patch convolution by the bounded-input rule z^B; bounds are each sample's own extremes."""
-    x = Kept(input)
+    x = SavedTensor(input)
 
     def convolve(values: Tensor, kernel: Tensor) -> Tensor:
         return F.conv2d(values, kernel, None, stride, padding, dilation, groups)
 
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         pixels, kernel = x.to(relevance.dtype), weight.detach().to(relevance.dtype)
         low = pixels.amin((1, 2, 3), keepdim=True).expand_as(pixels)
         high = pixels.amax((1, 2, 3), keepdim=True).expand_as(pixels)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.engine.lrp.context import Flow, Recorded, Rule, Shares, depends
+from clearhead.engine.lrp.context import Recorded, RelevanceContext, Rule, Shares, is_activation
 
 
 def transposed(
@@ -35,7 +35,7 @@ def elements(function: Callable[..., Any], index: int | None) -> Rule:
             picked: Tensor = result if index is None else result[index]
             return picked
 
-        def back(relevance: Tensor, flow: Flow) -> Shares:
+        def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
             blanks = [relevance.new_zeros(shape) for shape in shapes]
             return transposed(moved, *blanks)[1](relevance)
 
@@ -49,7 +49,7 @@ class _Hole:
 
 
 def _with_holes(args: Any, found: list[Tensor]) -> Any:
-    if depends(args):
+    if is_activation(args):
         found.append(args)
         return _Hole
     if type(args) in (list, tuple):
@@ -89,11 +89,11 @@ def permute(out: Tensor, input: Tensor, *places: Any, dims: Any = None) -> Recor
 def getitem(out: Tensor, input: Tensor, index: Any) -> Recorded:
     """The frequent case of `elements` that names its elements by numbers and slices, each of them once."""
     parts = index if type(index) is tuple else (index,)
-    if not depends(input) or any(type(part) not in PLAIN for part in parts):
+    if not is_activation(input) or any(type(part) not in PLAIN for part in parts):
         return elements(Tensor.__getitem__, None)(out, input, index)
     shape = input.shape
 
-    def back(relevance: Tensor, flow: Flow) -> Shares:
+    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
         whole = relevance.new_zeros(shape)
         whole[index] = relevance
         return (whole,)

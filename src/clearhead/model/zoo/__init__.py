@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import CorruptModel
-from clearhead.registry import unknown
+from clearhead.registry import unknown_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ def describe(name: str) -> dict[str, Any]:
     """
     index = _index(HERE)
     if name not in index:
-        raise unknown("embedded model", name, index)
+        raise unknown_name("embedded model", name, index)
     return dict(index[name])
 
 

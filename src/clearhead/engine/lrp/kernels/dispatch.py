@@ -43,7 +43,7 @@ def precision_of_dots(x: Tensor, relevance: Tensor) -> str | None:
     return "tf32" if known == "tf32" or x.dtype is torch.bfloat16 else "ieee"
 
 
-def tried(kernel: Callable[..., Found], *args: Any, **options: Any) -> Found | None:
+def try_kernel(kernel: Callable[..., Found], *args: Any, **options: Any) -> Found | None:
     """What a kernel gives, or None where this GPU cannot run it, so that plain torch must do the work.
 
     What fails once for tensors as wide as the second argument is not tried for such again.
@@ -67,7 +67,7 @@ def _case(kernel: Callable[..., Any], tensor: Tensor) -> tuple[Any, ...]:
     return kernel, tensor.shape[-1], tensor.dtype, tensor.device
 
 
-def on_the_device_of(tensor: Tensor) -> AbstractContextManager[object]:
+def on_device_of(tensor: Tensor) -> AbstractContextManager[object]:
     """Kernels run on the current GPU: makes that the one where the tensor lies."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
@@ -78,7 +78,7 @@ def _kernels(device: torch.device) -> ModuleType | None:
         from clearhead.engine.lrp import kernels
 
         one = torch.ones(1, 1, device=device)
-        with on_the_device_of(one):
+        with on_device_of(one):
             kernels.quotient(one, one, 1)
     except Exception as error:  # an absent Triton, compiler or driver: whatever it is, plain torch goes on
         logging.getLogger(__name__).info("Fused kernels are not used: %s", error)
