@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check format pictures
+.PHONY: setup demo test lint check format pictures
 
 setup: .venv/ready
 
@@ -14,13 +14,16 @@ demo: setup
 	$(BIN)/clearhead explain "a joyless , tedious film that never finds its heart" --out demo.html
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST)
 
-check: setup
+lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+
+# Everything that must be green before a commit, with the coverage of the tests.
+check: lint
+	$(MAKE) test PYTEST="--cov --cov-report=term:skip-covered"
 
 format: setup
 	$(BIN)/ruff format .

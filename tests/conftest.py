@@ -1,11 +1,26 @@
-"""One thread per worker: the suite runs two workers side by side. Interpreted kernels run on the CPU."""
+"""Settings and fixtures of all tests.
+
+One thread per worker, since the suite runs two workers side by side. Interpreted kernels run on the CPU.
+"""
 
 import os
 
+import pytest
 import torch
+from helpers.tiny_models import image_model, text_model
 
 from clearhead.engine.lrp.kernels import dispatch as fused
 
 torch.set_num_threads(1)
 if os.environ.get("TRITON_INTERPRET") == "1":
     fused.DEVICES.add("cpu")
+
+
+@pytest.fixture(scope="module")
+def text():
+    return text_model()
+
+
+@pytest.fixture(scope="module")
+def image():
+    return image_model()

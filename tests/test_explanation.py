@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from helpers.tiny_models import image_model, text_model
 from PIL import Image
-from tiny import image_model, text_model
 
 import clearhead
 from clearhead import serialization

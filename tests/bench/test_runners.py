@@ -1,0 +1,100 @@
+"""Runners: Ray answers as the local runner does, also when a worker is killed."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers.dying_workers import Doomed, Mortal
+from helpers.samples import save_text_model
+
+import clearhead
+from clearhead.bench.plan import Plan
+from clearhead.bench.run import run_plan
+from clearhead.bench.run_folder import RunFolder
+from clearhead.bench.runners.local import local
+from clearhead.bench.runners.ray import Cluster
+from clearhead.errors import BadInput, BadOption, ClearheadError
+
+ray = pytest.importorskip("ray")
+
+TEXTS = ["a bad , tedious film", "good heart , a good film", "never a good film", "a film with heart", "so good"]
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ray")
+    task = folder / "dev.tsv"
+    task.write_text("label\tsentence\n" + "".join(f"{place % 2}\t{text}\n" for place, text in enumerate(TEXTS)))
+    model = str(save_text_model(folder / "model"))
+    return Plan(str(task), ("att-cat", "random:seed=1"), ("aopc", "hiding"), model=model, shard=1)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers on this machine, which find the package where the tests do."""
+    path = os.pathsep.join([str(Path(clearhead.__file__).parents[1]), str(Path(__file__).parents[1])])
+    variables = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # beside other tests they would wait for minutes
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env={"env_vars": variables},
+        object_store_memory=100_000_000,
+    )
+    yield Cluster(workers=2)
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def wanted(plan, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("local") / "run"
+    run_plan(plan, folder, local)
+    return list(RunFolder(folder).values())
+
+
+def same(found, wanted):
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert one["value"] == pytest.approx(other["value"], abs=1e-6)
+        plain = ("example", "method", "metric")
+        assert [one[name] for name in plain] == [other[name] for name in plain]
+
+
+def test_ray_gives_the_local_values_though_a_worker_is_killed(plan, cluster, wanted, tmp_path, monkeypatch):
+    monkeypatch.setattr("clearhead.bench.runners.ray.RayWorker", Mortal)
+    run_plan(plan, tmp_path / "run", cluster)
+    assert Path(plan.task).with_suffix(".killed").exists()
+    same(list(RunFolder(tmp_path / "run").values()), wanted)
+
+
+def test_a_shard_that_kills_every_worker_is_given_up_and_nothing_is_lost(plan, cluster, wanted, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("clearhead.bench.runners.ray.RayWorker", Doomed)
+        patch.setattr("clearhead.bench.runners.ray.ATTEMPTS", 2)
+        with pytest.raises(ClearheadError, match="lost its worker 2 times"):
+            run_plan(plan, tmp_path / "run", Cluster(workers=1))
+    run_plan(plan, tmp_path / "run", local)
+    same(list(RunFolder(tmp_path / "run").values()), wanted)
+
+
+def test_a_mistake_found_by_a_worker_is_told_as_it_is(plan, cluster, tmp_path):
+    task = tmp_path / "unknown.tsv"
+    task.write_text("label\tsentence\nmaybe\ta film\n")
+    with pytest.raises(BadInput, match="maybe"):
+        run_plan(replace(plan, task=str(task)), tmp_path / "run", cluster)
+
+
+def test_without_ray_the_error_says_what_to_install(plan, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(BadOption, match=r"clearhead\[ray\]"):
+        run_plan(plan, tmp_path / "run", Cluster(workers=1))
+
+
+def test_only_one_file_imports_ray():
+    source = Path(clearhead.__file__).parent
+    importing = [path.name for path in source.rglob("*.py") if "import ray" in path.read_text()]
+    assert importing == ["ray.py"]

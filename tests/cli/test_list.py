@@ -1,0 +1,21 @@
+"""clearhead list."""
+
+import pytest
+from helpers.commands import records
+
+import clearhead
+
+
+def test_list_methods(run):
+    code, output, _ = run("list", "methods")
+    assert code == 0
+    assert all(name in output for name in clearhead.methods())
+    found = records(run("list", "methods", "--json")[1])
+    assert {one["name"]: one["signed"] for one in found}["att-cat"] is True
+
+
+@pytest.mark.parametrize("kind", ["metrics", "tasks", "models"])
+def test_list_says_so_where_there_is_nothing(run, kind):
+    code, output, _ = run("list", kind)
+    assert code == 0
+    assert output.strip()

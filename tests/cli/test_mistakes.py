@@ -1,0 +1,127 @@
+"""A mistake on the command line is one line and exit code 2."""
+
+import re
+
+import pytest
+from helpers.commands import TEXT, one_line
+
+import clearhead
+from clearhead.cli import main
+
+MISTAKES = {
+    "no such command": (["expain"], "Did you mean 'explain'"),
+    "no such option": (["explain", "x", "--metod", "y"], "--method"),
+    "no input": (["explain"], "INPUT"),
+    "method": (["explain", "x", "--method", "attcat"], "Did you mean 'att-cat'?"),
+    "method option": (["explain", "x", "--method", "att-cat", "-o", "hiden=input"], "Did you mean 'hidden'?"),
+    "option form": (["explain", "x", "-o", "hidden"], "key=value"),
+    "ending": (["explain", "x", "--out", "x.pdf"], ".html, .png"),
+    "curves": (["explain", "x", "--curves", "--out", "x.png"], "--out FILE.html"),
+    "gold": (["explain", "x", "--gold", "x"], "--out FILE.html"),
+    "clouds": (["words", "x", "--clouds"], "--out FILE.html"),
+    "words into a picture": (["words", "x", "--out", "x.png"], ".html"),
+    "column of a text": (["explain", "good", "--text-column", "remark"], "a text has no columns"),
+    "column of a text, compared": (["compare", "good", "--text-column", "remark"], "a text has no columns"),
+    "column of a text, planned": (["plan", "good", "--text-column", "remark"], "a text has no columns"),
+    "column of a text's words": (["words", "good", "--text-column", "remark"], "a text has no columns"),
+    "folder": (["explain", "x", "--out", "nowhere/x.html"], "no folder 'nowhere'"),
+    "option twice": (["explain", "x", "-o", "layer=1", "-o", "layer=2"], "given twice"),
+    "list": (["list", "method"], "Did you mean 'methods'?"),
+    "batch": (["explain", "x", "--batch-size", "many"], "--batch-size"),
+}
+
+
+LATE = {
+    "label": (["--target", "positve"], "Did you mean 'positive'?"),
+    "class number": (["--target", "7"], "classes 0 … 1"),
+    "itself": (["--target", "0", "--versus", "0"], "cannot be contrasted with itself: choose another --versus."),
+    "long": (["--long", "cut"], "--long cut is not a choice. Use one of error, truncate, windows"),
+    "precision": (["--precision", "float63"], "float32, float64"),
+    "device": (["--device", "gpu"], "gpu"),
+    "no device": (["--device", "meta"], "Nothing is computed on 'meta'"),
+    "no number": (["--target", "²"], "No label is called '²'"),
+    "batch size": (["--batch-size", "0"], "--batch-size 0 must be a whole number, at least 1"),
+    "value": (["--method", "att-cat", "-o", "hidden=middle"], "'output' or 'input'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "wanted"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_line(run, arguments, wanted):
+    one_line(*run(*arguments), wanted)
+
+
+@pytest.mark.parametrize(("arguments", "wanted"), LATE.values(), ids=LATE)
+def test_a_mistake_about_the_model_is_one_line(run, model, arguments, wanted):
+    one_line(*run("explain", TEXT, "-m", model, *arguments), wanted)
+
+
+FILES = {
+    "missing": (None, "review.txt", "no file"),
+    "kind": (b"x", "page.pdf", "not read"),
+    "encoding": (b"\xff\xfe\xfa", "a.txt", "UTF-8"),
+    "empty table": (b"text\n", "a.csv", "no rows"),
+    "column": (b"a,b\n1,2\n", "a.csv", "--text-column"),
+    "empty cell": (b"text,n\nx,1\n,2\n", "a.csv", "Row 2"),
+    "json": (b'{"text": "x"}\n{oops\n', "a.jsonl", "Line 2"),
+    "ragged": (b"text,n\nx,1\ny,2,3\n", "a.csv", "Line 3"),
+    "no header": (b"a\tb\tc\td\n", "a.tsv", "--text-column 2"),
+    "encoding of a table": (b"text,n\n\xff\xfe,1\n", "a.csv", "UTF-8"),
+    "another encoding": ("text,n\na film,1\n".encode("utf-16"), "a.csv", "UTF-16"),
+    "depth": (b"[" * 100_000, "a.jsonl", "Line 1"),
+    "digits": (b'{"text": "a", "n": ' + b"1" * 6000 + b"}", "a.jsonl", "Line 1"),
+    "numbers": (b'{"text": 5}', "a.jsonl", "holds no text but int"),
+    "no object": (b"[1]\n", "a.jsonl", "named columns"),
+    "picture": (
+        b"not a picture",
+        "a.png",
+        "a.png' is a picture, but the model reads text. Choose --model clearhead/pets-vit.",
+    ),
+    "empty text": (b"  \n", "a.txt", "empty"),
+}
+
+
+@pytest.mark.parametrize(("content", "name", "wanted"), FILES.values(), ids=FILES)
+def test_a_bad_file_is_one_line(run, model, tmp_path, content, name, wanted):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    one_line(*run("explain", str(tmp_path / name), "-m", model), wanted)
+
+
+def test_a_word_with_a_stroke_is_a_text(run, model):
+    status, out, _ = run("explain", "/film", "good/bad", "/r/movies", "-m", model)
+    assert status == 0
+    assert "good/bad" in out
+
+
+def test_other_bad_inputs(run, model, image_model, tmp_path):
+    one_line(*run("explain", "-", "-m", model, stdin="\n"), "Standard input was empty")
+    one_line(*run("explain", str(tmp_path), "-m", model), "is a folder")
+    one_line(*run("explain", "", "-m", model), "The text is empty")
+    one_line(*run("explain", "bad \udcff film", "-m", model), "Character 5")
+    one_line(*run("explain", "a", "b", "c", "--pair", "-m", model), "exactly two texts")
+    one_line(*run("explain", "a film", "--gold", "heart", "-m", model, "--out", str(tmp_path / "x.html")), "not stand")
+    for place in ("./missing", "../no-such/review", "~/missing", str(tmp_path / "missing")):
+        one_line(*run("explain", place, "-m", model), f"There is no file '{place}'")
+    one_line(*run("explain", "text_column.csv", "-m", model), "There is no file 'text_column.csv'")
+    one_line(*run("words", "x", "-m", image_model), "have no words")
+    one_line(*run("explain", "x", "-m", str(tmp_path / "nothing")), "cannot be loaded")
+    one_line(*run("explain", "x", "-m", image_model), "no image")
+    (tmp_path / "a.csv").write_text("a,text\n1,2\n")
+    one_line(*run("explain", str(tmp_path / "a.csv"), "--text-column", "txt", "-m", model), "Did you mean 'text'?")
+
+
+def test_one_picture_holds_one_explanation(run, model, tmp_path):
+    one_line(*run("explain", "a film", "bad", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
+    one_line(*run("compare", "a", "-m", model, "--methods", "cat,grads", "--out", str(tmp_path / "x.json")), ".jsonl")
+    one_line(*run("compare", "a", "b", "-m", model, "--out", str(tmp_path / "x.png")), "use .html")
+    assert list(tmp_path.iterdir()) == []
+    assert run("compare", "a", "-m", model, "--methods", "cat", "--out", str(tmp_path / "x.json"))[0] == 0
+    assert clearhead.read(tmp_path / "x.json").method == "cat"
+    told = " ".join(re.sub("[│\\s]+", " ", run("compare", "--help")[1]).split())
+    assert "of one explanation .json" in told
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr("clearhead.cli.outputs.check", lambda out, parts: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["explain", "x"])

@@ -1,0 +1,44 @@
+"""clearhead plan."""
+
+import json
+from pathlib import Path
+
+from helpers.commands import TEXT, one_line
+from PIL import Image
+
+import clearhead
+
+
+def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
+    code, output, errors = run("plan", TEXT, "a bad film", "-m", model, "--methods", "trans-att,att-cat")
+    assert code == 0, errors
+    first, second, *rest = output.splitlines()
+    assert first.startswith("2 inputs, ") and "trans-att, att-cat, 2 at a time" in second
+    assert [line.split()[0] for line in rest] == ["memory", "way", "time"]
+    found = json.loads(run("plan", TEXT, "-m", model, "--json")[1])
+    assert found["memory_blockwise"] < found["memory_whole"] < found["memory_free"]
+    assert found["way"] == "whole" and found["seconds"] > 0
+    told = (Path(__file__).parents[2] / "docs" / "json.md").read_text().split("`clearhead plan … --json`")[1]
+    assert all(f"`{key}`" in told for key in found)
+    assert "per explanation" not in run("plan", "--help")[1]
+    Image.new("RGB", (40, 40)).save(tmp_path / "grey.png")
+    assert run("plan", str(tmp_path / "grey.png"), "-m", image_model)[1].startswith("1 picture\n")
+    code, _, errors = run("plan", TEXT, "-m", model, "--methods", "no-such")
+    assert code == 2 and "no-such" in errors
+    one_line(*run("plan", TEXT, "-m", model, "--batch-size", "0"), "at least 1")
+
+
+def test_plan_counts_every_window(run, model, monkeypatch):
+    tried = []
+    monkeypatch.setattr(
+        "clearhead.engine.memory.estimate_seconds", lambda work, sizes: tried.append(list(sizes)) or 1.0
+    )
+    long = "film " * 100
+    windows = clearhead.explain(clearhead.load(model), long, long="windows").diagnostics["windows"]
+    flags = ["-m", model, "--long", "windows", "--batch-size", "2"]
+    found = json.loads(run("plan", long, "a film", *flags, "--json")[1])
+    assert (found["inputs"], found["windows"], found["longest"], found["seconds"]) == (2, windows, 102, 2.0)
+    explaining, predicting = tried
+    assert len(explaining) == 1 + len(predicting) == 1 + (windows + 1) // 2
+    assert f"102 at most, {windows} windows\n" in run("plan", long, *flags)[1]
+    one_line(*run("plan", long, "film", "--pair", *flags), "cannot be cut into windows")

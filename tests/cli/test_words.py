@@ -1,0 +1,29 @@
+"""clearhead words."""
+
+import sys
+
+import pytest
+from helpers.commands import TEXT, one_line, records
+
+import clearhead
+
+
+def test_words_of_each_class(run, model, tmp_path):
+    (tmp_path / "a.csv").write_text("text\na bad film\nBad heart !\na good film\n")
+    table = str(tmp_path / "a.csv")
+    found = records(run("words", table, "-m", model, "--target", "negative", "--json")[1])
+    one = clearhead.explain(clearhead.load(model), ["a bad film", "Bad heart !", "a good film"], target="negative")
+    wanted = sum(word.relevance for several in one for word in several.words() if word.text.casefold() == "bad")
+    assert [line["label"] for line in found] == ["negative"]
+    assert {line["word"]: line["weight"] for line in found[0]["words"]}["bad"] == pytest.approx(wanted)
+    assert run("words", "a film", "-m", model, "--reference", table, "--text-column", "text")[0] == 0
+    code, output, errors = run("words", table, "-m", model, "--reference", table, "--out", str(tmp_path / "w.html"))
+    assert code == 0, errors
+    assert "film" in output
+    assert "Words that speak for each class" in (tmp_path / "w.html").read_text()
+
+
+def test_clouds_without_their_library_are_refused_before_any_work(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wordcloud", None)
+    monkeypatch.setattr("clearhead.cli.options.load_model", lambda *_: pytest.fail("the model was opened"))
+    one_line(*run("words", TEXT, "--clouds", "--out", str(tmp_path / "w.html")), "clearhead[clouds]")

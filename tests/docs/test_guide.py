@@ -1,0 +1,51 @@
+"""The guide is run: its Python in one go, its commands as typed; and every picture and link it shows is there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import clearhead
+from clearhead.cli import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDE = (DOCS / "guide.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```", GUIDE, re.M | re.S)
+
+
+def run_commands(block: str) -> None:
+    for line in block.splitlines():
+        if line.startswith("$ clearhead "):
+            with pytest.raises(SystemExit) as left:
+                main(shlex.split(line)[2:])
+            assert not left.value.code, line
+
+
+def test_the_guide_has_something_to_run():
+    assert sum(kind == "python" for kind, _ in BLOCKS) >= 8
+    assert sum(kind == "console" for kind, _ in BLOCKS) >= 4
+
+
+@pytest.mark.skipif(not clearhead.models(), reason="this build has no embedded models")
+def test_the_guide_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for kind, block in BLOCKS:
+        if kind == "python":
+            exec(compile(block, "guide.md", "exec"), names)
+        else:
+            run_commands(block)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"review.html", "classes.html", "methods.html", "curves.html", "cat.png"} <= written
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_pictures_are_small():
+    assert sum(file.stat().st_size for file in (DOCS / "pictures").glob("*")) < 1_000_000

@@ -1,0 +1,203 @@
+"""Long inputs: block by block gives what the whole trace gives."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from helpers.tiny_models import FAMILIES, network, tensors
+from helpers.tiny_models import shared_model as model
+from transformers import BigBirdConfig, BigBirdForSequenceClassification
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
+
+import clearhead
+from clearhead.attribution import batch as pipeline
+from clearhead.attribution.method import parse_method
+from clearhead.engine import memory as planning
+from clearhead.engine import trace as tracing
+from clearhead.engine.blockwise import PROBE, capture_blockwise
+from clearhead.errors import UnsupportedModel
+from clearhead.model.inputs import from_tensors
+from clearhead.model.model import Model
+
+clearhead.methods()
+WHOLE = [family for family in FAMILIES if family != "swin"]
+
+
+@pytest.mark.parametrize("family", WHOLE)
+def test_block_by_block_is_exact(family):
+    batch = tensors(family)
+    whole = parse_method("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
+    blocks = parse_method("trans-att")(capture_blockwise(model(family), batch, [0, 1, 2]))
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+    for one, other in zip(blocks.diagnostics, whole.diagnostics, strict=True):
+        assert one["conservation_gap"] == pytest.approx(other["conservation_gap"], abs=1e-9)
+        assert one["dropped"] == pytest.approx(other["dropped"], abs=1e-9)
+
+
+@pytest.mark.parametrize("family", WHOLE)
+def test_gradients_that_are_let_go_are_the_same(family, monkeypatch):
+    batch = tensors(family)
+    kept = parse_method("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
+    monkeypatch.setattr(tracing, "LARGE", 0)
+    trace = clearhead.capture(model(family), batch, [0, 1, 2])
+    let_go = parse_method("trans-att")(trace)
+    assert "gradients" not in trace.__dict__
+    torch.testing.assert_close(let_go.relevance_BT, kept.relevance_BT, rtol=1e-9, atol=1e-12)
+
+
+def test_a_contrast_of_two_classes_goes_block_by_block():
+    batch, target = tensors("bert"), clearhead.Target(0, versus=2)
+    whole = parse_method("trans-att")(clearhead.capture(model("bert"), batch, target))
+    blocks = parse_method("trans-att")(capture_blockwise(model("bert"), batch, target))
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+
+
+def test_another_target_of_the_same_pass():
+    batch = tensors("bert")
+    blocks = parse_method("trans-att")(capture_blockwise(model("bert"), batch, 0).with_target(1))
+    whole = parse_method("trans-att")(clearhead.capture(model("bert"), batch, 1))
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["rollout", "att-cat", "lrp", "partial-lrp", "trans-att:weight=attention"])
+def test_methods_that_need_every_map_say_so(method):
+    trace = capture_blockwise(model("bert"), tensors("bert"), 0)
+    with pytest.raises(UnsupportedModel, match="too long for"):
+        parse_method(method)(trace)
+
+
+def test_windows_and_merging_are_refused():
+    with pytest.raises(UnsupportedModel, match="does not relate"):
+        capture_blockwise(model("swin"), tensors("swin"), 0)
+
+
+class Between(torch.nn.Module):
+    """BERT's encoder with something between its blocks."""
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.layer, self.between = encoder.layer, torch.nn.Linear(32, 32).double()
+
+    def forward(self, hidden, attention_mask=None, **_):
+        for block in self.layer:
+            hidden = torch.nn.functional.gelu(self.between(block(hidden, attention_mask)))
+        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden)
+
+
+def test_something_between_the_blocks_is_not_skipped(monkeypatch):
+    explained = clearhead.load(network("bert"))
+    explained.network.bert.encoder = Between(explained.network.bert.encoder)
+    with pytest.raises(UnsupportedModel, match="do not follow each other"):
+        capture_blockwise(explained, tensors("bert"), 0)
+    kept = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
+    monkeypatch.setattr(tracing, "LARGE", 0)
+    monkeypatch.setattr(planning, "free_bytes", lambda device: 1)
+    for one, other in zip(clearhead.explain(explained, tensors("bert"), "trans-att", 0), kept, strict=True):
+        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_a_hook_of_the_users_on_a_block_runs_once(block):
+    explained, turn = clearhead.load(network("bert")), torch.eye(32).double() * 1.5
+    layer = explained.network.bert.encoder.layer[block]
+    layer.register_forward_pre_hook(lambda module, given: (given[0] @ turn, *given[1:]))
+    whole = parse_method("trans-att")(clearhead.capture(explained, tensors("bert"), 0))
+    try:
+        blocks = parse_method("trans-att")(capture_blockwise(explained, tensors("bert"), 0))
+    except UnsupportedModel:
+        assert block > 0
+        return
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+
+
+def test_padding_on_the_left_is_stepped_over():
+    batch = tensors("llama")
+    ids = torch.cat([torch.zeros(3, 20).long(), batch["input_ids"]], 1)
+    mask = torch.cat([torch.zeros(3, 20).long(), batch["attention_mask"]], 1)
+    given = {"input_ids": ids, "attention_mask": mask}
+    whole = parse_method("trans-att")(clearhead.capture(model("llama"), given, 0))
+    blocks = parse_method("trans-att")(capture_blockwise(model("llama"), given, 0))
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+
+
+def test_a_network_that_short_inputs_change_is_never_given_one():
+    config = BigBirdConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=60
+    )
+    explained = clearhead.load(BigBirdForSequenceClassification(config).eval())
+    with pytest.raises(UnsupportedModel, match="changes itself"):
+        capture_blockwise(explained, {"input_ids": torch.randint(5, 60, (1, 900))}, 0)
+    assert explained.network.bert.attention_type == "block_sparse"
+
+
+def test_an_overwritten_activation_is_no_cut():
+    explained = clearhead.load(network("bert"))
+    for layer in explained.network.bert.encoder.layer:
+        layer.intermediate.intermediate_act_fn = torch.nn.ReLU(inplace=True)
+    with pytest.raises(UnsupportedModel, match="do not follow each other"):
+        capture_blockwise(explained, tensors("bert"), 0)
+
+
+def test_a_network_that_changes_its_attention_with_length_is_refused():
+    explained = clearhead.load(copy.deepcopy(model("bert").network))
+    block = explained.network.bert.encoder.layer[1]
+    own = block.forward
+    block.forward = lambda hidden, *rest, **more: own(hidden, *rest, **more) if hidden.shape[1] <= PROBE else hidden * 2
+    ids = torch.randint(5, 20, (1, 2 * PROBE))
+    trace = capture_blockwise(explained, {"input_ids": ids}, 0)
+    with pytest.raises(UnsupportedModel, match="another way to long inputs"):
+        parse_method("trans-att")(trace)
+
+
+def test_the_network_is_left_as_it_was():
+    network = model("gpt2").network
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules()]
+    parse_method("trans-att")(capture_blockwise(model("gpt2"), tensors("gpt2"), 0))
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    assert hooks == [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules()]
+
+
+def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
+    batch, used = tensors("bert"), []
+    whole = clearhead.explain(model("bert"), batch, "trans-att", 1)
+    monkeypatch.setattr(planning, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(pipeline, "capture_blockwise", lambda *given: used.append(1) or capture_blockwise(*given))
+    blocks = clearhead.explain(model("bert"), batch, "trans-att", 1)
+    assert len(used) == 3, "one input at a time"
+    for one, other in zip(blocks, whole, strict=True):
+        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-6, atol=1e-9)
+    clearhead.explain(model("bert"), batch, "att-cat", 1)
+    assert len(used) == 3, "other methods take the whole trace, an input at a time"
+
+
+def test_the_memory_told_grows_with_the_square_of_a_long_text():
+    explained, ids = model("bert"), torch.randint(5, 20, (2, 400))
+    told = [planning.estimate_memory(explained, from_tensors(explained, {"input_ids": ids[:, :n]})) for n in (20, 40)]
+    assert 2 < told[1].whole / told[0].whole < 4
+    assert all(one.blockwise < one.whole for one in told)
+    assert told[0].fits
+
+
+def test_what_cannot_be_told_is_taken_to_fit():
+    explained = Model(torch.nn.Linear(1, 1), None, name="plain")
+    assert planning.estimate_memory(explained, from_tensors(model("bert"), {"input_ids": torch.ones(1, 9).long()})).fits
+
+
+def test_time_is_told_from_three_lengths(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(planning.time, "perf_counter", lambda: now[0])
+
+    def work(place):
+        now[0] += place + 1
+
+    assert planning.estimate_seconds(work, [1, 2, 3, 4, 5]) == pytest.approx(15)
+
+
+@pytest.mark.parametrize(("long", "done"), [(9.0, [0, 0, 1, 2]), (0.0, [0, 1, 2])])
+def test_only_what_is_quick_is_done_twice_to_tell_its_time(long, done, monkeypatch):
+    monkeypatch.setattr(planning, "LONG", long)
+    places = []
+    planning.estimate_seconds(places.append, [1, 2, 3])
+    assert places == done

@@ -1,0 +1,283 @@
+"""What the tape records: attention taken apart, in-place writes, and refusals that name the operation."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from helpers.tiny_models import network, randomised, tensors
+from torch import nn
+
+import clearhead
+from clearhead import UnsupportedModel, UnsupportedOperation
+from clearhead.engine.attention import decompose_attention
+from clearhead.engine.recorder import function_name
+
+
+def draw(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_causal": True},
+        {"scale": 0.3},
+        {"attn_mask": draw(2, 1, 5, 5)},
+        {"attn_mask": draw(2, 1, 5, 5) > 0},
+    ],
+)
+def test_attention_in_steps_is_attention(options):
+    query, key, value = draw(3, 2, 4, 5, 8).unbind(0)
+    wanted = F.scaled_dot_product_attention(query, key, value, **options)
+    torch.testing.assert_close(decompose_attention(query, key, value, **options), wanted)
+
+
+def test_grouped_queries():
+    query, key, value = draw(2, 4, 5, 8), draw(2, 2, 5, 8), draw(2, 2, 5, 8) + 1
+    wanted = F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+    torch.testing.assert_close(decompose_attention(query, key, value, enable_gqa=True), wanted)
+
+
+def test_a_query_that_sees_nothing_gets_nothing():
+    query, key, value = draw(3, 1, 1, 2, 4).unbind(0)
+    mask = torch.tensor([[True, True], [False, False]])
+    assert decompose_attention(query, key, value, attn_mask=mask)[0, 0, 1].abs().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (torch.add, "add"),
+        (torch.Tensor.add_, "add"),
+        (torch.Tensor.__radd__, "add"),
+        (torch.Tensor.__iadd__, "add"),
+        (torch.Tensor.__getitem__, "getitem"),
+        (torch.Tensor.__truediv__, "truediv"),
+        (torch.Tensor.T.__get__, "T"),
+        (F.softmax, "softmax"),
+    ],
+)
+def test_plain_names(function, name):
+    assert function_name(function) == name
+
+
+class Wrapped(nn.Module):
+    """A dense layer with something done to its result."""
+
+    def __init__(self, dense, change):
+        super().__init__()
+        self.dense, self.change = dense, change
+
+    def forward(self, hidden):
+        return self.change(self.dense(hidden))
+
+
+def changed(change):
+    net = network("bert")
+    net.bert.encoder.layer[1].output.dense = Wrapped(net.bert.encoder.layer[1].output.dense, change)
+    return clearhead.load(net)
+
+
+def test_an_operation_without_a_rule_is_named_with_its_module():
+    model = changed(lambda hidden: torch.special.erfc(hidden))
+    with pytest.raises(
+        UnsupportedOperation, match=r"'special_erfc' as used in 'bert\.encoder\.layer\.1\.output\.dense'"
+    ):
+        clearhead.explain(model, tensors("bert"), "trans-att")
+
+
+@pytest.mark.parametrize(
+    ("odd", "plain"),
+    [
+        (lambda h: torch.cat(tensors=[h, h], dim=-1)[..., :32], lambda h: torch.cat([h, h], -1)[..., :32]),
+        (lambda h: h.where(h == h, 0.0), lambda h: h),
+        (lambda h: torch.where(condition=h == h, input=h, other=0.0), lambda h: h),
+        (lambda h: torch.permute(input=h, dims=(1, 0, 2)).permute(1, 0, 2), lambda h: h),
+        (lambda h: h.clone().masked_fill_(h != h, 0.0), lambda h: h),
+        (lambda h: h.chunk(2, -1)[0].repeat(1, 1, 2), lambda h: torch.cat([h[..., :16]] * 2, -1)),
+        (lambda h: torch.add(input=h, other=h, alpha=2), lambda h: h + 2 * h),
+        (lambda h: h.unsqueeze(1).expand(-1, 2, -1, -1).sum(1), lambda h: 2 * h),
+        (lambda h: -(1 - h) + 1, lambda h: h),
+    ],
+)
+def test_other_ways_to_write_the_same(odd, plain):
+    """However an operation is called, its relevance is that of its plain form."""
+    for one, other in zip(
+        clearhead.explain(changed(odd), tensors("bert"), "trans-att", 1),
+        clearhead.explain(changed(plain), tensors("bert"), "trans-att", 1),
+        strict=True,
+    ):
+        assert one.relevance == pytest.approx(other.relevance, rel=1e-9)
+        assert one.diagnostics["conservation_gap"] < 1e-9
+
+
+def test_an_activation_where_a_rule_expects_a_constant_is_refused():
+    model = changed(lambda hidden: torch.clamp(hidden, min=hidden * 0.5))
+    with pytest.raises(UnsupportedOperation, match="'clamp'"):
+        clearhead.explain(model, tensors("bert"), "trans-att")
+
+
+def test_methods_without_relevance_do_not_need_rules():
+    model = changed(lambda hidden: torch.special.erfc(hidden))
+    assert len(clearhead.explain(model, tensors("bert"), "att-cat")) == 3
+
+
+def doubled(hidden):
+    hidden *= 2
+    return hidden
+
+
+@pytest.mark.parametrize(
+    ("write", "pure"),
+    [
+        (doubled, lambda hidden: hidden * 2),
+        (lambda hidden: hidden.add_(1), lambda hidden: hidden + 1),
+        (lambda hidden: hidden.add_(hidden.tanh()), lambda hidden: hidden + hidden.tanh()),
+    ],
+)
+def test_writes_in_place_are_followed(write, pure):
+    for one, other in zip(
+        clearhead.explain(changed(write), tensors("bert"), "trans-att"),
+        clearhead.explain(changed(pure), tensors("bert"), "trans-att"),
+        strict=True,
+    ):
+        assert one.relevance == pytest.approx(other.relevance)
+        assert one.diagnostics["conservation_gap"] < 1e-9
+
+
+def test_a_write_that_destroys_what_a_rule_needs_is_refused():
+    net = network("bert")
+    inner = net.bert.encoder.layer[1].output.dense
+
+    class Spoiling(nn.Module):
+        def forward(self, hidden):
+            out = inner(hidden)
+            hidden.mul_(2)
+            return out
+
+    net.bert.encoder.layer[1].output.dense = Spoiling()
+    with pytest.raises(UnsupportedOperation, match="in place"):
+        clearhead.explain(net, tensors("bert"), "lrp")
+
+
+class PreNorm(nn.Module):
+    """A norm and the layer behind it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.norm, self.layer = nn.LayerNorm(layer.in_features).double(), layer
+
+    def forward(self, hidden):
+        return self.layer(self.norm(hidden))
+
+
+def test_a_layer_inside_a_norm_is_seen():
+    named, plain = network("bert"), network("bert")
+    dense = plain.bert.encoder.layer[1].output.dense
+    plain.bert.encoder.layer[1].output.dense = nn.Sequential(nn.LayerNorm(48).double(), dense)
+    named.bert.encoder.layer[1].output.dense = PreNorm(named.bert.encoder.layer[1].output.dense)
+    for one, other in zip(*(clearhead.explain(net, tensors("bert"), "lrp", 0) for net in (named, plain)), strict=True):
+        assert one.relevance == pytest.approx(other.relevance)
+
+
+def test_a_gate_that_halves_its_input_is_refused():
+    net = network("bert")
+    net.bert.encoder.layer[1].output.dense = nn.Sequential(nn.Linear(48, 64).double(), nn.GLU())
+    with pytest.raises(UnsupportedOperation, match="'glu'"):
+        clearhead.explain(net, tensors("bert"), "lrp", 0)
+
+
+class TwiceIfLong(nn.Module):
+    """Attends a second time to long inputs."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, hidden, *args, **kwargs):
+        first = self.attention(hidden, *args, **kwargs)
+        return self.attention(first[0], *args, **kwargs) if hidden.shape[1] > 9 else first
+
+
+def test_an_explanation_does_not_depend_on_what_was_explained_before():
+    fresh, used = network("bert"), network("bert")
+    for net in (fresh, used):
+        net.bert.encoder.layer[0].attention = TwiceIfLong(net.bert.encoder.layer[0].attention)
+    clearhead.explain(used, tensors("bert", length=12), "att-cat", 0)
+    for one, other in zip(
+        *(clearhead.explain(net, tensors("bert"), "att-cat", 0) for net in (fresh, used)), strict=True
+    ):
+        assert one.relevance == pytest.approx(other.relevance)
+
+
+@pytest.mark.parametrize("large", [0, 2**26])
+@pytest.mark.parametrize("asked", ["attention_relevances", "weighted_relevances"])
+def test_what_was_refused_is_refused_again(asked, large, monkeypatch):
+    monkeypatch.setattr("clearhead.engine.trace.LARGE", large)
+    trace = clearhead.capture(changed(torch.special.erfc), tensors("bert"))
+    for _ in range(2):
+        with pytest.raises(UnsupportedOperation):
+            getattr(trace, asked)
+
+
+def test_quantised_linear_layers_are_refused_for_relevance():
+    class Quantised(torch.Tensor):
+        pass
+
+    net = network("bert")
+    dense = net.bert.encoder.layer[0].output.dense
+    weight = dense.weight.detach().as_subclass(Quantised)
+    del dense.weight
+    dense.weight = weight
+    with pytest.raises(UnsupportedOperation, match="quantised"):
+        clearhead.explain(net, tensors("bert"), "trans-att")
+
+
+def longformer():
+    config = transformers.LongformerConfig(
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=70,
+        attention_window=4,
+        num_labels=3,
+    )
+    return randomised(transformers.LongformerForSequenceClassification(config).double().eval())
+
+
+@pytest.mark.parametrize("method", ["trans-att", "rollout", "att-cat", "lrp", "cat", "layer-gradcam", "grads"])
+def test_models_without_attention_maps_are_refused(method):
+    with pytest.raises(UnsupportedModel, match="attention maps"):
+        clearhead.explain(longformer(), tensors("bert"), method)
+
+
+@pytest.mark.parametrize("method", ["gradient", "integrated-gradients"])
+def test_padding_inside_the_network_hides_where_gradients_belong(method):
+    with pytest.raises(UnsupportedModel, match="cannot be placed"):
+        clearhead.explain(longformer(), tensors("bert"), method)
+
+
+@pytest.mark.parametrize("method", ["occlusion", "random"])
+def test_methods_that_only_ask_for_outputs_work_without_maps(method):
+    assert [len(one.relevance) for one in clearhead.explain(longformer(), tensors("bert"), method)] == [9, 6, 9]
+
+
+@pytest.mark.parametrize("rows", [3, 9])
+def test_tokens_in_another_order_are_noticed(rows):
+    """XLNet puts tokens before samples, also where a square batch hides it."""
+    config = transformers.XLNetConfig(vocab_size=60, d_model=32, n_layer=2, n_head=4, d_inner=48, num_labels=3)
+    net = randomised(transformers.XLNetForSequenceClassification(config).double().eval())
+    for method in ("trans-att", "rollout", "lrp", "gradient"):
+        with pytest.raises(UnsupportedModel):
+            clearhead.explain(net, tensors("bert", rows=rows), method)
+    assert len(clearhead.explain(net, tensors("bert", rows=rows), "occlusion")) == rows
+
+
+def test_a_network_that_is_no_transformer_is_refused():
+    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], num_labels=3)
+    net = transformers.ResNetForImageClassification(config).double().eval()
+    with pytest.raises(UnsupportedModel, match="not a Transformer"):
+        clearhead.explain(net, tensors("vit"), "trans-att")

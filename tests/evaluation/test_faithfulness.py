@@ -1,0 +1,145 @@
+"""Faithfulness metrics against one slow pass per step."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from helpers import linear_models
+from helpers.explained_examples import TEXTS, cases_of, values
+
+from clearhead.evaluation.metric import parse_metric
+from clearhead.model.inputs import encode
+from clearhead.perturbation import ranking as removal
+
+
+def slow_order(explanation, lowest=False):
+    """Positions of real tokens, most relevant first, ties by position."""
+    real = [place for place in range(len(explanation.tokens)) if not explanation.special[place]]
+    sign = 1 if lowest else -1
+    return sorted(real, key=lambda place: (sign * explanation.relevance[place], place))
+
+
+def slow_logits(model, text, hidden, absent):
+    """One forward pass of one text, changed by hand."""
+    encoded = encode(model, text)
+    ids, mask = list(encoded.values["input_ids"]), [1] * len(encoded.values["input_ids"])
+    if absent == "delete":
+        ids = [one for place, one in enumerate(ids) if place not in hidden]
+        mask = mask[: len(ids)]
+    else:
+        name = absent.removesuffix("-attention")
+        fill = model.processor.convert_tokens_to_ids(f"[{name.upper()}]")
+        ids = [fill if place in hidden else one for place, one in enumerate(ids)]
+        mask = [0 if place in hidden and absent.endswith("attention") else 1 for place in range(len(ids))]
+    with torch.no_grad():
+        output = model.network(input_ids=torch.tensor([ids]), attention_mask=torch.tensor([mask]))
+    return (output if isinstance(output, torch.Tensor) else output.logits)[0]
+
+
+def slow_probabilities(model, case, percents, absent, keep=False):
+    explanation = case.explanations["prediction"]
+    order = slow_order(explanation)
+    found = []
+    for percent in percents:
+        count = math.ceil(percent * len(order) / 100)
+        hidden = set(order[count:] if keep else order[:count])
+        found.append(slow_logits(model, case.example.input, hidden, absent).softmax(-1)[explanation.target.number])
+    return np.array([float(one) for one in found])
+
+
+def test_aopc_is_the_mean_drop_over_eleven_steps(bert):
+    cases = cases_of(bert, TEXTS)
+    slow = [slow_probabilities(bert, case, range(0, 101, 10), "delete") for case in cases]
+    expected = [np.mean(one[0] - one) for one in slow]
+    records = parse_metric("aopc").measure(bert, cases)
+    np.testing.assert_allclose([record["aopc"] for record in records], expected, atol=1e-9)
+    np.testing.assert_allclose(records[0]["changes"], slow[0][0] - slow[0], atol=1e-9)
+    assert values("aopc", bert, cases)["aopc"] == pytest.approx(np.mean(expected), abs=1e-9)
+
+
+def test_lodds_replaces_by_padding_and_keeps_the_attention(bert):
+    cases = cases_of(bert, TEXTS)
+    slow = [np.log(slow_probabilities(bert, case, range(0, 101, 10), "pad")) for case in cases]
+    records = parse_metric("lodds").measure(bert, cases)
+    np.testing.assert_allclose([one["lodds"] for one in records], [np.mean(one - one[0]) for one in slow], atol=1e-9)
+
+
+def test_the_authors_variant_of_aopc(bert):
+    cases = cases_of(bert, TEXTS)
+    percents = [Fraction(100 * step, 9) for step in range(10)]
+    slow = [slow_probabilities(bert, case, percents, "delete") for case in cases]
+    records = parse_metric("aopc:steps=9,first=1,absolute=true").measure(bert, cases)
+    expected = [np.mean(np.abs(one[0] - one[1:])) for one in slow]
+    np.testing.assert_allclose([record["aopc"] for record in records], expected, atol=1e-9)
+
+
+def test_comprehensiveness_and_sufficiency(bert):
+    cases, bins = cases_of(bert, TEXTS), (1, 5, 10, 20, 50)
+    whole = [slow_probabilities(bert, case, [0], "delete")[0] for case in cases]
+    without = [slow_probabilities(bert, case, bins, "delete").mean() for case in cases]
+    alone = [slow_probabilities(bert, case, bins, "delete", keep=True).mean() for case in cases]
+    found = values("comprehensiveness", bert, cases) | values("sufficiency", bert, cases)
+    assert found["comprehensiveness"] == pytest.approx(np.mean(whole) - np.mean(without), abs=1e-9)
+    assert found["sufficiency"] == pytest.approx(np.mean(whole) - np.mean(alone), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["hiding", "revealing"])
+def test_hiding_and_revealing_take_tokens_from_attention(linear, name):
+    labels = [0, 1, 0, 1, 0]
+    cases = cases_of(linear, TEXTS, labels=labels)
+    for case, record in zip(cases, parse_metric(name).measure(linear, cases), strict=True):
+        order, correct = slow_order(case.explanations["prediction"]), []
+        for step in range(11):
+            count = math.ceil(step * len(order) / 10)
+            hidden = set(order[:count] if name == "hiding" else order[count:])
+            logits = slow_logits(linear, case.example.input, hidden, "mask-attention")
+            correct.append(float(logits.argmax() == case.example.label))
+        assert record["correct"] == correct
+        assert record[name] == pytest.approx(sum((correct[k] + correct[k + 1]) / 20 for k in range(10)))
+
+
+@pytest.mark.parametrize(("name", "lowest"), [("positive-perturbation", False), ("negative-perturbation", True)])
+def test_pixels_go_black_in_the_order_of_the_upsampled_map(vit, name, lowest):
+    pictures = [linear_models.picture(seed) for seed in range(4)]
+    cases = cases_of(vit, pictures)
+    for picture, case, record in zip(pictures, cases, parse_metric(name).measure(vit, cases), strict=True):
+        pixels = vit.processor(images=picture, return_tensors="pt")["pixel_values"].double()
+        grid = torch.tensor(case.explanations["prediction"].relevance[1:]).reshape(1, 1, 3, 3)
+        heat = torch.nn.functional.interpolate(grid, size=(24, 24), mode="bilinear").flatten()
+        order = torch.argsort(heat, descending=not lowest, stable=True)
+        black = -torch.tensor(vit.processor.image_mean) / torch.tensor(vit.processor.image_std)
+        correct = []
+        for step in range(10):
+            changed = pixels.clone().flatten(2)
+            changed[:, :, order[: math.ceil(step * 576 / 10)]] = black.double()[None, :, None]
+            with torch.no_grad():
+                logits = vit.network(pixel_values=changed.reshape(pixels.shape)).logits
+            correct.append(float(logits.argmax() == case.example.label))
+        assert record["correct"] == correct
+        assert record[name] == pytest.approx(100 * sum((correct[k] + correct[k + 1]) / 20 for k in range(9)))
+
+
+def test_the_papers_text_starts_at_ten_percent(vit):
+    cases = cases_of(vit, [linear_models.picture()])
+    record = parse_metric("positive-perturbation:start=0.1").measure(vit, cases)[0]
+    assert record["correct"] == parse_metric("positive-perturbation").measure(vit, cases)[0]["correct"][1:]
+
+
+def test_one_packed_call_runs_equal_inputs_once(linear):
+    linear.network.calls.clear()
+    cases = cases_of(linear, TEXTS) + cases_of(linear, TEXTS)
+    linear.network.calls.clear()
+    parse_metric("aopc").measure(linear, cases)
+    rows = sum(shape[0] for shape in linear.network.calls)
+    longest = max(len(case.explanations["prediction"].tokens) for case in cases)
+    assert rows < 11 * len(TEXTS)
+    assert len(linear.network.calls) <= math.ceil(rows * longest / 1024) + 1
+
+
+def test_stages_count_upwards_and_break_ties_by_position():
+    assert removal.removal_counts([0, 0.1, 0.5, 1], 7) == [0, 1, 4, 7]
+    assert removal.removal_counts([step / 10 for step in range(11)], 10) == list(range(11))
+    assert removal.removal_stages(np.array([1.0, 3.0, 3.0, 0.0]), [0, 0.25, 0.5, 1]).tolist() == [3, 1, 2, 3]
+    assert removal.removal_stages(np.array([1.0, 3.0, 2.0]), [0, 0.3]).tolist() == [2, 1, 2]

@@ -1,0 +1,29 @@
+"""Commands in child processes, and what their output must look like."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import clearhead
+
+TEXT = "A bad ,  tedious film never"
+
+
+def records(output: str) -> list[dict]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    source = str(Path(clearhead.__file__).parents[1])
+    variables = {**os.environ, "PYTHONPATH": source, **environment}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=variables, check=False)
+
+
+def one_line(code: int, output: str, errors: str, wanted: str) -> None:
+    assert code == 2
+    assert output == ""
+    assert errors.count("\n") == 1
+    assert errors.startswith("clearhead: ")
+    assert wanted in errors

@@ -1,0 +1,117 @@
+"""Images: orientation, colour depth, sizes, and files that are damaged."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers.explain import IDS, cut, photo
+from helpers.tiny_models import (
+    image_processor,
+    model,
+    network,
+)
+from PIL import Image, ImageOps
+
+import clearhead
+from clearhead.errors import BadInput
+
+
+def damaged(folder):
+    """A PNG that begins well, but whose later parts claim to be of no known kind."""
+    photo(300, 300).save(folder / "damaged.png")
+    begun, first, later = (folder / "damaged.png").read_bytes().partition(b"IDAT")
+    (folder / "damaged.png").write_bytes(begun + first + later.replace(b"IDAT", b"\xfc\xf4d\xad"))
+    return folder / "damaged.png"
+
+
+def closed():
+    picture = photo()
+    picture.close()
+    return picture
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (lambda folder: folder / "missing.png", "no image at"),
+        (lambda folder: Path(__file__), "cannot be read"),
+        (lambda folder: "nul\0.png", "cannot be read"),
+        (lambda folder: 3, "int"),
+        (damaged, "damaged.png' cannot be read"),
+        (cut, "cannot be read.*open it again"),
+        (lambda folder: closed(), "cannot be read.*open it again"),
+        (lambda folder: Image.new("RGB", (0, 5)), "no pixels: it is 0 × 5"),
+        (lambda folder: Image.new("F", (5, 5), 0.5), "mode F and values 0.5 … 0.5"),
+        (lambda folder: Image.new("F", (5, 5), float("nan")), "do not tell what white is"),
+        (lambda folder: Image.new("I", (5, 5), 40000), "scale them to 0 … 255"),
+    ],
+)
+def test_image_mistakes(image, tmp_path, given, says):
+    with pytest.raises(BadInput, match=says):
+        clearhead.explain(image, [given(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("family", "pixels", "says"),
+    [
+        ("vit", torch.zeros(1, 3, 16, 16), "takes pictures of 32 × 32 pixels, not 16 × 16"),
+        ("swin", torch.zeros(1, 3, 16, 16), "takes pictures of 32 × 32 pixels, not 16 × 16"),
+        ("clip", torch.zeros(1, 3, 64, 32), "takes pictures of 32 × 32 pixels, not 64 × 32"),
+        ("vit", torch.zeros(1, 4, 32, 32), r"takes \(inputs, 3, rows, columns\)"),
+        ("clip", torch.zeros(1, 32, 32, 3), r"takes \(inputs, 3, rows, columns\)"),
+        ("vit", torch.zeros(3, 32, 32), r"shape \(3, 32, 32\)"),
+        ("vit", torch.zeros(1, 3, 32, 32).int(), "a floating type is needed"),
+    ],
+)
+def test_pixels_that_do_not_fit(family, pixels, says):
+    with pytest.raises(BadInput, match=says):
+        clearhead.explain(model(family), {"pixel_values": pixels}, "gradient")
+
+
+def test_pixels_of_another_size_are_taken_where_the_network_takes_them():
+    assert len(clearhead.explain(model("dinov2"), {"pixel_values": torch.zeros(1, 3, 16, 16)}, "gradient")) == 1
+
+
+def test_ids_for_an_image_model(image):
+    with pytest.raises(BadInput, match="reads pictures: give pixel_values, not input_ids"):
+        clearhead.explain(image, IDS)
+
+
+def test_pictures_of_two_sizes_that_nobody_resizes():
+    explained = clearhead.load(network("dinov2"), image_processor(do_resize=False))
+    pictures = [photo(32, 32), photo(48, 40)]
+    with pytest.raises(BadInput, match=r"different sizes \(32×32, 48×40\).*batch_size=1"):
+        clearhead.explain(explained, pictures, "gradient")
+    assert len(clearhead.explain(explained, pictures, "gradient", batch_size=1)) == 2
+
+
+@pytest.mark.parametrize("note", range(1, 9))
+def test_a_photo_is_explained_as_people_see_it(image, tmp_path, note):
+    exif = Image.Exif()
+    exif[274] = note
+    photo().save(tmp_path / "photo.png", exif=exif)
+    seen = ImageOps.exif_transpose(Image.open(tmp_path / "photo.png"))
+    wanted = clearhead.explain(image, seen, "rollout")
+    for given in (tmp_path / "photo.png", Image.open(tmp_path / "photo.png")):
+        one = clearhead.explain(image, given, "rollout")
+        np.testing.assert_array_equal(one.relevance, wanted.relevance)
+        np.testing.assert_array_equal(one.image, seen)
+        assert one.heatmap().shape == seen.size[::-1]
+        assert one.image.getexif().get(274, 1) == 1
+
+
+def test_a_photo_with_a_broken_note_stands_as_it_is(image):
+    picture = photo()
+    picture.info["exif"] = b"Exif\0\0nonsense"
+    np.testing.assert_array_equal(clearhead.explain(image, picture, "rollout").image, photo())
+
+
+@pytest.mark.parametrize("kind", ["I;16", "I;16B", "I", "F"])
+def test_pictures_of_more_bits_are_scaled(image, kind):
+    grey = np.asarray(photo().convert("L"))
+    stored = {"I;16": (grey * np.uint16(257)), "I;16B": (grey * np.uint16(257)).astype(">u2")}
+    values = stored.get(kind, grey.astype(np.int32 if kind == "I" else np.float32))
+    picture = Image.fromarray(values)
+    assert picture.mode == kind
+    np.testing.assert_array_equal(np.asarray(clearhead.explain(image, picture, "rollout").image)[..., 0], grey)

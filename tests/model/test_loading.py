@@ -1,0 +1,230 @@
+"""Loading: objects, folders in hub layout, copies for device and dtype; and what is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from helpers.tiny_models import SIZES, TEXT, image_processor, network, tensors, tokenizer
+from torch import nn
+
+import clearhead
+from clearhead import UnsupportedModel
+from clearhead.errors import BadFile, BadOption, UnknownName
+from clearhead.model.model import max_tokens
+
+
+@pytest.fixture
+def folder(tmp_path):
+    network("bert", dtype=torch.float32).save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_a_folder_in_hub_layout(folder):
+    loaded = clearhead.load(folder)
+    assert type(loaded.network).__name__ == "BertForSequenceClassification"
+    one = clearhead.explain(loaded, "a good film", "rollout")
+    objects = clearhead.load(network("bert", dtype=torch.float32), tokenizer())
+    np.testing.assert_allclose(one.relevance, clearhead.explain(objects, "a good film", "rollout").relevance, rtol=1e-5)
+    assert clearhead.explain(str(folder), "a good film", "rollout").model == str(folder)
+
+
+def test_an_image_folder(tmp_path):
+    network("vit", dtype=torch.float32).save_pretrained(tmp_path)
+    image_processor().save_pretrained(tmp_path)
+    assert clearhead.load(tmp_path).takes_images
+
+
+def test_a_masked_lm_folder(folder, tmp_path):
+    lm = transformers.BertForMaskedLM(network("bert").config).float()
+    lm.save_pretrained(tmp_path / "lm")
+    loaded = clearhead.load(folder, lm_head=tmp_path / "lm")
+    one = clearhead.explain(loaded, "a good good film", "decoded-gradcam:layer=2,top=1")
+    assert one.relevance[2] == one.relevance[3]
+
+
+def test_pickled_weights_are_refused(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save(network("bert", dtype=torch.float32).state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(BadFile, match="allow_pickle"):
+        clearhead.load(folder)
+    assert clearhead.load(folder, allow_pickle=True).labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
+
+
+def test_code_in_the_folder_is_not_executed(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoConfig": "evil.Config", "AutoModelForSequenceClassification": "evil.Model"}
+    config["model_type"] = "evil"
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text(f"open({str(folder / 'executed')!r}, 'w')")
+    with pytest.raises(BadFile):
+        clearhead.load(folder)
+    assert not (folder / "executed").exists()
+
+
+@pytest.mark.parametrize("name", ["no/such-model", "missing-folder"])
+def test_what_is_not_there(name, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(BadFile, match="cannot be loaded"):
+        clearhead.load(name)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "../nowhere", "models/", "a/b/c"])
+def test_a_folder_that_is_not_there_is_told_without_asking_the_hub(name, monkeypatch):
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("asked the hub"))
+    with pytest.raises(BadFile, match="There is no such folder") as told:
+        clearhead.load(name)
+    assert "pickle" not in str(told.value)
+    with pytest.raises(BadFile, match="There is no such folder"):
+        clearhead.load(lm_head=name)
+
+
+def test_an_embedded_model_by_path_and_a_name_too_long_for_a_file():
+    assert clearhead.load(Path("clearhead/sst2-minilm")).name == "clearhead/sst2-minilm"
+    with pytest.raises(BadFile, match="cannot be loaded"):
+        clearhead.load("x" * 300 + "/")
+
+
+@pytest.mark.parametrize("name", ["clearhead/sst2", "sst2-minilm", "clearhead/sst2-minilm-v2"])
+def test_a_mistyped_embedded_model_is_told_without_asking_the_hub(name, monkeypatch):
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("asked the hub"))
+    with pytest.raises(UnknownName, match="clearhead/sst2-minilm"):
+        clearhead.load(name)
+
+
+@pytest.mark.parametrize("kind", ["BertForTokenClassification", "BertForMaskedLM", "BertLMHeadModel"])
+def test_other_heads_are_refused(kind):
+    net = getattr(transformers, kind)(transformers.BertConfig(**TEXT))
+    with pytest.raises(UnsupportedModel, match="head"):
+        clearhead.load(net)
+
+
+def test_other_heads_in_folders_are_refused(tmp_path):
+    transformers.BertForTokenClassification(transformers.BertConfig(**TEXT)).save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedModel, match="BertForTokenClassification"):
+        clearhead.load(tmp_path)
+
+
+def test_encoder_decoders_are_refused():
+    config = transformers.BartConfig(
+        vocab_size=60, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_ffn_dim=32
+    )
+    with pytest.raises(UnsupportedModel, match="encoder and a decoder"):
+        clearhead.load(transformers.BartForSequenceClassification(config))
+
+
+@pytest.mark.parametrize("thing", [nn.Linear(2, 2), object(), 3])
+def test_what_is_no_model_is_refused(thing):
+    with pytest.raises(UnsupportedModel, match="Hugging Face"):
+        clearhead.load(thing)
+
+
+def test_another_dtype_is_a_copy():
+    net = network("bert", dtype=torch.float32)
+    loaded = clearhead.load(net, dtype="float64")
+    assert (net.dtype, loaded.dtype) == (torch.float32, torch.float64)
+    assert clearhead.load(net, device="cpu").network is net
+    with pytest.raises(BadOption, match="not a floating type"):
+        clearhead.load(net, dtype="int8")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU to fail on")
+def test_a_device_that_is_not_there():
+    with pytest.raises(BadOption, match="cannot be put on 'cuda'"):
+        clearhead.load(network("bert"), device="cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+def test_a_gpu_gives_the_same_numbers():
+    here, there = (clearhead.load(network("bert"), device=device) for device in ("cpu", "cuda"))
+    for one, other in zip(
+        clearhead.explain(here, tensors("bert")), clearhead.explain(there, tensors("bert")), strict=True
+    ):
+        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-7)
+
+
+@pytest.mark.parametrize(("family", "limit"), [("bert", 64), ("roberta", 62), ("gpt2", 64), ("opt", 64), ("llama", 64)])
+def test_how_long_an_input_may_be(family, limit):
+    assert max_tokens(clearhead.load(network(family))) == limit
+
+
+def test_prompt_learning_adapters_are_refused():
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    settings = peft.PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=2, token_dim=32, num_layers=3)
+    settings.num_transformer_submodules, settings.num_attention_heads = 1, SIZES["num_attention_heads"]
+    with pytest.raises(UnsupportedModel, match="Prompt-learning"):
+        clearhead.load(peft.get_peft_model(network("bert", dtype=torch.float32), settings))
+
+
+def test_a_processor_that_is_given_is_taken(folder):
+    own = tokenizer()
+    assert clearhead.load(folder, own).processor is own
+    assert clearhead.load(clearhead.load(folder), own).processor is own
+
+
+@pytest.mark.parametrize(
+    ("family", "processor", "wanted"),
+    [("bert", "bert-base", "tokenizer"), ("bert", image_processor(), "tokenizer"), ("vit", tokenizer(), "image")],
+)
+def test_a_processor_of_another_kind_is_refused(family, processor, wanted):
+    with pytest.raises(UnsupportedModel, match=f"needs an? {wanted}"):
+        clearhead.load(network(family), processor)
+
+
+def test_the_fitting_part_of_a_processor_is_taken():
+    class Both:
+        tokenizer, image_processor = tokenizer(), image_processor()
+
+    assert clearhead.load(network("bert"), Both()).processor is Both.tokenizer
+    assert clearhead.load(network("vit"), Both()).processor is Both.image_processor
+
+
+@pytest.mark.parametrize("thing", [5, nn.Linear(2, 2), network("bert")], ids=lambda one: type(one).__name__)
+def test_what_is_no_masked_lm_is_refused(thing):
+    with pytest.raises(BadOption, match="ForMaskedLM"):
+        clearhead.load(network("bert"), lm_head=thing)
+
+
+def test_a_head_of_another_width_is_refused():
+    lm = transformers.BertForMaskedLM(transformers.BertConfig(**{**TEXT, "hidden_size": 16})).double()
+    with pytest.raises(UnsupportedModel, match="16 channels"):
+        clearhead.load(network("bert"), lm_head=lm)
+
+
+def test_a_head_with_other_classes_than_its_config_is_refused():
+    net = network("bert")
+    net.classifier = nn.Linear(32, 6).double()
+    with pytest.raises(UnsupportedModel, match="6 numbers, but its config names 3"):
+        clearhead.explain(net, tensors("bert"), "occlusion")
+    net.config.id2label = dict(enumerate("abcdef"))
+    assert clearhead.explain(net, tensors("bert"), "att-cat", "f")[0].label == "f"
+
+
+@pytest.mark.parametrize("kind", [None, transformers.BertForQuestionAnswering])
+def test_a_network_that_returns_tuples(kind):
+    net = network("bert", kind=kind, num_labels=2) if kind else network("bert")
+    wanted = clearhead.explain(net, tensors("bert"), "att-cat")
+    net.config.return_dict = False
+    for one, other in zip(clearhead.explain(net, tensors("bert"), "att-cat"), wanted, strict=True):
+        np.testing.assert_array_equal(one.relevance, other.relevance)
+
+
+def test_a_network_made_inside_inference_mode_is_refused():
+    with torch.inference_mode():
+        net = network("bert")
+    with pytest.raises(UnsupportedModel, match="inference_mode"):
+        clearhead.load(net)
+
+
+def test_a_trace_of_whatever_can_be_explained(folder):
+    trace = clearhead.capture(folder, "a good film")
+    assert torch.equal(trace.logits, clearhead.capture(clearhead.load(folder), "a good film").logits)
+
+
+def test_a_head_of_another_vocabulary_is_refused():
+    lm = transformers.BertForMaskedLM(transformers.BertConfig(**{**TEXT, "vocab_size": 7})).double()
+    with pytest.raises(clearhead.ClearheadError, match="vocabulary"):
+        clearhead.explain(clearhead.load(network("bert"), lm_head=lm), tensors("bert"), "decoded-gradcam")

@@ -1,0 +1,240 @@
+"""Pages in a real browser: nothing fetched, nothing complained about, accessible, quick, and literal."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.browser import launched, needs_axe, needs_chromium, violations
+from helpers.samples import HOSTILE, explained, pictured, review
+from helpers.timing import quickest
+
+from clearhead.views import annotations as gold
+from clearhead.views import class_words as corpus
+from clearhead.views import html, notebook
+from clearhead.views import line_chart as curves
+
+SCHEMES = ("light", "dark")
+pytestmark = needs_chromium
+
+
+def everything() -> str:
+    """A page with every view on it."""
+    blocks = review(layers=np.random.default_rng(0).normal(size=(4, 14)))
+    line = curves.Curve("att-cat", (0.0, 0.5, 1.0), (0.9, 0.3, 0.1), (0.8, 0.2, 0.0), (1.0, 0.4, 0.2))
+    random = curves.Curve("random", (0.0, 0.5, 1.0), (0.9, 0.7, 0.1))
+    mask = np.zeros((40, 60))
+    mask[10:20, 30:40] = 1
+    other = review(label="positive", relevance=-review().relevance)
+    bodies = [
+        html.card(blocks, rollout=review(method="rollout")),
+        html.classes([review(), other]),
+        html.methods({"att-cat": review(), "trans-att": review()}),
+        html.card(pictured()),
+        html.classes([pictured(), pictured(label="dog")]),
+        gold.text_with_rationale([review(), other], [(2, 9)]),
+        gold.image_with_mask([pictured()], mask),
+        html.markup.card(curves.chart([line, random], title="Hiding the strongest tokens")),
+        corpus.summary(corpus.top_words([review(), other])),
+        html.card(explained(HOSTILE)),
+        html.card(explained("هذا الفيلم ممل جدا 👩‍👧")),
+    ]
+    return html.page(bodies, "Everything")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as opened:
+        yield opened
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    """Opens a page and gives it with everything it asked for or complained about."""
+    contexts = []
+
+    def visited(source: str, scheme: str = "light"):
+        file = tmp_path / "page.html"
+        file.write_text(source, "utf-8")
+        contexts.append(browser.new_context(color_scheme=scheme, offline=True))
+        page = contexts[-1].new_page()
+        page.said = []
+        page.asked = []
+        page.on("console", lambda message: page.said.append(message.text))
+        page.on("pageerror", lambda error: page.said.append(str(error)))
+        page.on("dialog", lambda dialog: (page.said.append("dialog"), dialog.dismiss()))
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.goto(file.as_uri())
+        return page
+
+    yield visited
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_nothing_is_fetched_and_nothing_complains(visit, scheme):
+    page = visit(everything(), scheme)
+    assert page.said == []
+    outside = [url for url in page.asked if not url.startswith(("file:", "data:"))]
+    assert outside == []
+    assert sum(url.startswith("file:") for url in page.asked) == 1
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_accessible(browser, tmp_path, scheme):
+    """axe-core finds no violation, with everything unfolded; its script enters despite the page's own policy."""
+    file = tmp_path / "page.html"
+    file.write_text(everything(), "utf-8")
+    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    found = violations(page)
+    context.close()
+    assert found == {}
+
+
+def test_hostile_text_shows_literally_and_in_order(visit):
+    page = visit(html.page([html.card(explained("ab\u202ecd\u2066ef\u200bgh <script>alert(1)</script> \"'&"))], "x"))
+    shown = page.locator(".ch-word").first
+    assert shown.evaluate("node => node.textContent").endswith("<script>alert(1)</script> \"'&")
+    assert page.said == []
+    assert page.locator("script").count() == 0
+    left = page.evaluate(
+        """() => {
+            const words = document.querySelector('.ch-word');
+            const walker = document.createTreeWalker(words, NodeFilter.SHOW_TEXT);
+            const places = {};
+            while (walker.nextNode())
+                for (let at = 0; at < walker.currentNode.data.length; at++) {
+                    const range = document.createRange();
+                    range.setStart(walker.currentNode, at);
+                    range.setEnd(walker.currentNode, at + 1);
+                    places[walker.currentNode.data[at]] ??= range.getBoundingClientRect().left;
+                }
+            return [...'abcdefgh'].map(letter => places[letter]);
+        }"""
+    )
+    assert left == sorted(left)
+    assert len(set(left)) == 8
+
+
+def test_hidden_characters_have_a_label(visit):
+    page = visit(html.page([html.card(explained("ab\u202ecd"))], "x"))
+    content = page.locator(".ch-word .ch-hidden").first.evaluate("node => getComputedStyle(node, '::before').content")
+    assert content == '"202E"'
+
+
+def test_keyboard_reaches_every_control(visit):
+    page = visit(html.page([html.card(replace(review(), layers=np.ones((2, 14)))), html.card(pictured())], "x"))
+    reached = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.className || document.activeElement.tagName"))
+    assert reached[:6] == ["ch-tokens", "SUMMARY", "SUMMARY", "ch-opacity", "ch-patches", "ch-contour"]
+
+
+def test_tokens_and_layers_of_a_photo_are_switched_without_script(visit):
+    page = visit(html.page([html.card(review()), html.card(pictured())], "x"))
+    words, tokens = page.locator(".ch-word"), page.locator(".ch-token")
+    assert (words.is_visible(), tokens.is_visible()) == (True, False)
+    page.locator(".ch-tokens").focus()
+    page.keyboard.press("Space")
+    assert (words.is_visible(), tokens.is_visible()) == (False, True)
+    exact = page.locator(".ch-heat.ch-exact")
+    assert exact.is_visible() is False
+    page.locator(".ch-patches").check()
+    assert exact.is_visible() is True
+    page.locator(".ch-opacity").select_option("25")
+    assert exact.evaluate("node => getComputedStyle(node).opacity") == "0.25"
+
+
+def test_the_outline_belongs_to_the_view_that_is_shown(visit):
+    page = visit(html.page([html.card(pictured())], "x"))
+    seen = (
+        "[...document.querySelectorAll('.ch-stack img')].filter(one => one.checkVisibility()).map(one => one.className)"
+    )
+    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-smooth"]
+    page.locator(".ch-contour").check()
+    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-smooth", "ch-outline ch-smooth"]
+    page.locator(".ch-patches").check()
+    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-exact", "ch-outline ch-exact"]
+    page.locator(".ch-contour").uncheck()
+    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-exact"]
+
+
+def test_sign_survives_without_colour(visit):
+    page = visit(html.page([html.card(review())], "x"))
+    style = "node => getComputedStyle(node).borderBottomStyle"
+    assert page.locator(".ch-word span", has_text="tedious").evaluate(style) == "solid"
+    assert page.locator(".ch-word span", has_text="heart").evaluate(style) == "dashed"
+
+
+def cell(theme: str) -> str:
+    """A page like a notebook's, with a text, a list, a comparison and a photo."""
+    colors = "background:#fff;color:#212121" if theme == "light" else "background:#111;color:#e0e0e0"
+    several = [
+        notebook.fragment(review()),
+        notebook.listing([review(), explained(HOSTILE)] * 3),
+        notebook.comparison({"att-cat": review(), "trans-att": review()}),
+        notebook.fragment(pictured()),
+    ]
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>x</title><link rel="icon" href="data:,">'
+        f'<body style="{colors}" data-jp-theme-light="{str(theme == "light").lower()}">'
+        f'<main id="out"><h1>x</h1>{"".join(several)}</main>'
+    )
+
+
+@pytest.mark.parametrize(("theme", "paper"), [("dark", "rgb(24, 26, 31)"), ("light", "rgb(255, 255, 255)")])
+def test_a_cell_follows_the_notebook(visit, theme, paper):
+    page = visit(cell(theme))
+    behind = "node => getComputedStyle(node).backgroundColor"
+    assert page.locator(".clearhead").evaluate(behind) == paper
+    ink = page.locator("#out > div > p u").first.evaluate("node => getComputedStyle(node).color")
+    assert ink == ("rgb(33, 33, 33)" if theme == "light" else "rgb(224, 224, 224)")
+    assert (page.said, [url for url in page.asked if not url.startswith(("file:", "data:"))]) == ([], [])
+
+
+@needs_axe
+@pytest.mark.parametrize("theme", SCHEMES)
+def test_a_cell_is_accessible(visit, theme):
+    page = visit(cell(theme))
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    found = violations(page, "#out")
+    found.pop("heading-order", None)  # the notebook's
+    assert found == {}
+
+
+@pytest.mark.parametrize("one", [review(), pictured()])
+def test_a_cell_leaves_its_surroundings_alone(visit, one):
+    outside = "<!doctype html><title>x</title><p id=one class=f9>text</p><table id=two><tr><th>a<td>b</table>"
+    measure = """() => ['one', 'two'].map(id => JSON.stringify(
+        [...Object.entries(getComputedStyle(document.getElementById(id)))].filter(([key]) => isNaN(key))
+            .filter(([key]) => !/width|height|size|origin|inline|block/i.test(key))))"""
+    before = visit(outside).evaluate(measure)
+    assert visit(outside + notebook.fragment(one)).evaluate(measure) == before
+
+
+def test_a_narrow_window_needs_no_sideways_scrolling(visit):
+    page = visit(everything())
+    page.set_viewport_size({"width": 360, "height": 600})
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_long_text_renders_within_a_second(visit):
+    source = html.page([html.card(explained(" ".join(f"word{place}" for place in range(1005))))], "long")
+    assert len(source.encode()) < 1_000_000
+    page = visit("<!doctype html><title>warm</title>")
+    file = Path(page.url.removeprefix("file://"))
+    file.write_text(source, "utf-8")
+
+    def render():
+        page.goto(file.as_uri())
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    assert quickest(render, 1) <= 1
+    assert page.locator(".ch-word > span").count() == 1005

@@ -1,0 +1,26 @@
+"""The JSON record of an explanation."""
+
+import numpy as np
+import pytest
+from helpers.samples import pictured, review
+
+from clearhead.views.json_record import line, record
+
+
+def test_record_is_plain_and_whole():
+    import json
+
+    plain = json.loads(line(review(diagnostics={"gap": float("nan"), "samples": np.int64(3)}), "att-cat:hidden=output"))
+    assert plain["diagnostics"] == {"gap": None, "samples": 3}
+    assert plain["name"] == "att-cat:hidden=output"
+    assert len(plain["tokens"]) == 14
+    assert plain["tokens"][1] == {
+        "token": "a",
+        "relevance": pytest.approx(-0.1),
+        "special": False,
+        "segment": 0,
+        "start": 0,
+        "end": 1,
+    }
+    assert [word["word"] for word in plain["words"]][:3] == ["A", "joyless", ","]
+    assert record(pictured())["grid"] == [4, 4]

@@ -1,0 +1,17 @@
+"""Explanations as Markdown."""
+
+from helpers.samples import explained, pictured, review
+
+from clearhead.views import (
+    markdown,
+)
+
+
+def test_markdown_escapes_and_ranks():
+    text = markdown.document([explained("a <b> | tedious *film* `x`")])
+    assert "\\<b\\> \\|" in text
+    assert "| tedious | +0.61 | 1 |" in text
+    assert "\\- no list" in markdown.escape("- no list")
+    assert "**tedious**" in text and "**bold** speaks for negative" in text
+    assert "*tedious*" in markdown.section(review(relevance=-review().relevance))
+    assert "| patch | relevance" in markdown.section(pictured())

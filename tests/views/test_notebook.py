@@ -1,0 +1,64 @@
+"""Fragments for notebooks."""
+
+import numpy as np
+import pytest
+from helpers.html_reader import TEXTS, shown
+from helpers.samples import explained, pictured, review
+from PIL import Image
+
+from clearhead.explanation import Comparison, Explanations
+from clearhead.views import (
+    color,
+    heatmap,
+    notebook,
+)
+from clearhead.views.json_record import line
+
+
+def test_notebook_shows_explanations_lists_and_comparisons():
+    one = review()
+    for fragment in (
+        one._repr_html_(),
+        Explanations([one, one])._repr_html_(),
+        Comparison({"att-cat": one})._repr_html_(),
+        Comparison({"att-cat": [one, one], "rollout": [one, one]})._repr_html_(),
+    ):
+        reader = shown(fragment)
+        assert not {"html", "body", "script"} & set(reader.tags)
+        assert one.text in reader.paragraphs
+
+
+@pytest.mark.parametrize("text", ["a joyless , tedious film that Never finds", *TEXTS.values()])
+def test_a_notebook_cell_is_no_larger_than_its_data(text):
+    """The data is the record, which a program would keep; a cell has no style sheet, so it costs no more."""
+    count = len(explained(text).tokens)
+    one = explained(text, relevance=np.random.default_rng(0).normal(size=count), layers=np.ones((6, count)))
+    data = len(line(one).encode("utf-8", "replace"))
+    assert len(notebook.fragment(one).encode("utf-8", "replace")) <= data
+    assert len(notebook.listing([one] * 10).encode("utf-8", "replace")) <= 10 * data
+    assert len(notebook.comparison({"a": one, "b": one}).encode("utf-8", "replace")) <= 2 * data
+    assert "<style" not in notebook.fragment(one)
+
+
+def test_a_photo_in_a_notebook_costs_little_more_than_the_photo():
+    noise = np.random.default_rng(0).integers(0, 255, (300, 400, 3), dtype=np.uint8)
+    one = pictured(size=(400, 300), image=Image.fromarray(noise))
+    photo = len(heatmap.data_url(heatmap.small(heatmap.photograph(one)), "JPEG"))
+    assert len(notebook.fragment(one)) < photo + 30_000
+
+
+@pytest.mark.parametrize(
+    ("paper", "ink"),
+    [
+        ((255, 255, 255), (33, 33, 33)),
+        ((17, 17, 17), (224, 224, 224)),
+        ((30, 30, 30), (204, 204, 204)),
+        ((56, 56, 56), (213, 213, 213)),
+    ],
+    ids=["light", "jupyter-dark", "vscode-dark", "colab-dark"],
+)
+def test_the_ink_of_a_notebook_reads_on_every_step(paper, ink):
+    for tint in color.TINTS:
+        behind = tuple(int(digit * 2, 16) for digit in tint[1:])
+        for place in range(color.STEPS + 1):
+            assert color.contrast(ink, color.mix(paper, behind, place / 15)) >= 4.5

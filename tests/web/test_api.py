@@ -1,0 +1,290 @@
+"""The HTTP API answers as the library does."""
+
+import asyncio
+import base64
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from helpers.api import HOME, JSON, TEXT, ask
+from helpers.page_server import encoded, photo, save_photo_run, save_run
+from helpers.samples import save_image_model, save_text_model
+from PIL import Image
+from starlette.testclient import TestClient
+
+import clearhead
+from clearhead.errors import BadOption
+from clearhead.web.app import build
+from clearhead.web.limits import Limits
+
+
+@pytest.mark.parametrize("method", ["trans-att", "att-cat", "occlusion", "decoded-gradcam"])
+def test_an_answer_is_what_the_library_says(client, models, method):
+    answer = ask(client, text=TEXT, model="text", method=method, target="positive")
+    if method == "decoded-gradcam":
+        assert answer.status_code == 422
+        assert "masked-LM head" in answer.json()["error"]
+        return
+    own = clearhead.explain(models["text"], TEXT, method, target="positive")
+    found = answer.json()
+    assert [token["relevance"] for token in found["tokens"]] == pytest.approx(own.relevance.tolist())
+    assert found["label"] == "positive"
+    assert found["classes"][2] == pytest.approx(own.probability)
+    assert (found["layers"] is None) == (own.layers is None)
+
+
+def test_pair_picture_contrast_and_options(client, models):
+    pair = ask(client, pair=["a film", "is good"]).json()
+    assert pair["text"] == ["a film", "is good"]
+    assert {word["segment"] for word in pair["words"]} == {0, 1}
+    picture = ask(client, image=encoded(photo()), method="att-cat").json()
+    assert (picture["grid"], picture["size"], picture["model"]) == ([4, 4], [60, 40], "image")
+    contrast = ask(client, text=TEXT, target=0, versus="positive").json()
+    assert contrast["label"] == "negative rather than positive"
+    sampled = ask(client, text=TEXT, method="lime", options={"samples": 7}).json()
+    assert sampled["options"]["samples"] == 7
+
+
+def test_another_method_needs_no_new_forward_pass(models):
+    with TestClient(build(models), base_url=HOME) as client:
+        passes = []
+        hook = models["text"].network.register_forward_hook(lambda *_: passes.append(1))
+        try:
+            for method in ("trans-att", "att-cat", "rollout", "lrp"):
+                assert ask(client, text="the film is dull", method=method).status_code == 200
+            assert ask(client, text="the film is dull", method="cat", target=2, versus=0).status_code == 200
+        finally:
+            hook.remove()
+    assert len(passes) == 1
+
+
+def test_what_is_remembered_is_bounded(models):
+    app = build(models, limits=Limits(inputs=3, answers=4, traces=2, squares=10_000))
+    studio = app.state.studio
+    with TestClient(app, base_url=HOME) as client:
+        for seed in range(8):
+            assert ask(client, text="a film", method="random", options={"seed": seed}).status_code == 200
+            assert ask(client, text="a film", target=seed % 3, versus=(seed + 1) % 3).status_code == 200
+        (known,) = studio._known.values()
+        assert len(known.answers) <= 5
+        assert len(known.traces) <= 3
+        for text in ("good", "bad", "dull", "film " * 60):
+            ask(client, text=text)
+    assert len(studio._known) == 3
+    assert [bool(known.traces) for known in studio._known.values()] == [False, True, True]
+
+
+def test_a_slow_body_is_given_up(models):
+    async def scenario():
+        sent = []
+        app = build(models, limits=Limits(upload=0.1))
+
+        async def receive():
+            await asyncio.sleep(0.06)
+            return {"type": "http.request", "body": b" ", "more_body": True}
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/api/explain", "query_string": b"", "headers": headers}
+        await app({**scope, "http_version": "1.1", "scheme": "http", "raw_path": b""}, receive, send)
+        return sent[0]["status"]
+
+    assert asyncio.run(scenario()) == 408
+
+
+def test_the_model_is_left_without_hooks(client, models):
+    ask(client, text=TEXT)
+    assert not models["text"].network._forward_pre_hooks
+
+
+def test_hiding_asks_the_perturbation_engine(client, models):
+
+    from clearhead.perturbation.run import perturbed_logits
+
+    found = ask(client, "hide", text=TEXT, target="negative", hidden=[[], [1], [2, 3]]).json()
+    masks = torch.ones(3, 7, dtype=torch.bool)
+    masks[1, 0] = masks[2, 1] = masks[2, 2] = False
+    (logits,) = perturbed_logits(models["text"], TEXT, [masks])
+    assert found["values"] == pytest.approx(logits.softmax(-1)[:, 0].tolist())
+    assert found["classes"][1] == pytest.approx(logits.softmax(-1)[1].tolist())
+
+
+def test_a_curve_goes_from_everything_to_nothing_beside_random(client):
+    found = ask(client, "curve", text=TEXT, method="att-cat").json()
+    whole = ask(client, text=TEXT, method="att-cat").json()
+    values = {word["word"]: word["relevance"] for word in whole["words"]}
+    sums = [sum(whole["tokens"][place]["relevance"] for place in part) for part in found["order"]]
+    assert sums == pytest.approx(sorted(values.values(), reverse=True))
+    assert found["counts"] == list(range(7))
+    assert found["values"][0] == pytest.approx(whole["probability"])
+    assert found["values"][-1] == pytest.approx(found["random"][-1])
+    for low, middle, high in zip(found["low"], found["random"], found["high"], strict=True):
+        assert low - 1e-9 <= middle <= high + 1e-9
+    tokens = ask(client, "curve", text=TEXT, method="att-cat", unit="token").json()
+    assert tokens["counts"][-1] == 7
+    patches = ask(client, "curve", image=encoded(photo()), method="rollout").json()
+    assert patches["counts"][-1] == 16
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"), [("html", b"<!doctype html>"), ("png", b"\x89PNG"), ("json", b'{"format"')]
+)
+@pytest.mark.parametrize("source", [{"text": TEXT}, {"image": encoded(photo())}], ids=["text", "photo"])
+def test_files(client, kind, begins, source):
+    answer = ask(client, f"file/{kind}", **source)
+    assert answer.content.startswith(begins)
+    assert answer.headers["content-disposition"] == f'attachment; filename="clearhead.{kind}"'
+
+
+def test_lists_and_description(client):
+    assert [one["name"] for one in client.get("/api/models").json()] == ["text", "image"]
+    assert "trans-att" in [one["name"] for one in client.get("/api/methods").json()]
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {"/api/explain", "/api/hide", "/api/curve", "/api/file/html"} <= set(paths)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"text": ""},
+        {"text": "a film", "image": "x"},
+        {"text": "a film", "model": "image"},
+        {"text": "a film", "model": "../../etc/passwd"},
+        {"text": "a film", "method": "explian"},
+        {"text": "a film", "target": "no such class"},
+        {"text": "a film", "target": 99},
+        {"text": "a film", "target": 1, "versus": 1},
+        {"text": "a film", "options": {"layer": 1}},
+        {"text": "a film", "method": "lime", "options": {"samples": 100000}},
+        {"text": "a film", "method": "lime:samples=100000"},
+        {"text": "a film", "method": "decoded-gradcam", "options": {"layer": "x"}},
+        {"text": "a film", "unknown": 1},
+        {"text": "film " * 1000},
+        {"text": "\ud800 film"},
+        {"image": "not base64!"},
+        {"image": encoded(b"GIF89a garbage")},
+        {"image": "/etc/passwd"},
+        {"pair": ["one"]},
+    ],
+)
+def test_a_wrong_question_is_refused_with_a_reason(client, body):
+    answer = client.post("/api/explain", content=json.dumps(body), headers=JSON)
+    assert 400 <= answer.status_code < 500, answer.text
+    assert len(answer.json()["error"]) > 10
+
+
+def test_hiding_what_is_not_there_is_refused(client):
+    for place in (0, 8, 999):
+        assert ask(client, "hide", text=TEXT, hidden=[[place]]).status_code == 422
+
+
+def test_a_run_can_be_browsed(models, tmp_path):
+    from clearhead.web.runs import Runs
+
+    pytest.importorskip("pyarrow", reason="runs are kept in Parquet files")
+    run = save_run(tmp_path, save_text_model(tmp_path / "model"))
+    with TestClient(build(models, runs=Runs([run])), base_url=HOME) as client:
+        assert client.get("/api/runs").json() == [
+            {"name": "my-run", "methods": ["att-cat", "rollout"], "metrics": ["aopc"]}
+        ]
+        asked = {"method": "rollout", "metric": "aopc"}
+        highest = client.get("/api/runs/my-run/examples", params=asked).json()
+        lowest = client.get("/api/runs/my-run/examples", params={**asked, "lowest": True, "start": 2}).json()
+        values = [one["value"] for one in highest["examples"]]
+        assert values == sorted(values, reverse=True)
+        assert [one["value"] for one in lowest["examples"]] == values[::-1][2:]
+        assert {tuple(one["text"]) for one in highest["examples"]} >= {("a heart",), ("bad heart",)}
+        told = client.get("/runs/my-run")
+        assert "aopc" in told.text
+        assert "script-src" not in told.headers["content-security-policy"]
+        assert "default-src 'none'" in told.headers["content-security-policy"]
+        assert client.get("/api/runs/other/examples", params=asked).status_code == 422
+        assert client.get("/api/runs/my-run/examples", params={**asked, "metric": "x"}).status_code == 422
+        assert 400 <= client.get("/runs/..%2f..%2fetc").status_code < 500
+
+
+def test_pictures_of_a_run_come_from_the_data_named_at_the_start(models, tmp_path):
+    from clearhead.web.runs import Runs
+
+    pytest.importorskip("pyarrow", reason="runs are kept in Parquet files")
+    run, data = save_photo_run(tmp_path, save_image_model(tmp_path / "model"))
+    asked = {"method": "rollout", "metric": "positive-perturbation"}
+    with TestClient(build(models, runs=Runs([run])), base_url=HOME) as client:
+        examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
+        assert not any(one["picture"] for one in examples)
+        refused = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
+        assert (refused.status_code, "was not named" in refused.json()["error"]) == (422, True)
+    with TestClient(build(models, runs=Runs([run], [data])), base_url=HOME) as client:
+        examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
+        assert [one["picture"] for one in examples] == [True] * 4
+        found = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
+        assert found.headers["content-type"] == "image/jpeg"
+        assert Image.open(io.BytesIO(found.content)).size == (60, 40)
+        for name in ("../../etc/passwd", str(data / "cat" / "0.png"), "nobody", ""):
+            assert client.get("/api/runs/photo-run/picture", params={"example": name}).status_code == 422
+    (data / "cat" / "0.png").write_bytes(photo(seed=9))
+    with pytest.raises(BadOption, match="No run of this server was made from"):
+        Runs([run], [data])
+    with pytest.raises(BadOption, match="check --data"):
+        Runs([run], [tmp_path / "nothing"])
+
+
+PAIR = ["a good film ?", "never a bad heart"]
+
+
+OTHERS = {"stars": {"text": "a good film"}, "answers": {"pair": PAIR}}
+
+
+@pytest.mark.parametrize("method", ["trans-att", "att-cat", "integrated-gradients", "occlusion"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_numbers_and_spans_are_explained_as_by_the_library(asking, others, name, method):
+    answer = ask(asking, model=name, method=method, **OTHERS[name]).json()
+    source = OTHERS[name].get("text") or tuple(PAIR)
+    found = clearhead.explain(others[name], source, method)
+    assert [one["relevance"] for one in answer["tokens"]] == pytest.approx(
+        found.relevance.tolist(), rel=1e-5, abs=1e-12
+    )
+    assert (answer["label"], answer["probability"]) == (found.label, pytest.approx(found.probability))
+    assert len(answer["classes"]) == (1 if name == "stars" else 0)
+    assert (answer["target"]["span"] is None) == (name == "stars")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_numbers_and_spans_are_tested_and_kept(asking, others, name):
+    asked = {"model": name, **OTHERS[name]}
+    whole = ask(asking, **asked).json()
+    curve = ask(asking, "curve", **asked).json()
+    before = whole["classes"][0] if name == "stars" else whole["probability"]
+    assert curve["values"][0] == pytest.approx(before, rel=1e-4)
+    # Rows of other batches may differ in the last digits of float32.
+    assert curve["random"][0] == pytest.approx(curve["values"][0], rel=1e-5)
+    hidden = ask(asking, "hide", hidden=[[place for part in curve["order"] for place in part]], **asked).json()
+    assert hidden["values"][0] == pytest.approx(curve["values"][-1], rel=1e-5)
+    for kind in ("html", "png", "json"):
+        assert ask(asking, f"file/{kind}", **asked).status_code == 200
+
+
+def test_a_span_may_be_named(asking, others):
+    answer = ask(asking, model="answers", pair=PAIR, span=[6, 8]).json()
+    assert answer["target"]["span"] == [6, 8]
+    wanted = clearhead.explain(others["answers"], tuple(PAIR), target=clearhead.Target(span=(6, 8)))
+    assert answer["label"] == wanted.label
+    assert ask(asking, model="answers", pair=PAIR, span=[6, 99]).status_code == 422
+    assert ask(asking, model="answers", pair=PAIR, target=1).status_code == 422
+    assert ask(asking, model="stars", text="a film", span=[1, 2]).status_code == 422
+
+
+def test_pixels_are_sent_as_whole_numbers(client, models):
+    source = photo((60, 40))
+    asked = {"image": encoded(source), "model": "image", "method": "integrated-gradients", "options": {"steps": 4}}
+    pixels = ask(client, **asked).json()["pixels"]
+    levels = np.frombuffer(base64.b64decode(pixels["levels"]), np.int8).reshape(pixels["size"])
+    picture = Image.open(io.BytesIO(source))
+    wanted = clearhead.explain(models["image"], picture, "integrated-gradients", steps=4).pixels
+    assert np.abs(levels * pixels["unit"] - wanted).max() <= pixels["unit"] * 0.51
+    assert ask(client, **{**asked, "method": "trans-att", "options": {}}).json()["pixels"] is None

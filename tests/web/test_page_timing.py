@@ -1,0 +1,272 @@
+"""Late, overtaken and failing answers on the page; columns, focus, themes."""
+
+import re
+
+import pytest
+from helpers.browser import needs_axe, needs_chromium, violations
+from helpers.page import (
+    TEXT,
+    counts,
+    drop,
+    expect,
+    explain,
+    holds,
+    link_in,
+    measured,
+    reads,
+    refuse_occlusion,
+    says,
+    until,
+)
+from helpers.page_server import photo, serving
+from helpers.samples import save_text_model
+
+pytestmark = needs_chromium
+
+
+def test_what_is_measured_late_is_not_shown(visit):
+    """The model's answer to an earlier choice of hidden words comes after a later one."""
+    page, held = explain(visit()), []
+    page.route("**/api/hide", lambda one: held.append(one))
+    lowest = page.locator("#shown .word").nth(least(page))
+    with page.expect_request("**/api/hide"):
+        lowest.click()
+    page.locator("#share").press("End")
+    says(page, "#live", "7 of 7 words hidden")
+    for one in held:
+        one.fallback()
+    page.wait_for_timeout(300)
+    says(page, "#live", "7 of 7 words hidden")
+    page.locator("#share").press("Home")
+    with page.expect_request("**/api/hide"):
+        lowest.click()
+    explain(page, "a film")
+    expect(page.locator("#live")).to_be_hidden()
+    counts(page, "#shown .gone", 0)
+
+
+def least(page):
+    """The place of the word that matters least."""
+    titles = [one.get_attribute("title") for one in page.locator("#shown .word").all()]
+    return next(place for place, title in enumerate(titles) if f"rank {len(titles)} of" in title)
+
+
+def test_the_slider_tells_of_the_top_only(visit):
+    page = explain(visit())
+    page.locator("#shown .word").nth(least(page)).click()
+    says(page, "#live", "1 of 7 words hidden")
+    reads(page, "#share-name", "…")
+
+
+def test_a_question_that_is_overtaken_leaves_nothing_behind(visit):
+    """Explain is pressed, and another method chosen before the answer is there."""
+    page, held = explain(visit()), []
+    page.locator("#shown .word").nth(6).click()
+    says(page, "#live", "1 of 7 words hidden")
+    page.route(
+        "**/api/explain", lambda one: held.append(one) if "trans-att" in one.request.post_data else one.fallback()
+    )
+    page.fill("#text", "a film")
+    with page.expect_request("**/api/explain"):
+        page.click("#explain")
+    page.select_option("#method", "att-cat")
+    says(page, "#shown .reading", "a film")
+    measured(page)
+    counts(page, "#shown .gone", 0)
+    says(page, "#visit li:first-child", re.compile("^a film"))
+
+
+def test_a_curve_that_fails_leaves_no_other(visit):
+    page = explain(visit())
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    page.route("**/api/curve", lambda one: one.fulfill(status=503, json={"error": "too busy"}))
+    page.select_option("#method", "att-cat")
+    says(page, "#problems", "too busy")
+    says(page, "#columns article:first-child", "att-cat")
+    visit.said.clear()
+    counts(page, "#bars *, #chart *", 0)
+
+
+def test_a_column_that_cannot_be_had_can_be_removed(visit):
+    page = explain(visit())
+    page.route("**/api/explain", refuse_occlusion)
+    page.select_option("#other-method", "occlusion")
+    page.click("#beside")
+    says(page, "#columns article:nth-child(2)", "no such thing")
+    visit.said.clear()
+    says(page, "#columns article:first-child", "trans-att")
+    page.get_by_role("button", name="Remove occlusion").click()
+    counts(page, "#columns article", 0)
+
+
+def test_classes_beside_are_those_of_the_model_beside(visit):
+    page = explain(visit())
+    page.select_option("#other-target", label="positive")
+    page.select_option("#other-model", "stars")
+    expect(page.locator("#other-target")).to_be_hidden()
+    page.click("#beside")
+    says(page, "#columns article:nth-child(2)", "stars")
+
+
+def test_the_right_column_is_removed(visit):
+    page, held = explain(visit()), []
+    for method in ("rollout", "att-cat"):
+        page.select_option("#other-method", method)
+        page.click("#beside")
+        page.get_by_role("button", name=f"Remove {method}").wait_for()
+    page.route("**/api/explain", lambda one: held.append(one))
+    page.select_option("#other-method", "occlusion")
+    page.click("#beside")
+    page.get_by_role("button", name="Remove rollout").click()
+    page.get_by_role("button", name="Remove att-cat").click()
+    expect(page.locator("#beside")).to_be_focused()
+    page.unroute("**/api/explain")
+    for one in held:
+        one.fallback()
+    page.get_by_role("button", name="Remove occlusion").wait_for()
+    counts(page, "#columns article", 2)
+
+
+def test_columns_wait_for_their_answer(visit):
+    page, held = explain(visit()), []
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    page.route("**/api/curve", lambda one: held.append(one))
+    page.fill("#text", "a film")
+    page.click("#explain")
+    says(page, "#shown .reading", "a film")
+    expect(page.locator("#columns")).to_have_attribute("aria-busy", "true")
+    until(page, lambda: held)
+    held[0].fallback()
+    reads(page, "#columns[aria-busy=false] .reading", ["a film"] * 2)
+
+
+def test_a_class_chosen_while_the_first_answer_is_awaited(visit):
+    page, held = visit(), []
+    page.route("**/api/explain", lambda one: held.append(one) if not held else one.fallback())
+    page.fill("#text", TEXT)
+    with page.expect_request("**/api/explain"):
+        page.click("#explain")
+    for label in ("negative", "positive"):
+        page.select_option("#target", label=label)
+        says(page, "#verdict", label)
+        measured(page)
+
+
+def test_a_recalled_question_has_the_focus(visit):
+    page = explain(visit())
+    explain(page, "a film")
+    page.locator("#visit button").nth(1).press("Enter")
+    says(page, "#shown .reading", TEXT)
+    expect(page.locator("#see")).to_be_focused()
+    counts(page, "#visit li", 2)
+
+
+def test_a_pair_needs_both_texts_and_each_kind_keeps_its_model(visit):
+    page = visit()
+    page.locator("#kinds [value=pair]").check()
+    page.select_option("#model", "text-two")
+    page.fill("#text", TEXT)
+    page.click("#explain")
+    says(page, "#problems", "second text")
+    page.locator("#kinds [value=image]").check()
+    page.locator("#kinds [value=text]").check()
+    holds(page, "#model", "text-two")
+
+
+def test_hiding_that_fails_leaves_the_curve(visit):
+    page = explain(visit())
+    page.route("**/api/hide", lambda one: one.fulfill(status=503, json={"error": "too busy"}))
+    page.locator("#shown .word").nth(least(page)).click()
+    says(page, "#problems", "too busy")
+    visit.said.clear()
+    counts(page, "#bars *", 0)
+    page.click("#reset")
+    counts(page, "#bars .share", 3)
+
+
+def test_the_last_photo_counts(visit):
+    page = visit()
+    page.evaluate(SLOW_READER)
+    page.set_input_files("#picture", {"name": "slow.png", "mimeType": "image/png", "buffer": photo()})
+    page.set_input_files("#picture", {"name": "quick.png", "mimeType": "image/png", "buffer": photo(seed=1)})
+    measured(page)
+    page.wait_for_timeout(800)
+    says(page, "#visit li:first-child", re.compile("^quick.png"))
+    counts(page, "#visit li", 1)
+
+
+SLOW_READER = """() => {
+  const read = FileReader.prototype.readAsDataURL;
+  FileReader.prototype.readAsDataURL = function (file) {
+    setTimeout(() => read.call(this, file), file.name === "slow.png" ? 600 : 0);
+  };
+}"""
+
+
+def test_a_text_typed_early_stays(browser, address):
+    context = browser.new_context()
+    page = context.new_page()
+    held = []
+    page.route("**/api/models", lambda one: held.append(one))
+    page.goto(address)
+    page.fill("#text", TEXT)
+    expect(page.locator("#explain")).to_be_disabled()
+    until(page, lambda: held)
+    held[0].fallback()
+    page.wait_for_selector("body[data-ready]")
+    holds(page, "#text", TEXT)
+    context.close()
+
+
+def test_hostile_text_stays_text(visit):
+    hostile = "<img src=x onerror=alert(1)> a\u202eb <script>alert(1)</script>"
+    page = explain(visit(), hostile)
+    counts(page, "#shown img, #shown script", 0)
+    says(page, "#shown", "<script>alert(1)</script>")
+    reads(page, "#shown .ch-hidden", "⟨202E⟩")
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["text", "photo"])
+def test_accessible(visit, scheme, kind):
+    page = visit(color_scheme=scheme, bypass_csp=True)
+    explain(page) if kind == "text" else drop(page)
+    page.locator("#share").focus()
+    page.keyboard.press("ArrowRight")
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    page.locator("#options summary").click()
+    assert violations(page) == {}
+
+
+def test_a_narrow_window_needs_no_sideways_scrolling(visit):
+    page = explain(visit(viewport={"width": 360, "height": 700}))
+    page.click("#beside")
+    page.wait_for_selector("#columns article:nth-child(2)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_token_in_the_address_opens_the_page_and_leaves_it(browser, tmp_path):
+    with serving("--model", str(save_text_model(tmp_path / "tiny")), "--token", "s3cret") as (_, address):
+        context = browser.new_context()
+        page = context.new_page()
+        assert page.goto(address.partition("?")[0]).status == 401
+        page.goto(address)
+        page.wait_for_selector("body[data-ready]")
+        assert "s3cret" not in link_in(page)
+        explain(page)
+        assert page.evaluate("document.cookie") == ""
+        context.close()
+
+
+def test_the_theme_can_be_chosen(visit):
+    page = visit(color_scheme="light")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.click("#theme")
+    assert page.evaluate(ground) == light
+    page.click("#theme")
+    assert page.evaluate(ground) != light
