@@ -32,7 +32,7 @@ def served(batch: int, port: int) -> None:
     listening = server.bound(HOST, port)
     models = server.open_socket(["clearhead/sst2-minilm"], allow_pickle=False, device=None)
     print(server.address_of(listening, server.access_policy(HOST, None)), flush=True)
-    server.run(build(models, limits=Limits(batch=batch)), listening)
+    server.run(build(models, limits=Limits(max_batch=batch)), listening)
 
 
 @contextmanager

@@ -61,25 +61,26 @@ def test_another_method_needs_no_new_forward_pass(models):
 
 
 def test_what_is_remembered_is_bounded(models):
-    app = build(models, limits=Limits(inputs=3, answers=4, traces=2, squares=10_000))
-    studio = app.state.studio
+    limits = Limits(cached_inputs=3, cached_answers=4, cached_traces=2, cached_token_pairs=10_000)
+    app = build(models, limits=limits)
+    cache = app.state.service.cache
     with TestClient(app, base_url=HOME) as client:
         for seed in range(8):
             assert ask(client, text="a film", method="random", options={"seed": seed}).status_code == 200
             assert ask(client, text="a film", target=seed % 3, versus=(seed + 1) % 3).status_code == 200
-        (known,) = studio._known.values()
-        assert len(known.answers) <= 5
-        assert len(known.traces) <= 3
+        (cached,) = cache.inputs.values()
+        assert len(cached.answers) <= 5
+        assert len(cached.traces) <= 3
         for text in ("good", "bad", "dull", "film " * 60):
             ask(client, text=text)
-    assert len(studio._known) == 3
-    assert [bool(known.traces) for known in studio._known.values()] == [False, True, True]
+    assert len(cache.inputs) == 3
+    assert [bool(cached.traces) for cached in cache.inputs.values()] == [False, True, True]
 
 
 def test_a_slow_body_is_given_up(models):
     async def scenario():
         sent = []
-        app = build(models, limits=Limits(upload=0.1))
+        app = build(models, limits=Limits(body_timeout=0.1))
 
         async def receive():
             await asyncio.sleep(0.06)
@@ -218,7 +219,7 @@ def test_pictures_of_a_run_come_from_the_data_named_at_the_start(models, tmp_pat
         examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
         assert not any(one["picture"] for one in examples)
         refused = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
-        assert (refused.status_code, "was not named" in refused.json()["error"]) == (422, True)
+        assert (refused.status_code, "started without --data" in refused.json()["error"]) == (422, True)
     with TestClient(build(models, runs=Runs([run], [data])), base_url=HOME) as client:
         examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
         assert [one["picture"] for one in examples] == [True] * 4
@@ -228,7 +229,7 @@ def test_pictures_of_a_run_come_from_the_data_named_at_the_start(models, tmp_pat
         for name in ("../../etc/passwd", str(data / "cat" / "0.png"), "nobody", ""):
             assert client.get("/api/runs/photo-run/picture", params={"example": name}).status_code == 422
     (data / "cat" / "0.png").write_bytes(photo(seed=9))
-    with pytest.raises(BadOption, match="No run of this server was made from"):
+    with pytest.raises(BadOption, match="No run was made from"):
         Runs([run], [data])
     with pytest.raises(BadOption, match="check --data"):
         Runs([run], [tmp_path / "nothing"])

@@ -300,7 +300,7 @@ def test_pixels_opacity_and_options_of_a_method(visit):
     visit.said.clear()
     page.fill("#option-steps", "100000")
     page.keyboard.press("Tab")
-    says(page, "#problems", "more than this server computes")
+    says(page, "#problems", "this server computes at most 256")
     visit.said.clear()
 
 

@@ -152,7 +152,7 @@ def test_a_fault_of_ours_is_logged_without_the_text(models, caplog):
     def broken(_):
         raise RuntimeError("secret words")
 
-    app.state.studio.explain = broken
+    app.state.service.explain = broken
     with TestClient(app, base_url=HOME, raise_server_exceptions=False) as client:
         answer = ask(client, text="secret words")
     assert answer.status_code == 500

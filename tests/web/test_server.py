@@ -77,8 +77,9 @@ def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
     batches = []
     gate = threading.Event()
     app = build(models)
-    studio, worker = app.state.studio, app.state.worker
-    explain = studio.explain
+    service = app.state.service
+    worker = app.state.worker
+    explain = service.explain
     worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
     from clearhead.web.schemas import ExplainRequest
 
@@ -88,7 +89,7 @@ def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
 
     texts = ["a film", "the film is not very good", "x" * 3, "never dull", "film " * 200]
     questions = [ExplainRequest(text=text) for text in texts]
-    jobs = [worker.submit(counted, one, studio.group_of(one)) for one in questions]
+    jobs = [worker.submit(counted, one, service.batch_group(one)) for one in questions]
     passes = []
     hook = models["text"].network.register_forward_hook(lambda *_: passes.append(1))
     gate.set()
@@ -104,7 +105,7 @@ def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
 
 
 def test_a_full_queue_answers_503_and_recovers(models):
-    app = build(models, limits=Limits(queue=1))
+    app = build(models, limits=Limits(max_queued_jobs=1))
     gate = threading.Event()
     with TestClient(app, base_url=HOME) as client:
         app.state.worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
@@ -120,7 +121,7 @@ def test_a_full_queue_answers_503_and_recovers(models):
 
 
 def test_work_that_takes_too_long_is_given_up(models):
-    app = build(models, limits=Limits(wait=0.3))
+    app = build(models, limits=Limits(answer_timeout=0.3))
     with TestClient(app, base_url=HOME) as client:
         started = time.monotonic()
         slow = ask(client, text="film " * 40, method="shapley-sampling", options={"samples": 256})
@@ -137,7 +138,7 @@ def test_cancelled_work_is_never_begun():
     worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
     dropped = worker.submit(lambda jobs: done.append("dropped") or jobs, None)
     kept = worker.submit(lambda jobs: done.append("kept") or jobs, None)
-    dropped.gone.set()
+    dropped.abandoned.set()
     gate.set()
     kept.future.result(5)
     assert done == ["kept"]
@@ -158,13 +159,23 @@ def test_the_first_part_of_a_long_text(client, models):
     text = "film " * 500
     refused = ask(client, text=text)
     assert refused.status_code == 422
-    assert refused.json()["error"].endswith("under 'Long texts' (in JSON, long: truncate).")
+    assert refused.json()["error"].endswith("under 'Long texts' (in JSON, overflow: truncate).")
     own = clearhead.explain(models["text"], text, long="truncate")
-    found = ask(client, text=text, long="truncate").json()
+    found = ask(client, text=text, overflow="truncate").json()
     assert [token["relevance"] for token in found["tokens"]] == pytest.approx(own.relevance.tolist())
-    assert ask(client, "curve", text=text, long="truncate").json()["counts"][-1] == len(own.tokens) - 2
+    assert ask(client, "curve", text=text, overflow="truncate").json()["counts"][-1] == len(own.tokens) - 2
     assert ask(client, text=text).status_code == 422
-    assert ask(client, text=text, long="windows").status_code == 422
+    assert ask(client, text=text, overflow="windows").status_code == 422
+
+
+def test_overflow_may_be_called_long_as_in_older_clients(client):
+    text = "film " * 500
+    answers = [ask(client, text=text, **{name: "truncate"}).json() for name in ("overflow", "long")]
+    assert answers[0] == answers[1]
+    assert ask(client, text=text, overflow="truncate", long="truncate").status_code == 422
+    schema = client.get("/openapi.json").json()["components"]["schemas"]["ExplainRequest"]["properties"]
+    assert "overflow" in schema
+    assert "long" not in schema
 
 
 def test_not_a_number_and_a_million_tokens(client):
@@ -244,11 +255,11 @@ def test_slow_headers_are_given_up():
         listening.close()
         return found
 
-    before, home.HEADERS_WITHIN = home.HEADERS_WITHIN, 0.2
+    before, home.REQUEST_TIMEOUT = home.REQUEST_TIMEOUT, 0.2
     try:
         assert asyncio.run(scenario()) == b""
     finally:
-        home.HEADERS_WITHIN = before
+        home.REQUEST_TIMEOUT = before
 
 
 def test_sigterm_during_work_leaves_cleanly(tmp_path):

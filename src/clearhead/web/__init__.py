@@ -1,1 +1,1 @@
-"""The page and its JSON interface: ask, see, test, keep, on the models named at the start and on nothing else."""
+"""Web page and JSON API: explain inputs with the models that the server was started with."""

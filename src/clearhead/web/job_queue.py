@@ -1,4 +1,4 @@
-"""One thread that owns the models: a bounded queue, neighbours of a kind taken together, the hopeless left out."""
+"""Worker thread that owns the models: a bounded queue, jobs batched by group, abandoned requests dropped."""
 
 import threading
 import time
@@ -12,33 +12,36 @@ from clearhead.web.limits import Limits
 
 Work = Callable[[list[Any]], Sequence[Any]]
 
+THREAD_JOIN_TIMEOUT = 5.0
+
 
 class Overloaded(Exception):
     """The queue is full, or the answer took too long: try again later."""
 
 
 class Interrupted(Exception):
-    """Nobody waits for the answer any more."""
+    """No client waits for the answer any more."""
 
 
 @dataclass(eq=False)
 class Job:
-    """A piece of work; those with an equal `group` may be done in one call of `work`."""
+    """A queued call; jobs with an equal `group` may be computed by one call of `work`."""
 
     work: Work
     payload: Any
     group: Hashable
     deadline: float
     future: "Future[Any]" = field(default_factory=Future)
-    gone: threading.Event = field(default_factory=threading.Event)
+    abandoned: threading.Event = field(default_factory=threading.Event)
 
     @property
-    def hopeless(self) -> bool:
-        return self.gone.is_set() or time.monotonic() > self.deadline
+    def is_stale(self) -> bool:
+        """True if the client has left or the deadline has passed."""
+        return self.abandoned.is_set() or time.monotonic() > self.deadline
 
 
 class Worker:
-    """Takes jobs in order; stops between forward passes when nobody waits for the running ones."""
+    """Runs jobs in order on one thread; stops between forward passes once all running jobs are stale."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -50,65 +53,82 @@ class Worker:
         self._thread.start()
 
     def submit(self, work: Work, payload: Any, group: Hashable = None) -> Job:
-        """Queues work(list of payloads) → list of results; a group of None is done alone."""
-        job = Job(work, payload, group if group is not None else object(), time.monotonic() + self.limits.wait)
+        """Queue work(list of payloads) → list of results; a job without a group is computed alone."""
+        if group is None:
+            group = object()  # equal to no other group
+        job = Job(work, payload, group, time.monotonic() + self.limits.answer_timeout)
         with self._ready:
-            if self._closed or len(self._jobs) >= self.limits.queue:
+            if self._closed or len(self._jobs) >= self.limits.max_queued_jobs:
                 raise Overloaded("Too many requests are waiting. Try again in a moment.")
             self._jobs.append(job)
             self._ready.notify()
         return job
 
-    def check(self) -> None:
-        """Raises where the running work is wanted by nobody."""
-        if self._closed or (self._running and all(job.hopeless for job in self._running)):
-            raise Interrupted("Stopped: nobody waits for this answer.")
+    def check_interrupted(self) -> None:
+        """Raise Interrupted if no client waits for any of the running jobs."""
+        if self._closed or (self._running and all(job.is_stale for job in self._running)):
+            raise Interrupted("Stopped: no client waits for this answer.")
 
-    def close(self, patience: float = 5.0) -> None:
-        """Ends the thread after the forward pass it is in; what waits is refused."""
+    def close(self, timeout: float = THREAD_JOIN_TIMEOUT) -> None:
+        """Cancel waiting jobs and end the thread after the forward pass that is running."""
         with self._ready:
             self._closed = True
-            waiting, self._jobs = list(self._jobs), deque()
+            waiting = list(self._jobs)
+            self._jobs.clear()
             self._ready.notify()
+        # Outside the lock, because cancelling runs the callbacks of the futures.
         for job in waiting:
             job.future.cancel()
-        self._thread.join(patience)
+        self._thread.join(timeout)
 
     def _loop(self) -> None:
-        while (jobs := self._take()) is not None:
+        while True:
+            jobs = self._wait_for_jobs()
+            if jobs is None:
+                return
             self._running = jobs
-            _settle(jobs)
+            _run_jobs(jobs)
             self._running = []
 
-    def _take(self) -> list[Job] | None:
-        """The first job that somebody waits for, with later ones of its group."""
+    def _wait_for_jobs(self) -> list[Job] | None:
+        """Block until there is a job; return it with later ones of its group, or None once closed."""
         with self._ready:
             while not self._closed:
-                while self._jobs:
-                    first = self._jobs.popleft()
-                    if _begins(first):
-                        return [first, *self._neighbours(first)]
+                jobs = self._take_batch()
+                if jobs:
+                    return jobs
                 self._ready.wait()
         return None
 
-    def _neighbours(self, first: Job) -> list[Job]:
-        alike = [job for job in self._jobs if job.group == first.group][: self.limits.batch - 1]
-        for job in alike:
+    def _take_batch(self) -> list[Job]:
+        while self._jobs:
+            first = self._jobs.popleft()
+            if _start(first):
+                return [first, *self._take_group(first.group)]
+        return []
+
+    def _take_group(self, group: Hashable) -> list[Job]:
+        matching = [job for job in self._jobs if job.group == group]
+        matching = matching[: self.limits.max_batch - 1]
+        for job in matching:
             self._jobs.remove(job)
-        return [job for job in alike if _begins(job)]
+        return [job for job in matching if _start(job)]
 
 
-def _begins(job: Job) -> bool:
-    """Whether the job is still wanted; from here on it cannot be cancelled in the queue."""
-    if job.hopeless:
+def _start(job: Job) -> bool:
+    """Mark the job as running; return False if it is stale or was cancelled in the queue."""
+    if job.is_stale:
         job.future.cancel()
     return job.future.set_running_or_notify_cancel()
 
 
-def _settle(jobs: list[Job]) -> None:
+def _run_jobs(jobs: list[Job]) -> None:
+    payloads = [job.payload for job in jobs]
+    results: Sequence[Any]
     try:
-        results = jobs[0].work([job.payload for job in jobs])
+        results = jobs[0].work(payloads)
     except BaseException as error:
+        # The thread must survive whatever happens in a job: the error goes to those who wait for it.
         results = [error] * len(jobs)
     for job, result in zip(jobs, results, strict=True):
         if isinstance(result, BaseException):

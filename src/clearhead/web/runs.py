@@ -1,4 +1,4 @@
-"""Finished benchmark runs, named at the start: their report, and their examples sorted by value."""
+"""Benchmark runs named at the start of the server: their reports, and their examples sorted by metric value."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -14,34 +14,45 @@ from clearhead.errors import BadInput, BadOption
 from clearhead.registry import unknown_name
 from clearhead.web.limits import Limits
 from clearhead.web.schemas import Example, Examples, RunInfo
-from clearhead.web.upload import jpeg, shown
+from clearhead.web.upload import encode_jpeg, normalize_image
 
-SHOWN = 50
+EXAMPLES_PER_PAGE = 50
+EXPLANATION_COLUMNS = ("text", "second", "label", "probability", "model")
 
 
 class Run:
-    """One run folder, with the data it was made from where that was named too; what is read of it is kept."""
+    """One run folder, and the data that it was made from if that was named too; what is read is kept."""
 
     def __init__(self, folder: Path, data: Sequence[Path] = ()) -> None:
         self.results = RunFolder(folder)
         self.summary = summarise_run(self.results)
-        self.data = next((path for path in data if hash_files(path) == self.results.manifest["hashes"]["task"]), None)
+        self.data = self._find_data(data)
+
+    def _find_data(self, candidates: Sequence[Path]) -> Path | None:
+        """Return the data whose files are the same as when the run was made."""
+        expected = self.results.manifest["hashes"]["task"]
+        for path in candidates:
+            if hash_files(path) == expected:
+                return path
+        return None
 
     @cached_property
-    def pictures(self) -> dict[str, Any]:
-        """By name the run's examples that are pictures; runs themselves keep texts only."""
+    def images(self) -> dict[str, Any]:
+        """Image inputs of the run by example id; run folders themselves store texts only."""
         if self.data is None:
             return {}
         plan = self.results.manifest["plan"]
         task = read_task(self.data, limit=plan["limit"], **plan["columns"])
-        return {one.id: one for one in task.examples if not isinstance(one.input, str | tuple)}
+        return {example.id: example for example in task.examples if not isinstance(example.input, str | tuple)}
 
-    def picture(self, example: str, limits: Limits) -> bytes:
-        """A picture of the run's data as a JPEG; only names from the data are known here."""
-        if example not in self.pictures:
-            raise BadInput("The data of this run was not named when the server started, or has no such picture.")
-        raw = self.pictures[example].raw
-        return jpeg(shown(Picture(raw.read_bytes()).opened() if isinstance(raw, Path) else raw, limits))
+    def render_image(self, example_id: str, limits: Limits) -> bytes:
+        """Return an image of the run's data as a JPEG; ids are looked up in the data, never used as paths."""
+        if example_id not in self.images:
+            raise BadInput("This run has no such image, or the server was started without --data for it.")
+        raw = self.images[example_id].raw
+        if isinstance(raw, Path):
+            raw = Picture(raw.read_bytes()).opened()
+        return encode_jpeg(normalize_image(raw, limits))
 
     @cached_property
     def page(self) -> str:
@@ -50,65 +61,72 @@ class Run:
 
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
-        """By method and metric the value of each example that has one number."""
-        found: dict[tuple[str, str], dict[str, float]] = {}
+        """Metric values by (method, metric), then by example, of examples that have a single number."""
+        values: dict[tuple[str, str], dict[str, float]] = {}
         for row in self.results.values():
             if row["value"] is not None:
-                found.setdefault((row["method"], row["metric"]), {})[str(row["example"])] = float(row["value"])
-        return found
+                by_example = values.setdefault((row["method"], row["metric"]), {})
+                by_example[str(row["example"])] = float(row["value"])
+        return values
 
     @cached_property
-    def explained(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """By method and example the first explanation; runs keep their texts, not their pictures."""
-        found: dict[tuple[str, str], dict[str, Any]] = {}
+    def explanations(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """Text and prediction of the first explanation by (method, example)."""
+        explanations: dict[tuple[str, str], dict[str, Any]] = {}
         for row in self.results.explanations():
-            kept = {key: row[key] for key in ("text", "second", "label", "probability", "model")}
-            found.setdefault((row["name"], str(row["example"])), kept)
-        return found
+            columns = {key: row[key] for key in EXPLANATION_COLUMNS}
+            explanations.setdefault((row["name"], str(row["example"])), columns)
+        return explanations
 
-    def listed(self, name: str) -> RunInfo:
-        pairs = list(self.values)
-        methods, metrics = (list(dict.fromkeys(pair[side] for pair in pairs)) for side in (0, 1))
-        return RunInfo(name=name, methods=methods, metrics=metrics)
+    def describe(self, name: str) -> RunInfo:
+        """Return the run's methods and metrics, each once and in the order of the run."""
+        methods = dict.fromkeys(method for method, _ in self.values)
+        metrics = dict.fromkeys(metric for _, metric in self.values)
+        return RunInfo(name=name, methods=list(methods), metrics=list(metrics))
 
-    def examples(self, method: str, metric: str, *, lowest: bool, start: int) -> Examples:
-        """The examples with the highest, or lowest, values."""
+    def rank_examples(self, method: str, metric: str, *, lowest: bool, start: int) -> Examples:
+        """Return a page of examples, those with the highest (or lowest) values first."""
         if (method, metric) not in self.values:
-            raise unknown_name(
-                "method and metric of this run", f"{method} {metric}", [" ".join(pair) for pair in self.values]
-            )
-        ranked = sorted(self.values[method, metric].items(), key=lambda entry: entry[1] if lowest else -entry[1])
-        chosen = ranked[start : start + SHOWN]
-        return Examples(total=len(ranked), examples=list(self._shown(method, chosen)))
+            available = [" ".join(pair) for pair in self.values]
+            raise unknown_name("method and metric of this run", f"{method} {metric}", available)
+        sign = 1 if lowest else -1
+        ranked = sorted(self.values[method, metric].items(), key=lambda entry: sign * entry[1])
+        page = ranked[start : start + EXAMPLES_PER_PAGE]
+        examples = [self._describe_example(method, example_id, value) for example_id, value in page]
+        return Examples(total=len(ranked), examples=examples)
 
-    def _shown(self, method: str, ranked: list[tuple[str, float]]) -> Iterator[Example]:
-        for name, value in ranked:
-            row = self.explained.get((method, name), {})
-            texts = [text for text in (row.get("text"), row.get("second")) if text is not None]
-            yield Example(
-                example=name,
-                value=value,
-                text=texts,
-                label=str(row.get("label", "")),
-                probability=row.get("probability"),
-                model=str(row.get("model", "")),
-                picture=not texts and name in self.pictures,
-            )
+    def _describe_example(self, method: str, example_id: str, value: float) -> Example:
+        row = self.explanations.get((method, example_id), {})
+        columns = (row.get("text"), row.get("second"))
+        texts = [text for text in columns if text is not None]
+        return Example(
+            example=example_id,
+            value=value,
+            text=texts,
+            label=str(row.get("label", "")),
+            probability=row.get("probability"),
+            model=str(row.get("model", "")),
+            picture=not texts and example_id in self.images,
+        )
 
 
 class Runs(Mapping[str, Run]):
-    """Runs by the names of their folders, opened when first asked for."""
+    """Runs by the names of their folders."""
 
     def __init__(self, folders: list[Path], data: Sequence[Path] = ()) -> None:
-        self._data = _existing(data)
+        _check_paths(data)
+        self._data = data
         self._folders = {folder.resolve().name: folder for folder in folders}
         self._open: dict[str, Run] = {}
         if len(self._folders) != len(folders):
             raise BadOption("Two runs would have the same name on the page: rename one of the folders.")
-        used = {self[name].data for name in self._folders}
+        self._check_data_used()
+
+    def _check_data_used(self) -> None:
+        used = {run.data for run in self.values()}
         for path in self._data:
             if path not in used:
-                raise BadOption(f"No run of this server was made from '{path}' as it is now: check --data and --run.")
+                raise BadOption(f"No run was made from '{path}' in its present state: check --data and --run.")
 
     def __getitem__(self, name: str) -> Run:
         if name not in self._folders:
@@ -124,8 +142,7 @@ class Runs(Mapping[str, Run]):
         return len(self._folders)
 
 
-def _existing(data: Sequence[Path]) -> list[Path]:
+def _check_paths(data: Sequence[Path]) -> None:
     for path in data:
         if not path.exists():
-            raise BadOption(f"There is no file or folder '{path}': check --data.")
-    return list(data)
+            raise BadOption(f"No file or folder '{path}': check --data.")

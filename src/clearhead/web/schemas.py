@@ -1,82 +1,96 @@
-"""What a request may hold, as OpenAPI describes it; whatever does not fit is answered with 422."""
+"""Request and response models of the JSON API, as OpenAPI describes them; an invalid request gets status 422."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
+from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.web.limits import LIMITS
 
-Text = Annotated[str, Field(max_length=LIMITS.characters)]
+MAX_INTEGER_OPTION = int(LIMITS.max_option)
+
+Text = Annotated[str, Field(max_length=LIMITS.max_characters)]
 Name = Annotated[str, Field(max_length=200)]
-Number = Annotated[float, Field(allow_inf_nan=False, ge=-LIMITS.option, le=LIMITS.option)]
-Value = bool | Annotated[int, Field(ge=-int(LIMITS.option), le=int(LIMITS.option))] | Number | Name | None
-Place = Annotated[int, Field(ge=0, le=100_000)]
-Places = Annotated[list[Place], Field(max_length=5_000)]
-Class = Annotated[int, Field(ge=0, le=1_000_000)] | Name | None
+Integer = Annotated[int, Field(ge=-MAX_INTEGER_OPTION, le=MAX_INTEGER_OPTION)]
+Number = Annotated[float, Field(allow_inf_nan=False, ge=-LIMITS.max_option, le=LIMITS.max_option)]
+OptionValue = bool | Integer | Number | Name | None
+TokenIndex = Annotated[int, Field(ge=0, le=100_000)]
+TokenIndices = Annotated[list[TokenIndex], Field(max_length=5_000)]
+ClassChoice = Annotated[int, Field(ge=0, le=1_000_000)] | Name | None
 
 
 class InputRequest(BaseModel):
-    """One input and the class that is asked about."""
+    """One input and the target class."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"text": "a joyless, tedious film"}]})
 
     text: Text | None = Field(None, description="One text.")
-    pair: tuple[Text, Text] | None = Field(None, description="Two texts that are read together.")
-    image: Annotated[str, Field(max_length=LIMITS.body)] | None = Field(
+    pair: tuple[Text, Text] | None = Field(None, description="Two texts that the model reads together.")
+    image: Annotated[str, Field(max_length=LIMITS.max_body_bytes)] | None = Field(
         None, description="A JPEG, PNG, WebP, GIF or BMP in base64, with or without a data: prefix."
     )
-    long: Literal["error", "truncate"] = Field(
-        "error", description="A text longer than the model takes is refused, or its first part is explained."
+    overflow: Literal["error", "truncate"] = Field(
+        "error",
+        # `long` is the former name of this field, still accepted from existing clients.
+        validation_alias=AliasChoices("overflow", "long"),
+        description="What happens to a text longer than the model accepts: an error, or only its start is explained.",
     )
-    model: Name | None = Field(None, description="A name from /api/models; the first that fits without it.")
-    target: Class = Field(None, description="The class to explain, by label or number; else the prediction.")
-    versus: Class = Field(None, description="Explain the class rather than this one.")
-    span: tuple[Place, Place] | None = Field(None, description="Of a model that answers with a span: its two tokens.")
+    model: Name | None = Field(None, description="A name from /api/models; default: the first that fits the input.")
+    target: ClassChoice = Field(None, description="The class to explain, by label or number; default: the prediction.")
+    versus: ClassChoice = Field(None, description="Explain the target in contrast to this class.")
+    span: tuple[TokenIndex, TokenIndex] | None = Field(
+        None, description="For models that answer with a span: its first and last token."
+    )
 
     @model_validator(mode="after")
-    def _one_input(self) -> "InputRequest":
-        if sum(one is not None for one in (self.text, self.pair, self.image)) != 1:
+    def _require_one_input(self) -> "InputRequest":
+        sources = (self.text, self.pair, self.image)
+        if sources.count(None) != 2:
             raise ValueError("Give exactly one of text, pair and image.")
         return self
 
     @property
     def source(self) -> str | tuple[str, str]:
-        found = self.text if self.text is not None else self.pair if self.pair is not None else self.image
-        assert found is not None
-        return found
+        """The text, the pair of texts, or the encoded image."""
+        if self.text is not None:
+            return self.text
+        if self.pair is not None:
+            return self.pair
+        assert self.image is not None
+        return self.image
 
 
 class ExplainRequest(InputRequest):
-    """An input, a class, and a method with its options."""
+    """An input, a target class, and a method with its options."""
 
-    method: Name = Field("trans-att", description="A name from /api/methods, or name:option=value,…")
-    options: dict[Name, Value] = Field(default_factory=dict, max_length=20, description="Options of the method.")
+    method: Name = Field(DEFAULT_METHOD, description="A name from /api/methods, or name:option=value,…")
+    options: dict[Name, OptionValue] = Field(default_factory=dict, max_length=20, description="Options of the method.")
 
 
 class HideRequest(InputRequest):
-    """Which tokens (places in `tokens` of the explanation) are hidden, one list per trial."""
+    """Lists of tokens to hide, as indices into `tokens` of the explanation; each list is a forward pass."""
 
-    hidden: Annotated[list[Places], Field(min_length=1, max_length=64)]
+    hidden: Annotated[list[TokenIndices], Field(min_length=1, max_length=64)]
 
 
 class HideResponse(BaseModel):
-    """Per trial what the model says; the target's share first."""
+    """For each list of hidden tokens, the target's score and the probability of every class."""
 
     values: list[float]
     classes: list[list[float]]
 
 
 class CurveRequest(ExplainRequest):
-    """How the answer moves as the most relevant parts are hidden."""
+    """An explanation whose most relevant features are hidden step by step."""
 
-    unit: Literal["word", "token"] = Field("word", description="What is hidden at once; an image has patches only.")
+    unit: Literal["word", "token"] = Field("word", description="What is hidden at once; images always use patches.")
 
 
 class CurveResponse(BaseModel):
-    """The most relevant parts hidden step by step, beside random orders."""
+    """The target's score as the most relevant features are hidden, and as random ones are."""
 
-    order: list[list[int]] = Field(description="Token places of each part, the most relevant first.")
-    counts: list[int] = Field(description="How many parts are hidden at each step.")
+    order: list[list[int]] = Field(description="Token indices of each feature, the most relevant first.")
+    counts: list[int] = Field(description="How many features are hidden at each step.")
     values: list[float]
     random: list[float] = Field(description="The mean over random orders.")
     low: list[float]
@@ -84,7 +98,7 @@ class CurveResponse(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """What was wrong, for people."""
+    """A readable error message."""
 
     error: str
 
@@ -119,19 +133,19 @@ class RunInfo(BaseModel):
 
 
 class Example(BaseModel):
-    """One example of a run and its value."""
+    """One example of a run and its metric value."""
 
     example: str
     value: float
-    text: list[str] = Field(description="The text, two for a pair, none for a picture.")
+    text: list[str] = Field(description="The text, two for a pair, none for an image.")
     label: str
     probability: float | None
     model: str
-    picture: bool = Field(description="Whether /api/runs/NAME/picture has it.")
+    picture: bool = Field(description="Whether /api/runs/NAME/picture has its image.")
 
 
 class Examples(BaseModel):
-    """A part of a run's examples, in order."""
+    """One page of a run's examples, in order, and their total number."""
 
     total: int
     examples: list[Example]

@@ -1,4 +1,4 @@
-"""What every request passes first: Host, Origin, token, type and size; and what every answer carries."""
+"""Checks of every request (Host, Origin, token, content type, size) and security headers of every response."""
 
 import asyncio
 import hmac
@@ -17,9 +17,11 @@ from starlette.exceptions import HTTPException
 from clearhead.web.limits import Limits
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+HeaderList = list[tuple[bytes, bytes]]
 
 COOKIE = "clearhead-token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -37,28 +39,37 @@ HEADERS = {
     "cache-control": "no-store",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+ALLOWED_METHODS = ("GET", "HEAD", "POST")
+MAX_LENGTH_DIGITS = 20
+POLICY_VIOLATION = 1008
 LOG = logging.getLogger("clearhead.web")
 
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """Who may come in: names of this host (addresses are always names of themselves), and the token if any."""
+    """Host names that the server answers to, and the token that requests need, if any."""
 
     hosts: tuple[str, ...] = LOOPBACK
     token: str | None = None
 
-    def knows(self, host: str) -> bool:
-        """A name that somebody else's DNS could point here is not ours."""
+    def accepts_host(self, host: str) -> bool:
+        """Return whether the Host header names this server.
+
+        Any other name is rejected, because an attacker's DNS could point it at this machine (DNS rebinding). Bare IP
+        addresses cannot be rebound, so a server with a token accepts all of them.
+        """
         try:
             name = urlsplit(f"//{host}").hostname
         except ValueError:
             return False
         if name is None or "/" in host or "@" in host:
             return False
-        return name in self.hosts or (self.token is not None and _is_address(name))
+        if name in self.hosts:
+            return True
+        return self.token is not None and _is_ip_address(name)
 
 
-def _is_address(name: str) -> bool:
+def _is_ip_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -66,139 +77,196 @@ def _is_address(name: str) -> bool:
     return True
 
 
-class Refused(HTTPException):
-    """A request that goes no further; an HTTPException, so that it passes whole through whoever reads the body."""
+class RequestRejected(HTTPException):
+    """A request that is answered by the middleware.
+
+    An HTTPException, because FastAPI turns other errors that are raised while it reads the body into status 400.
+    """
 
 
-class Guard:
-    """The outermost layer. Faults of ours are logged by kind and place, never with what the user wrote."""
+class SecurityMiddleware:
+    """Outermost ASGI layer: checks requests and adds headers to responses.
 
-    def __init__(self, app: App, door: AccessPolicy, limits: Limits) -> None:
-        self.app, self.door, self.limits = app, door, limits
+    Internal errors are logged by type and location only, so that the log never contains user input.
+    """
+
+    def __init__(self, app: App, policy: AccessPolicy, limits: Limits) -> None:
+        self.app = app
+        self.policy = policy
+        self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await (self.app(scope, receive, send) if scope["type"] == "lifespan" else _closed(send))
-            return
-        guarded = Answering(send)
-        try:
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            self._check(scope, headers)
-            body = Counting(receive, self.limits)
-            await self.app(scope, body, guarded)
-        except Refused as refusal:
-            await guarded.refuse(refusal.status_code, refusal.detail, refusal.headers)
-        except Exception as error:
-            LOG.error("%s in %s (%s %s)", type(error).__name__, _where(error), scope["method"], scope["path"])
-            await guarded.refuse(500, "Something failed here; the server's log says where.")
+        """Handle one ASGI connection; WebSockets are closed."""
+        if scope["type"] == "http":
+            await self._handle_http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
 
-    def _check(self, scope: Scope, headers: dict[str, str]) -> None:
+    async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = SecuredResponse(send)
+        try:
+            self._check_request(scope)
+            body = LimitedBody(receive, self.limits)
+            await self.app(scope, body, response)
+        except RequestRejected as rejection:
+            await response.send_error(rejection.status_code, rejection.detail, rejection.headers)
+        except Exception as error:
+            LOG.error("%s in %s (%s %s)", type(error).__name__, _locate(error), scope["method"], scope["path"])
+            await response.send_error(500, "Internal error: the log of the server names its location.")
+
+    def _check_request(self, scope: Scope) -> None:
+        headers = _decode_headers(scope)
         host = headers.get("host", "")
-        if not self.door.knows(host):
-            raise Refused(421, "This server does not go by that name.")
-        if scope["method"] not in ("GET", "HEAD", "POST"):
-            raise Refused(405, "Only GET and POST are answered here.", {"allow": "GET, HEAD, POST"})
-        self._check_origin(scope, headers, host)
+        if not self.policy.accepts_host(host):
+            raise RequestRejected(421, "Unknown Host header.")
+        if scope["method"] not in ALLOWED_METHODS:
+            allowed = ", ".join(ALLOWED_METHODS)
+            raise RequestRejected(405, f"Method not allowed. Available: {allowed}.", {"allow": allowed})
+        _check_origin(scope, headers, host)
         self._check_token(scope, headers)
         if scope["method"] == "POST":
             self._check_body(headers)
 
-    def _check_origin(self, scope: Scope, headers: dict[str, str], host: str) -> None:
-        origin = headers.get("origin")
-        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            raise Refused(403, "Requests from other pages are not answered.")
-        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        if foreign and not (scope["path"] == "/" and scope["method"] == "GET"):
-            raise Refused(403, "Requests from other pages are not answered.")
-
     def _check_token(self, scope: Scope, headers: dict[str, str]) -> None:
-        token = self.door.token
+        token = self.policy.token
         if token is None:
             return
-        if scope["path"] == "/" and same(
-            parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0], token
-        ):
+        if scope["path"] == "/" and _is_token(_token_in_query(scope), token):
+            # The cookie replaces the token in the address, which would stay in the browser's history.
             cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
-            raise Refused(303, "Come in.", {"location": "/", "set-cookie": cookie})
+            raise RequestRejected(303, "Token accepted.", {"location": "/", "set-cookie": cookie})
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if not any(same(given, token) for given in (bearer, _cookie(headers.get("cookie", "")))):
-            message = "A token is needed: open the address that the server printed, or send Authorization: Bearer."
-            raise Refused(401, message, {"www-authenticate": "Bearer"})
+        cookie = _token_in_cookie(headers.get("cookie", ""))
+        if not _is_token(bearer, token) and not _is_token(cookie, token):
+            message = "Missing or wrong token: open the address that the server printed, or send Authorization: Bearer."
+            raise RequestRejected(401, message, {"www-authenticate": "Bearer"})
 
     def _check_body(self, headers: dict[str, str]) -> None:
-        if headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/json":
-            raise Refused(415, "Send JSON: Content-Type: application/json.")
+        content_type = headers.get("content-type", "").partition(";")[0].strip().casefold()
+        if content_type != "application/json":
+            raise RequestRejected(415, "Unsupported content type: send JSON with Content-Type: application/json.")
         length = headers.get("content-length", "0")
-        if not length.isascii() or not length.isdigit() or int(length[:20]) > self.limits.body:
-            raise Refused(413, f"A request may have {self.limits.body // 1_000_000} MB.", {"connection": "close"})
+        is_number = length.isascii() and length.isdigit()
+        # int() raises for thousands of digits; the first ones are enough to see that the number is too large.
+        if not is_number or int(length[:MAX_LENGTH_DIGITS]) > self.limits.max_body_bytes:
+            raise _body_too_large(self.limits)
 
 
-def same(given: str, token: str) -> bool:
-    """Compared in a time that tells nothing."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+def _decode_headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def _cookie(text: str) -> str:
+def _check_origin(scope: Scope, headers: dict[str, str], host: str) -> None:
+    """Raise unless the request comes from this server's own page or from no page at all."""
+    origin = headers.get("origin")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+        raise RequestRejected(403, "Requests from other sites are not allowed.")
+    is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    is_page = scope["path"] == "/" and scope["method"] == "GET"
+    # Other sites may link to the page itself, which reveals nothing to them.
+    if is_foreign and not is_page:
+        raise RequestRejected(403, "Requests from other sites are not allowed.")
+
+
+def _body_too_large(limits: Limits) -> RequestRejected:
+    message = f"The request body is too large: at most {limits.max_body_bytes // 1_000_000} MB are accepted."
+    # Without `close` the client would go on sending the body on the same connection.
+    return RequestRejected(413, message, {"connection": "close"})
+
+
+def _is_token(candidate: str, token: str) -> bool:
+    # Constant time, so that response times do not reveal how much of a guess is right.
+    return hmac.compare_digest(candidate.encode("utf-8", "replace"), token.encode())
+
+
+def _token_in_query(scope: Scope) -> str:
+    query_string: str = scope["query_string"].decode("latin-1")
+    return parse_qs(query_string).get("token", [""])[0]
+
+
+def _token_in_cookie(header: str) -> str:
     try:
-        found = SimpleCookie(text).get(COOKIE)
+        cookie = SimpleCookie(header).get(COOKIE)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    if cookie is None:
+        return ""
+    return cookie.value
 
 
-class Counting:
-    """A request's body, as long as it is neither too long nor too slow."""
+class LimitedBody:
+    """ASGI `receive` that rejects a request body that is too large or arrives too slowly."""
 
     def __init__(self, receive: Receive, limits: Limits) -> None:
-        self.receive, self.limits = receive, limits
+        self.receive = receive
+        self.limits = limits
         self.size = 0
-        self.done = False
-        self.until = asyncio.get_running_loop().time() + limits.upload
+        self.is_complete = False
+        self.deadline = asyncio.get_running_loop().time() + limits.body_timeout
 
-    async def __call__(self) -> MutableMapping[str, Any]:
-        if self.done:
+    async def __call__(self) -> Message:
+        """Return the next message of the request."""
+        # After the body, `receive` waits for the client to disconnect, which may take any time.
+        if self.is_complete:
             return await self.receive()
-        try:
-            async with asyncio.timeout_at(self.until):
-                message = await self.receive()
-        except TimeoutError:
-            raise Refused(408, "The request came too slowly.", {"connection": "close"}) from None
+        message = await self._receive_in_time()
+        # Counted here as well, since a chunked body has no Content-Length.
         self.size += len(message.get("body", b""))
-        if self.size > self.limits.body:
-            raise Refused(413, f"A request may have {self.limits.body // 1_000_000} MB.", {"connection": "close"})
-        self.done = not message.get("more_body", False)
+        if self.size > self.limits.max_body_bytes:
+            raise _body_too_large(self.limits)
+        self.is_complete = not message.get("more_body", False)
         return message
 
+    async def _receive_in_time(self) -> Message:
+        try:
+            async with asyncio.timeout_at(self.deadline):
+                return await self.receive()
+        except TimeoutError:
+            message = f"The request body took longer than {self.limits.body_timeout:g} seconds."
+            raise RequestRejected(408, message, {"connection": "close"}) from None
 
-class Answering:
-    """An answer with the headers that all of them carry."""
+
+class SecuredResponse:
+    """ASGI `send` that adds the security headers."""
 
     def __init__(self, send: Send) -> None:
         self.send = send
-        self.begun = False
+        self.has_started = False
 
-    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+    async def __call__(self, message: Message) -> None:
+        """Send one message of the response."""
         if message["type"] == "http.response.start":
-            self.begun = True
-            given = {name.lower() for name, _ in message.get("headers", [])}
-            extra = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given]
-            message = {**message, "headers": [*message.get("headers", []), *extra]}
+            self.has_started = True
+            headers = message.get("headers", [])
+            message = {**message, "headers": [*headers, *_missing_headers(headers)]}
         await self.send(message)
 
-    async def refuse(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
-        if self.begun:
+    async def send_error(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        """Send an error as JSON, unless the response has already started."""
+        if self.has_started:
             return
         body = json.dumps({"error": text}).encode()
-        lines = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
-        packed = [(name.encode(), value.encode()) for name, value in lines.items()]
-        await self({"type": "http.response.start", "status": status, "headers": packed})
+        fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
+        await self({"type": "http.response.start", "status": status, "headers": _encode_headers(fields)})
         await self({"type": "http.response.body", "body": body})
 
 
-async def _closed(send: Send) -> None:
-    await send({"type": "websocket.close", "code": 1008})
+def _missing_headers(headers: HeaderList) -> HeaderList:
+    """Return the security headers that the response does not set itself, as pages of runs do."""
+    present = {name.lower() for name, _ in headers}
+    security_headers = _encode_headers(HEADERS)
+    return [(name, value) for name, value in security_headers if name not in present]
 
 
-def _where(error: BaseException) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    return ", ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in last)
+def _encode_headers(headers: Mapping[str, str]) -> HeaderList:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def _locate(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    file_name = frames[-1].filename.rpartition("/")[2]
+    return f"{file_name}:{frames[-1].lineno}"

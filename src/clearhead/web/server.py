@@ -1,4 +1,4 @@
-"""A server that binds before it loads, gives up on those who never finish asking, and leaves when told."""
+"""HTTP server: binds before models are loaded, drops clients that never finish a request, ends on SIGTERM."""
 
 import asyncio
 import secrets
@@ -14,60 +14,72 @@ from clearhead.errors import BadOption
 from clearhead.model import zoo
 from clearhead.web.security import LOOPBACK, AccessPolicy
 
-HEADERS_WITHIN = 15.0
-GRACE = 3
+REQUEST_TIMEOUT = 15.0
+SHUTDOWN_TIMEOUT = 3
+KEEP_ALIVE_TIMEOUT = 10
+MAX_HEADER_BYTES = 64 * 1024
+TOKEN_BYTES = 18
 
 
 class HeaderTimeoutProtocol(H11Protocol):
-    """Closes a connection whose request is not complete in time; uvicorn alone would wait for ever."""
+    """Closes a connection on which the headers of a request do not arrive in time; uvicorn would wait for ever."""
 
     def connection_made(self, transport: Any) -> None:
+        """Start the timeout of the first request."""
         super().connection_made(transport)
-        self.expect()
-
-    def expect(self) -> None:
-        self.loop.call_later(HEADERS_WITHIN, self._give_up, self.cycle)
-
-    def _give_up(self, before: Any) -> None:
-        if self.cycle is before and not self.transport.is_closing():
-            self.transport.close()
+        self._start_timeout()
 
     def on_response_complete(self) -> None:
+        """Start the timeout of the next request on this connection."""
         super().on_response_complete()
-        self.expect()
+        self._start_timeout()
+
+    def _start_timeout(self) -> None:
+        self.loop.call_later(REQUEST_TIMEOUT, self._close_if_idle, self.cycle)
+
+    def _close_if_idle(self, previous_cycle: Any) -> None:
+        # uvicorn creates a new cycle once all headers of a request are there.
+        if self.cycle is previous_cycle and not self.transport.is_closing():
+            self.transport.close()
 
 
 def access_policy(host: str, token: str | None) -> AccessPolicy:
-    """Loopback needs no token; every other host gets one."""
+    """Return who may use the server: loopback needs no token, every other host gets one."""
     if host in LOOPBACK and token is None:
         return AccessPolicy()
-    return AccessPolicy((*LOOPBACK, host, socket.gethostname().casefold()), token or secrets.token_urlsafe(18))
+    hosts = (*LOOPBACK, host, socket.gethostname().casefold())
+    return AccessPolicy(hosts, token or secrets.token_urlsafe(TOKEN_BYTES))
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket, so that the address is known before anything is loaded.
-
-    asyncio sends small answers at once only where the socket's protocol is named; else they wait 40 ms.
-    """
+    """Bind a socket, so that the address is known (or refused) before models are loaded."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
+        family, socket_type, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # asyncio sets TCP_NODELAY only on sockets whose protocol is given; without it small answers wait 40 ms.
+        listening = socket.socket(family, socket_type, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
     except (OSError, OverflowError) as error:
-        raise BadOption(f"{host}:{port} cannot be used: {error}. Choose another with --port, or 0 for any.") from error
-    return found
+        raise BadOption(f"Cannot listen on {host}:{port}: {error}. Choose another --port, or 0 for any.") from error
+    return listening
 
 
-def address_of(listening: socket.socket, door: AccessPolicy) -> str:
-    """What to open in a browser."""
+def address_of(listening: socket.socket, policy: AccessPolicy) -> str:
+    """Return the address to open in a browser, with the token if there is one."""
     host, port = listening.getsockname()[:2]
-    name = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host
-    return f"http://{name}:{port}/" + (f"?token={door.token}" if door.token else "")
+    if host == "0.0.0.0":
+        host = "127.0.0.1"
+    elif ":" in host:
+        host = f"[{host}]"
+    address = f"http://{host}:{port}/"
+    if policy.token:
+        address += f"?token={policy.token}"
+    return address
 
 
 def open_socket(sources: Sequence[str], *, allow_pickle: bool, device: str | None) -> dict[str, Any]:
-    """The models by the names they have on the page: embedded ones as they are, folders without their path."""
+    """Load the models, by default all embedded ones; return them by their names on the page."""
+    # Imported here, because transformers takes seconds and the socket is bound first.
     from dataclasses import replace
 
     from transformers.utils import logging
@@ -75,17 +87,25 @@ def open_socket(sources: Sequence[str], *, allow_pickle: bool, device: str | Non
     from clearhead.model.loading import load
 
     logging.set_verbosity_error()
-    found: dict[str, Any] = {}
+    models: dict[str, Any] = {}
     for source in sources or zoo.names():
-        name = source if source in zoo.names() else source.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
-        if name in found:
+        name = _display_name(source)
+        if name in models:
             raise BadOption(f"Two models would be called '{name}' on the page: rename one of the folders.")
-        found[name] = replace(load(source, allow_pickle=allow_pickle, device=device), name=name)
-    return found
+        models[name] = replace(load(source, allow_pickle=allow_pickle, device=device), name=name)
+    return models
+
+
+def _display_name(source: str) -> str:
+    """Return an embedded model's name as it is, and a folder's without its path, which is private."""
+    if source in zoo.names():
+        return source
+    return source.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
 
 
 def run(app: Any, listening: socket.socket) -> None:
-    """Serves until SIGINT or SIGTERM, then finishes what it can within a few seconds."""
+    """Serve until SIGINT or SIGTERM, then finish running requests within a few seconds."""
+    # uvicorn raises the signal again after its shutdown, and the default handler would then end with an error status.
     signal.signal(signal.SIGTERM, lambda *_: None)
     settings = uvicorn.Config(
         app,
@@ -94,8 +114,8 @@ def run(app: Any, listening: socket.socket) -> None:
         log_level="error",
         access_log=False,
         server_header=False,
-        timeout_keep_alive=10,
-        timeout_graceful_shutdown=GRACE,
-        h11_max_incomplete_event_size=64 * 1024,
+        timeout_keep_alive=KEEP_ALIVE_TIMEOUT,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     asyncio.run(uvicorn.Server(settings).serve(sockets=[listening]))

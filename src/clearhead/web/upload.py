@@ -1,4 +1,4 @@
-"""A picture from a request: its type told by its content, its size checked before it is unpacked."""
+"""Decode uploaded images: the format is read from the content, the size is checked before decoding."""
 
 import base64
 import binascii
@@ -7,53 +7,63 @@ import io
 from PIL import Image
 
 from clearhead.errors import BadInput
-from clearhead.model import images as photo
+from clearhead.model import images
 from clearhead.web.limits import Limits
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+JPEG_QUALITY = 95
 
 
-def picture(text: str, limits: Limits) -> Image.Image:
-    """The picture upright, as browsers show it, and no larger than a page needs."""
-    content = _content(text)
+def decode_image(encoded: str, limits: Limits) -> Image.Image:
+    """Decode a base64 image; return it upright, as browsers show it, and no larger than the page needs."""
+    content = _decode_base64(encoded)
     try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as file:
-            _check(file.size, limits)
-            file.draft("RGB", (limits.side, limits.side))
-            return shown(file, limits)
+        return _open_image(content, limits)
     except BadInput:
         raise
     except Image.DecompressionBombError as error:
-        raise BadInput(
-            f"The picture has too many pixels; at most {limits.pixels // 1_000_000} million are taken."
-        ) from error
+        raise BadInput(f"The image has too many pixels: at most {_format_millions(limits)} are accepted.") from error
     except Exception as error:
-        raise BadInput(f"The picture cannot be read: it is not a whole {', '.join(FORMATS)} file.") from error
+        # Pillow raises many kinds of errors for damaged files, of which not all are documented.
+        raise BadInput(f"The image cannot be decoded: it is not a complete {', '.join(FORMATS)} file.") from error
 
 
-def shown(image: Image.Image, limits: Limits) -> Image.Image:
-    """Upright, and no larger than a page needs."""
-    upright = photo.to_rgb(photo.rotate_upright(image))
-    upright.thumbnail((limits.side, limits.side))
+def _open_image(content: bytes, limits: Limits) -> Image.Image:
+    with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+        _check_size(image.size, limits)
+        # Lets the JPEG decoder skip detail that would be scaled away; other formats ignore it.
+        image.draft("RGB", (limits.max_image_side, limits.max_image_side))
+        return normalize_image(image, limits)
+
+
+def normalize_image(image: Image.Image, limits: Limits) -> Image.Image:
+    """Return the image upright, in RGB, and no larger than the page needs."""
+    upright = images.to_rgb(images.rotate_upright(image))
+    upright.thumbnail((limits.max_image_side, limits.max_image_side))
     return upright
 
 
-def jpeg(image: Image.Image) -> bytes:
+def encode_jpeg(image: Image.Image) -> bytes:
+    """Return the image as the content of a JPEG file."""
     buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=95)
+    image.save(buffer, "JPEG", quality=JPEG_QUALITY)
     return buffer.getvalue()
 
 
-def _content(text: str) -> bytes:
-    encoded = text.partition(",")[2] if text.startswith("data:") else text
+def _decode_base64(text: str) -> bytes:
+    if text.startswith("data:"):
+        text = text.partition(",")[2]
     try:
-        return base64.b64decode(encoded, validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise BadInput("The picture is not base64.") from error
+        raise BadInput("The image is not valid base64.") from error
 
 
-def _check(size: tuple[int, int], limits: Limits) -> None:
-    if size[0] * size[1] > limits.pixels:
-        raise BadInput(
-            f"The picture has {size[0]} × {size[1]} pixels; at most {limits.pixels // 1_000_000} million are taken."
-        )
+def _check_size(size: tuple[int, int], limits: Limits) -> None:
+    width, height = size
+    if width * height > limits.max_pixels:
+        raise BadInput(f"The image has {width} × {height} pixels: at most {_format_millions(limits)} are accepted.")
+
+
+def _format_millions(limits: Limits) -> str:
+    return f"{limits.max_pixels // 1_000_000} million"

@@ -1,0 +1,80 @@
+"""Cache of the last inputs: their encodings, traces and explanations."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from clearhead.attribution.method import MethodSpec
+from clearhead.engine.trace import Trace
+from clearhead.explanation import Explanation
+from clearhead.model.inputs import Encoded
+from clearhead.web.limits import Limits
+
+FORWARD_PASS = None
+"""The key of the trace with the default target; traces with other targets share its forward pass."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An explanation, the model's output for every class, and the method that was asked for."""
+
+    explanation: Explanation
+    classes: list[float]
+    method: MethodSpec
+
+
+@dataclass
+class CachedInput:
+    """One input of one model: its encoding, its traces by target, its answers and its random curves."""
+
+    encoded: Encoded
+    traces: dict[Any, Trace] = field(default_factory=dict)
+    answers: dict[Any, Answer] = field(default_factory=dict)
+    random_curves: dict[Any, list[list[float]]] = field(default_factory=dict)
+
+    @property
+    def token_pairs(self) -> int:
+        """Token pairs of all traces, which the memory of their attention maps is proportional to."""
+        return sum(trace.mask_BT.shape[1] ** 2 for trace in self.traces.values())
+
+
+class InputCache:
+    """Least recently used inputs; not locked, because only the worker's thread uses it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.inputs: OrderedDict[Hashable, CachedInput] = OrderedDict()
+
+    def get(self, key: Hashable, encode: Callable[[], Encoded]) -> CachedInput:
+        """Return the input with this key, which `encode` computes if it is new."""
+        if key not in self.inputs:
+            self.inputs[key] = CachedInput(encode())
+        self.inputs.move_to_end(key)
+        self._evict()
+        return self.inputs[key]
+
+    def _evict(self) -> None:
+        while len(self.inputs) > self.limits.cached_inputs:
+            self.inputs.popitem(last=False)
+        token_pairs = 0
+        for age, cached in enumerate(reversed(self.inputs.values())):
+            token_pairs += cached.token_pairs
+            is_too_large = age >= self.limits.cached_traces or token_pairs > self.limits.cached_token_pairs
+            # The latest input keeps its traces whatever their size: it is about to be explained.
+            if age > 0 and is_too_large:
+                cached.traces.clear()
+            self._trim(cached)
+
+    def _trim(self, cached: CachedInput) -> None:
+        _drop_oldest(cached.answers, self.limits.cached_answers)
+        _drop_oldest(cached.random_curves, self.limits.cached_traces)
+        _drop_oldest(cached.traces, self.limits.cached_traces)
+
+
+def _drop_oldest(entries: dict[Any, Any], max_entries: int) -> None:
+    """Delete the oldest entries beyond `max_entries`, but never the forward pass that other traces share."""
+    excess = max(0, len(entries) - max_entries)
+    keys = [key for key in entries if key is not FORWARD_PASS]
+    for key in keys[:excess]:
+        del entries[key]

@@ -1,0 +1,58 @@
+"""Exception handlers: every error becomes {"error": text}, and user input is not sent back."""
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from clearhead.errors import ClearheadError, TooLong
+from clearhead.views.text_spans import visible
+from clearhead.web.job_queue import Interrupted, Overloaded
+
+RETRY_AFTER_SECONDS = "2"
+MAX_REPORTED_ERRORS = 3
+MAX_MESSAGE_CHARACTERS = 500
+SHORTEN = "Shorten it, or choose 'First part only' under 'Long texts' (in JSON, overflow: truncate)."
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Register the handlers; Starlette picks the one of the most specific class."""
+    app.exception_handler(ClearheadError)(_handle_invalid_input)
+    app.exception_handler(TooLong)(_handle_too_long)
+    app.exception_handler(Overloaded)(_handle_overload)
+    app.exception_handler(Interrupted)(_handle_overload)
+    app.exception_handler(RequestValidationError)(_handle_invalid_body)
+    app.exception_handler(HTTPException)(_handle_http_error)
+
+
+def _error_response(status: int, text: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": text}, status, headers)
+
+
+async def _handle_invalid_input(_: Request, error: ClearheadError) -> JSONResponse:
+    return _error_response(422, visible(str(error)))
+
+
+async def _handle_too_long(_: Request, error: TooLong) -> JSONResponse:
+    # The advice of the library names Python arguments; here it names the control of the page and the JSON field.
+    return _error_response(422, visible(f"{error.fact} {SHORTEN}"))
+
+
+async def _handle_overload(_: Request, error: Exception) -> JSONResponse:
+    return _error_response(503, str(error), {"retry-after": RETRY_AFTER_SECONDS})
+
+
+async def _handle_invalid_body(_: Request, error: RequestValidationError) -> JSONResponse:
+    details = error.errors()
+    messages = []
+    for detail in details[:MAX_REPORTED_ERRORS]:
+        # The first entry says only "body"; deeper ones repeat what the user sent.
+        field = ".".join(map(str, detail["loc"][1:3]))
+        messages.append(f"{field}: {detail['msg']}")
+    is_malformed = any(detail["type"] == "json_invalid" for detail in details)
+    status = 400 if is_malformed else 422
+    return _error_response(status, visible("; ".join(messages)[:MAX_MESSAGE_CHARACTERS]))
+
+
+async def _handle_http_error(_: Request, error: HTTPException) -> JSONResponse:
+    return _error_response(error.status_code, str(error.detail), dict(error.headers or {}))

@@ -1,0 +1,54 @@
+"""Tokens of a traced input that can be hidden, and their grouping into words."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from clearhead.engine.trace import Trace
+from clearhead.errors import BadInput
+from clearhead.perturbation.features import group_features
+
+
+def number_hideable_tokens(trace: Trace) -> dict[int, int]:
+    """Map each token that can be hidden to its column in a perturbation mask."""
+    columns: dict[int, int] = {}
+    for index, is_special in enumerate(_find_special_tokens(trace)):
+        if not is_special:
+            columns[index] = len(columns)
+    return columns
+
+
+def _find_special_tokens(trace: Trace) -> Sequence[bool]:
+    if trace.is_image:
+        return [index < trace.leading for index in range(trace.mask_BT.shape[1])]
+    return trace.inputs.items[0].special
+
+
+def group_tokens(trace: Trace, unit: str) -> list[list[int]]:
+    """Return the token indices of every word, token or patch, in reading order."""
+    columns = number_hideable_tokens(trace)
+    item = trace.inputs.items[0]
+    if trace.is_image or unit == "token" or item.offsets is None:
+        return [[index] for index in columns]
+    (features,) = group_features(trace.model, trace.inputs, "word")
+    words: dict[int, list[int]] = {}
+    for index in columns:
+        words.setdefault(int(features.labels[index]), []).append(index)
+    return list(words.values())
+
+
+def mask_hidden_tokens(trace: Trace, hidden: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Return a mask per list of hidden tokens (True = present); raise BadInput for tokens that cannot be hidden."""
+    columns = number_hideable_tokens(trace)
+    masks = torch.ones(len(hidden), len(columns), dtype=torch.bool)
+    for mask, indices in zip(masks, hidden, strict=True):
+        mask[[_find_column(columns, index) for index in indices]] = False
+    return masks
+
+
+def _find_column(columns: Mapping[int, int], index: int) -> int:
+    if index not in columns:
+        raise BadInput(
+            f"Invalid token {index}: tokens {min(columns)} … {max(columns)} can be hidden, except special ones."
+        )
+    return columns[index]

@@ -1,0 +1,75 @@
+"""Explanations as response bodies: JSON for the page, and downloadable files."""
+
+import base64
+from typing import Any
+
+import numpy as np
+
+from clearhead.arrays import Array
+from clearhead.explanation import Explanation
+from clearhead.views import html, json_record, static_image
+from clearhead.web.cache import Answer
+
+MEDIA_TYPES = {"html": "text/html; charset=utf-8", "png": "image/png", "json": "application/json"}
+MAX_LEVEL = 127
+
+
+def explanation_body(answer: Answer) -> dict[str, Any]:
+    """Return the record of docs/json.md and the additional fields of docs/page.md."""
+    explanation = answer.explanation
+    body: dict[str, Any] = json_record.finite(json_record.record(explanation, answer.method.text))
+    return {
+        **body,
+        "layers": _layers(explanation),
+        "classes": answer.classes,
+        "size": _image_size(explanation),
+        "box": _box(explanation),
+        "pixels": _pixels(explanation),
+    }
+
+
+def _layers(explanation: Explanation) -> Any:
+    if explanation.layers is None:
+        return None
+    return json_record.finite(explanation.layers.tolist())
+
+
+def _image_size(explanation: Explanation) -> list[int] | None:
+    if explanation.image is None:
+        return None
+    return list(explanation.image.size)
+
+
+def _box(explanation: Explanation) -> list[float] | None:
+    if explanation.box is None:
+        return None
+    return [float(edge) for edge in explanation.box]
+
+
+def _pixels(explanation: Explanation) -> dict[str, Any] | None:
+    if explanation.pixels is None:
+        return None
+    return quantize_pixels(explanation.pixels)
+
+
+def quantize_pixels(pixels: Array) -> dict[str, Any]:
+    """Return pixel relevance as integers −127 … 127, each worth `unit`: a fifth of the bytes of JSON numbers."""
+    finite = np.nan_to_num(pixels.astype(np.float64), posinf=0.0, neginf=0.0)
+    largest = float(np.abs(finite).max(initial=0.0))
+    # All zero: any unit will do, but not 0, which the levels are divided by.
+    unit = largest / MAX_LEVEL or 1.0
+    levels = np.rint(finite / unit).astype(np.int8)
+    return {"size": list(pixels.shape), "unit": unit, "levels": base64.b64encode(levels.tobytes()).decode()}
+
+
+def render_file(answer: Answer, file_type: str) -> bytes:
+    """Return an explanation as the content of an HTML, PNG or JSON file."""
+    explanation = answer.explanation
+    if file_type == "png":
+        return static_image.png(static_image.drawn([explanation]))
+    if file_type == "json":
+        text = json_record.line(explanation, answer.method.text)
+    else:
+        text = html.page([html.card(explanation)], html.title_of([explanation]))
+    # Labels of a model may contain lone surrogates, which UTF-8 cannot encode.
+    return text.encode("utf-8", "replace")

@@ -1,0 +1,201 @@
+"""Routes of the page and of the JSON API; `app.state` holds the service, the dispatcher, the runs and the limits."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from clearhead.attribution.method import METHODS, Method
+from clearhead.model import zoo
+from clearhead.model.model import Model
+from clearhead.version import __version__
+from clearhead.views import html, html_parts, json_record, text_spans
+from clearhead.web.dispatcher import Dispatcher
+from clearhead.web.responses import MEDIA_TYPES, explanation_body, render_file
+from clearhead.web.runs import Runs
+from clearhead.web.schemas import (
+    CurveRequest,
+    CurveResponse,
+    ErrorBody,
+    Examples,
+    ExplainRequest,
+    HideRequest,
+    HideResponse,
+    MethodInfo,
+    ModelInfo,
+    Name,
+    RunInfo,
+)
+from clearhead.web.service import ExplainService
+
+PACKAGE = files("clearhead.web")
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorBody, "description": "The body is not JSON."},
+    413: {"model": ErrorBody, "description": "The body is too large."},
+    422: {"model": ErrorBody, "description": "Invalid request."},
+    503: {"model": ErrorBody, "description": "Too many requests are waiting; Retry-After says when to try again."},
+}
+JPEG: dict[str, Any] = {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
+REPORT_POLICY = f"{html.POLICY}; frame-ancestors 'none'; sandbox"
+
+# The names of the API routes are part of the API: OpenAPI derives the operation ids from them.
+page_router = APIRouter(include_in_schema=False)
+api_router = APIRouter(prefix="/api")
+
+
+def _service(request: Request) -> ExplainService:
+    service: ExplainService = request.app.state.service
+    return service
+
+
+def _dispatcher(request: Request) -> Dispatcher:
+    dispatcher: Dispatcher = request.app.state.dispatcher
+    return dispatcher
+
+
+def _runs(request: Request) -> Runs:
+    runs: Runs = request.app.state.runs
+    return runs
+
+
+@cache
+def _page() -> str:
+    template = PACKAGE / "templates" / "page.html"
+    return template.read_text("utf-8").replace("{{version}}", __version__)
+
+
+@cache
+def _view_styles() -> str:
+    return "\n".join(html_parts.sheet())
+
+
+@page_router.get("/")
+async def show_page() -> Response:
+    return HTMLResponse(_page())
+
+
+@page_router.get("/views.css")
+async def show_view_styles() -> Response:
+    return Response(_view_styles(), media_type="text/css")
+
+
+@page_router.get("/runs/{name}")
+async def show_report(name: str, request: Request) -> Response:
+    runs = _runs(request)
+    # In a thread, because rendering a report for the first time takes seconds.
+    report = await asyncio.to_thread(lambda: runs[name].page)
+    return HTMLResponse(report, headers={"content-security-policy": REPORT_POLICY})
+
+
+@api_router.get("/models", name="models")
+async def list_models(request: Request) -> list[ModelInfo]:
+    """List the models of this server; requests may name only these."""
+    return [_describe_model(name, model) for name, model in _service(request).models.items()]
+
+
+def _describe_model(name: str, model: Model) -> ModelInfo:
+    return ModelInfo(
+        name=name,
+        kind="image" if model.takes_images else "text",
+        problem=model.problem,
+        labels=model.labels,
+        summary=zoo.describe(name)["summary"] if name in zoo.names() else "",
+    )
+
+
+@api_router.get("/methods", name="methods")
+async def list_methods() -> list[MethodInfo]:
+    """List the methods with their papers and options."""
+    return [_describe_method(name, method) for name, method in METHODS.items()]
+
+
+def _describe_method(name: str, method: Method) -> MethodInfo:
+    return MethodInfo(
+        name=name,
+        summary=method.summary,
+        paper=method.paper,
+        signed=method.signed,
+        class_specific=method.class_specific,
+        options=json_record.finite(dict(method.options)),
+    )
+
+
+@api_router.get("/characters", name="characters")
+async def list_invisible_characters() -> list[tuple[int, int]]:
+    """List ranges of invisible characters, which a page should make visible."""
+    return list(text_spans.HIDDEN)
+
+
+@api_router.post("/explain", name="explain", responses=ERRORS, response_model=dict[str, Any])
+async def explain(body: ExplainRequest, request: Request) -> Response:
+    """Explain a prediction: the record of docs/json.md with `layers`, `classes`, `size`, `box` and `pixels`."""
+    answer = await _dispatcher(request).explain(request, body)
+    return JSONResponse(explanation_body(answer))
+
+
+@api_router.post("/hide", name="hide", responses=ERRORS)
+async def hide(body: HideRequest, request: Request) -> HideResponse:
+    """Run the model with some tokens or patches hidden."""
+    return await _dispatcher(request).hide(request, body)
+
+
+@api_router.post("/curve", name="curve", responses=ERRORS)
+async def compute_curve(body: CurveRequest, request: Request) -> CurveResponse:
+    """Hide the most relevant features step by step, and as many in random orders for comparison."""
+    return await _dispatcher(request).curve(request, body)
+
+
+def _make_file_route(file_type: str) -> Callable[..., Coroutine[Any, Any, Response]]:
+    async def download_file(body: ExplainRequest, request: Request) -> Response:
+        """Explain a prediction in a self-contained file."""
+        answer = await _dispatcher(request).explain(request, body)
+        content = await asyncio.to_thread(render_file, answer, file_type)
+        headers = {"content-disposition": f'attachment; filename="clearhead.{file_type}"'}
+        return Response(content, media_type=MEDIA_TYPES[file_type], headers=headers)
+
+    return download_file
+
+
+for _file_type in MEDIA_TYPES:
+    api_router.add_api_route(
+        f"/file/{_file_type}",
+        _make_file_route(_file_type),
+        methods=["POST"],
+        name=_file_type,
+        responses=ERRORS,
+        response_class=Response,
+    )
+
+
+@api_router.get("/runs", name="runs")
+async def list_runs(request: Request) -> list[RunInfo]:
+    """List the benchmark runs of this server with their methods and metrics."""
+    return [await asyncio.to_thread(run.describe, name) for name, run in _runs(request).items()]
+
+
+@api_router.get("/runs/{name}/examples", name="examples", responses={422: ERRORS[422]})
+async def list_examples(
+    request: Request,
+    name: Name,
+    method: Name,
+    metric: Name,
+    lowest: bool = False,
+    start: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+) -> Examples:
+    """List examples of a run, those with the highest or lowest values first."""
+    run = _runs(request)[name]
+    return await asyncio.to_thread(run.rank_examples, method, metric, lowest=lowest, start=start)
+
+
+@api_router.get(
+    "/runs/{name}/picture", name="picture", responses={200: JPEG, 422: ERRORS[422]}, response_class=Response
+)
+async def show_image(request: Request, name: Name, example: Name) -> Response:
+    """Return an image of a run, if the server was started with the run's data."""
+    run = _runs(request)[name]
+    content = await asyncio.to_thread(run.render_image, example, request.app.state.limits)
+    return Response(content, media_type="image/jpeg")
