@@ -37,17 +37,17 @@ def shares(page):
 def test_ask_and_see_a_text(visit):
     page = explain(visit())
     says(page, "#verdict", re.compile(r"^(negative|positive) \d+\.\d %"))
-    reads(page, "#shown .reading", TEXT)
-    reads(page, "#shown [role=button]", TEXT.split())
-    expect(page.locator("#shown .f9, #shown .a9").first).to_be_visible()
+    reads(page, "#relevance .reading", TEXT)
+    reads(page, "#relevance [role=button]", TEXT.split())
+    expect(page.locator("#relevance .f9, #relevance .a9").first).to_be_visible()
     counts(page, "#classes li", 2)
-    titles = [one.get_attribute("title") for one in page.locator("#shown .word").all()]
+    titles = [one.get_attribute("title") for one in page.locator("#relevance .word").all()]
     assert sorted(int(title.split("rank ")[1].split()[0]) for title in titles) == list(range(1, 8))
 
 
 def test_another_class_and_a_contrast(visit):
     page = explain(visit())
-    reads(page, "#versus option", ["No other", "negative", "positive"])
+    reads(page, "#versus option", ["No contrast", "negative", "positive"])
     with page.expect_response("**/api/curve"):
         page.select_option("#target", label="positive")
     says(page, "#verdict", re.compile("^positive [0-9]"))
@@ -58,14 +58,14 @@ def test_another_class_and_a_contrast(visit):
 def test_another_class_than_the_predicted_one_is_said_to_be_one(visit):
     page = explain(visit())
     predicted, other = [one.split("\n")[0] for one in page.locator("#classes li").all_inner_texts()]
-    says(page, "#verdict", "What the model says")
+    says(page, "#verdict", "The model's prediction")
     page.select_option("#target", label=other)
     says(page, "#verdict", f"The model itself predicts {predicted}.")
 
 
 def test_method_layer_and_tokens(visit):
     page = explain(visit(), "tedious films")
-    colours = "[...document.querySelectorAll('#shown .word')].map(one => one.title).join()"
+    colours = "[...document.querySelectorAll('#relevance .word')].map(one => one.title).join()"
     before = page.evaluate(colours)
     page.select_option("#method", "att-cat")
     says(page, "#method-summary", "AttCAT")
@@ -79,7 +79,7 @@ def test_method_layer_and_tokens(visit):
     changed(page, colours, whole)
     page.locator("[name=level][value=token]").check()
     measured(page)
-    reads(page, "#shown [role=button]", ["tedious", "film", "s"])
+    reads(page, "#relevance [role=button]", ["tedious", "film", "s"])
 
 
 def test_hide_the_top_by_the_slider(visit):
@@ -89,15 +89,15 @@ def test_hide_the_top_by_the_slider(visit):
     page.locator("#share").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    counts(page, "#shown .gone", 2)
+    counts(page, "#relevance .is-hidden", 2)
     strongest = sorted(
-        page.locator("#shown .word").all(), key=lambda one: -float(one.get_attribute("title").split(" · ")[1])
+        page.locator("#relevance .word").all(), key=lambda one: -float(one.get_attribute("title").split(" · ")[1])
     )
-    assert all("gone" in one.get_attribute("class") for one in strongest[:2])
+    assert all("is-hidden" in one.get_attribute("class") for one in strongest[:2])
     reads(page, "#bars .now dt", "2 of 7 words")
     counts(page, "#chart .dot", 1)
     page.click("#reset")
-    counts(page, "#shown .gone", 0)
+    counts(page, "#relevance .is-hidden", 0)
     until(page, lambda: shares(page) == whole)
 
 
@@ -106,13 +106,13 @@ def test_hide_any_word_by_mouse_or_keyboard(visit, address):
 
     page = explain(visit())
     with page.expect_response("**/api/hide"):
-        page.locator("#shown .word").nth(6).click()
-        page.locator("#shown .word").nth(6).focus()
+        page.locator("#relevance .word").nth(6).click()
+        page.locator("#relevance .word").nth(6).focus()
         page.keyboard.press("ArrowLeft")
         page.keyboard.press("ArrowLeft")
         page.keyboard.press("Space")
-    says(page, "#live", "2 of 7 words hidden")
-    reads(page, "#shown [aria-pressed=true]", ["film", "bad"])
+    says(page, "#hidden-summary", "2 of 7 words hidden")
+    reads(page, "#relevance [aria-pressed=true]", ["film", "bad"])
     own = httpx.post(f"{address}api/hide", json={"text": TEXT, "hidden": [[5, 7]]}).json()["values"][0]
     until(page, lambda: shares(page)[1] == pytest.approx(own * 100, abs=0.051))
 
@@ -122,13 +122,13 @@ def test_a_photo_is_asked_seen_and_tested(visit):
     reads(page, "#picture-name", "<b>pet.png")
     counts(page, ".patches [role=gridcell]", 16)
     assert "heat map" in page.get_by_role("img", name="Photo with a heat map").get_attribute("aria-label")
-    pixels = "document.querySelector('#shown canvas').toDataURL()"
+    pixels = "document.querySelector('#relevance canvas').toDataURL()"
     before = page.evaluate(pixels)
     with page.expect_response("**/api/hide"):
         page.locator(".patches button").nth(5).click()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
-    says(page, "#live", "2 of 16 patches")
+    says(page, "#hidden-summary", "2 of 16 patches")
     counts(page, ".patches [aria-selected=true]", 2)
     smooth = changed(page, pixels, before)
     page.locator("[name=smooth][value=exact]").check()
@@ -144,15 +144,15 @@ def test_files_and_a_link_that_restores_everything(visit, browser, address):
         assert Path(saved.value.path()).read_bytes().startswith(begins)
     page.select_option("#method", "att-cat")
     measured(page)
-    page.locator("#shown .word").nth(2).click()
-    page.wait_for_selector("#live:not([hidden])")
+    page.locator("#relevance .word").nth(2).click()
+    page.wait_for_selector("#hidden-summary:not([hidden])")
     page.click("#link")
-    says(page, "#kept", "Link copied")
+    says(page, "#save-status", "Link copied")
     link = page.evaluate("navigator.clipboard.readText()")
     assert TEXT not in link.partition("#")[0]
     other = visit(link.removeprefix(address))
     measured(other)
-    reads(other, "#shown .gone", [","])
+    reads(other, "#relevance .is-hidden", [","])
     holds(other, "#method", "att-cat")
     until(page, lambda: shares(other) == shares(page))
 
@@ -164,8 +164,8 @@ def test_a_photo_travels_in_a_link_and_the_visit_is_remembered(visit, address):
     reads(other, "#verdict", page.inner_text("#verdict"))
     page.locator("[name=kind][value=text]").check()
     explain(page)
-    counts(page, "#visit li", 2)
-    page.locator("#visit button").nth(1).click()
+    counts(page, "#history li", 2)
+    page.locator("#history button").nth(1).click()
     page.wait_for_selector(".patches")
     expect(page.locator("[name=kind][value=image]")).to_be_checked()
 
@@ -173,11 +173,11 @@ def test_a_photo_travels_in_a_link_and_the_visit_is_remembered(visit, address):
 def test_compare_methods_classes_and_models(visit):
     page = explain(visit())
     page.select_option("#other-method", "rollout")
-    page.click("#beside")
+    page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
     page.select_option("#other-target", label="positive")
     page.select_option("#other-model", "text-two")
-    page.click("#beside")
+    page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(3)")
     says(page, "#columns article:nth-child(3)", re.compile("^positive ·"))
     says(page, "#columns article:nth-child(3)", "rollout · text-two")
@@ -195,12 +195,12 @@ def test_browse_a_run(visit):
     values = shown.all_inner_texts()
     assert float(values[0]) > float(values[-1])
     assert [float(value) for value in values] == sorted(map(float, values), reverse=True)
-    page.select_option("#run-order", label="lowest values")
+    page.select_option("#run-order", label="lowest first")
     expect(shown.first).to_have_text(values[-1])
     text = page.locator("#run-examples li span").first.inner_text()
     page.locator("#run-examples button").first.click()
     measured(page)
-    reads(page, "#shown .reading", text)
+    reads(page, "#relevance .reading", text)
     holds(page, "#method", "rollout")
     with page.context.expect_page() as opened:
         page.click("#report")
@@ -217,7 +217,7 @@ def test_more_of_a_run_is_more_of_the_list_that_is_shown(visit):
         route.fulfill(json={**answer, "total": 18})
 
     page.route("**/examples?*", longer)
-    page.select_option("#run-order", label="lowest values")
+    page.select_option("#run-order", label="lowest first")
     reads(page, "#run-count", "6 of 18 examples")
     page.click("#run-more")
     reads(page, "#run-count", "12 of 18 examples")
@@ -241,7 +241,7 @@ def test_a_photo_of_a_run_is_opened(visit):
     name = page.locator("#run-examples span").first.inner_text()
     page.locator("#run-examples button").first.click()
     measured(page)
-    reads(page, "#picture-name", name.removeprefix("picture "))
+    reads(page, "#picture-name", name.removeprefix("image "))
     counts(page, ".patches [role=gridcell]", 16)
     holds(page, "#model", "photo")
 
@@ -254,7 +254,7 @@ def test_a_number_is_asked_and_tested(visit):
     says(page, "#verdict", re.compile(r"^stars -?\d"))
     page.locator("#share").focus()
     page.keyboard.press("End")
-    says(page, "#finding", "The answer goes")
+    says(page, "#test-result", "The output")
     assert "%" not in page.inner_text("#bars")
     assert "%" not in page.locator("#chart svg").get_attribute("aria-label")
 
@@ -270,12 +270,12 @@ def test_an_answer_in_a_text_is_asked_and_tested(visit):
     counts(page, "#classes li", 0)
     page.locator("#share").focus()
     page.keyboard.press("ArrowRight")
-    says(page, "#live", "1 of 8 words hidden")
+    says(page, "#hidden-summary", "1 of 8 words hidden")
 
 
 def test_pixels_opacity_and_options_of_a_method(visit):
     page = drop(visit())
-    drawn = "document.querySelector('#shown canvas').toDataURL()"
+    drawn = "document.querySelector('#relevance canvas').toDataURL()"
     reads(page, "#smooth-name", "Smooth")
     before = page.evaluate(drawn)
     page.locator("#opacity").fill("20")
@@ -306,7 +306,7 @@ def test_pixels_opacity_and_options_of_a_method(visit):
 
 def test_another_kind_of_input_leaves_what_does_not_fit(visit):
     page = drop(visit())
-    page.click("#beside")
+    page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
     page.locator("#kinds [value=text]").check()
     explain(page)
@@ -324,8 +324,8 @@ def test_what_is_chosen_is_asked_in_its_time(visit):
     with page.expect_request("**/api/explain") as sent:
         held[0].continue_()
     assert sent.value.post_data_json["image"].startswith("data:image/png")
-    page.locator("#shown [role=gridcell]").first.click()
-    says(page, "#live", "1 of")
+    page.locator("#relevance [role=gridcell]").first.click()
+    says(page, "#hidden-summary", "1 of")
 
 
 def test_options_that_are_refused_are_taken_back(visit):
@@ -349,8 +349,8 @@ def test_what_follows_is_about_what_is_shown(visit):
     page.click("#explain")
     says(page, "#problems", "tokens")
     visit.said.clear()
-    page.locator("#shown [role=button]").first.click()
-    says(page, "#live", "1 of 7 words hidden")
+    page.locator("#relevance [role=button]").first.click()
+    says(page, "#hidden-summary", "1 of 7 words hidden")
     with page.expect_request("**/api/file/json") as sent, page.expect_download():
         page.click("[data-file=json]")
     assert sent.value.post_data_json["text"] == TEXT
@@ -361,12 +361,12 @@ def test_what_follows_is_about_what_is_shown(visit):
     page.click("#explain")
     page.wait_for_selector("body.busy")
     with page.expect_request("**/api/hide") as sent:
-        page.locator("#shown [role=button]").nth(1).click()
+        page.locator("#relevance [role=button]").nth(1).click()
     assert (sent.value.post_data_json["text"], sent.value.post_data_json["model"]) == (TEXT, "text-one")
     reads(page, "#verdict", told)
     held[0].fallback()
-    says(page, "#shown .reading", "a bad film")
-    counts(page, "#shown .gone", 0)
+    says(page, "#relevance .reading", "a bad film")
+    counts(page, "#relevance .is-hidden", 0)
 
 
 def test_a_method_that_cannot_be_had_is_not_chosen(visit):
@@ -390,8 +390,8 @@ def test_a_text_that_was_not_asked_yet_survives_a_photo(visit):
 def test_a_photo_comes_back_with_its_name(visit):
     page = drop(visit())
     page.set_input_files("#picture", {"name": "other.png", "mimeType": "image/png", "buffer": photo(seed=1)})
-    says(page, "#visit", "other.png")
-    page.locator("#visit button").nth(1).click()
+    says(page, "#history", "other.png")
+    page.locator("#history button").nth(1).click()
     says(page, "#picture-name", "<b>pet.png")
 
 
@@ -400,7 +400,7 @@ def test_a_pair(visit):
     page.locator("[name=kind][value=pair]").check()
     page.fill("#second", "never a heart")
     explain(page)
-    reads(page, "#shown .reading", [TEXT, "never a heart"])
+    reads(page, "#relevance .reading", [TEXT, "never a heart"])
 
 
 def test_the_first_part_of_a_long_text(visit):
@@ -409,14 +409,14 @@ def test_the_first_part_of_a_long_text(visit):
     page.click("#explain")
     says(page, "#problems", "First part only")
     visit.said.clear()
-    page.select_option("#long", label="First part only")
+    page.select_option("#overflow", label="First part only")
     page.click("#explain")
     measured(page)
     reads(page, "#problems", "")
     page.reload()
     page.wait_for_selector("body[data-ready]")
     measured(page)
-    holds(page, "#long", "truncate")
+    holds(page, "#overflow", "truncate")
 
 
 def test_by_keyboard_alone(visit):
@@ -434,13 +434,13 @@ def test_by_keyboard_alone(visit):
     for _ in range(40):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.className.split(' ').at(-1)"))
-    assert {"method", "word", "share", "other-method", "beside", "link"} <= reached
+    assert {"method", "word", "share", "other-method", "add-comparison", "link"} <= reached
 
 
 def test_mistakes_and_errors_are_shown(visit):
     page = visit()
     page.click("#explain")
-    says(page, "[role=alert]", "Type a text first")
+    says(page, "[role=alert]", "Enter a text first")
     page.fill("#text", "film " * 300)
     page.click("#explain")
     says(page, "#problems", "tokens")

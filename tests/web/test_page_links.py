@@ -38,20 +38,20 @@ def test_a_damaged_link_is_said_to_be_one(visit):
         {"method": "tea-leaves"},
         {"target": "7"},
         {"versus": 1},
-        {"long": "perhaps"},
+        {"overflow": "perhaps"},
         {"level": "letter"},
         {"layer": 1.5},
         {"hidden": [-1]},
         {"hidden": "all"},
-        {"beside": [None]},
+        {"compared": [None]},
         {"options": None},
     ],
     ids=str,
 )
 def test_a_link_that_does_not_fit_is_refused_whole(visit, change):
     page = visit(link_of(**change))
-    says(page, "#problems", f"This link does not fit this page: its {next(iter(change))} is")
-    expect(page.locator("#seen")).to_be_hidden()
+    says(page, "#problems", f"Invalid {next(iter(change))} in this link:")
+    expect(page.locator("#explanation-body")).to_be_hidden()
     holds(page, "#text", "")
     explain(page)
 
@@ -59,7 +59,7 @@ def test_a_link_that_does_not_fit_is_refused_whole(visit, change):
 def test_a_link_may_leave_things_out_and_hide_what_is_not_there(visit):
     page = visit(link_of(hidden=[0, 2, 999], layer=9))
     measured(page)
-    reads(page, "#shown .gone", ["good"])
+    reads(page, "#relevance .is-hidden", ["good"])
 
 
 def test_a_link_opened_while_another_is_answered(visit):
@@ -68,11 +68,11 @@ def test_a_link_opened_while_another_is_answered(visit):
     page.route("**/api/explain", lambda one: held.append(one) if "rollout" in one.request.post_data else one.fallback())
     explain(page)
     page.reload()
-    says(page, "#shown .reading", TEXT)
+    says(page, "#relevance .reading", TEXT)
     page.evaluate("link => { location.hash = link }", link_of(text="never a bad film", hidden=[2]))
-    says(page, "#shown .reading", "never a bad film")
+    says(page, "#relevance .reading", "never a bad film")
     measured(page)
-    reads(page, "#shown .gone", ["a"])
+    reads(page, "#relevance .is-hidden", ["a"])
     holds(page, "#text", "never a bad film")
 
 
@@ -81,9 +81,9 @@ def test_a_link_that_cannot_be_answered_changes_nothing(visit):
     page.evaluate("link => { location.hash = link }", link_of(text="film " * 300, hidden=[2], level="token"))
     says(page, "#problems", "tokens")
     visit.said.clear()
-    page.locator("#shown .word").first.click()
-    says(page, "#live", "1 of 7 words hidden")
-    reads(page, "#shown .gone", ["a"])
+    page.locator("#relevance .word").first.click()
+    says(page, "#hidden-summary", "1 of 7 words hidden")
+    reads(page, "#relevance .is-hidden", ["a"])
 
 
 def test_a_link_holds_its_own_input_alone(visit):
@@ -91,7 +91,7 @@ def test_a_link_holds_its_own_input_alone(visit):
     page.locator("#kinds [value=text]").check()
     explain(page)
     assert "image" not in json.loads(told_by(page))
-    page.locator("#visit button").nth(1).click()
+    page.locator("#history button").nth(1).click()
     page.wait_for_selector(".patches")
     assert TEXT not in told_by(page)
 
@@ -101,7 +101,7 @@ def test_the_skip_link_leaves_the_question_alone(visit):
     page.fill("#text", "not asked yet")
     before = link_in(page)
     page.locator(".skip").press("Enter")
-    expect(page.locator("#see")).to_be_focused()
+    expect(page.locator("#explanation")).to_be_focused()
     assert (link_in(page), page.input_value("#text"), page.inner_text("#problems")) == (before, "not asked yet", "")
 
 
@@ -127,16 +127,16 @@ def test_a_link_with_options_that_are_refused_is_no_dead_end(visit):
 
 def test_a_link_without_its_photo_asks_for_it(visit):
     page = visit(link_of(kind="image", model="photo", method="rollout", hidden=[2], image=None))
-    says(page, "#problems", "too large to travel")
+    says(page, "#problems", "too large for this link")
     drop(page)
     holds(page, "#method", "rollout")
-    says(page, "#live", "1 of")
+    says(page, "#hidden-summary", "1 of")
 
 
 def test_a_text_link_leaves_the_photo_in_the_form(visit):
     page = drop(visit())
     page.evaluate("link => { location.hash = link }", link_of(image=None, imageName="", second=""))
-    says(page, "#shown .reading", TEXT)
+    says(page, "#relevance .reading", TEXT)
     page.locator("#kinds [value=image]").check()
     page.click("#explain")
     page.wait_for_selector(".patches")

@@ -28,41 +28,41 @@ def test_what_is_measured_late_is_not_shown(visit):
     """The model's answer to an earlier choice of hidden words comes after a later one."""
     page, held = explain(visit()), []
     page.route("**/api/hide", lambda one: held.append(one))
-    lowest = page.locator("#shown .word").nth(least(page))
+    lowest = page.locator("#relevance .word").nth(least(page))
     with page.expect_request("**/api/hide"):
         lowest.click()
     page.locator("#share").press("End")
-    says(page, "#live", "7 of 7 words hidden")
+    says(page, "#hidden-summary", "7 of 7 words hidden")
     for one in held:
         one.fallback()
     page.wait_for_timeout(300)
-    says(page, "#live", "7 of 7 words hidden")
+    says(page, "#hidden-summary", "7 of 7 words hidden")
     page.locator("#share").press("Home")
     with page.expect_request("**/api/hide"):
         lowest.click()
     explain(page, "a film")
-    expect(page.locator("#live")).to_be_hidden()
-    counts(page, "#shown .gone", 0)
+    expect(page.locator("#hidden-summary")).to_be_hidden()
+    counts(page, "#relevance .is-hidden", 0)
 
 
 def least(page):
     """The place of the word that matters least."""
-    titles = [one.get_attribute("title") for one in page.locator("#shown .word").all()]
+    titles = [one.get_attribute("title") for one in page.locator("#relevance .word").all()]
     return next(place for place, title in enumerate(titles) if f"rank {len(titles)} of" in title)
 
 
 def test_the_slider_tells_of_the_top_only(visit):
     page = explain(visit())
-    page.locator("#shown .word").nth(least(page)).click()
-    says(page, "#live", "1 of 7 words hidden")
+    page.locator("#relevance .word").nth(least(page)).click()
+    says(page, "#hidden-summary", "1 of 7 words hidden")
     reads(page, "#share-name", "…")
 
 
 def test_a_question_that_is_overtaken_leaves_nothing_behind(visit):
     """Explain is pressed, and another method chosen before the answer is there."""
     page, held = explain(visit()), []
-    page.locator("#shown .word").nth(6).click()
-    says(page, "#live", "1 of 7 words hidden")
+    page.locator("#relevance .word").nth(6).click()
+    says(page, "#hidden-summary", "1 of 7 words hidden")
     page.route(
         "**/api/explain", lambda one: held.append(one) if "trans-att" in one.request.post_data else one.fallback()
     )
@@ -70,15 +70,15 @@ def test_a_question_that_is_overtaken_leaves_nothing_behind(visit):
     with page.expect_request("**/api/explain"):
         page.click("#explain")
     page.select_option("#method", "att-cat")
-    says(page, "#shown .reading", "a film")
+    says(page, "#relevance .reading", "a film")
     measured(page)
-    counts(page, "#shown .gone", 0)
-    says(page, "#visit li:first-child", re.compile("^a film"))
+    counts(page, "#relevance .is-hidden", 0)
+    says(page, "#history li:first-child", re.compile("^a film"))
 
 
 def test_a_curve_that_fails_leaves_no_other(visit):
     page = explain(visit())
-    page.click("#beside")
+    page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
     page.route("**/api/curve", lambda one: one.fulfill(status=503, json={"error": "too busy"}))
     page.select_option("#method", "att-cat")
@@ -92,7 +92,7 @@ def test_a_column_that_cannot_be_had_can_be_removed(visit):
     page = explain(visit())
     page.route("**/api/explain", refuse_occlusion)
     page.select_option("#other-method", "occlusion")
-    page.click("#beside")
+    page.click("#add-comparison")
     says(page, "#columns article:nth-child(2)", "no such thing")
     visit.said.clear()
     says(page, "#columns article:first-child", "trans-att")
@@ -105,7 +105,7 @@ def test_classes_beside_are_those_of_the_model_beside(visit):
     page.select_option("#other-target", label="positive")
     page.select_option("#other-model", "stars")
     expect(page.locator("#other-target")).to_be_hidden()
-    page.click("#beside")
+    page.click("#add-comparison")
     says(page, "#columns article:nth-child(2)", "stars")
 
 
@@ -113,14 +113,14 @@ def test_the_right_column_is_removed(visit):
     page, held = explain(visit()), []
     for method in ("rollout", "att-cat"):
         page.select_option("#other-method", method)
-        page.click("#beside")
+        page.click("#add-comparison")
         page.get_by_role("button", name=f"Remove {method}").wait_for()
     page.route("**/api/explain", lambda one: held.append(one))
     page.select_option("#other-method", "occlusion")
-    page.click("#beside")
+    page.click("#add-comparison")
     page.get_by_role("button", name="Remove rollout").click()
     page.get_by_role("button", name="Remove att-cat").click()
-    expect(page.locator("#beside")).to_be_focused()
+    expect(page.locator("#add-comparison")).to_be_focused()
     page.unroute("**/api/explain")
     for one in held:
         one.fallback()
@@ -130,12 +130,12 @@ def test_the_right_column_is_removed(visit):
 
 def test_columns_wait_for_their_answer(visit):
     page, held = explain(visit()), []
-    page.click("#beside")
+    page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
     page.route("**/api/curve", lambda one: held.append(one))
     page.fill("#text", "a film")
     page.click("#explain")
-    says(page, "#shown .reading", "a film")
+    says(page, "#relevance .reading", "a film")
     expect(page.locator("#columns")).to_have_attribute("aria-busy", "true")
     until(page, lambda: held)
     held[0].fallback()
@@ -157,10 +157,10 @@ def test_a_class_chosen_while_the_first_answer_is_awaited(visit):
 def test_a_recalled_question_has_the_focus(visit):
     page = explain(visit())
     explain(page, "a film")
-    page.locator("#visit button").nth(1).press("Enter")
-    says(page, "#shown .reading", TEXT)
-    expect(page.locator("#see")).to_be_focused()
-    counts(page, "#visit li", 2)
+    page.locator("#history button").nth(1).press("Enter")
+    says(page, "#relevance .reading", TEXT)
+    expect(page.locator("#explanation")).to_be_focused()
+    counts(page, "#history li", 2)
 
 
 def test_a_pair_needs_both_texts_and_each_kind_keeps_its_model(visit):
@@ -178,7 +178,7 @@ def test_a_pair_needs_both_texts_and_each_kind_keeps_its_model(visit):
 def test_hiding_that_fails_leaves_the_curve(visit):
     page = explain(visit())
     page.route("**/api/hide", lambda one: one.fulfill(status=503, json={"error": "too busy"}))
-    page.locator("#shown .word").nth(least(page)).click()
+    page.locator("#relevance .word").nth(least(page)).click()
     says(page, "#problems", "too busy")
     visit.said.clear()
     counts(page, "#bars *", 0)
@@ -193,8 +193,8 @@ def test_the_last_photo_counts(visit):
     page.set_input_files("#picture", {"name": "quick.png", "mimeType": "image/png", "buffer": photo(seed=1)})
     measured(page)
     page.wait_for_timeout(800)
-    says(page, "#visit li:first-child", re.compile("^quick.png"))
-    counts(page, "#visit li", 1)
+    says(page, "#history li:first-child", re.compile("^quick.png"))
+    counts(page, "#history li", 1)
 
 
 SLOW_READER = """() => {
@@ -223,9 +223,9 @@ def test_a_text_typed_early_stays(browser, address):
 def test_hostile_text_stays_text(visit):
     hostile = "<img src=x onerror=alert(1)> a\u202eb <script>alert(1)</script>"
     page = explain(visit(), hostile)
-    counts(page, "#shown img, #shown script", 0)
-    says(page, "#shown", "<script>alert(1)</script>")
-    reads(page, "#shown .ch-hidden", "⟨202E⟩")
+    counts(page, "#relevance img, #relevance script", 0)
+    says(page, "#relevance", "<script>alert(1)</script>")
+    reads(page, "#relevance .ch-hidden", "⟨202E⟩")
 
 
 @needs_axe
@@ -236,7 +236,7 @@ def test_accessible(visit, scheme, kind):
     explain(page) if kind == "text" else drop(page)
     page.locator("#share").focus()
     page.keyboard.press("ArrowRight")
-    page.click("#beside")
+    page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
     page.locator("#options summary").click()
     assert violations(page) == {}
@@ -244,7 +244,7 @@ def test_accessible(visit, scheme, kind):
 
 def test_a_narrow_window_needs_no_sideways_scrolling(visit):
     page = explain(visit(viewport={"width": 360, "height": 700}))
-    page.click("#beside")
+    page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 

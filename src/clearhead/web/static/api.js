@@ -1,70 +1,80 @@
-// Questions to the server; an answer is kept, so that going back to a method costs nothing.
+// Calls of the JSON API. Explanations are cached, so that switching back to a method is immediate.
 
-const KEPT = 60;
-const answers = new Map();
+const MAX_CACHED = 60;
+const CATALOGUE = ["models", "methods", "characters", "runs"];
+const explanations = new Map();
 
-export async function lists() {
-  const names = ["models", "methods", "characters", "runs"];
-  const found = await Promise.all(names.map((name) => read(fetch(`/api/${name}`))));
-  return Object.fromEntries(names.map((name, place) => [name, found[place]]));
+// Models, methods, invisible characters and runs of the server.
+export async function fetchCatalogue() {
+  const lists = await Promise.all(CATALOGUE.map((name) => readJson(fetch(`/api/${name}`))));
+  return Object.fromEntries(CATALOGUE.map((name, index) => [name, lists[index]]));
 }
 
-export async function explain(question, signal) {
-  const key = JSON.stringify(question);
-  if (!answers.has(key)) {
-    const answer = await post("/api/explain", question, signal);
-    answers.set(key, answer);
-    if (answers.size > KEPT) answers.delete(answers.keys().next().value);
-  }
-  return answers.get(key);
+export async function fetchExplanation(body, signal) {
+  const key = JSON.stringify(body);
+  if (!explanations.has(key)) cacheExplanation(key, await postJson("/api/explain", body, signal));
+  return explanations.get(key);
 }
 
-export const hide = (asked, signal) => post("/api/hide", asked, signal);
-export const curve = (asked, signal) => post("/api/curve", asked, signal);
-
-export async function file(kind, question) {
-  const answer = await send(`/api/file/${kind}`, question);
-  if (!answer.ok) throw new Error(await reason(answer));
-  return answer.blob();
+// A Map keeps the order of insertion, so its first key is the oldest.
+function cacheExplanation(key, explanation) {
+  explanations.set(key, explanation);
+  if (explanations.size > MAX_CACHED) explanations.delete(explanations.keys().next().value);
 }
 
-export function examples(run, asked) {
-  return read(fetch(`/api/runs/${encodeURIComponent(run)}/examples?${new URLSearchParams(asked)}`));
+export const fetchHidden = (body, signal) => postJson("/api/hide", body, signal);
+export const fetchCurve = (body, signal) => postJson("/api/curve", body, signal);
+
+export async function fetchFile(type, body) {
+  return readBlob(post(`/api/file/${type}`, body));
 }
 
-// A picture of a run, as the page keeps pictures: inside an address.
-export async function picture(run, example) {
-  const answer = await fetch(`/api/runs/${encodeURIComponent(run)}/picture?${new URLSearchParams({ example })}`);
-  if (!answer.ok) throw new Error(await reason(answer));
-  return address(await answer.blob());
+export function fetchExamples(run, parameters) {
+  return readJson(fetch(`/api/runs/${encodeURIComponent(run)}/examples?${new URLSearchParams(parameters)}`));
 }
 
-export function address(file) {
-  return new Promise((done, fail) => {
+// An image of a run as a data URL, which is how the page keeps uploaded images too.
+export async function fetchRunImage(run, example) {
+  const parameters = new URLSearchParams({ example });
+  return readDataUrl(await readBlob(fetch(`/api/runs/${encodeURIComponent(run)}/picture?${parameters}`)));
+}
+
+export function readDataUrl(file) {
+  return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onload = () => done(reader.result);
-    reader.onerror = () => fail(new Error("The photo cannot be read."));
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(new Error("The photo cannot be read."));
     reader.readAsDataURL(file);
   });
 }
 
-const post = (path, body, signal) => read(send(path, body, signal));
+const postJson = (path, body, signal) => readJson(post(path, body, signal));
 
-function send(path, body, signal) {
+function post(path, body, signal) {
   const headers = { "content-type": "application/json" };
   return fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
-async function read(pending) {
-  const answer = await pending;
-  if (!answer.ok) throw new Error(await reason(answer));
-  return answer.json();
+async function readJson(pending) {
+  const response = await requireOk(pending);
+  return response.json();
 }
 
-async function reason(answer) {
+async function readBlob(pending) {
+  const response = await requireOk(pending);
+  return response.blob();
+}
+
+async function requireOk(pending) {
+  const response = await pending;
+  if (!response.ok) throw new Error(await readError(response));
+  return response;
+}
+
+async function readError(response) {
   try {
-    return (await answer.json()).error;
+    return (await response.json()).error;
   } catch {
-    return `The server answered ${answer.status}.`;
+    return `The server answered with status ${response.status}.`;
   }
 }

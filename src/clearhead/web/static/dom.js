@@ -1,10 +1,11 @@
-// Elements are made of text only: nothing here, or anywhere on the page, parses markup.
+// Helpers for elements. Content is always set as text: no code of this page parses markup.
 
 export const find = (id) => document.getElementById(id);
 
-export function make(tag, properties = {}, ...children) {
+export function createElement(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(properties)) {
+    // Some browsers have no property for an attribute such as `role`.
     if (key in node) node[key] = value;
     else node.setAttribute(key, value);
   }
@@ -12,59 +13,56 @@ export function make(tag, properties = {}, ...children) {
   return node;
 }
 
-export function draw(tag, attributes = {}, ...children) {
+export function createSvg(tag, attributes = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   node.append(...children);
   return node;
 }
 
-export function options(select, entries, chosen) {
-  select.replaceChildren(...entries.map(([value, name]) => make("option", { value, textContent: name })));
-  if (entries.some(([value]) => value === chosen)) select.value = chosen;
+// Entries are pairs of value and label; the selected value is kept if it is one of them.
+export function fillSelect(select, entries, selected) {
+  select.replaceChildren(...entries.map(([value, label]) => createElement("option", { value, textContent: label })));
+  if (entries.some(([value]) => value === selected)) select.value = selected;
 }
 
-// Shares below one per cent keep two digits, so that small ones can be told apart.
-export const percent = (share) => (share !== 0 && Math.abs(share) < 0.01 ? `${Number((share * 100).toPrecision(2))} %` : `${(share * 100).toFixed(1)} %`);
+export const fillSelectWithNames = (select, names, selected) => fillSelect(select, names.map((name) => [name, name]), selected);
 
-export const plain = (value) => (value && Math.abs(value) < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(3))));
-
-export const signed = (value) => (value > 0 ? `+${plain(value)}` : plain(value ?? 0));
-
-export function bar(share) {
-  const track = make("span", { className: "track" }, make("i"));
+export function createBar(share) {
+  const track = createElement("span", { className: "track" }, createElement("i"));
   track.firstChild.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
   return track;
 }
 
-export function complain(message) {
-  const line = make("p", { className: "problem" }, make("span", { textContent: message }));
-  line.append(make("button", { type: "button", ariaLabel: "Dismiss", textContent: "×", onclick: () => line.remove() }));
-  find("problems").replaceChildren(line);
-}
-
-// Arrow keys move among the items of a group, of which one at a time can be reached by Tab; Space and Enter choose.
-export function rove(group, items, columns, choose) {
+// Makes the items of a group one stop of the Tab key (roving tabindex): arrow keys move, Space and Enter choose.
+export function addRovingFocus(group, items, columns, onChoose) {
   if (!items.length) return;
-  items.forEach((item, place) => (item.tabIndex = place ? -1 : 0));
-  const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };
+  items.forEach((item, index) => (item.tabIndex = index ? -1 : 0));
   group.addEventListener("keydown", (event) => {
-    const at = items.indexOf(event.target);
-    if (at < 0) return;
-    if (event.key === " " || event.key === "Enter") choose(at);
-    else if (event.key === "Home" || event.key === "End") go(event.key === "Home" ? 0 : items.length - 1);
-    else if (event.key in moves) go(at + moves[event.key]);
-    else return;
-    event.preventDefault();
+    const index = items.indexOf(event.target);
+    if (index >= 0 && handleKey(event.key, items, index, columns, onChoose)) event.preventDefault();
   });
   group.addEventListener("click", (event) => {
-    const at = items.indexOf(event.target.closest("[role]"));
-    if (at >= 0) choose(at);
+    const index = items.indexOf(event.target.closest("[role]"));
+    if (index >= 0) onChoose(index);
   });
-  function go(to) {
-    if (!(to in items)) return;
-    items.forEach((item) => (item.tabIndex = -1));
-    items[to].tabIndex = 0;
-    items[to].focus();
-  }
+}
+
+// Returns whether the key means anything here.
+function handleKey(key, items, index, columns, onChoose) {
+  const targets = {
+    ArrowRight: index + 1, ArrowLeft: index - 1, ArrowDown: index + columns, ArrowUp: index - columns,
+    Home: 0, End: items.length - 1,
+  };
+  if (key === " " || key === "Enter") onChoose(index);
+  else if (key in targets) focusItem(items, targets[key]);
+  else return false;
+  return true;
+}
+
+function focusItem(items, index) {
+  if (!(index in items)) return;
+  items.forEach((item) => (item.tabIndex = -1));
+  items[index].tabIndex = 0;
+  items[index].focus();
 }

@@ -1,119 +1,140 @@
-// The form: what is chosen and typed, until it is asked.
+// The form: what is typed and chosen, until it is asked.
 
-import { find, make, options } from "./dom.js";
-import { found, model, reads } from "./state.js";
+import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
+import { acceptsKind, findModel, pick, session } from "./state.js";
 
 const KINDS = { text: "Text", pair: "Pair", image: "Photo" };
+const TEXT_FIELDS = ["text", "second", "overflow"];
 const EXAMPLES = {
   "clearhead/sst2-minilm": ["a joyless , tedious film that never finds its heart", "slow at first , but never dull , and very funny in the end"],
   "clearhead/agnews-minilm": ["Oil prices climb as storms shut refineries along the coast", "The striker scored twice in the last ten minutes of the final"],
 };
-const HINT = find("picture-name").textContent;
-const kept = {}; // the model and class last chosen for photos, and for texts
+const FILE_HINT = find("picture-name").textContent;
+
 const form = { kind: "text", image: null, imageName: "", model: "", target: "", versus: "" };
+const lastChoices = {}; // model and classes, by whether the input was a photo
 
-export const fitting = (kind) => found.models.filter((one) => reads(one, kind)).map((one) => one.name);
+export const modelsForKind = (kind) => session.models.filter((model) => acceptsKind(model, kind)).map((model) => model.name);
 
-export function classesOf(name) {
-  const { problem, labels } = model(name);
-  return ["span", "regression"].includes(problem) ? [] : labels.map((label, place) => [String(place), label]);
+// Pairs of number and label; models that answer a number or a span have no classes.
+export function classesOf(modelName) {
+  const { problem, labels } = findModel(modelName);
+  if (["span", "regression"].includes(problem)) return [];
+  return labels.map((label, index) => [String(index), label]);
 }
 
-// Takes over what a question says; what it leaves open stays as it was typed.
-export function fillForm(given = {}) {
-  for (const key in form) if (key in given) form[key] = given[key];
-  for (const key of ["text", "second", "long"]) if (key in given) find(key).value = given[key];
-  const kinds = Object.keys(KINDS).filter((kind) => fitting(kind).length);
+// Fills in the values of a question; what it does not mention stays as it was typed.
+export function fillForm(values = {}) {
+  for (const key in form) if (key in values) form[key] = values[key];
+  for (const key of TEXT_FIELDS) if (key in values) find(key).value = values[key];
+  const kinds = Object.keys(KINDS).filter((kind) => modelsForKind(kind).length);
   if (!kinds.includes(form.kind)) form.kind = kinds[0];
-  find("kinds").replaceChildren(find("kinds").firstElementChild, ...kinds.map(radio));
-  find("picture-name").textContent = form.imageName || HINT;
+  const legend = find("kinds").firstElementChild;
+  find("kinds").replaceChildren(legend, ...kinds.map(createKindRadio));
+  find("picture-name").textContent = form.imageName || FILE_HINT;
   fillModels();
 }
 
-function radio(kind) {
-  const input = make("input", { type: "radio", name: "kind", value: kind, checked: kind === form.kind, onchange: () => chooseKind(kind) });
-  return make("label", {}, input, make("span", { textContent: KINDS[kind] }));
+function createKindRadio(kind) {
+  const input = createElement("input", { type: "radio", name: "kind", value: kind, checked: kind === form.kind });
+  input.onchange = () => chooseKind(kind);
+  return createElement("label", {}, input, createElement("span", { textContent: KINDS[kind] }));
 }
 
+// Texts and photos need different models, so each remembers its own choice.
 function chooseKind(kind) {
-  const { model, target, versus } = form;
-  kept[form.kind === "image"] = { model, target, versus };
-  Object.assign(form, { kind }, kept[kind === "image"]);
+  lastChoices[form.kind === "image"] = pick(form, ["model", "target", "versus"]);
+  Object.assign(form, { kind }, lastChoices[kind === "image"]);
   fillModels();
 }
 
 function fillModels() {
-  const names = fitting(form.kind);
+  const names = modelsForKind(form.kind);
   if (!names.includes(form.model)) chooseModel(names[0]);
-  for (const part of document.querySelectorAll("[data-kind]")) part.hidden = !part.dataset.kind.split(" ").includes(form.kind);
-  find("text-name").textContent = form.kind === "pair" ? "First text" : "Text";
-  options(find("model"), names.map((name) => [name, name]), form.model);
+  showFieldsOfKind();
+  fillSelectWithNames(find("model"), names, form.model);
   fillClasses();
+}
+
+function showFieldsOfKind() {
+  for (const block of document.querySelectorAll("[data-kind]")) {
+    block.hidden = !block.dataset.kind.split(" ").includes(form.kind);
+  }
+  find("text-name").textContent = form.kind === "pair" ? "First text" : "Text";
 }
 
 const chooseModel = (name) => Object.assign(form, { model: name, target: "", versus: "" });
 
 function fillClasses() {
-  find("model-summary").textContent = model(form.model).summary;
+  find("model-summary").textContent = findModel(form.model).summary;
   const classes = classesOf(form.model);
-  find("classed").hidden = !classes.length;
-  options(find("target"), [["", "Predicted"], ...classes], form.target);
-  options(find("versus"), [["", "No other"], ...classes], form.versus);
+  find("class-choice").hidden = !classes.length;
+  fillSelect(find("target"), [["", "Predicted"], ...classes], form.target);
+  fillSelect(find("versus"), [["", "No contrast"], ...classes], form.versus);
   const examples = form.kind === "text" ? (EXAMPLES[form.model] ?? []) : [];
-  find("examples").replaceChildren(...examples.map((text) => make("button", { type: "button", textContent: text, title: text, onclick: () => useExample(text) })));
+  find("examples").replaceChildren(...examples.map(createExampleButton));
 }
 
-function useExample(text) {
-  find("text").value = text;
-  find("ask").requestSubmit();
+function createExampleButton(text) {
+  const onclick = () => {
+    find("text").value = text;
+    find("input-form").requestSubmit();
+  };
+  return createElement("button", { type: "button", textContent: text, title: text, onclick });
 }
 
-// What keeps the form from being asked, if anything does.
-function missing() {
+// Says what is missing before the form can be submitted; empty if nothing is.
+function describeMissing() {
   if (form.kind === "image") return form.image ? "" : "Choose a photo first, or drop one on the page.";
-  if (!find("text").value.trim()) return "Type a text first: there is nothing to explain.";
-  return form.kind === "pair" && !find("second").value.trim() ? "Type the second text too: a pair has two." : "";
+  if (!find("text").value.trim()) return "Enter a text first: there is nothing to explain.";
+  if (form.kind === "pair" && !find("second").value.trim()) return "Enter the second text too: a pair needs both.";
+  return "";
 }
 
-// The question as the form has it.
+// The question as it is filled in; throws if something is missing.
 export function readForm() {
-  if (missing()) throw new Error(missing());
-  return { ...form, ...Object.fromEntries(["text", "second", "long"].map((key) => [key, find(key).value])) };
+  const missing = describeMissing();
+  if (missing) throw new Error(missing);
+  return { ...form, ...Object.fromEntries(TEXT_FIELDS.map((key) => [key, find(key).value])) };
 }
 
-export function wireForm(ask) {
-  find("ask").addEventListener("submit", (event) => {
-    event.preventDefault();
-    ask();
+export function wireForm(submit) {
+  find("input-form").addEventListener("submit", (event) => {
+    event.preventDefault(); // the browser would load the page again
+    submit();
   });
-  find("ask").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("ask").requestSubmit();
+  find("input-form").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("input-form").requestSubmit();
   });
   find("model").onchange = () => {
     chooseModel(find("model").value);
     fillModels();
   };
-  for (const id of ["target", "versus"]) find(id).onchange = () => {
-    form[id] = find(id).value;
-    const waiting = document.body.classList.contains("busy");
-    if ((found.answer || waiting) && !missing()) ask();
-  };
+  for (const id of ["target", "versus"]) find(id).onchange = () => chooseClass(id, submit);
 }
 
-export function wirePicture(use) {
+// Another class is explained at once, if there is an explanation or one is being computed.
+function chooseClass(id, submit) {
+  form[id] = find(id).value;
+  const isBusy = document.body.classList.contains("busy");
+  if ((session.explanation || isBusy) && !describeMissing()) submit();
+}
+
+export function wirePhotoInput(onFile) {
   find("picture").onchange = () => {
-    use(find("picture").files[0]);
-    find("picture").value = ""; // so that the same file can be chosen again
+    onFile(find("picture").files[0]);
+    find("picture").value = ""; // or choosing the same file again would not fire an event
   };
-  const over = (on) => (event) => {
-    if (!event.dataTransfer?.types.includes("Files")) return;
-    event.preventDefault();
-    find("drop").classList.toggle("over", on);
-  };
-  addEventListener("dragover", over(true));
-  addEventListener("dragleave", over(false));
+  addEventListener("dragover", (event) => markDropZone(event, true));
+  addEventListener("dragleave", (event) => markDropZone(event, false));
   addEventListener("drop", (event) => {
-    over(false)(event);
-    use(event.dataTransfer?.files[0]);
+    markDropZone(event, false);
+    onFile(event.dataTransfer?.files[0]);
   });
+}
+
+function markDropZone(event, isOver) {
+  if (!event.dataTransfer?.types.includes("Files")) return;
+  event.preventDefault(); // the browser would open the file instead of the page
+  find("drop").classList.toggle("over", isOver);
 }

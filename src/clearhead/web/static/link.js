@@ -1,23 +1,96 @@
-// The state of the page in its address, behind the #, which browsers keep to themselves.
+// The question and its view in the address, behind the #, which browsers do not send to servers.
 
-const LARGEST = 400_000;
+import {
+  acceptsKind, DEFAULT_QUESTION, DEFAULT_VIEW, findMethod, findModel, INPUT_KEYS, pick, questionKeys, takeSnapshot,
+} from "./state.js";
 
-export function written(state) {
-  const bytes = new TextEncoder().encode(JSON.stringify(state));
-  let text = "";
-  for (const byte of bytes) text += String.fromCharCode(byte);
-  return `#${btoa(text).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}`;
+const MAX_IMAGE_CHARACTERS = 400_000;
+const MAX_SHOWN_CHARACTERS = 80;
+const FORMER_KEYS = { long: "overflow", beside: "compared" }; // of links that were made before the keys were renamed
+
+export const updateAddress = () => history.replaceState(null, "", encodeLink(dropLargeImage(takeSnapshot())));
+
+export const fitsInLink = (snapshot) => (snapshot.image?.length ?? 0) < MAX_IMAGE_CHARACTERS;
+
+const dropLargeImage = (snapshot) => (fitsInLink(snapshot) ? snapshot : { ...snapshot, image: null, imageName: "" });
+
+// JSON in URL-safe base64. btoa takes one byte per character, so UTF-8 is encoded first.
+function encodeLink(snapshot) {
+  const bytes = new TextEncoder().encode(JSON.stringify(snapshot));
+  let binary = "";
+  for (const byte of bytes) binary += String.fromCharCode(byte);
+  return `#${btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}`;
 }
 
-export function read(hash) {
+// What is behind the #, or null if there is nothing.
+export function decodeLink(hash) {
   if (hash.length < 2) return null;
   try {
-    const text = atob(hash.slice(1).replaceAll("-", "+").replaceAll("_", "/"));
-    return JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+    const binary = atob(hash.slice(1).replaceAll("-", "+").replaceAll("_", "/"));
+    const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
+    return JSON.parse(new TextDecoder().decode(bytes));
   } catch {
     throw new Error("This link is damaged.");
   }
 }
 
-// A photo travels in the link only where it is small.
-export const portable = (state) => ((state.image?.length ?? 0) < LARGEST ? state : { ...state, image: null, imageName: "" });
+// Splits a snapshot into question and view. An invalid value rejects the whole link: without it, the rest would be
+// another question than the one that was shared.
+export function parseSnapshot(data) {
+  if (!isRecord(data)) throw new Error("This link is damaged.");
+  const snapshot = renameFormerKeys(data);
+  for (const [key, isValid] of Object.entries(VALIDATORS)) {
+    if (key in snapshot && !isValid(snapshot[key], snapshot)) throw new Error(describeInvalid(key, snapshot[key]));
+  }
+  const complete = { ...DEFAULT_QUESTION, ...DEFAULT_VIEW, ...snapshot };
+  return { question: pick(complete, questionKeys(complete.kind)), view: pick(complete, Object.keys(DEFAULT_VIEW)) };
+}
+
+function renameFormerKeys(data) {
+  const renamed = { ...data };
+  for (const [former, key] of Object.entries(FORMER_KEYS)) {
+    if (former in data && !(key in data)) renamed[key] = data[former];
+  }
+  return renamed;
+}
+
+function describeInvalid(key, value) {
+  const shown = String(JSON.stringify(value)).slice(0, MAX_SHOWN_CHARACTERS);
+  return `Invalid ${key} in this link: ${shown}. This server has no such choice, or the link is damaged.`;
+}
+
+const isText = (value) => typeof value === "string";
+const isIndex = (value) => Number.isInteger(value) && value >= 0;
+const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const isMethod = (value) => Boolean(findMethod(value));
+const isImage = (value) => value === null || (isText(value) && value.startsWith("data:"));
+
+function isClass(value, modelName) {
+  if (value === "") return true;
+  return isText(value) && /^\d+$/.test(value) && Number(value) < (findModel(modelName)?.labels.length ?? 0);
+}
+
+function isCompared(entry) {
+  if (!isRecord(entry) || !isMethod(entry.method) || !findModel(entry.model)) return false;
+  return isClass(entry.target, entry.model) && isRecord(entry.options ?? {});
+}
+
+const VALIDATORS = {
+  kind: (value) => Object.keys(INPUT_KEYS).includes(value),
+  text: isText,
+  second: isText,
+  overflow: (value) => ["error", "truncate"].includes(value),
+  image: isImage,
+  imageName: isText,
+  model: (value, snapshot) => Boolean(findModel(value)) && acceptsKind(findModel(value), snapshot.kind),
+  method: isMethod,
+  options: isRecord,
+  target: (value, snapshot) => isClass(value, snapshot.model),
+  versus: (value, snapshot) => isClass(value, snapshot.model),
+  level: (value) => ["word", "token"].includes(value),
+  smooth: (value) => typeof value === "boolean",
+  opacity: (value) => isIndex(value) && value <= 100,
+  layer: isIndex,
+  hidden: (value) => Array.isArray(value) && value.every(isIndex),
+  compared: (value) => Array.isArray(value) && value.every(isCompared),
+};

@@ -1,0 +1,149 @@
+// Other methods, classes and models for the same input, side by side with the explanation.
+
+import { fetchExplanation } from "./api.js";
+import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
+import { createImageLegend, createLegend, imageSettings, relevanceOf } from "./explanation_view.js";
+import { classesOf, modelsForKind } from "./form.js";
+import { formatPercent } from "./format.js";
+import * as imageView from "./image_view.js";
+import { explainFields, pick, session, state } from "./state.js";
+import * as textView from "./text_view.js";
+
+let request = new AbortController();
+let onChange = () => {};
+
+// Offers models for the same kind of input, and their classes.
+export function fillComparison(isNewModel) {
+  const { kind, model, target } = session.question;
+  const names = modelsForKind(kind);
+  state.compared = state.compared.filter((entry) => names.includes(entry.model));
+  find("columns").ariaBusy = "true"; // until showComparison has those of the new explanation
+  if (!isNewModel) return;
+  fillSelectWithNames(find("other-model"), names, model);
+  fillClasses(classesOf(model).find(([number]) => number === target)?.[1]);
+}
+
+// Selected by label, because every model numbers its classes in its own order.
+function fillClasses(selectedLabel) {
+  const classes = classesOf(find("other-model").value);
+  const selected = classes.find(([, label]) => label === selectedLabel)?.[0];
+  find("other-class-choice").hidden = !classes.length;
+  fillSelect(find("other-target"), [["", "Predicted"], ...classes], selected);
+}
+
+export function wireComparison(handler) {
+  onChange = handler;
+  find("other-model").onchange = () => fillClasses(find("other-target").selectedOptions[0].textContent);
+  find("add-comparison").onclick = addEntry;
+}
+
+function addEntry() {
+  const [method, target, model] = ["method", "target", "model"].map((name) => find(`other-${name}`).value);
+  const { question } = session;
+  const options = method === question.method ? question.options : {};
+  state.compared = [...state.compared, { method, options, target, model }];
+  onChange();
+}
+
+function removeEntry(entry) {
+  state.compared = state.compared.filter((other) => other !== entry);
+  find("add-comparison").focus(); // the button that had the focus is removed
+  onChange();
+}
+
+export async function showComparison() {
+  request.abort();
+  request = new AbortController();
+  const { signal } = request;
+  const { photo } = session; // may change while the columns are fetched
+  const bodies = listEntries().map((entry) => [entry, explainFields({ ...entry, versus: contrastOf(entry) })]);
+  find("columns").ariaBusy = "true";
+  const columns = [];
+  for (const [entry, body] of bodies) columns.push(await fetchColumn(entry, body, signal));
+  if (signal.aborted) return;
+  const explanations = columns.map((column) => column.explanation).filter(Boolean);
+  find("columns").replaceChildren(...columns.map((column, index) => renderColumn(column, index > 0, explanations, photo)));
+  find("columns").ariaBusy = "false";
+}
+
+// The explanation itself is the first column, once there is another.
+function listEntries() {
+  if (!state.compared.length) return [];
+  return [pick(session.question, ["method", "options", "target", "model"]), ...state.compared];
+}
+
+// A contrast belongs to the class and model that it was chosen for.
+function contrastOf({ model, target }) {
+  const { question } = session;
+  return model === question.model && target === question.target ? question.versus : "";
+}
+
+// A column that fails keeps its error, so that the others are shown.
+async function fetchColumn(entry, body, signal) {
+  try {
+    return { entry, explanation: await fetchExplanation(body, signal) };
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    return { entry, error };
+  }
+}
+
+function renderColumn({ entry, explanation, error }, isRemovable, explanations, photo) {
+  const content = explanation
+    ? renderExplanation(explanation, sharedScale(explanation, explanations), photo)
+    : renderFailure(entry, error);
+  const column = createElement("article", {}, ...content);
+  if (isRemovable) column.append(createRemoveButton(entry, explanation));
+  return column;
+}
+
+function createRemoveButton(entry, explanation) {
+  const label = explanation ? ` for ${explanation.label}` : "";
+  return createElement("button", {
+    type: "button", className: "plain", textContent: "Remove", ariaLabel: `Remove ${entry.method}${label}`,
+    onclick: () => removeEntry(entry),
+  });
+}
+
+// Classes explained by the same method and model share a scale; other numbers cannot be compared.
+function sharedScale(explanation, explanations) {
+  const comparable = explanations.filter(({ name, model }) => name === explanation.name && model === explanation.model);
+  return Math.max(...comparable.map(ownScale));
+}
+
+function ownScale(explanation) {
+  if (explanation.grid) return imageView.fullScaleOf(patchValues(explanation));
+  return textView.largestValue(splitExplanation(explanation));
+}
+
+const patchValues = (explanation) => relevanceOf(explanation).filter((_, index) => !explanation.tokens[index].special);
+
+const splitExplanation = (explanation) => textView.splitText(explanation, state.level, relevanceOf(explanation));
+
+function renderExplanation(explanation, fullScale, photo) {
+  const share = explanation.probability === null ? "" : ` · ${formatPercent(explanation.probability)}`;
+  const heading = createElement("h3", { textContent: `${explanation.label}${share}` });
+  const content = explanation.grid ? renderImage(explanation, fullScale, photo) : renderText(explanation, fullScale);
+  return [heading, createSubtitle(explanation.method, explanation.model), ...content];
+}
+
+function renderFailure(entry, error) {
+  const heading = createElement("h3", { textContent: "Failed" });
+  return [heading, createSubtitle(entry.method, entry.model), createElement("p", { textContent: error.message })];
+}
+
+const createSubtitle = (method, model) => createElement("p", { className: "ch-faint", textContent: `${method} · ${model}` });
+
+function renderText(explanation, fullScale) {
+  const spans = splitExplanation(explanation);
+  const { group } = textView.renderText(explanation, spans, fullScale, null);
+  return [group, createLegend(explanation, fullScale, spans.some((span) => span.value < 0))];
+}
+
+function renderImage(explanation, fullScale, photo) {
+  const values = patchValues(explanation);
+  const view = imageView.createImageView(explanation, photo, null);
+  const description = imageView.describeHeatmap(explanation, values);
+  imageView.paintImage(view, values, fullScale, { ...imageSettings(), description });
+  return [view.frame, createImageLegend(explanation, values, fullScale)];
+}

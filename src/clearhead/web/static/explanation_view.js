@@ -1,0 +1,171 @@
+// The explanation: prediction, classes, and the text or photo with the colours of its relevance.
+
+import { createBar, createElement, find } from "./dom.js";
+import { formatPercent, formatSigned } from "./format.js";
+import * as imageView from "./image_view.js";
+import { findMethod, formatOutput, isRegression, session, shownModel, state } from "./state.js";
+import * as textView from "./text_view.js";
+
+const MAX_CLASSES = 5;
+const PANELS = ["explanation-body", "test", "compare", "save"];
+
+// What is on the page: features (words, tokens or patches) with their elements, and the image if there is one.
+const view = { features: [], items: [], image: null, values: [], fullScale: 0 };
+let toggleTokens = () => {};
+
+export const onToggle = (handler) => (toggleTokens = handler);
+
+export function showExplanation() {
+  const { explanation } = session;
+  find("empty").hidden = true;
+  for (const id of PANELS) find(id).hidden = false;
+  showPrediction(explanation);
+  showClasses(explanation);
+  showControls(explanation);
+  showBlock(explanation);
+  showRelevance();
+  find("diagnosis").textContent = describeDiagnostics(explanation);
+}
+
+function showPrediction(explanation) {
+  const output = isRegression() ? explanation.classes[0] : explanation.probability;
+  const number = output === null ? "" : ` ${formatOutput(output)}`;
+  const note = createElement("small", { textContent: describePrediction(explanation) });
+  find("verdict").replaceChildren(`${explanation.label}${number}`, note);
+}
+
+function describePrediction({ diagnostics: { predicted }, target }) {
+  const isOther = predicted && predicted !== shownModel().labels[target.index];
+  return isOther ? `The model itself predicts ${predicted}.` : "The model's prediction, explained below.";
+}
+
+// The most probable classes, and those that the question names.
+function showClasses({ classes, target }) {
+  const ranked = classes.map((share, index) => ({ share, index })).sort((first, second) => second.share - first.share);
+  const named = [target.index, target.versus];
+  const shown = isRegression() ? [] : ranked.filter(({ index }, rank) => rank < MAX_CLASSES || named.includes(index));
+  find("classes").replaceChildren(...shown.map(({ share, index }) => createClassRow(share, index, target)));
+}
+
+function createClassRow(share, index, target) {
+  const label = shownModel().labels[index];
+  const name = createElement("span", { textContent: label, title: label });
+  const number = createElement("span", { className: "share", textContent: formatPercent(share) });
+  const className = index === target.index ? "chosen" : "";
+  return createElement("li", { className }, name, createBar(share), number);
+}
+
+function showControls(explanation) {
+  const isImage = explanation.grid !== null;
+  find("levels").hidden = isImage || explanation.words === null;
+  find("smoothness").hidden = !isImage;
+  find("opacity-control").hidden = !isImage;
+  find("smooth-name").textContent = explanation.pixels ? "Pixels" : "Smooth";
+  const method = findMethod(explanation.method);
+  find("method-summary").textContent = method ? `${method.summary} (${method.paper})` : "";
+}
+
+// The slider of blocks: 0 is the relevance of all blocks together.
+function showBlock({ layers }) {
+  const blocks = layers?.length ?? 0;
+  find("layers").hidden = layers === null;
+  state.layer = Math.min(state.layer, blocks);
+  find("layer").max = blocks;
+  find("layer").value = state.layer;
+  find("layer-name").textContent = state.layer ? `${state.layer} of ${blocks}` : "all";
+  find("layer").setAttribute("aria-valuetext", state.layer ? `block ${state.layer} of ${blocks}` : "all blocks");
+}
+
+// Relevance of every token; NaN and infinity arrive as null.
+export const relevanceOf = (explanation) => explanation.tokens.map((token) => token.relevance ?? 0);
+
+function relevanceOfBlock(explanation) {
+  if (!state.layer || !explanation.layers) return relevanceOf(explanation);
+  return explanation.layers[state.layer - 1].map((value) => value ?? 0);
+}
+
+export function showRelevance() {
+  const { explanation } = session;
+  const values = relevanceOfBlock(explanation);
+  if (explanation.grid) showImage(explanation, values);
+  else showText(explanation, values);
+  showHidden();
+}
+
+const toggleFeature = (index) => toggleTokens(view.features[index].tokens);
+
+function showText(explanation, values) {
+  const spans = textView.splitText(explanation, state.level, values);
+  const fullScale = textView.largestValue(spans);
+  const { group, items } = textView.renderText(explanation, spans, fullScale, toggleFeature);
+  Object.assign(view, { features: spans, items, image: null, values: [], fullScale });
+  find("relevance").replaceChildren(group);
+  find("legend").replaceChildren(createLegend(explanation, fullScale, spans.some((span) => span.value < 0)));
+}
+
+function showImage(explanation, allValues) {
+  const patches = explanation.tokens.flatMap((token, index) => (token.special ? [] : [index]));
+  const features = patches.map((index) => ({ tokens: [index] }));
+  const values = patches.map((index) => allValues[index]);
+  const fullScale = imageView.fullScaleOf(values);
+  const image = imageView.createImageView(explanation, session.photo, toggleFeature);
+  Object.assign(view, { features, items: image.items, image, values, fullScale });
+  find("relevance").replaceChildren(image.frame);
+  find("legend").replaceChildren(createImageLegend(explanation, values, fullScale));
+}
+
+// Marks what is hidden in the text or photo.
+export function showHidden() {
+  const hidden = new Set(state.hidden);
+  const isHidden = view.features.map(({ tokens }) => tokens.length > 0 && tokens.every((token) => hidden.has(token)));
+  if (view.image) showHiddenPatches(isHidden);
+  else showHiddenWords(isHidden);
+}
+
+function showHiddenWords(isHidden) {
+  view.items.forEach((item, index) => {
+    item.ariaPressed = String(isHidden[index]);
+    item.classList.toggle("is-hidden", isHidden[index]);
+  });
+}
+
+function showHiddenPatches(isHidden) {
+  view.items.forEach((item, index) => (item.ariaSelected = String(isHidden[index])));
+  const hidden = new Set(isHidden.flatMap((value, index) => (value ? [index] : [])));
+  const description = imageView.describeHeatmap(session.explanation, view.values);
+  imageView.paintImage(view.image, view.values, view.fullScale, { ...imageSettings(), hidden, description });
+}
+
+export const imageSettings = () => ({ smooth: state.smooth, opacity: state.opacity });
+
+export function createLegend(explanation, fullScale, hasNegative) {
+  const positive = [createSwatches(["f1", "f3", "f5", "f7", "f9"]), createLabel(`${formatSigned(fullScale)} for ${explanation.label}`)];
+  const negative = [createLabel(`against ${formatSigned(-fullScale)}`), createSwatches(["a9", "a7", "a5", "a3", "a1"])];
+  return createLegendLine(hasNegative ? negative : [], positive);
+}
+
+// "or more", because the colours of a heat map end before the strongest values.
+export function createImageLegend(explanation, patchValues, patchScale) {
+  const { values, fullScale } = imageView.chooseHeatmap(explanation, patchValues, patchScale, state.smooth);
+  const hasNegative = values.some((value) => value < 0);
+  const positive = [createElement("i", { className: "ch-warm" }), createLabel(`${formatSigned(fullScale)} or more for ${explanation.label}`)];
+  const negative = [createLabel(`against ${formatSigned(-fullScale)} or more`), createElement("i", { className: "ch-cold" })];
+  return createLegendLine(hasNegative ? negative : [], positive);
+}
+
+const createLegendLine = (negative, positive) => createElement("p", { className: "ch-legend" }, ...negative, createLabel("0"), ...positive);
+
+const createLabel = (text) => createElement("span", { textContent: text });
+
+const createSwatches = (classNames) => createElement("b", {}, ...classNames.map((className) => createElement("i", { className })));
+
+function describeDiagnostics({ tokens, diagnostics }) {
+  const special = tokens.filter((token) => token.special).map((token) => `${token.token} ${formatSigned(token.relevance)}`);
+  const notes = [];
+  if (special.length) notes.push(`special tokens: ${special.join(", ")}`);
+  const { conservation_gap: conservation, completeness_gap: completeness, samples } = diagnostics;
+  if (conservation !== undefined) notes.push(`relevance conserved within ${Number(conservation).toExponential(1)}`);
+  if (completeness !== undefined) notes.push(`completeness gap ${Number(completeness).toPrecision(2)}`);
+  if (samples !== undefined) notes.push(`${samples} samples`);
+  return notes.join(" · ");
+}

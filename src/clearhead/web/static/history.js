@@ -1,0 +1,38 @@
+// The questions since the page was opened, the latest first and each once.
+
+import { createElement, find } from "./dom.js";
+import { guard } from "./errors.js";
+import { formatPercent } from "./format.js";
+import { explainFields, session, takeSnapshot } from "./state.js";
+
+const MAX_ENTRIES = 30;
+let entries = [];
+
+export function addToHistory(onRecall) {
+  const entry = createEntry();
+  const others = entries.filter(({ key }) => key !== entry.key);
+  entries = [entry, ...others].slice(0, MAX_ENTRIES);
+  find("history").replaceChildren(...entries.map((item) => renderEntry(item, onRecall)));
+}
+
+function createEntry() {
+  const { explanation, question } = session;
+  const share = explanation.probability === null ? "" : ` ${formatPercent(explanation.probability)}`;
+  return {
+    title: describeInput(question),
+    result: `${explanation.label}${share} · ${question.method}`,
+    key: JSON.stringify(explainFields()),
+    snapshot: structuredClone(takeSnapshot()), // a copy, because the view changes afterwards
+  };
+}
+
+function describeInput({ kind, text, second, imageName }) {
+  if (kind === "image") return imageName || "a photo";
+  return [text, kind === "pair" && second].filter(Boolean).join(" · ");
+}
+
+function renderEntry({ title, result, snapshot }, onRecall) {
+  const cells = [title, result].map((text) => createElement("span", { textContent: text }));
+  const button = createElement("button", { type: "button", onclick: guard(() => onRecall(snapshot)) }, ...cells);
+  return createElement("li", {}, button);
+}

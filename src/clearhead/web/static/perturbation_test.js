@@ -1,0 +1,225 @@
+// The test: hide the most relevant features, or any others, and compare the model's output with random hiding.
+
+import { fetchCurve, fetchHidden } from "./api.js";
+import { drawChart, interpolate } from "./curve_chart.js";
+import { createBar, createElement, find } from "./dom.js";
+import { reportError } from "./errors.js";
+import { showHidden } from "./explanation_view.js";
+import { explainFields, formatOutput, inputFields, isRegression, session, state } from "./state.js";
+
+const MEASURE_DELAY_MS = 40; // several choices in a row are measured once
+const NOTICEABLE_CHANGE = 0.02;
+const NUMBERS = ["bars", "test-result", "hidden-summary"];
+const OUTPUTS = [...NUMBERS, "chart"];
+
+let curveRequest = new AbortController();
+let hideRequest = new AbortController();
+let measureTimer = 0;
+
+export async function startTest() {
+  curveRequest.abort();
+  curveRequest = new AbortController();
+  const { signal } = curveRequest;
+  resetTest();
+  try {
+    const curve = await fetchCurve({ ...explainFields(), unit: state.level }, signal);
+    if (signal.aborted) return;
+    session.curve = curve;
+  } catch (error) {
+    if (!signal.aborted) showNoCurve();
+    throw error;
+  }
+  find("share").disabled = false;
+  find("share").max = session.curve.counts.length - 1;
+  await measureHidden();
+}
+
+// Until the new curve arrives, what is shown belongs to an earlier question.
+function resetTest() {
+  cancelMeasurement();
+  session.curve = null;
+  find("hidden-summary").hidden = true;
+  find("share").disabled = true;
+  find("reset").disabled = true;
+  find("share").removeAttribute("aria-valuetext");
+  setBusy(true);
+  find("test-hint").textContent = describeTest();
+  find("click-hint").textContent = `Or choose ${unitName()} above to hide them one by one.`;
+}
+
+function setBusy(isBusy, ids = OUTPUTS) {
+  for (const id of ids) find(id).ariaBusy = String(isBusy);
+}
+
+function clearOutputs(ids) {
+  for (const id of ids) find(id).replaceChildren();
+  setBusy(false);
+}
+
+// A running measurement is about what was hidden before.
+function cancelMeasurement() {
+  clearTimeout(measureTimer);
+  hideRequest.abort();
+}
+
+function describeTest() {
+  const hint = "Hide the features with the highest relevance. If the explanation is right, the output falls faster than when as many are hidden at random.";
+  if (session.explanation.target.versus === null) return hint;
+  return `${hint} The numbers are the probability of the first class minus that of the second.`;
+}
+
+export function unitName() {
+  if (session.explanation?.grid) return "patches";
+  return state.level === "word" && session.explanation?.words ? "words" : "tokens";
+}
+
+// A step of the slider. Its value is part of the curve, so no request is needed.
+export function hideTop(step) {
+  const { curve } = session;
+  if (!curve) return;
+  cancelMeasurement();
+  const count = curve.counts[step];
+  state.hidden = curve.order.slice(0, count).flat();
+  showHidden();
+  showOutput(count, curve.values[step], step);
+}
+
+// Hides the tokens of a feature, or shows them again if all are hidden.
+export function toggleTokens(tokens) {
+  const hidden = new Set(state.hidden);
+  const isHidden = tokens.every((token) => hidden.has(token));
+  for (const token of tokens) isHidden ? hidden.delete(token) : hidden.add(token);
+  state.hidden = [...hidden].sort((first, second) => first - second);
+  showHidden();
+  cancelMeasurement();
+  if (session.curve) setBusy(true, NUMBERS);
+  measureTimer = setTimeout(() => measureHidden().catch(reportError), MEASURE_DELAY_MS);
+}
+
+// Shows the output with the present choice hidden: from the curve if it is one of its steps, otherwise from the model.
+export async function measureHidden() {
+  const { curve } = session;
+  if (!curve) return;
+  cancelMeasurement();
+  const features = findHiddenFeatures(curve);
+  const step = findStep(curve, features);
+  if (step !== null) showOutput(features.length, curve.values[step], step);
+  else await requestOutput(features.length);
+}
+
+function findHiddenFeatures(curve) {
+  const hidden = new Set(state.hidden);
+  return curve.order.filter((tokens) => tokens.every((token) => hidden.has(token)));
+}
+
+// The step of the curve at which exactly these features are hidden, or null.
+function findStep(curve, features) {
+  const step = curve.counts.indexOf(features.length);
+  const coversAll = features.flat().length === new Set(state.hidden).size;
+  const areTop = features.every((feature, index) => feature === curve.order[index]);
+  return step >= 0 && coversAll && areTop ? step : null;
+}
+
+async function requestOutput(count) {
+  hideRequest = new AbortController();
+  const { signal } = hideRequest;
+  try {
+    const { values } = await fetchHidden({ ...inputFields(), hidden: [state.hidden] }, signal);
+    if (!signal.aborted) showOutput(count, values[0]);
+  } catch (error) {
+    if (!signal.aborted) showNoOutput();
+    throw error;
+  }
+}
+
+function showNoCurve() {
+  clearOutputs(OUTPUTS);
+  setSlider(0);
+}
+
+function showNoOutput() {
+  clearOutputs(NUMBERS);
+  setSlider(null);
+  find("reset").disabled = false;
+  find("chart").replaceChildren(drawChart(session.curve, null, unitName(), formatOutput));
+}
+
+// The slider stands for the top features only: null means that others were chosen one by one.
+function setSlider(step, share = 0) {
+  find("share").value = step ?? 0;
+  find("share-name").textContent = step === null ? "…" : `${Math.round(share * 100)} %`;
+}
+
+function showOutput(count, value, step = null) {
+  const { curve } = session;
+  const total = curve.counts.at(-1);
+  const random = interpolate(curve.counts, curve.random, count);
+  const isAnyHidden = state.hidden.length > 0;
+  setBusy(false);
+  setSlider(step, count / total);
+  find("share").setAttribute("aria-valuetext", `${count} of ${total} ${unitName()}`);
+  find("reset").disabled = !isAnyHidden;
+  showBars(count, value, random);
+  showSummary(count, value, random);
+  const marker = isAnyHidden ? { count, value, random } : null;
+  find("chart").replaceChildren(drawChart(curve, marker, unitName(), formatOutput));
+}
+
+function showBars(count, value, random) {
+  const { values, counts } = session.curve;
+  find("bars").replaceChildren(
+    createBarRow("Nothing hidden", values[0]),
+    createBarRow(`${count} of ${counts.at(-1)} ${unitName()}`, value, "now"),
+    createBarRow("As many at random", random),
+  );
+}
+
+function createBarRow(name, value, className = "") {
+  const number = createElement("dd", { className: "share", textContent: formatOutput(value) });
+  const bar = createElement("dd", {}, createBar(barLength(value)));
+  return createElement("div", { className }, createElement("dt", { textContent: name }), bar, number);
+}
+
+// A probability is its own length; the number of a regression is scaled to the range of the curve.
+function barLength(value) {
+  if (!isRegression()) return value;
+  const [low, high] = curveRange();
+  return high > low ? (value - low) / (high - low) : 1;
+}
+
+function curveRange() {
+  const { values, low, high } = session.curve;
+  const all = [...values, ...low, ...high];
+  return [Math.min(...all), Math.max(...all)];
+}
+
+function showSummary(count, value, random) {
+  const { values, counts } = session.curve;
+  const isAnyHidden = state.hidden.length > 0;
+  find("hidden-summary").hidden = !isAnyHidden;
+  find("hidden-summary").textContent = `${count} of ${counts.at(-1)} ${unitName()} hidden: ${formatOutput(values[0])} → ${formatOutput(value)}`;
+  find("test-result").textContent = isAnyHidden ? describeResult(value - values[0], random - values[0]) : "";
+}
+
+function describeResult(change, randomChange) {
+  return `The output ${describeChange(change)}; with as many hidden at random, it ${describeChange(randomChange)}. ${compareChanges(change, randomChange)}`;
+}
+
+function describeChange(change) {
+  const size = isRegression() ? formatOutput(Math.abs(change)) : `${Math.abs(change * 100).toFixed(1)} points`;
+  // Rounded as it is shown, so that the text never says "falls by 0.0 points".
+  if (!Number.parseFloat(size)) return "does not change";
+  return `${change > 0 ? "rises" : "falls"} by ${size}`;
+}
+
+function compareChanges(change, randomChange) {
+  const margin = NOTICEABLE_CHANGE * outputRange();
+  if (change < randomChange - margin) return "These matter more than random ones.";
+  if (change > randomChange + margin) return "These matter less than random ones.";
+  return "These matter no more than random ones.";
+}
+
+function outputRange() {
+  if (!isRegression()) return 1;
+  return Math.max(...session.curve.high) - Math.min(...session.curve.low);
+}

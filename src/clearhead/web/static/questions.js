@@ -1,0 +1,171 @@
+// Takes questions from the form, a file, a link, the history or a run, and shows their explanations.
+
+import { fetchExplanation, fetchRunImage, readDataUrl } from "./api.js";
+import { fillComparison, showComparison } from "./comparison.js";
+import { find } from "./dom.js";
+import { clearErrors, guard, showError } from "./errors.js";
+import { showExplanation } from "./explanation_view.js";
+import { fillForm, modelsForKind, readForm } from "./form.js";
+import { addToHistory } from "./history.js";
+import { loadImage } from "./image_view.js";
+import { parseSnapshot, updateAddress } from "./link.js";
+import { fillOptions, parseMethod } from "./method_options.js";
+import { startTest } from "./perturbation_test.js";
+import { askedQuestion, DEFAULT_QUESTION, explainFields, findMethod, findModel, hasSameInput, session, state } from "./state.js";
+
+const MAX_FILE_BYTES = 8_000_000;
+const PREFETCHED = ["trans-att", "att-cat", "rollout", "raw-attention", "attention-gradcam", "gradient-x-input", "lrp", "cat", "att-grads"];
+
+let request = new AbortController();
+let actions = 0; // counts what the user does, so that slow reading can tell that it was overtaken
+let waitingForPhoto = null; // a snapshot from a link that was too small for its photo
+
+export const submitForm = (changes = {}) => explainQuestion({ ...changes, ...readForm() });
+export const chooseMethod = () => explainQuestion({ method: find("method").value, options: {} });
+const chooseOptions = (options) => explainQuestion({ options });
+
+// Shows the method of the question that is being asked.
+export function fillMethod() {
+  find("method").value = state.method;
+  fillOptions(chooseOptions);
+}
+
+// Asks the current question with these changes, then shows its explanation and everything that depends on it.
+async function explainQuestion(changes, view = null) {
+  actions += 1;
+  waitingForPhoto = null;
+  request.abort();
+  request = new AbortController();
+  const { signal } = request;
+  Object.assign(state, changes);
+  if ("method" in changes) fillMethod();
+  await fetchAndShow(askedQuestion(), view, signal);
+  for (const step of [startTest, showComparison, prefetchMethods]) {
+    if (!signal.aborted) await guard(step)(signal);
+  }
+}
+
+async function fetchAndShow(question, view, signal) {
+  document.body.classList.add("busy");
+  try {
+    const photo = question.kind === "image" ? await loadImage(question.image) : null;
+    const explanation = await fetchExplanation(explainFields({}, question), signal);
+    if (!signal.aborted) showResult({ question, photo, explanation }, view);
+  } catch (error) {
+    if (signal.aborted) return;
+    restoreShownQuestion();
+    throw error;
+  } finally {
+    // A later question may already be under way.
+    if (request.signal === signal) document.body.classList.remove("busy");
+  }
+}
+
+function showResult(result, view) {
+  const previous = session.question;
+  Object.assign(session, result);
+  updateView(previous, view);
+  fillComparison(previous?.model !== session.question.model);
+  clearErrors();
+  find("save-status").textContent = "";
+  showExplanation();
+  updateAddress();
+  if (isNewQuestion(previous)) addToHistory(recall);
+}
+
+// Hidden tokens and the block belong to one input; a link brings its own, which may name tokens that do not exist.
+function updateView(previous, view) {
+  if (view) Object.assign(state, view);
+  else if (!hasSameInput(previous, session.question)) Object.assign(state, { hidden: [], layer: 0 });
+  state.hidden = state.hidden.filter((token) => session.explanation.tokens[token]?.special === false);
+  if (view) fillViewControls();
+}
+
+function fillViewControls() {
+  find("opacity").value = state.opacity;
+  for (const radio of document.querySelectorAll("[name=level]")) radio.checked = radio.value === state.level;
+  for (const radio of document.querySelectorAll("[name=smooth]")) radio.checked = (radio.value === "smooth") === state.smooth;
+}
+
+function isNewQuestion(previous) {
+  return !hasSameInput(previous, session.question) || previous.target !== state.target || previous.versus !== state.versus;
+}
+
+// After an error the page stays with the question that it shows; the form keeps what was typed.
+function restoreShownQuestion() {
+  Object.assign(state, session.question ?? DEFAULT_QUESTION);
+  fillMethod();
+}
+
+// All methods share the forward pass on the server, so the fast ones are fetched before they are chosen.
+async function prefetchMethods(signal) {
+  for (const method of PREFETCHED) {
+    if (signal.aborted) return;
+    await fetchExplanation(explainFields({ method }), signal).catch(() => null);
+  }
+}
+
+export const usePhoto = guard(async (file) => {
+  if (!file) return;
+  checkPhoto(file);
+  const image = await unlessOvertaken(readDataUrl(file));
+  if (!image) return;
+  fillForm({ kind: "image", image, imageName: file.name });
+  if (waitingForPhoto) await explainQuestion({ ...waitingForPhoto.question, ...readForm() }, waitingForPhoto.view);
+  else await submitForm();
+});
+
+function checkPhoto(file) {
+  if (file.size > MAX_FILE_BYTES) throw new Error(`The photo has ${(file.size / 1e6).toFixed(1)} MB: at most 8 MB are accepted.`);
+  if (!modelsForKind("image").length) throw new Error("No model of this server reads photos.");
+}
+
+// What a promise resolves to, or null if the user has done something else meanwhile.
+async function unlessOvertaken(promise) {
+  const action = ++actions;
+  try {
+    const value = await promise;
+    return action === actions ? value : null;
+  } catch (error) {
+    if (action === actions) throw error;
+    return null;
+  }
+}
+
+// Opens a question from a link or from the history, with its view.
+export async function openSnapshot(data) {
+  if (data === null) return;
+  const snapshot = parseSnapshot(data);
+  const { question, view } = snapshot;
+  fillForm(question);
+  if (question.kind === "image" && !question.image) waitForPhoto(snapshot);
+  else await explainQuestion({ ...question, ...readForm() }, view);
+}
+
+function waitForPhoto(snapshot) {
+  actions += 1;
+  waitingForPhoto = snapshot;
+  showError("The photo was too large for this link. Choose the file, and it is explained as the link says.");
+}
+
+function recall(snapshot) {
+  find("explanation").focus();
+  return openSnapshot(snapshot);
+}
+
+// Opens an example of a run, with the run's model and method if this server has them.
+export async function openExample(example, spec, run) {
+  const input = await unlessOvertaken(example.picture ? readRunImage(example, run) : readRunText(example));
+  if (!input) return;
+  const model = findModel(example.model) ? { model: example.model } : {};
+  fillForm({ ...input, ...model, target: "", versus: "" });
+  find("explanation").focus();
+  const [method, options] = parseMethod(spec);
+  await submitForm(findMethod(method) ? { method, options } : {});
+}
+
+const readRunImage = async ({ example }, run) => ({ kind: "image", image: await fetchRunImage(run, example), imageName: example });
+
+function readRunText({ text: [text, second = ""] }) {
+  return { kind: second ? "pair" : "text", text, second };
+}

@@ -1,0 +1,142 @@
+// The original text, every character kept, with each word or token on the colour of its relevance.
+
+import { addRovingFocus, createElement } from "./dom.js";
+import { formatSigned } from "./format.js";
+
+const COLOR_LEVELS = 9;
+const LINE_BREAKS_AND_TABS = "\n\t\r";
+let invisibleRanges = [];
+
+export const setInvisibleRanges = (ranges) => (invisibleRanges = ranges);
+
+// Splits the text into spans that are coloured and hidden as one. A span knows its characters (start, end, segment),
+// the indices of its tokens and the sum of their values.
+export function splitText(explanation, level, values) {
+  const tokens = explanation.tokens
+    .map((token, index) => ({ ...token, index, value: values[index] }))
+    .filter((token) => !token.special);
+  const hasOffsets = explanation.text !== null && tokens.every((token) => token.start !== null);
+  if (!hasOffsets) return tokens.map(createSpanWithoutText);
+  return level === "word" && explanation.words ? splitIntoWords(explanation.words, tokens) : splitIntoTokens(tokens);
+}
+
+const createSpanWithoutText = ({ token, index, value }) => ({ text: token, segment: 0, tokens: [index], value });
+
+function splitIntoWords(words, tokens) {
+  return words.map((word) => createSpan(word, tokens.filter((token) => isInside(token, word))));
+}
+
+const isInside = (token, word) =>
+  token.segment === word.segment && token.start >= word.start && token.start < word.end && token.end > token.start;
+
+// Tokens that share characters, as the bytes of an emoji do, form one span.
+function splitIntoTokens(tokens) {
+  const spans = [];
+  for (const token of tokens.filter(({ start, end }) => end > start)) {
+    const last = spans.at(-1);
+    if (last && last.segment === token.segment && token.start < last.end) extendSpan(last, token);
+    else spans.push(createSpan(token, [token]));
+  }
+  return spans;
+}
+
+function extendSpan(span, token) {
+  span.tokens.push(token.index);
+  span.value += token.value;
+  span.end = Math.max(span.end, token.end);
+}
+
+const createSpan = ({ segment, start, end }, tokens) => ({
+  segment, start, end,
+  tokens: tokens.map((token) => token.index),
+  value: tokens.reduce((sum, token) => sum + token.value, 0),
+  names: tokens.map((token) => token.token).join(" "),
+});
+
+export const largestValue = (spans) => Math.max(0, ...spans.map((span) => Math.abs(span.value)));
+
+// Returns the element of all texts and those of the spans; with `onChoose` the spans are buttons. Without offsets the
+// tokens themselves are shown.
+export function renderText(explanation, spans, fullScale, onChoose) {
+  const ranks = rankSpans(spans);
+  const items = new Map(spans.map((span) => [span, renderSpan(span, fullScale, ranks.get(span), Boolean(onChoose))]));
+  const hasText = spans.every((span) => span.text === undefined);
+  const texts = hasText ? [explanation.text].flat() : [null];
+  const lines = texts.map((text, segment) => renderLine(text, spans.filter((span) => span.segment === segment), items));
+  const properties = onChoose ? { role: "group", ariaLabel: "Words; choose one to hide it" } : { className: "static" };
+  const group = createElement("div", properties, ...lines);
+  const shownItems = [...items.values()];
+  if (onChoose) addRovingFocus(group, shownItems, 1, onChoose);
+  return { group, items: shownItems };
+}
+
+function rankSpans(spans) {
+  const ranked = [...spans].sort((first, second) => second.value - first.value);
+  return new Map(ranked.map((span, index) => [span, `rank ${index + 1} of ${spans.length}`]));
+}
+
+function renderLine(text, spans, items) {
+  const line = createElement("p", { className: "reading", dir: "auto", lang: "" });
+  if (text === null) line.append(...separate(spans.map((span) => items.get(span))));
+  else appendText(line, text, spans, items);
+  return line;
+}
+
+const separate = (nodes) => nodes.flatMap((node, index) => (index ? [" ", node] : [node]));
+
+// Offsets count code points, as in Python; JavaScript strings would count a character beyond U+FFFF twice.
+function appendText(line, text, spans, items) {
+  const characters = Array.from(text);
+  let end = 0;
+  for (const span of spans) {
+    const item = items.get(span);
+    item.append(...markInvisible(characters.slice(span.start, span.end)));
+    line.append(...markInvisible(characters.slice(end, span.start)), item);
+    end = span.end;
+  }
+  line.append(...markInvisible(characters.slice(end)));
+}
+
+function renderSpan(span, fullScale, rank, isButton) {
+  const className = `${colorClass(span.value, fullScale)} word`.trim();
+  const title = `${span.names ?? span.text} · ${formatSigned(span.value)} · ${rank}`;
+  const item = createElement("span", { className, title });
+  if (span.text !== undefined) item.append(...markInvisible(Array.from(span.text)));
+  if (isButton) {
+    item.setAttribute("role", "button");
+    item.ariaPressed = "false";
+  }
+  return item;
+}
+
+// Classes f1 … f9 (for the class) and a1 … a9 (against it) of the style sheet.
+function colorClass(value, fullScale) {
+  if (!(fullScale > 0)) return "";
+  const level = Math.round(Math.min(1, Math.abs(value) / fullScale) * COLOR_LEVELS);
+  if (level === 0) return "";
+  return `${value > 0 ? "f" : "a"}${level}`;
+}
+
+// Characters that are invisible or reorder others are shown as a box with their code, so that they cannot deceive.
+function markInvisible(characters) {
+  const nodes = [];
+  let plain = "";
+  for (const character of characters) {
+    if (!isInvisible(character)) plain += character;
+    else {
+      nodes.push(plain, createCodeBox(character));
+      plain = "";
+    }
+  }
+  return [...nodes, plain].filter((node) => node !== "");
+}
+
+function isInvisible(character) {
+  const code = character.codePointAt(0);
+  return !LINE_BREAKS_AND_TABS.includes(character) && invisibleRanges.some(([low, high]) => code >= low && code <= high);
+}
+
+function createCodeBox(character) {
+  const code = character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+  return createElement("span", { className: "ch-hidden", textContent: `⟨${code}⟩` });
+}
