@@ -36,6 +36,7 @@ def build(
     app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits)
     add_error_handlers(app)
     app.include_router(page_router)
+    # StaticFiles refuses paths outside its folder.
     app.mount("/static", StaticFiles(directory=str(PACKAGE / "static")), name="static")
     app.include_router(api_router)
     return app

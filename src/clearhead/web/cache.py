@@ -57,6 +57,11 @@ class InputCache:
     def _evict(self) -> None:
         while len(self.inputs) > self.limits.cached_inputs:
             self.inputs.popitem(last=False)
+        self._evict_traces()
+        for cached in self.inputs.values():
+            self._trim(cached)
+
+    def _evict_traces(self) -> None:
         token_pairs = 0
         for age, cached in enumerate(reversed(self.inputs.values())):
             token_pairs += cached.token_pairs
@@ -64,7 +69,6 @@ class InputCache:
             # The latest input keeps its traces whatever their size: it is about to be explained.
             if age > 0 and is_too_large:
                 cached.traces.clear()
-            self._trim(cached)
 
     def _trim(self, cached: CachedInput) -> None:
         _drop_oldest(cached.answers, self.limits.cached_answers)

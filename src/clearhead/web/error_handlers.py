@@ -1,5 +1,8 @@
 """Exception handlers: every error becomes {"error": text}, and user input is not sent back."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -44,14 +47,16 @@ async def _handle_overload(_: Request, error: Exception) -> JSONResponse:
 
 async def _handle_invalid_body(_: Request, error: RequestValidationError) -> JSONResponse:
     details = error.errors()
-    messages = []
-    for detail in details[:MAX_REPORTED_ERRORS]:
-        # The first entry says only "body"; deeper ones repeat what the user sent.
-        field = ".".join(map(str, detail["loc"][1:3]))
-        messages.append(f"{field}: {detail['msg']}")
+    messages = [_describe_detail(detail) for detail in details[:MAX_REPORTED_ERRORS]]
     is_malformed = any(detail["type"] == "json_invalid" for detail in details)
     status = 400 if is_malformed else 422
     return _error_response(status, visible("; ".join(messages)[:MAX_MESSAGE_CHARACTERS]))
+
+
+def _describe_detail(detail: Mapping[str, Any]) -> str:
+    # The location starts with "body"; from the fourth entry on it may repeat what the user sent.
+    field = ".".join(map(str, detail["loc"][1:3]))
+    return f"{field}: {detail['msg']}"
 
 
 async def _handle_http_error(_: Request, error: HTTPException) -> JSONResponse:

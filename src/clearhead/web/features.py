@@ -19,6 +19,7 @@ def number_hideable_tokens(trace: Trace) -> dict[int, int]:
 
 
 def _find_special_tokens(trace: Trace) -> Sequence[bool]:
+    # Images: the classification token (and others, such as DeiT's distillation token) come before the patches.
     if trace.is_image:
         return [index < trace.leading for index in range(trace.mask_BT.shape[1])]
     return trace.inputs.items[0].special
@@ -26,13 +27,18 @@ def _find_special_tokens(trace: Trace) -> Sequence[bool]:
 
 def group_tokens(trace: Trace, unit: str) -> list[list[int]]:
     """Return the token indices of every word, token or patch, in reading order."""
-    columns = number_hideable_tokens(trace)
-    item = trace.inputs.items[0]
-    if trace.is_image or unit == "token" or item.offsets is None:
-        return [[index] for index in columns]
+    indices = list(number_hideable_tokens(trace))
+    # Without offsets (no fast tokenizer) it is not known which tokens form a word.
+    has_words = not trace.is_image and trace.inputs.items[0].offsets is not None
+    if unit == "word" and has_words:
+        return _group_words(trace, indices)
+    return [[index] for index in indices]
+
+
+def _group_words(trace: Trace, indices: Sequence[int]) -> list[list[int]]:
     (features,) = group_features(trace.model, trace.inputs, "word")
     words: dict[int, list[int]] = {}
-    for index in columns:
+    for index in indices:
         words.setdefault(int(features.labels[index]), []).append(index)
     return list(words.values())
 

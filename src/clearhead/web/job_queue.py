@@ -49,6 +49,7 @@ class Worker:
         self._running: list[Job] = []
         self._ready = threading.Condition()
         self._closed = False
+        # A daemon, so that a forward pass that hangs cannot keep the process from ending.
         self._thread = threading.Thread(target=self._loop, name="clearhead-worker", daemon=True)
         self._thread.start()
 
@@ -123,15 +124,18 @@ def _start(job: Job) -> bool:
 
 
 def _run_jobs(jobs: list[Job]) -> None:
-    payloads = [job.payload for job in jobs]
-    results: Sequence[Any]
-    try:
-        results = jobs[0].work(payloads)
-    except BaseException as error:
-        # The thread must survive whatever happens in a job: the error goes to those who wait for it.
-        results = [error] * len(jobs)
-    for job, result in zip(jobs, results, strict=True):
+    for job, result in zip(jobs, _compute(jobs), strict=True):
         if isinstance(result, BaseException):
             job.future.set_exception(result)
         else:
             job.future.set_result(result)
+
+
+def _compute(jobs: list[Job]) -> Sequence[Any]:
+    """Return a result or an error per job."""
+    payloads = [job.payload for job in jobs]
+    try:
+        return jobs[0].work(payloads)
+    except BaseException as error:
+        # The thread must survive whatever happens in a job: the error goes to those who wait for it.
+        return [error] * len(jobs)

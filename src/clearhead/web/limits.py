@@ -12,14 +12,19 @@ class Limits:
     token pairs (the size of an attention map).
     """
 
+    # Base64 makes the 8 MB that the page allows a photo a third larger.
     max_body_bytes: int = 12_000_000
     max_characters: int = 100_000
+    # Checked before decoding: a small file can claim a huge size.
     max_pixels: int = 25_000_000
+    # Larger images are scaled down: models see far fewer pixels.
     max_image_side: int = 1600
     max_option: float = 1e6
+    # Of options that multiply the cost of a method, so that one request cannot occupy the worker for minutes.
     max_samples: int = 256
     max_queued_jobs: int = 64
     max_batch: int = 16
+    # Seconds until a request is answered with 503, and until its body must have arrived.
     answer_timeout: float = 60.0
     body_timeout: float = 20.0
     cached_inputs: int = 32

@@ -86,14 +86,19 @@ class Run:
 
     def rank_examples(self, method: str, metric: str, *, lowest: bool, start: int) -> Examples:
         """Return a page of examples, those with the highest (or lowest) values first."""
-        if (method, metric) not in self.values:
-            available = [" ".join(pair) for pair in self.values]
-            raise unknown_name("method and metric of this run", f"{method} {metric}", available)
+        values = self._find_values(method, metric)
+        # Not reverse=True, which would also reverse the order of examples with equal values.
         sign = 1 if lowest else -1
-        ranked = sorted(self.values[method, metric].items(), key=lambda entry: sign * entry[1])
+        ranked = sorted(values.items(), key=lambda entry: sign * entry[1])
         page = ranked[start : start + EXAMPLES_PER_PAGE]
         examples = [self._describe_example(method, example_id, value) for example_id, value in page]
         return Examples(total=len(ranked), examples=examples)
+
+    def _find_values(self, method: str, metric: str) -> dict[str, float]:
+        if (method, metric) not in self.values:
+            available = [" ".join(pair) for pair in self.values]
+            raise unknown_name("method and metric of this run", f"{method} {metric}", available)
+        return self.values[method, metric]
 
     def _describe_example(self, method: str, example_id: str, value: float) -> Example:
         row = self.explanations.get((method, example_id), {})
@@ -118,11 +123,13 @@ class Runs(Mapping[str, Run]):
         self._data = data
         self._folders = {folder.resolve().name: folder for folder in folders}
         self._open: dict[str, Run] = {}
+        # Only the folders' own names appear on the page and in addresses; full paths are private.
         if len(self._folders) != len(folders):
             raise BadOption("Two runs would have the same name on the page: rename one of the folders.")
         self._check_data_used()
 
     def _check_data_used(self) -> None:
+        # Opens all runs, so that a damaged one is reported at the start and not on the page.
         used = {run.data for run in self.values()}
         for path in self._data:
             if path not in used:

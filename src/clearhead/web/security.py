@@ -62,6 +62,7 @@ class AccessPolicy:
             name = urlsplit(f"//{host}").hostname
         except ValueError:
             return False
+        # urlsplit would take the host from behind an @ or before a /, which other parsers read differently.
         if name is None or "/" in host or "@" in host:
             return False
         if name in self.hosts:
@@ -121,9 +122,7 @@ class SecurityMiddleware:
         host = headers.get("host", "")
         if not self.policy.accepts_host(host):
             raise RequestRejected(421, "Unknown Host header.")
-        if scope["method"] not in ALLOWED_METHODS:
-            allowed = ", ".join(ALLOWED_METHODS)
-            raise RequestRejected(405, f"Method not allowed. Available: {allowed}.", {"allow": allowed})
+        _check_method(scope)
         _check_origin(scope, headers, host)
         self._check_token(scope, headers)
         if scope["method"] == "POST":
@@ -134,9 +133,7 @@ class SecurityMiddleware:
         if token is None:
             return
         if scope["path"] == "/" and _is_token(_token_in_query(scope), token):
-            # The cookie replaces the token in the address, which would stay in the browser's history.
-            cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
-            raise RequestRejected(303, "Token accepted.", {"location": "/", "set-cookie": cookie})
+            raise _redirect_with_cookie(token)
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
         cookie = _token_in_cookie(headers.get("cookie", ""))
         if not _is_token(bearer, token) and not _is_token(cookie, token):
@@ -144,6 +141,7 @@ class SecurityMiddleware:
             raise RequestRejected(401, message, {"www-authenticate": "Bearer"})
 
     def _check_body(self, headers: dict[str, str]) -> None:
+        # HTML forms of other sites can send text/plain without asking first (CORS preflight), but not JSON.
         content_type = headers.get("content-type", "").partition(";")[0].strip().casefold()
         if content_type != "application/json":
             raise RequestRejected(415, "Unsupported content type: send JSON with Content-Type: application/json.")
@@ -158,16 +156,33 @@ def _decode_headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
+def _check_method(scope: Scope) -> None:
+    if scope["method"] not in ALLOWED_METHODS:
+        allowed = ", ".join(ALLOWED_METHODS)
+        raise RequestRejected(405, f"Method not allowed. Available: {allowed}.", {"allow": allowed})
+
+
 def _check_origin(scope: Scope, headers: dict[str, str], host: str) -> None:
     """Raise unless the request comes from this server's own page or from no page at all."""
     origin = headers.get("origin")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         raise RequestRejected(403, "Requests from other sites are not allowed.")
+    # Sent by browsers also with GET requests, which have no Origin header.
     is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
     is_page = scope["path"] == "/" and scope["method"] == "GET"
     # Other sites may link to the page itself, which reveals nothing to them.
     if is_foreign and not is_page:
         raise RequestRejected(403, "Requests from other sites are not allowed.")
+
+
+def _redirect_with_cookie(token: str) -> RequestRejected:
+    """Return a redirect to the page that moves the token from the address into a cookie.
+
+    In the address it would stay in the history of the browser.
+    """
+    # HttpOnly hides it from scripts, Strict withholds it from requests that other sites cause.
+    cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
+    return RequestRejected(303, "Token accepted.", {"location": "/", "set-cookie": cookie})
 
 
 def _body_too_large(limits: Limits) -> RequestRejected:

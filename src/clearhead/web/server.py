@@ -54,19 +54,25 @@ def access_policy(host: str, token: str | None) -> AccessPolicy:
 def bound(host: str, port: int) -> socket.socket:
     """Bind a socket, so that the address is known (or refused) before models are loaded."""
     try:
-        family, socket_type, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # asyncio sets TCP_NODELAY only on sockets whose protocol is given; without it small answers wait 40 ms.
-        listening = socket.socket(family, socket_type, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        return _bind_socket(host, port)
     except (OSError, OverflowError) as error:
         raise BadOption(f"Cannot listen on {host}:{port}: {error}. Choose another --port, or 0 for any.") from error
+
+
+def _bind_socket(host: str, port: int) -> socket.socket:
+    family, socket_type, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    # asyncio sets TCP_NODELAY only on sockets whose protocol is given; without it small answers wait 40 ms.
+    listening = socket.socket(family, socket_type, protocol)
+    # Without it, the port of a server that has just ended stays blocked for a minute.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(address)
     return listening
 
 
 def address_of(listening: socket.socket, policy: AccessPolicy) -> str:
     """Return the address to open in a browser, with the token if there is one."""
     host, port = listening.getsockname()[:2]
+    # 0.0.0.0 means all interfaces; it is not an address that browsers open everywhere.
     if host == "0.0.0.0":
         host = "127.0.0.1"
     elif ":" in host:

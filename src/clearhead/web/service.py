@@ -81,6 +81,7 @@ class ExplainService:
             method = self.find_method(request)
         except ClearheadError:
             return None
+        # Inputs of different lengths need padding to share a batch.
         if not model.can_pad:
             return None
         return model.name, method.method.name, str(sorted(method.options.items()))
@@ -112,15 +113,8 @@ class ExplainService:
         ranked = sorted(features, key=lambda tokens: -float(relevance[tokens].sum()))
         counts = _count_steps(trace, len(features))
         random_curves = self._random_curves(request, trace, features, counts)
-        response = CurveResponse(
-            order=ranked,
-            counts=counts,
-            values=self._curves(trace, [ranked], counts)[0],
-            random=np.mean(random_curves, 0).tolist(),
-            low=np.min(random_curves, 0).tolist(),
-            high=np.max(random_curves, 0).tolist(),
-        )
-        return [response]
+        (values,) = self._curves(trace, [ranked], counts)
+        return [_make_curve_response(ranked, counts, values, random_curves)]
 
     def _find_input(self, request: InputRequest) -> tuple[Model, CachedInput]:
         """Return the model of the request and the cache entry of its input."""
@@ -147,6 +141,7 @@ class ExplainService:
     @contextmanager
     def _interruptible(self, model: Model) -> Iterator[None]:
         """Check before every forward pass inside whether a client still waits for the answer."""
+        # A hook, because methods run as many forward passes as they like and know nothing of clients.
         hook = model.network.register_forward_pre_hook(lambda *_: self.check_interrupted())
         try:
             yield
@@ -163,14 +158,11 @@ class ExplainService:
 
     def _explain_together(self, requests: list[ExplainRequest]) -> None:
         """Explain requests of one group in one forward pass and cache the answers."""
-        model = self.find_model(requests[0])
         method = self.find_method(requests[0])
         inputs = [self._find_input(request)[1] for request in requests]
-        targets = [_make_target(request) for request in requests]
         try:
-            with self._interruptible(model):
-                batch = collate(model, [cached.encoded for cached in inputs])
-                trace = capture(model, batch, targets)
+            trace = self._trace_together(requests, inputs)
+            with self._interruptible(trace.model):
                 explanations = explain_trace(trace, method)
         except Interrupted:
             raise
@@ -178,8 +170,16 @@ class ExplainService:
             # One bad request must not fail the others: each is explained alone afterwards and gets its own error.
             return
         for row, request in enumerate(requests):
-            classes = class_outputs(model, trace.logits[row])
+            classes = class_outputs(trace.model, trace.logits[row])
             inputs[row].answers[_answer_key(request)] = Answer(explanations[row], classes, method)
+
+    def _trace_together(self, requests: list[ExplainRequest], inputs: list[CachedInput]) -> Trace:
+        """Return the trace of a batch, which is not cached: it would hold the memory of all its inputs."""
+        model = self.find_model(requests[0])
+        encoded = [cached.encoded for cached in inputs]
+        targets = [_make_target(request) for request in requests]
+        with self._interruptible(model):
+            return capture(model, collate(model, encoded), targets)
 
     def _explain_or_fail(self, request: ExplainRequest) -> Answer | Exception:
         try:
@@ -228,6 +228,7 @@ def class_outputs(model: Model, logits: torch.Tensor) -> list[float]:
     """Return the probability of each class, the number of a regression, or nothing for spans."""
     if logits.dim() != 1:
         return []
+    # class_probabilities would squash the number of a regression with a sigmoid.
     if model.problem == "regression":
         return logits.double().tolist()
     return class_probabilities(logits, model.problem).tolist()
@@ -247,9 +248,24 @@ def _answer_key(request: ExplainRequest) -> Hashable:
 
 def _count_steps(trace: Trace, features: int) -> list[int]:
     """Return how many features are hidden at each step, from none to all."""
-    steps = min(features, MAX_IMAGE_STEPS if trace.is_image else MAX_TEXT_STEPS)
+    # Images have fewer steps, because their forward passes are slower than those of a sentence.
+    max_steps = MAX_IMAGE_STEPS if trace.is_image else MAX_TEXT_STEPS
+    steps = min(features, max_steps)
     counts = {round(step * features / steps) for step in range(steps + 1)}
     return sorted(counts)
+
+
+def _make_curve_response(
+    order: list[Feature], counts: list[int], values: list[float], random_curves: list[list[float]]
+) -> CurveResponse:
+    return CurveResponse(
+        order=order,
+        counts=counts,
+        values=values,
+        random=np.mean(random_curves, 0).tolist(),
+        low=np.min(random_curves, 0).tolist(),
+        high=np.max(random_curves, 0).tolist(),
+    )
 
 
 def _shuffle(features: list[Feature], seed: int) -> list[Feature]:

@@ -63,7 +63,7 @@ function cancelMeasurement() {
 }
 
 function describeTest() {
-  const hint = "Hide the features with the highest relevance. If the explanation is right, the output falls faster than when as many are hidden at random.";
+  const hint = `Hide the ${unitName()} with the highest relevance. If the explanation is right, the output falls faster than when as many are hidden at random.`;
   if (session.explanation.target.versus === null) return hint;
   return `${hint} The numbers are the probability of the first class minus that of the second.`;
 }
