@@ -1,7 +1,7 @@
-"""A real browser: Playwright with Debian's Chromium, and axe-core to ask whether a page is accessible.
+"""A real browser: Playwright with Chromium, and axe-core to check accessibility.
 
-Chromium is named by CLEARHEAD_CHROMIUM or found on the path; axe-core's axe.min.js is named by CLEARHEAD_AXE or lies in
-node_modules. A test that needs what is not here is skipped and says so.
+Chromium is named by CLEARHEAD_CHROMIUM or found on the path; axe-core's axe.min.js is named by CLEARHEAD_AXE or is in
+node_modules. Tests that need a missing one are skipped.
 """
 
 import os
@@ -32,16 +32,20 @@ needs_axe = pytest.mark.skipif(
 
 
 @contextmanager
-def launched() -> Iterator[Any]:
+def launch_browser() -> Iterator[Any]:
+    """Start Chromium and close it at the end."""
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
 
 
-def violations(page: Any, part: str = "html") -> dict[str, list[str]]:
-    """By axe-core's rules those that a part of the page breaks, and where."""
+def find_violations(page: Any, selector: str = "html") -> dict[str, list[str]]:
+    """Return the accessibility rules of axe-core that a part of the page breaks, with the elements that do."""
     page.add_script_tag(path=AXE)
-    found = page.evaluate("part => axe.run(part, {resultTypes: ['violations']})", part)
-    assert len(found["passes"]) > 10, "axe-core looked at next to nothing"
-    return {one["id"]: [node["html"] for node in one["nodes"]][:3] for one in found["violations"]}
+    result = page.evaluate("selector => axe.run(selector, {resultTypes: ['violations']})", selector)
+    assert len(result["passes"]) > 10, "axe-core checked almost nothing"
+    violations = {}
+    for violation in result["violations"]:
+        violations[violation["id"]] = [node["html"] for node in violation["nodes"]][:3]
+    return violations

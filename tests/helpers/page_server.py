@@ -13,30 +13,30 @@ import numpy as np
 from PIL import Image
 
 
-def photo(size=(60, 40), kind="PNG", seed=0) -> bytes:
-    """Coloured noise, the same for the same seed."""
+def make_photo(size=(60, 40), image_format="PNG", seed=0) -> bytes:
+    """Return a file of coloured noise."""
     pixels = np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, kind)
+    Image.fromarray(pixels).save(buffer, image_format)
     return buffer.getvalue()
 
 
-def encoded(content: bytes) -> str:
+def encode_base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
 @contextmanager
-def serving(*arguments: str):
-    """`clearhead serve` on a free port: yields the process and its address."""
+def start_server(*arguments: str):
+    """Run `clearhead serve` on a free port; yield the process and its address."""
     command = [sys.executable, "-u", "-m", "clearhead", "serve", "--no-open", "--port", "0", *arguments]
     source = str(Path(__file__).parents[2] / "src")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": source}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         line = process.stdout.readline()
-        found = re.search(r"http://\S+", line)
-        assert found, line + process.stderr.read()
-        yield process, found.group()
+        address = re.search(r"http://\S+", line)
+        assert address, line + process.stderr.read()
+        yield process, address.group()
     finally:
         process.kill()
         process.wait()
@@ -45,7 +45,7 @@ def serving(*arguments: str):
 
 
 def save_run(folder: Path, model: Path) -> Path:
-    """A finished run of `clearhead bench` on six sentences."""
+    """Write a run of `clearhead bench` on six sentences; return its folder."""
     sentences = [
         "a good film",
         "never a bad film",
@@ -60,11 +60,11 @@ def save_run(folder: Path, model: Path) -> Path:
 
 
 def save_photo_run(folder: Path, model: Path) -> tuple[Path, Path]:
-    """A finished run on four photos in a folder per class; the run and its data."""
+    """Write a run on four photos in a folder per class; return the folders of the run and of its data."""
     for number in range(4):
         file = folder / "pets" / ("cat", "dog")[number % 2] / f"{number}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(photo(seed=number))
+        file.write_bytes(make_photo(seed=number))
     return _run(folder / "pets", model, "positive-perturbation", folder / "photo-run"), folder / "pets"
 
 

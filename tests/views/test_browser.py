@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.browser import launched, needs_axe, needs_chromium, violations
+from helpers.browser import find_violations, launch_browser, needs_axe, needs_chromium
 from helpers.samples import HOSTILE, explained, pictured, review
 from helpers.timing import quickest
 
@@ -18,7 +18,7 @@ SCHEMES = ("light", "dark")
 pytestmark = needs_chromium
 
 
-def everything() -> str:
+def render_everything() -> str:
     """A page with every view on it."""
     blocks = review(layers=np.random.default_rng(0).normal(size=(4, 14)))
     line = curves.Curve("att-cat", (0.0, 0.5, 1.0), (0.9, 0.3, 0.1), (0.8, 0.2, 0.0), (1.0, 0.4, 0.2))
@@ -44,7 +44,7 @@ def everything() -> str:
 
 @pytest.fixture(scope="module")
 def browser():
-    with launched() as opened:
+    with launch_browser() as opened:
         yield opened
 
 
@@ -58,12 +58,12 @@ def visit(browser, tmp_path):
         file.write_text(source, "utf-8")
         contexts.append(browser.new_context(color_scheme=scheme, offline=True))
         page = contexts[-1].new_page()
-        page.said = []
-        page.asked = []
-        page.on("console", lambda message: page.said.append(message.text))
-        page.on("pageerror", lambda error: page.said.append(str(error)))
-        page.on("dialog", lambda dialog: (page.said.append("dialog"), dialog.dismiss()))
-        page.on("request", lambda request: page.asked.append(request.url))
+        page.messages = []
+        page.requests = []
+        page.on("console", lambda message: page.messages.append(message.text))
+        page.on("pageerror", lambda error: page.messages.append(str(error)))
+        page.on("dialog", lambda dialog: (page.messages.append("dialog"), dialog.dismiss()))
+        page.on("request", lambda request: page.requests.append(request.url))
         page.goto(file.as_uri())
         return page
 
@@ -74,11 +74,11 @@ def visit(browser, tmp_path):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_nothing_is_fetched_and_nothing_complains(visit, scheme):
-    page = visit(everything(), scheme)
-    assert page.said == []
-    outside = [url for url in page.asked if not url.startswith(("file:", "data:"))]
+    page = visit(render_everything(), scheme)
+    assert page.messages == []
+    outside = [url for url in page.requests if not url.startswith(("file:", "data:"))]
     assert outside == []
-    assert sum(url.startswith("file:") for url in page.asked) == 1
+    assert sum(url.startswith("file:") for url in page.requests) == 1
 
 
 @needs_axe
@@ -86,12 +86,12 @@ def test_nothing_is_fetched_and_nothing_complains(visit, scheme):
 def test_accessible(browser, tmp_path, scheme):
     """axe-core finds no violation, with everything unfolded; its script enters despite the page's own policy."""
     file = tmp_path / "page.html"
-    file.write_text(everything(), "utf-8")
+    file.write_text(render_everything(), "utf-8")
     context = browser.new_context(color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
     page.goto(file.as_uri())
-    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    found = violations(page)
+    page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+    found = find_violations(page)
     context.close()
     assert found == {}
 
@@ -100,7 +100,7 @@ def test_hostile_text_shows_literally_and_in_order(visit):
     page = visit(html.page([html.card(explained("ab\u202ecd\u2066ef\u200bgh <script>alert(1)</script> \"'&"))], "x"))
     shown = page.locator(".ch-word").first
     assert shown.evaluate("node => node.textContent").endswith("<script>alert(1)</script> \"'&")
-    assert page.said == []
+    assert page.messages == []
     assert page.locator("script").count() == 0
     left = page.evaluate(
         """() => {
@@ -153,9 +153,8 @@ def test_tokens_and_layers_of_a_photo_are_switched_without_script(visit):
 
 def test_the_outline_belongs_to_the_view_that_is_shown(visit):
     page = visit(html.page([html.card(pictured())], "x"))
-    seen = (
-        "[...document.querySelectorAll('.ch-stack img')].filter(one => one.checkVisibility()).map(one => one.className)"
-    )
+    seen = """[...document.querySelectorAll('.ch-stack img')]
+        .filter(image => image.checkVisibility()).map(image => image.className)"""
     assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-smooth"]
     page.locator(".ch-contour").check()
     assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-smooth", "ch-outline ch-smooth"]
@@ -172,7 +171,7 @@ def test_sign_survives_without_colour(visit):
     assert page.locator(".ch-word span", has_text="heart").evaluate(style) == "dashed"
 
 
-def cell(theme: str) -> str:
+def render_cell(theme: str) -> str:
     """A page like a notebook's, with a text, a list, a comparison and a photo."""
     colors = "background:#fff;color:#212121" if theme == "light" else "background:#111;color:#e0e0e0"
     several = [
@@ -190,20 +189,20 @@ def cell(theme: str) -> str:
 
 @pytest.mark.parametrize(("theme", "paper"), [("dark", "rgb(24, 26, 31)"), ("light", "rgb(255, 255, 255)")])
 def test_a_cell_follows_the_notebook(visit, theme, paper):
-    page = visit(cell(theme))
+    page = visit(render_cell(theme))
     behind = "node => getComputedStyle(node).backgroundColor"
     assert page.locator(".clearhead").evaluate(behind) == paper
     ink = page.locator("#out > div > p u").first.evaluate("node => getComputedStyle(node).color")
     assert ink == ("rgb(33, 33, 33)" if theme == "light" else "rgb(224, 224, 224)")
-    assert (page.said, [url for url in page.asked if not url.startswith(("file:", "data:"))]) == ([], [])
+    assert (page.messages, [url for url in page.requests if not url.startswith(("file:", "data:"))]) == ([], [])
 
 
 @needs_axe
 @pytest.mark.parametrize("theme", SCHEMES)
 def test_a_cell_is_accessible(visit, theme):
-    page = visit(cell(theme))
-    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    found = violations(page, "#out")
+    page = visit(render_cell(theme))
+    page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+    found = find_violations(page, "#out")
     found.pop("heading-order", None)  # the notebook's
     assert found == {}
 
@@ -219,9 +218,9 @@ def test_a_cell_leaves_its_surroundings_alone(visit, one):
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(visit):
-    page = visit(everything())
+    page = visit(render_everything())
     page.set_viewport_size({"width": 360, "height": 600})
-    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 

@@ -1,13 +1,13 @@
-"""Fixtures of the tests in this folder: the application in memory, and its page in a browser."""
+"""Fixtures: the application in memory, and its page in a browser."""
 
 from dataclasses import replace
 
 import pytest
 from helpers import tiny_models
 from helpers.api import HOME
-from helpers.browser import launched
-from helpers.page import PATIENCE
-from helpers.page_server import save_photo_run, save_run, serving
+from helpers.browser import launch_browser
+from helpers.page import TIMEOUT_MS
+from helpers.page_server import save_photo_run, save_run, start_server
 from helpers.samples import save_answer_model, save_image_model, save_regression_model, save_text_model
 from starlette.testclient import TestClient
 
@@ -22,40 +22,51 @@ def address(tmp_path_factory):
     run = save_run(home, folders[0])
     photos, data = save_photo_run(home, folders[2])
     folders += [save_regression_model(home / "stars"), save_answer_model(home / "answers")]
-    models = [part for folder in folders for part in ("--model", str(folder))]
-    with serving(*models, "--run", str(run), "--run", str(photos), "--data", str(data)) as (_, found):
-        yield found
+    arguments = ["--run", str(run), "--run", str(photos), "--data", str(data)]
+    for folder in folders:
+        arguments += ["--model", str(folder)]
+    with start_server(*arguments) as (_, served_address):
+        yield served_address
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with launched() as opened:
-        yield opened
+    with launch_browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture
 def visit(browser, address):
-    """Opens the page; whatever it complains about, or asks of another host, fails the test."""
-    contexts, said = [], []
+    """Open the page; whatever it logs, or requests from another host, fails the test unless it is cleared."""
+    contexts = []
+    messages = []
 
-    def visited(part="", **settings):
+    def record_foreign_request(request):
+        if not request.url.startswith((address, "data:", "blob:")):
+            messages.append(request.url)
+
+    def record_dialog(dialog):
+        messages.append("dialog")
+        dialog.dismiss()
+
+    def open_page(fragment="", **settings):
         context = browser.new_context(**settings)
         contexts.append(context)
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: (said.append("dialog"), dialog.dismiss()))
-        page.on("request", lambda one: one.url.startswith((address, "data:", "blob:")) or said.append(one.url))
-        page.goto(address + part)
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", record_dialog)
+        page.on("request", record_foreign_request)
+        page.goto(address + fragment)
         page.wait_for_selector("body[data-ready]")
         return page
 
-    visited.said = said
-    yield visited
+    open_page.messages = messages
+    yield open_page
     for context in contexts:
         context.close()
-    assert said == []
+    assert messages == []
 
 
 @pytest.fixture(scope="module")
@@ -73,19 +84,19 @@ def app(models):
 
 @pytest.fixture(scope="module")
 def client(app):
-    with TestClient(app, base_url=HOME, raise_server_exceptions=False) as opened:
-        yield opened
+    with TestClient(app, base_url=HOME, raise_server_exceptions=False) as test_client:
+        yield test_client
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory):
+def other_models(tmp_path_factory):
     """A model that answers a number, and one that answers with a span."""
-    home = tmp_path_factory.mktemp("others")
+    home = tmp_path_factory.mktemp("other-models")
     folders = {"stars": save_regression_model(home / "stars"), "answers": save_answer_model(home / "answers")}
     return {name: replace(clearhead.load(str(folder)), name=name) for name, folder in folders.items()}
 
 
 @pytest.fixture(scope="module")
-def asking(others):
-    with TestClient(build(others), base_url=HOME) as opened:
-        yield opened
+def other_client(other_models):
+    with TestClient(build(other_models), base_url=HOME) as test_client:
+        yield test_client

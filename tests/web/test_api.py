@@ -4,12 +4,13 @@ import asyncio
 import base64
 import io
 import json
+from itertools import chain
 
 import numpy as np
 import pytest
 import torch
 from helpers.api import HOME, JSON, TEXT, ask
-from helpers.page_server import encoded, photo, save_photo_run, save_run
+from helpers.page_server import encode_base64, make_photo, save_photo_run, save_run
 from helpers.samples import save_image_model, save_text_model
 from PIL import Image
 from starlette.testclient import TestClient
@@ -27,19 +28,19 @@ def test_an_answer_is_what_the_library_says(client, models, method):
         assert answer.status_code == 422
         assert "masked-LM head" in answer.json()["error"]
         return
-    own = clearhead.explain(models["text"], TEXT, method, target="positive")
-    found = answer.json()
-    assert [token["relevance"] for token in found["tokens"]] == pytest.approx(own.relevance.tolist())
-    assert found["label"] == "positive"
-    assert found["classes"][2] == pytest.approx(own.probability)
-    assert (found["layers"] is None) == (own.layers is None)
+    expected = clearhead.explain(models["text"], TEXT, method, target="positive")
+    body = answer.json()
+    assert [token["relevance"] for token in body["tokens"]] == pytest.approx(expected.relevance.tolist())
+    assert body["label"] == "positive"
+    assert body["classes"][2] == pytest.approx(expected.probability)
+    assert (body["layers"] is None) == (expected.layers is None)
 
 
 def test_pair_picture_contrast_and_options(client, models):
     pair = ask(client, pair=["a film", "is good"]).json()
     assert pair["text"] == ["a film", "is good"]
     assert {word["segment"] for word in pair["words"]} == {0, 1}
-    picture = ask(client, image=encoded(photo()), method="att-cat").json()
+    picture = ask(client, image=encode_base64(make_photo()), method="att-cat").json()
     assert (picture["grid"], picture["size"], picture["model"]) == ([4, 4], [60, 40], "image")
     contrast = ask(client, text=TEXT, target=0, versus="positive").json()
     assert contrast["label"] == "negative rather than positive"
@@ -106,44 +107,45 @@ def test_hiding_asks_the_perturbation_engine(client, models):
 
     from clearhead.perturbation.run import perturbed_logits
 
-    found = ask(client, "hide", text=TEXT, target="negative", hidden=[[], [1], [2, 3]]).json()
+    response = ask(client, "hide", text=TEXT, target="negative", hidden=[[], [1], [2, 3]]).json()
     masks = torch.ones(3, 7, dtype=torch.bool)
     masks[1, 0] = masks[2, 1] = masks[2, 2] = False
     (logits,) = perturbed_logits(models["text"], TEXT, [masks])
-    assert found["values"] == pytest.approx(logits.softmax(-1)[:, 0].tolist())
-    assert found["classes"][1] == pytest.approx(logits.softmax(-1)[1].tolist())
+    assert response["values"] == pytest.approx(logits.softmax(-1)[:, 0].tolist())
+    assert response["classes"][1] == pytest.approx(logits.softmax(-1)[1].tolist())
 
 
 def test_a_curve_goes_from_everything_to_nothing_beside_random(client):
-    found = ask(client, "curve", text=TEXT, method="att-cat").json()
-    whole = ask(client, text=TEXT, method="att-cat").json()
-    values = {word["word"]: word["relevance"] for word in whole["words"]}
-    sums = [sum(whole["tokens"][place]["relevance"] for place in part) for part in found["order"]]
+    curve = ask(client, "curve", text=TEXT, method="att-cat").json()
+    explanation = ask(client, text=TEXT, method="att-cat").json()
+    values = {word["word"]: word["relevance"] for word in explanation["words"]}
+    relevance = [token["relevance"] for token in explanation["tokens"]]
+    sums = [sum(relevance[index] for index in indices) for indices in curve["order"]]
     assert sums == pytest.approx(sorted(values.values(), reverse=True))
-    assert found["counts"] == list(range(7))
-    assert found["values"][0] == pytest.approx(whole["probability"])
-    assert found["values"][-1] == pytest.approx(found["random"][-1])
-    for low, middle, high in zip(found["low"], found["random"], found["high"], strict=True):
+    assert curve["counts"] == list(range(7))
+    assert curve["values"][0] == pytest.approx(explanation["probability"])
+    assert curve["values"][-1] == pytest.approx(curve["random"][-1])
+    for low, middle, high in zip(curve["low"], curve["random"], curve["high"], strict=True):
         assert low - 1e-9 <= middle <= high + 1e-9
     tokens = ask(client, "curve", text=TEXT, method="att-cat", unit="token").json()
     assert tokens["counts"][-1] == 7
-    patches = ask(client, "curve", image=encoded(photo()), method="rollout").json()
+    patches = ask(client, "curve", image=encode_base64(make_photo()), method="rollout").json()
     assert patches["counts"][-1] == 16
 
 
 @pytest.mark.parametrize(
-    ("kind", "begins"), [("html", b"<!doctype html>"), ("png", b"\x89PNG"), ("json", b'{"format"')]
+    ("file_type", "start"), [("html", b"<!doctype html>"), ("png", b"\x89PNG"), ("json", b'{"format"')]
 )
-@pytest.mark.parametrize("source", [{"text": TEXT}, {"image": encoded(photo())}], ids=["text", "photo"])
-def test_files(client, kind, begins, source):
-    answer = ask(client, f"file/{kind}", **source)
-    assert answer.content.startswith(begins)
-    assert answer.headers["content-disposition"] == f'attachment; filename="clearhead.{kind}"'
+@pytest.mark.parametrize("source", [{"text": TEXT}, {"image": encode_base64(make_photo())}], ids=["text", "photo"])
+def test_files(client, file_type, start, source):
+    answer = ask(client, f"file/{file_type}", **source)
+    assert answer.content.startswith(start)
+    assert answer.headers["content-disposition"] == f'attachment; filename="clearhead.{file_type}"'
 
 
 def test_lists_and_description(client):
-    assert [one["name"] for one in client.get("/api/models").json()] == ["text", "image"]
-    assert "trans-att" in [one["name"] for one in client.get("/api/methods").json()]
+    assert [model["name"] for model in client.get("/api/models").json()] == ["text", "image"]
+    assert "trans-att" in [method["name"] for method in client.get("/api/methods").json()]
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/api/explain", "/api/hide", "/api/curve", "/api/file/html"} <= set(paths)
 
@@ -168,7 +170,7 @@ def test_lists_and_description(client):
         {"text": "film " * 1000},
         {"text": "\ud800 film"},
         {"image": "not base64!"},
-        {"image": encoded(b"GIF89a garbage")},
+        {"image": encode_base64(b"GIF89a garbage")},
         {"image": "/etc/passwd"},
         {"pair": ["one"]},
     ],
@@ -180,8 +182,8 @@ def test_a_wrong_question_is_refused_with_a_reason(client, body):
 
 
 def test_hiding_what_is_not_there_is_refused(client):
-    for place in (0, 8, 999):
-        assert ask(client, "hide", text=TEXT, hidden=[[place]]).status_code == 422
+    for index in (0, 8, 999):
+        assert ask(client, "hide", text=TEXT, hidden=[[index]]).status_code == 422
 
 
 def test_a_run_can_be_browsed(models, tmp_path):
@@ -196,14 +198,14 @@ def test_a_run_can_be_browsed(models, tmp_path):
         asked = {"method": "rollout", "metric": "aopc"}
         highest = client.get("/api/runs/my-run/examples", params=asked).json()
         lowest = client.get("/api/runs/my-run/examples", params={**asked, "lowest": True, "start": 2}).json()
-        values = [one["value"] for one in highest["examples"]]
+        values = [example["value"] for example in highest["examples"]]
         assert values == sorted(values, reverse=True)
-        assert [one["value"] for one in lowest["examples"]] == values[::-1][2:]
-        assert {tuple(one["text"]) for one in highest["examples"]} >= {("a heart",), ("bad heart",)}
-        told = client.get("/runs/my-run")
-        assert "aopc" in told.text
-        assert "script-src" not in told.headers["content-security-policy"]
-        assert "default-src 'none'" in told.headers["content-security-policy"]
+        assert [example["value"] for example in lowest["examples"]] == values[::-1][2:]
+        assert {tuple(example["text"]) for example in highest["examples"]} >= {("a heart",), ("bad heart",)}
+        report = client.get("/runs/my-run")
+        assert "aopc" in report.text
+        assert "script-src" not in report.headers["content-security-policy"]
+        assert "default-src 'none'" in report.headers["content-security-policy"]
         assert client.get("/api/runs/other/examples", params=asked).status_code == 422
         assert client.get("/api/runs/my-run/examples", params={**asked, "metric": "x"}).status_code == 422
         assert 400 <= client.get("/runs/..%2f..%2fetc").status_code < 500
@@ -217,18 +219,18 @@ def test_pictures_of_a_run_come_from_the_data_named_at_the_start(models, tmp_pat
     asked = {"method": "rollout", "metric": "positive-perturbation"}
     with TestClient(build(models, runs=Runs([run])), base_url=HOME) as client:
         examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
-        assert not any(one["picture"] for one in examples)
+        assert not any(example["picture"] for example in examples)
         refused = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
         assert (refused.status_code, "started without --data" in refused.json()["error"]) == (422, True)
     with TestClient(build(models, runs=Runs([run], [data])), base_url=HOME) as client:
         examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
-        assert [one["picture"] for one in examples] == [True] * 4
-        found = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
-        assert found.headers["content-type"] == "image/jpeg"
-        assert Image.open(io.BytesIO(found.content)).size == (60, 40)
+        assert [example["picture"] for example in examples] == [True] * 4
+        image = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
+        assert image.headers["content-type"] == "image/jpeg"
+        assert Image.open(io.BytesIO(image.content)).size == (60, 40)
         for name in ("../../etc/passwd", str(data / "cat" / "0.png"), "nobody", ""):
             assert client.get("/api/runs/photo-run/picture", params={"example": name}).status_code == 422
-    (data / "cat" / "0.png").write_bytes(photo(seed=9))
+    (data / "cat" / "0.png").write_bytes(make_photo(seed=9))
     with pytest.raises(BadOption, match="No run was made from"):
         Runs([run], [data])
     with pytest.raises(BadOption, match="check --data"):
@@ -238,54 +240,59 @@ def test_pictures_of_a_run_come_from_the_data_named_at_the_start(models, tmp_pat
 PAIR = ["a good film ?", "never a bad heart"]
 
 
-OTHERS = {"stars": {"text": "a good film"}, "answers": {"pair": PAIR}}
+OTHER_MODELS = {"stars": {"text": "a good film"}, "answers": {"pair": PAIR}}
 
 
 @pytest.mark.parametrize("method", ["trans-att", "att-cat", "integrated-gradients", "occlusion"])
-@pytest.mark.parametrize("name", OTHERS)
-def test_numbers_and_spans_are_explained_as_by_the_library(asking, others, name, method):
-    answer = ask(asking, model=name, method=method, **OTHERS[name]).json()
-    source = OTHERS[name].get("text") or tuple(PAIR)
-    found = clearhead.explain(others[name], source, method)
-    assert [one["relevance"] for one in answer["tokens"]] == pytest.approx(
-        found.relevance.tolist(), rel=1e-5, abs=1e-12
+@pytest.mark.parametrize("name", OTHER_MODELS)
+def test_numbers_and_spans_are_explained_as_by_the_library(other_client, other_models, name, method):
+    answer = ask(other_client, model=name, method=method, **OTHER_MODELS[name]).json()
+    source = OTHER_MODELS[name].get("text") or tuple(PAIR)
+    expected = clearhead.explain(other_models[name], source, method)
+    assert [token["relevance"] for token in answer["tokens"]] == pytest.approx(
+        expected.relevance.tolist(), rel=1e-5, abs=1e-12
     )
-    assert (answer["label"], answer["probability"]) == (found.label, pytest.approx(found.probability))
+    assert (answer["label"], answer["probability"]) == (expected.label, pytest.approx(expected.probability))
     assert len(answer["classes"]) == (1 if name == "stars" else 0)
     assert (answer["target"]["span"] is None) == (name == "stars")
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_numbers_and_spans_are_tested_and_kept(asking, others, name):
-    asked = {"model": name, **OTHERS[name]}
-    whole = ask(asking, **asked).json()
-    curve = ask(asking, "curve", **asked).json()
-    before = whole["classes"][0] if name == "stars" else whole["probability"]
+@pytest.mark.parametrize("name", OTHER_MODELS)
+def test_numbers_and_spans_are_tested_and_kept(other_client, other_models, name):
+    asked = {"model": name, **OTHER_MODELS[name]}
+    explanation = ask(other_client, **asked).json()
+    curve = ask(other_client, "curve", **asked).json()
+    before = explanation["classes"][0] if name == "stars" else explanation["probability"]
     assert curve["values"][0] == pytest.approx(before, rel=1e-4)
     # Rows of other batches may differ in the last digits of float32.
     assert curve["random"][0] == pytest.approx(curve["values"][0], rel=1e-5)
-    hidden = ask(asking, "hide", hidden=[[place for part in curve["order"] for place in part]], **asked).json()
+    hidden = ask(other_client, "hide", hidden=[list(chain(*curve["order"]))], **asked).json()
     assert hidden["values"][0] == pytest.approx(curve["values"][-1], rel=1e-5)
-    for kind in ("html", "png", "json"):
-        assert ask(asking, f"file/{kind}", **asked).status_code == 200
+    for file_type in ("html", "png", "json"):
+        assert ask(other_client, f"file/{file_type}", **asked).status_code == 200
 
 
-def test_a_span_may_be_named(asking, others):
-    answer = ask(asking, model="answers", pair=PAIR, span=[6, 8]).json()
+def test_a_span_may_be_named(other_client, other_models):
+    answer = ask(other_client, model="answers", pair=PAIR, span=[6, 8]).json()
     assert answer["target"]["span"] == [6, 8]
-    wanted = clearhead.explain(others["answers"], tuple(PAIR), target=clearhead.Target(span=(6, 8)))
-    assert answer["label"] == wanted.label
-    assert ask(asking, model="answers", pair=PAIR, span=[6, 99]).status_code == 422
-    assert ask(asking, model="answers", pair=PAIR, target=1).status_code == 422
-    assert ask(asking, model="stars", text="a film", span=[1, 2]).status_code == 422
+    expected = clearhead.explain(other_models["answers"], tuple(PAIR), target=clearhead.Target(span=(6, 8)))
+    assert answer["label"] == expected.label
+    assert ask(other_client, model="answers", pair=PAIR, span=[6, 99]).status_code == 422
+    assert ask(other_client, model="answers", pair=PAIR, target=1).status_code == 422
+    assert ask(other_client, model="stars", text="a film", span=[1, 2]).status_code == 422
 
 
 def test_pixels_are_sent_as_whole_numbers(client, models):
-    source = photo((60, 40))
-    asked = {"image": encoded(source), "model": "image", "method": "integrated-gradients", "options": {"steps": 4}}
+    source = make_photo((60, 40))
+    asked = {
+        "image": encode_base64(source),
+        "model": "image",
+        "method": "integrated-gradients",
+        "options": {"steps": 4},
+    }
     pixels = ask(client, **asked).json()["pixels"]
     levels = np.frombuffer(base64.b64decode(pixels["levels"]), np.int8).reshape(pixels["size"])
     picture = Image.open(io.BytesIO(source))
-    wanted = clearhead.explain(models["image"], picture, "integrated-gradients", steps=4).pixels
-    assert np.abs(levels * pixels["unit"] - wanted).max() <= pixels["unit"] * 0.51
+    expected = clearhead.explain(models["image"], picture, "integrated-gradients", steps=4).pixels
+    assert np.abs(levels * pixels["unit"] - expected).max() <= pixels["unit"] * 0.51
     assert ask(client, **{**asked, "method": "trans-att", "options": {}}).json()["pixels"] is None

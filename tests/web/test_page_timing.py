@@ -3,22 +3,23 @@
 import re
 
 import pytest
-from helpers.browser import needs_axe, needs_chromium, violations
+from helpers.browser import find_violations, needs_axe, needs_chromium
 from helpers.page import (
     TEXT,
-    counts,
-    drop,
+    choose_photo,
     expect,
+    expect_contains,
+    expect_count,
+    expect_text,
+    expect_value,
     explain,
-    holds,
-    link_in,
-    measured,
-    reads,
-    refuse_occlusion,
-    says,
-    until,
+    hold_requests,
+    read_address,
+    reject_occlusion,
+    wait_until,
+    wait_until_measured,
 )
-from helpers.page_server import photo, serving
+from helpers.page_server import make_photo, start_server
 from helpers.samples import save_text_model
 
 pytestmark = needs_chromium
@@ -26,78 +27,76 @@ pytestmark = needs_chromium
 
 def test_what_is_measured_late_is_not_shown(visit):
     """The model's answer to an earlier choice of hidden words comes after a later one."""
-    page, held = explain(visit()), []
-    page.route("**/api/hide", lambda one: held.append(one))
-    lowest = page.locator("#relevance .word").nth(least(page))
+    page = explain(visit())
+    held = hold_requests(page, "**/api/hide")
+    lowest = page.locator("#relevance .word").nth(find_least_relevant(page))
     with page.expect_request("**/api/hide"):
         lowest.click()
     page.locator("#share").press("End")
-    says(page, "#hidden-summary", "7 of 7 words hidden")
-    for one in held:
-        one.fallback()
+    expect_contains(page, "#hidden-summary", "7 of 7 words hidden")
+    for route in held:
+        route.fallback()
     page.wait_for_timeout(300)
-    says(page, "#hidden-summary", "7 of 7 words hidden")
+    expect_contains(page, "#hidden-summary", "7 of 7 words hidden")
     page.locator("#share").press("Home")
     with page.expect_request("**/api/hide"):
         lowest.click()
     explain(page, "a film")
     expect(page.locator("#hidden-summary")).to_be_hidden()
-    counts(page, "#relevance .is-hidden", 0)
+    expect_count(page, "#relevance .is-hidden", 0)
 
 
-def least(page):
-    """The place of the word that matters least."""
-    titles = [one.get_attribute("title") for one in page.locator("#relevance .word").all()]
-    return next(place for place, title in enumerate(titles) if f"rank {len(titles)} of" in title)
+def find_least_relevant(page):
+    """Return the index of the word with the lowest relevance."""
+    titles = [word.get_attribute("title") for word in page.locator("#relevance .word").all()]
+    return next(index for index, title in enumerate(titles) if f"rank {len(titles)} of" in title)
 
 
 def test_the_slider_tells_of_the_top_only(visit):
     page = explain(visit())
-    page.locator("#relevance .word").nth(least(page)).click()
-    says(page, "#hidden-summary", "1 of 7 words hidden")
-    reads(page, "#share-name", "…")
+    page.locator("#relevance .word").nth(find_least_relevant(page)).click()
+    expect_contains(page, "#hidden-summary", "1 of 7 words hidden")
+    expect_text(page, "#share-name", "…")
 
 
 def test_a_question_that_is_overtaken_leaves_nothing_behind(visit):
     """Explain is pressed, and another method chosen before the answer is there."""
-    page, held = explain(visit()), []
+    page = explain(visit())
     page.locator("#relevance .word").nth(6).click()
-    says(page, "#hidden-summary", "1 of 7 words hidden")
-    page.route(
-        "**/api/explain", lambda one: held.append(one) if "trans-att" in one.request.post_data else one.fallback()
-    )
+    expect_contains(page, "#hidden-summary", "1 of 7 words hidden")
+    hold_requests(page, "**/api/explain", containing="trans-att")
     page.fill("#text", "a film")
     with page.expect_request("**/api/explain"):
         page.click("#explain")
     page.select_option("#method", "att-cat")
-    says(page, "#relevance .reading", "a film")
-    measured(page)
-    counts(page, "#relevance .is-hidden", 0)
-    says(page, "#history li:first-child", re.compile("^a film"))
+    expect_contains(page, "#relevance .reading", "a film")
+    wait_until_measured(page)
+    expect_count(page, "#relevance .is-hidden", 0)
+    expect_contains(page, "#history li:first-child", re.compile("^a film"))
 
 
 def test_a_curve_that_fails_leaves_no_other(visit):
     page = explain(visit())
     page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
-    page.route("**/api/curve", lambda one: one.fulfill(status=503, json={"error": "too busy"}))
+    page.route("**/api/curve", lambda route: route.fulfill(status=503, json={"error": "too busy"}))
     page.select_option("#method", "att-cat")
-    says(page, "#problems", "too busy")
-    says(page, "#columns article:first-child", "att-cat")
-    visit.said.clear()
-    counts(page, "#bars *, #chart *", 0)
+    expect_contains(page, "#problems", "too busy")
+    expect_contains(page, "#columns article:first-child", "att-cat")
+    visit.messages.clear()
+    expect_count(page, "#bars *, #chart *", 0)
 
 
 def test_a_column_that_cannot_be_had_can_be_removed(visit):
     page = explain(visit())
-    page.route("**/api/explain", refuse_occlusion)
+    page.route("**/api/explain", reject_occlusion)
     page.select_option("#other-method", "occlusion")
     page.click("#add-comparison")
-    says(page, "#columns article:nth-child(2)", "no such thing")
-    visit.said.clear()
-    says(page, "#columns article:first-child", "trans-att")
+    expect_contains(page, "#columns article:nth-child(2)", "no such thing")
+    visit.messages.clear()
+    expect_contains(page, "#columns article:first-child", "trans-att")
     page.get_by_role("button", name="Remove occlusion").click()
-    counts(page, "#columns article", 0)
+    expect_count(page, "#columns article", 0)
 
 
 def test_classes_beside_are_those_of_the_model_beside(visit):
@@ -106,61 +105,62 @@ def test_classes_beside_are_those_of_the_model_beside(visit):
     page.select_option("#other-model", "stars")
     expect(page.locator("#other-target")).to_be_hidden()
     page.click("#add-comparison")
-    says(page, "#columns article:nth-child(2)", "stars")
+    expect_contains(page, "#columns article:nth-child(2)", "stars")
 
 
 def test_the_right_column_is_removed(visit):
-    page, held = explain(visit()), []
+    page = explain(visit())
     for method in ("rollout", "att-cat"):
         page.select_option("#other-method", method)
         page.click("#add-comparison")
         page.get_by_role("button", name=f"Remove {method}").wait_for()
-    page.route("**/api/explain", lambda one: held.append(one))
+    held = hold_requests(page, "**/api/explain")
     page.select_option("#other-method", "occlusion")
     page.click("#add-comparison")
     page.get_by_role("button", name="Remove rollout").click()
     page.get_by_role("button", name="Remove att-cat").click()
     expect(page.locator("#add-comparison")).to_be_focused()
     page.unroute("**/api/explain")
-    for one in held:
-        one.fallback()
+    for route in held:
+        route.fallback()
     page.get_by_role("button", name="Remove occlusion").wait_for()
-    counts(page, "#columns article", 2)
+    expect_count(page, "#columns article", 2)
 
 
 def test_columns_wait_for_their_answer(visit):
-    page, held = explain(visit()), []
+    page = explain(visit())
     page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
-    page.route("**/api/curve", lambda one: held.append(one))
+    held = hold_requests(page, "**/api/curve")
     page.fill("#text", "a film")
     page.click("#explain")
-    says(page, "#relevance .reading", "a film")
+    expect_contains(page, "#relevance .reading", "a film")
     expect(page.locator("#columns")).to_have_attribute("aria-busy", "true")
-    until(page, lambda: held)
+    wait_until(page, lambda: held)
     held[0].fallback()
-    reads(page, "#columns[aria-busy=false] .reading", ["a film"] * 2)
+    expect_text(page, "#columns[aria-busy=false] .reading", ["a film"] * 2)
 
 
 def test_a_class_chosen_while_the_first_answer_is_awaited(visit):
-    page, held = visit(), []
-    page.route("**/api/explain", lambda one: held.append(one) if not held else one.fallback())
+    page = visit()
+    held = []
+    page.route("**/api/explain", lambda route: route.fallback() if held else held.append(route))
     page.fill("#text", TEXT)
     with page.expect_request("**/api/explain"):
         page.click("#explain")
     for label in ("negative", "positive"):
         page.select_option("#target", label=label)
-        says(page, "#verdict", label)
-        measured(page)
+        expect_contains(page, "#verdict", label)
+        wait_until_measured(page)
 
 
 def test_a_recalled_question_has_the_focus(visit):
     page = explain(visit())
     explain(page, "a film")
     page.locator("#history button").nth(1).press("Enter")
-    says(page, "#relevance .reading", TEXT)
+    expect_contains(page, "#relevance .reading", TEXT)
     expect(page.locator("#explanation")).to_be_focused()
-    counts(page, "#history li", 2)
+    expect_count(page, "#history li", 2)
 
 
 def test_a_pair_needs_both_texts_and_each_kind_keeps_its_model(visit):
@@ -169,32 +169,32 @@ def test_a_pair_needs_both_texts_and_each_kind_keeps_its_model(visit):
     page.select_option("#model", "text-two")
     page.fill("#text", TEXT)
     page.click("#explain")
-    says(page, "#problems", "second text")
+    expect_contains(page, "#problems", "second text")
     page.locator("#kinds [value=image]").check()
     page.locator("#kinds [value=text]").check()
-    holds(page, "#model", "text-two")
+    expect_value(page, "#model", "text-two")
 
 
 def test_hiding_that_fails_leaves_the_curve(visit):
     page = explain(visit())
-    page.route("**/api/hide", lambda one: one.fulfill(status=503, json={"error": "too busy"}))
-    page.locator("#relevance .word").nth(least(page)).click()
-    says(page, "#problems", "too busy")
-    visit.said.clear()
-    counts(page, "#bars *", 0)
+    page.route("**/api/hide", lambda route: route.fulfill(status=503, json={"error": "too busy"}))
+    page.locator("#relevance .word").nth(find_least_relevant(page)).click()
+    expect_contains(page, "#problems", "too busy")
+    visit.messages.clear()
+    expect_count(page, "#bars *", 0)
     page.click("#reset")
-    counts(page, "#bars .share", 3)
+    expect_count(page, "#bars .share", 3)
 
 
 def test_the_last_photo_counts(visit):
     page = visit()
     page.evaluate(SLOW_READER)
-    page.set_input_files("#picture", {"name": "slow.png", "mimeType": "image/png", "buffer": photo()})
-    page.set_input_files("#picture", {"name": "quick.png", "mimeType": "image/png", "buffer": photo(seed=1)})
-    measured(page)
+    page.set_input_files("#picture", {"name": "slow.png", "mimeType": "image/png", "buffer": make_photo()})
+    page.set_input_files("#picture", {"name": "quick.png", "mimeType": "image/png", "buffer": make_photo(seed=1)})
+    wait_until_measured(page)
     page.wait_for_timeout(800)
-    says(page, "#history li:first-child", re.compile("^quick.png"))
-    counts(page, "#history li", 1)
+    expect_contains(page, "#history li:first-child", re.compile("^quick.png"))
+    expect_count(page, "#history li", 1)
 
 
 SLOW_READER = """() => {
@@ -208,38 +208,40 @@ SLOW_READER = """() => {
 def test_a_text_typed_early_stays(browser, address):
     context = browser.new_context()
     page = context.new_page()
-    held = []
-    page.route("**/api/models", lambda one: held.append(one))
+    held = hold_requests(page, "**/api/models")
     page.goto(address)
     page.fill("#text", TEXT)
     expect(page.locator("#explain")).to_be_disabled()
-    until(page, lambda: held)
+    wait_until(page, lambda: held)
     held[0].fallback()
     page.wait_for_selector("body[data-ready]")
-    holds(page, "#text", TEXT)
+    expect_value(page, "#text", TEXT)
     context.close()
 
 
 def test_hostile_text_stays_text(visit):
     hostile = "<img src=x onerror=alert(1)> a\u202eb <script>alert(1)</script>"
     page = explain(visit(), hostile)
-    counts(page, "#relevance img, #relevance script", 0)
-    says(page, "#relevance", "<script>alert(1)</script>")
-    reads(page, "#relevance .ch-hidden", "⟨202E⟩")
+    expect_count(page, "#relevance img, #relevance script", 0)
+    expect_contains(page, "#relevance", "<script>alert(1)</script>")
+    expect_text(page, "#relevance .ch-hidden", "⟨202E⟩")
 
 
 @needs_axe
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["text", "photo"])
-def test_accessible(visit, scheme, kind):
+@pytest.mark.parametrize("source", ["text", "photo"])
+def test_accessible(visit, scheme, source):
     page = visit(color_scheme=scheme, bypass_csp=True)
-    explain(page) if kind == "text" else drop(page)
+    if source == "text":
+        explain(page)
+    else:
+        choose_photo(page)
     page.locator("#share").focus()
     page.keyboard.press("ArrowRight")
     page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
     page.locator("#options summary").click()
-    assert violations(page) == {}
+    assert find_violations(page) == {}
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(visit):
@@ -250,13 +252,13 @@ def test_a_narrow_window_needs_no_sideways_scrolling(visit):
 
 
 def test_a_token_in_the_address_opens_the_page_and_leaves_it(browser, tmp_path):
-    with serving("--model", str(save_text_model(tmp_path / "tiny")), "--token", "s3cret") as (_, address):
+    with start_server("--model", str(save_text_model(tmp_path / "tiny")), "--token", "s3cret") as (_, address):
         context = browser.new_context()
         page = context.new_page()
         assert page.goto(address.partition("?")[0]).status == 401
         page.goto(address)
         page.wait_for_selector("body[data-ready]")
-        assert "s3cret" not in link_in(page)
+        assert "s3cret" not in read_address(page)
         explain(page)
         assert page.evaluate("document.cookie") == ""
         context.close()

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from helpers import tiny_models
 from helpers.api import HOME, TEXT, ask
-from helpers.page_server import encoded, photo
+from helpers.page_server import encode_base64, make_photo
 from PIL import Image
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
@@ -66,7 +66,7 @@ def test_every_answer_has_a_strict_policy(client):
 def test_script_in_texts_and_labels_stays_text():
     hostile = "<img src=x onerror=alert(1)>"
     labels = {0: hostile, 1: "b", 2: "c"}
-    model = tiny_models.text_model(id2label=labels, label2id={name: place for place, name in labels.items()})
+    model = tiny_models.text_model(id2label=labels, label2id={name: number for number, name in labels.items()})
     with TestClient(build({hostile: replace(model, name=hostile)}), base_url=HOME) as client:
         text = "a <script>alert(1)</script> film"
         answer = ask(client, text=text, target=0)
@@ -77,7 +77,7 @@ def test_script_in_texts_and_labels_stays_text():
     assert "<img src=x" not in page
 
 
-def bomb(width, height):
+def make_png(width, height):
     """A PNG that says it is huge and holds next to nothing."""
 
     def chunk(name, content):
@@ -94,27 +94,27 @@ def bomb(width, height):
 
 def test_bombs_and_oversized_pictures(client):
     for size in ((60000, 60000), (6000, 6000)):
-        answer = ask(client, image=encoded(bomb(*size)))
+        answer = ask(client, image=encode_base64(make_png(*size)))
         assert answer.status_code == 422
         assert "pixels" in answer.json()["error"]
-    assert ask(client, image=encoded(bomb(50, 50))).status_code == 422
-    assert ask(client, image=encoded(photo((2000, 500), "JPEG"))).json()["size"] == [1600, 400]
+    assert ask(client, image=encode_base64(make_png(50, 50))).status_code == 422
+    assert ask(client, image=encode_base64(make_photo((2000, 500), "JPEG"))).json()["size"] == [1600, 400]
 
 
-@pytest.mark.parametrize("kind", ["TIFF", "ICO", "PPM"])
-def test_other_file_types_are_refused_whatever_they_claim(client, kind):
-    answer = ask(client, image="data:image/png;base64," + encoded(photo((32, 32), kind)))
+@pytest.mark.parametrize("image_format", ["TIFF", "ICO", "PPM"])
+def test_other_file_types_are_refused_whatever_they_claim(client, image_format):
+    answer = ask(client, image="data:image/png;base64," + encode_base64(make_photo((32, 32), image_format)))
     assert answer.status_code == 422
 
 
 def test_a_photo_is_seen_upright(client):
 
-    sideways = Image.open(io.BytesIO(photo((60, 40))))
+    sideways = Image.open(io.BytesIO(make_photo((60, 40))))
     note = sideways.getexif()
     note[0x0112] = 6
     buffer = io.BytesIO()
     sideways.save(buffer, "JPEG", exif=note)
-    assert ask(client, image=encoded(buffer.getvalue())).json()["size"] == [40, 60]
+    assert ask(client, image=encode_base64(buffer.getvalue())).json()["size"] == [40, 60]
 
 
 def test_token(models):

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import torch
-from helpers.api import HOME, JSON, TEXT, ask, refused
-from helpers.page_server import serving
+from helpers.api import HOME, JSON, TEXT, ask, read_refusal
+from helpers.page_server import start_server
 from helpers.samples import save_text_model
 from starlette.testclient import TestClient
 
@@ -28,7 +28,7 @@ def test_pickled_weights_are_refused_at_the_start(capsys, tmp_path, monkeypatch)
     network = clearhead.load(str(folder)).network
     (folder / "model.safetensors").unlink()
     torch.save(network.state_dict(), folder / "pytorch_model.bin")
-    assert "allow_pickle" in refused(capsys, "--model", str(folder))
+    assert "allow_pickle" in read_refusal(capsys, "--model", str(folder))
     monkeypatch.setattr("clearhead.web.server.run", lambda app, listening: listening.close())
     from clearhead.cli import main
 
@@ -54,20 +54,20 @@ def test_the_address_answers_when_it_is_told(tmp_path, monkeypatch):
     assert (left.value.code, len(opened)) == (0, 1)
 
 
-@pytest.mark.parametrize("kind", ["evil", "bert"])
-def test_code_from_a_model_folder_is_never_run(capsys, tmp_path, monkeypatch, kind):
-    """A kind that only the folder's code knows is refused; a known kind is loaded by the library's own code."""
+@pytest.mark.parametrize("model_type", ["evil", "bert"])
+def test_code_from_a_model_folder_is_never_run(capsys, tmp_path, monkeypatch, model_type):
+    """A type that only the folder's code defines is refused; others are loaded by the code of transformers."""
     folder = save_text_model(tmp_path / "evil")
     capsys.readouterr()
     config = json.loads((folder / "config.json").read_text())
     config |= {
-        "model_type": kind,
+        "model_type": model_type,
         "auto_map": {"AutoConfig": "evil.Config", "AutoModelForSequenceClassification": "evil.M"},
     }
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass M: pass\n")
-    if kind == "evil":
-        assert "cannot be loaded" in refused(capsys, "--model", str(folder))
+    if model_type == "evil":
+        assert "cannot be loaded" in read_refusal(capsys, "--model", str(folder))
     else:
         assert clearhead.load(str(folder)).network.__class__.__module__.startswith("transformers.")
     assert not (tmp_path / "ran").exists()
@@ -83,25 +83,25 @@ def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
     worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
     from clearhead.web.schemas import ExplainRequest
 
-    def counted(questions):
-        batches.append(len(questions))
-        return explain(questions)
+    def count_and_explain(requests):
+        batches.append(len(requests))
+        return explain(requests)
 
     texts = ["a film", "the film is not very good", "x" * 3, "never dull", "film " * 200]
-    questions = [ExplainRequest(text=text) for text in texts]
-    jobs = [worker.submit(counted, one, service.batch_group(one)) for one in questions]
+    requests = [ExplainRequest(text=text) for text in texts]
+    jobs = [worker.submit(count_and_explain, request, service.batch_group(request)) for request in requests]
     passes = []
     hook = models["text"].network.register_forward_hook(lambda *_: passes.append(1))
     gate.set()
-    found = [job.future.exception(20) or job.future.result() for job in jobs]
+    answers = [job.future.exception(20) or job.future.result() for job in jobs]
     hook.remove()
     worker.close()
     assert batches == [5]
     assert len(passes) == 1
-    assert isinstance(found[4], clearhead.ClearheadError)
-    for text, answer in zip(texts[:4], found, strict=False):
-        own = clearhead.explain(models["text"], text)
-        assert answer.explanation.relevance == pytest.approx(own.relevance)
+    assert isinstance(answers[4], clearhead.ClearheadError)
+    for text, answer in zip(texts[:4], answers, strict=False):
+        expected = clearhead.explain(models["text"], text)
+        assert answer.explanation.relevance == pytest.approx(expected.relevance)
 
 
 def test_a_full_queue_answers_503_and_recovers(models):
@@ -160,10 +160,10 @@ def test_the_first_part_of_a_long_text(client, models):
     refused = ask(client, text=text)
     assert refused.status_code == 422
     assert refused.json()["error"].endswith("under 'Long texts' (in JSON, overflow: truncate).")
-    own = clearhead.explain(models["text"], text, long="truncate")
-    found = ask(client, text=text, overflow="truncate").json()
-    assert [token["relevance"] for token in found["tokens"]] == pytest.approx(own.relevance.tolist())
-    assert ask(client, "curve", text=text, overflow="truncate").json()["counts"][-1] == len(own.tokens) - 2
+    expected = clearhead.explain(models["text"], text, long="truncate")
+    explanation = ask(client, text=text, overflow="truncate").json()
+    assert [token["relevance"] for token in explanation["tokens"]] == pytest.approx(expected.relevance.tolist())
+    assert ask(client, "curve", text=text, overflow="truncate").json()["counts"][-1] == len(expected.tokens) - 2
     assert ask(client, text=text).status_code == 422
     assert ask(client, text=text, overflow="windows").status_code == 422
 
@@ -188,11 +188,11 @@ def test_not_a_number_and_a_million_tokens(client):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = save_text_model(tmp_path_factory.mktemp("web") / "tiny-text")
-    with serving("--model", str(folder)) as (process, address):
+    with start_server("--model", str(folder)) as (process, address):
         yield process, address
 
 
-def alive(address):
+def is_alive(address):
     return httpx.post(f"{address}api/explain", json={"text": "a good film"}, timeout=20).status_code == 200
 
 
@@ -209,7 +209,7 @@ def test_a_huge_body_is_refused_before_it_is_read(server):
             assert answer.status_code == 413
         except httpx.TransportError:
             pass
-        assert alive(address)
+        assert is_alive(address)
 
 
 def test_clients_that_leave_or_never_finish(server):
@@ -217,9 +217,9 @@ def test_clients_that_leave_or_never_finish(server):
     where = urlsplit(address)
     body = json.dumps({"text": "good " * 55, "method": "shapley-sampling", "options": {"samples": 256}}).encode()
     head = f"POST /api/explain HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
-    for part in (b"\r\n\r\n\x00garbage", b"GET / HT", head.encode(), f"{head}Content-Length: 9\r\n\r\n{{".encode()):
+    for content in (b"\r\n\r\n\x00garbage", b"GET / HT", head.encode(), f"{head}Content-Length: 9\r\n\r\n{{".encode()):
         with socket.create_connection((where.hostname, where.port)) as connection:
-            connection.sendall(part)
+            connection.sendall(content)
     hanging = [socket.create_connection((where.hostname, where.port)) for _ in range(50)]
     for connection in hanging:
         connection.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
@@ -227,57 +227,56 @@ def test_clients_that_leave_or_never_finish(server):
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         time.sleep(0.3)
     started = time.monotonic()
-    assert alive(address)
+    assert is_alive(address)
     assert time.monotonic() - started < 5
     for connection in hanging:
         connection.close()
     assert process.poll() is None
 
 
-def test_slow_headers_are_given_up():
+def test_slow_headers_are_given_up(monkeypatch):
     pytest.importorskip("uvicorn")
     from uvicorn import Config
     from uvicorn.server import ServerState
 
-    from clearhead.web import server as home
+    from clearhead.web import server as server_module
 
     async def scenario():
         loop = asyncio.get_running_loop()
         config = Config(app=lambda *_: None, log_level="critical")
         config.load()
         listening = await loop.create_server(
-            lambda: home.HeaderTimeoutProtocol(config=config, server_state=ServerState(), app_state={}), "127.0.0.1", 0
+            lambda: server_module.HeaderTimeoutProtocol(config=config, server_state=ServerState(), app_state={}),
+            "127.0.0.1",
+            0,
         )
         reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
         writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")
-        found = await asyncio.wait_for(reader.read(), 5)
+        content = await asyncio.wait_for(reader.read(), 5)
         writer.close()
         listening.close()
-        return found
+        return content
 
-    before, home.REQUEST_TIMEOUT = home.REQUEST_TIMEOUT, 0.2
-    try:
-        assert asyncio.run(scenario()) == b""
-    finally:
-        home.REQUEST_TIMEOUT = before
+    monkeypatch.setattr(server_module, "REQUEST_TIMEOUT", 0.2)
+    assert asyncio.run(scenario()) == b""
 
 
 def test_sigterm_during_work_leaves_cleanly(tmp_path):
     folder = save_text_model(tmp_path / "tiny-text")
-    with serving("--model", str(folder)) as (process, address):
-        assert alive(address)
+    with start_server("--model", str(folder)) as (process, address):
+        assert is_alive(address)
         body = {"text": "good " * 55, "method": "shapley-sampling", "options": {"samples": 256}}
-        asking = threading.Thread(target=_asked, args=(address, body), daemon=True)
+        asking = threading.Thread(target=_post_ignoring_errors, args=(address, body), daemon=True)
         asking.start()
         time.sleep(0.5)
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
-        said = process.stderr.read()
-    assert "good" not in said
-    assert "Traceback" not in said
+        log = process.stderr.read()
+    assert "good" not in log
+    assert "Traceback" not in log
 
 
-def _asked(address, body):
+def _post_ignoring_errors(address, body):
     try:
         httpx.post(f"{address}api/explain", json=body, timeout=30)
     except httpx.TransportError:
