@@ -2,6 +2,13 @@
 
 import pytest
 
+pytest.importorskip("fastapi", reason="the API needs clearhead[web]")
+httpx = pytest.importorskip("httpx", reason="the test client needs httpx")
+
+from starlette.testclient import TestClient  # noqa: E402
+
+__all__ = ["HOME", "JSON", "TEXT", "TestClient", "ask", "httpx", "read_refusal"]
+
 HOME = "http://127.0.0.1:8420"
 TEXT = "a joyless film is not good"
 JSON = {"content-type": "application/json"}

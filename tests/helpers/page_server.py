@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
+
+pytest.importorskip("fastapi", reason="the page needs clearhead[web]")
 
 
 def make_photo(size=(60, 40), image_format="PNG", seed=0) -> bytes:

@@ -4,19 +4,18 @@ from dataclasses import replace
 
 import pytest
 from helpers import tiny_models
-from helpers.api import HOME
-from helpers.browser import launch_browser
-from helpers.page import TIMEOUT_MS
-from helpers.page_server import save_photo_run, save_run, start_server
 from helpers.samples import save_answer_model, save_image_model, save_regression_model, save_text_model
-from starlette.testclient import TestClient
 
 import clearhead
-from clearhead.web.app import build
+
+# Helpers that need FastAPI, httpx or Playwright are imported by the fixtures: a missing one then skips only the test
+# modules that need it, while an import here would stop the whole collection.
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
+    from helpers.page_server import save_photo_run, save_run, start_server
+
     home = tmp_path_factory.mktemp("page")
     folders = [save_text_model(home / "text-one"), save_text_model(home / "text-two"), save_image_model(home / "photo")]
     run = save_run(home, folders[0])
@@ -31,6 +30,8 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
+    from helpers.browser import launch_browser
+
     with launch_browser() as chromium:
         yield chromium
 
@@ -38,6 +39,8 @@ def browser():
 @pytest.fixture
 def visit(browser, address):
     """Open the page; whatever it logs, or requests from another host, fails the test unless it is cleared."""
+    from helpers.page import TIMEOUT_MS
+
     contexts = []
     messages = []
 
@@ -79,11 +82,15 @@ def models():
 
 @pytest.fixture(scope="module")
 def app(models):
+    from clearhead.web.app import build
+
     return build(models)
 
 
 @pytest.fixture(scope="module")
 def client(app):
+    from helpers.api import HOME, TestClient
+
     with TestClient(app, base_url=HOME, raise_server_exceptions=False) as test_client:
         yield test_client
 
@@ -98,5 +105,9 @@ def other_models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def other_client(other_models):
+    from helpers.api import HOME, TestClient
+
+    from clearhead.web.app import build
+
     with TestClient(build(other_models), base_url=HOME) as test_client:
         yield test_client

@@ -9,11 +9,10 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from helpers.api import HOME, JSON, TEXT, ask
+from helpers.api import HOME, JSON, TEXT, TestClient, ask
 from helpers.page_server import encode_base64, make_photo, save_photo_run, save_run
 from helpers.samples import save_image_model, save_text_model
 from PIL import Image
-from starlette.testclient import TestClient
 
 import clearhead
 from clearhead.errors import BadOption

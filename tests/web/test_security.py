@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 from helpers import tiny_models
-from helpers.api import HOME, TEXT, ask
+from helpers.api import HOME, TEXT, TestClient, ask
 from helpers.page_server import encode_base64, make_photo
 from PIL import Image
-from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from clearhead.web.app import build

@@ -8,13 +8,11 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 import torch
-from helpers.api import HOME, JSON, TEXT, ask, read_refusal
+from helpers.api import HOME, JSON, TEXT, TestClient, ask, httpx, read_refusal
 from helpers.page_server import start_server
 from helpers.samples import save_text_model
-from starlette.testclient import TestClient
 
 import clearhead
 from clearhead.web.app import build
@@ -89,7 +87,7 @@ def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
 
     texts = ["a film", "the film is not very good", "x" * 3, "never dull", "film " * 200]
     requests = [ExplainRequest(text=text) for text in texts]
-    jobs = [worker.submit(count_and_explain, request, service.batch_group(request)) for request in requests]
+    jobs = [worker.submit(count_and_explain, request, service.find_batch_group(request)) for request in requests]
     passes = []
     hook = models["text"].network.register_forward_hook(lambda *_: passes.append(1))
     gate.set()

@@ -23,7 +23,7 @@ class Dispatcher:
 
     async def explain(self, request: Request, body: ExplainRequest) -> Answer:
         """Explain an input, together with waiting requests that can share its forward pass."""
-        group = self.service.batch_group(body)
+        group = self.service.find_batch_group(body)
         answer: Answer = await self._run(request, self.service.explain, body, group)
         return answer
 
@@ -32,9 +32,9 @@ class Dispatcher:
         response: HideResponse = await self._run(request, self.service.hide, body)
         return response
 
-    async def curve(self, request: Request, body: CurveRequest) -> CurveResponse:
+    async def compute_curve(self, request: Request, body: CurveRequest) -> CurveResponse:
         """Compute a perturbation curve."""
-        response: CurveResponse = await self._run(request, self.service.curve, body)
+        response: CurveResponse = await self._run(request, self.service.compute_curve, body)
         return response
 
     async def _run(

@@ -14,39 +14,39 @@ MEDIA_TYPES = {"html": "text/html; charset=utf-8", "png": "image/png", "json": "
 MAX_LEVEL = 127
 
 
-def explanation_body(answer: Answer) -> dict[str, Any]:
+def make_explanation_body(answer: Answer) -> dict[str, Any]:
     """Return the record of docs/json.md and the additional fields of docs/page.md."""
     explanation = answer.explanation
     body: dict[str, Any] = json_record.finite(json_record.record(explanation, answer.method.text))
     return {
         **body,
-        "layers": _layers(explanation),
+        "layers": _list_layers(explanation),
         "classes": answer.classes,
-        "size": _image_size(explanation),
-        "box": _box(explanation),
-        "pixels": _pixels(explanation),
+        "size": _find_image_size(explanation),
+        "box": _list_box(explanation),
+        "pixels": _pack_pixels(explanation),
     }
 
 
-def _layers(explanation: Explanation) -> Any:
+def _list_layers(explanation: Explanation) -> Any:
     if explanation.layers is None:
         return None
     return json_record.finite(explanation.layers.tolist())
 
 
-def _image_size(explanation: Explanation) -> list[int] | None:
+def _find_image_size(explanation: Explanation) -> list[int] | None:
     if explanation.image is None:
         return None
     return list(explanation.image.size)
 
 
-def _box(explanation: Explanation) -> list[float] | None:
+def _list_box(explanation: Explanation) -> list[float] | None:
     if explanation.box is None:
         return None
     return [float(edge) for edge in explanation.box]
 
 
-def _pixels(explanation: Explanation) -> dict[str, Any] | None:
+def _pack_pixels(explanation: Explanation) -> dict[str, Any] | None:
     if explanation.pixels is None:
         return None
     return quantize_pixels(explanation.pixels)

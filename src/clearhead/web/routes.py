@@ -15,7 +15,7 @@ from clearhead.model.model import Model
 from clearhead.version import __version__
 from clearhead.views import html, html_parts, json_record, text_spans
 from clearhead.web.dispatcher import Dispatcher
-from clearhead.web.responses import MEDIA_TYPES, explanation_body, render_file
+from clearhead.web.responses import MEDIA_TYPES, make_explanation_body, render_file
 from clearhead.web.runs import Runs
 from clearhead.web.schemas import (
     CurveRequest,
@@ -47,45 +47,45 @@ page_router = APIRouter(include_in_schema=False)
 api_router = APIRouter(prefix="/api")
 
 
-def _service(request: Request) -> ExplainService:
+def _get_service(request: Request) -> ExplainService:
     service: ExplainService = request.app.state.service
     return service
 
 
-def _dispatcher(request: Request) -> Dispatcher:
+def _get_dispatcher(request: Request) -> Dispatcher:
     dispatcher: Dispatcher = request.app.state.dispatcher
     return dispatcher
 
 
-def _runs(request: Request) -> Runs:
+def _get_runs(request: Request) -> Runs:
     runs: Runs = request.app.state.runs
     return runs
 
 
 @cache
-def _page() -> str:
+def _load_page() -> str:
     template = PACKAGE / "templates" / "page.html"
     return template.read_text("utf-8").replace("{{version}}", __version__)
 
 
 @cache
-def _view_styles() -> str:
+def _load_view_styles() -> str:
     return "\n".join(html_parts.sheet())
 
 
 @page_router.get("/")
 async def show_page() -> Response:
-    return HTMLResponse(_page())
+    return HTMLResponse(_load_page())
 
 
 @page_router.get("/views.css")
 async def show_view_styles() -> Response:
-    return Response(_view_styles(), media_type="text/css")
+    return Response(_load_view_styles(), media_type="text/css")
 
 
 @page_router.get("/runs/{name}")
 async def show_report(name: str, request: Request) -> Response:
-    runs = _runs(request)
+    runs = _get_runs(request)
     # In a thread, because rendering a report for the first time takes seconds.
     report = await asyncio.to_thread(lambda: runs[name].page)
     return HTMLResponse(report, headers={"content-security-policy": REPORT_POLICY})
@@ -94,7 +94,7 @@ async def show_report(name: str, request: Request) -> Response:
 @api_router.get("/models", name="models")
 async def list_models(request: Request) -> list[ModelInfo]:
     """List the models of this server; requests may name only these."""
-    return [_describe_model(name, model) for name, model in _service(request).models.items()]
+    return [_describe_model(name, model) for name, model in _get_service(request).models.items()]
 
 
 def _describe_model(name: str, model: Model) -> ModelInfo:
@@ -133,26 +133,26 @@ async def list_invisible_characters() -> list[tuple[int, int]]:
 @api_router.post("/explain", name="explain", responses=ERRORS, response_model=dict[str, Any])
 async def explain(body: ExplainRequest, request: Request) -> Response:
     """Explain a prediction: the record of docs/json.md with `layers`, `classes`, `size`, `box` and `pixels`."""
-    answer = await _dispatcher(request).explain(request, body)
-    return JSONResponse(explanation_body(answer))
+    answer = await _get_dispatcher(request).explain(request, body)
+    return JSONResponse(make_explanation_body(answer))
 
 
 @api_router.post("/hide", name="hide", responses=ERRORS)
 async def hide(body: HideRequest, request: Request) -> HideResponse:
     """Run the model with some tokens or patches hidden."""
-    return await _dispatcher(request).hide(request, body)
+    return await _get_dispatcher(request).hide(request, body)
 
 
 @api_router.post("/curve", name="curve", responses=ERRORS)
 async def compute_curve(body: CurveRequest, request: Request) -> CurveResponse:
     """Hide the most relevant features step by step, and as many in random orders for comparison."""
-    return await _dispatcher(request).curve(request, body)
+    return await _get_dispatcher(request).compute_curve(request, body)
 
 
 def _make_file_route(file_type: str) -> Callable[..., Coroutine[Any, Any, Response]]:
     async def download_file(body: ExplainRequest, request: Request) -> Response:
         """Explain a prediction in a self-contained file."""
-        answer = await _dispatcher(request).explain(request, body)
+        answer = await _get_dispatcher(request).explain(request, body)
         content = await asyncio.to_thread(render_file, answer, file_type)
         headers = {"content-disposition": f'attachment; filename="clearhead.{file_type}"'}
         return Response(content, media_type=MEDIA_TYPES[file_type], headers=headers)
@@ -174,7 +174,7 @@ for _file_type in MEDIA_TYPES:
 @api_router.get("/runs", name="runs")
 async def list_runs(request: Request) -> list[RunInfo]:
     """List the benchmark runs of this server with their methods and metrics."""
-    return [await asyncio.to_thread(run.describe, name) for name, run in _runs(request).items()]
+    return [await asyncio.to_thread(run.describe, name) for name, run in _get_runs(request).items()]
 
 
 @api_router.get("/runs/{name}/examples", name="examples", responses={422: ERRORS[422]})
@@ -187,7 +187,7 @@ async def list_examples(
     start: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
 ) -> Examples:
     """List examples of a run, those with the highest or lowest values first."""
-    run = _runs(request)[name]
+    run = _get_runs(request)[name]
     return await asyncio.to_thread(run.rank_examples, method, metric, lowest=lowest, start=start)
 
 
@@ -196,6 +196,6 @@ async def list_examples(
 )
 async def show_image(request: Request, name: Name, example: Name) -> Response:
     """Return an image of a run, if the server was started with the run's data."""
-    run = _runs(request)[name]
+    run = _get_runs(request)[name]
     content = await asyncio.to_thread(run.render_image, example, request.app.state.limits)
     return Response(content, media_type="image/jpeg")

@@ -132,10 +132,10 @@ class SecurityMiddleware:
         token = self.policy.token
         if token is None:
             return
-        if scope["path"] == "/" and _is_token(_token_in_query(scope), token):
+        if scope["path"] == "/" and _is_token(_read_query_token(scope), token):
             raise _redirect_with_cookie(token)
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        cookie = _token_in_cookie(headers.get("cookie", ""))
+        cookie = _read_cookie_token(headers.get("cookie", ""))
         if not _is_token(bearer, token) and not _is_token(cookie, token):
             message = "Missing or wrong token: open the address that the server printed, or send Authorization: Bearer."
             raise RequestRejected(401, message, {"www-authenticate": "Bearer"})
@@ -196,12 +196,12 @@ def _is_token(candidate: str, token: str) -> bool:
     return hmac.compare_digest(candidate.encode("utf-8", "replace"), token.encode())
 
 
-def _token_in_query(scope: Scope) -> str:
+def _read_query_token(scope: Scope) -> str:
     query_string: str = scope["query_string"].decode("latin-1")
     return parse_qs(query_string).get("token", [""])[0]
 
 
-def _token_in_cookie(header: str) -> str:
+def _read_cookie_token(header: str) -> str:
     try:
         cookie = SimpleCookie(header).get(COOKIE)
     except CookieError:
@@ -255,7 +255,7 @@ class SecuredResponse:
         if message["type"] == "http.response.start":
             self.has_started = True
             headers = message.get("headers", [])
-            message = {**message, "headers": [*headers, *_missing_headers(headers)]}
+            message = {**message, "headers": [*headers, *_find_missing_headers(headers)]}
         await self.send(message)
 
     async def send_error(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
@@ -268,7 +268,7 @@ class SecuredResponse:
         await self({"type": "http.response.body", "body": body})
 
 
-def _missing_headers(headers: HeaderList) -> HeaderList:
+def _find_missing_headers(headers: HeaderList) -> HeaderList:
     """Return the security headers that the response does not set itself, as pages of runs do."""
     present = {name.lower() for name, _ in headers}
     security_headers = _encode_headers(HEADERS)

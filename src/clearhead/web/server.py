@@ -95,14 +95,14 @@ def open_socket(sources: Sequence[str], *, allow_pickle: bool, device: str | Non
     logging.set_verbosity_error()
     models: dict[str, Any] = {}
     for source in sources or zoo.names():
-        name = _display_name(source)
+        name = _make_display_name(source)
         if name in models:
             raise BadOption(f"Two models would be called '{name}' on the page: rename one of the folders.")
         models[name] = replace(load(source, allow_pickle=allow_pickle, device=device), name=name)
     return models
 
 
-def _display_name(source: str) -> str:
+def _make_display_name(source: str) -> str:
     """Return an embedded model's name as it is, and a folder's without its path, which is private."""
     if source in zoo.names():
         return source

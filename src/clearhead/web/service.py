@@ -74,7 +74,7 @@ class ExplainService:
                 raise BadOption(f"Invalid {name}={value}: this server computes at most {limit}.")
         return method
 
-    def batch_group(self, request: ExplainRequest) -> Hashable:
+    def find_batch_group(self, request: ExplainRequest) -> Hashable:
         """Return a key that is equal for requests that can share a forward pass; None if this one cannot."""
         try:
             model = self.find_model(request)
@@ -101,10 +101,10 @@ class ExplainService:
         masks = mask_hidden_tokens(trace, request.hidden)
         logits = self._run_masks(trace, masks)
         values = score_targets(logits, trace.targets[0], trace.model.problem)
-        classes = [class_outputs(trace.model, row) for row in logits]
+        classes = [compute_class_outputs(trace.model, row) for row in logits]
         return [HideResponse(values=values.tolist(), classes=classes)]
 
-    def curve(self, requests: list[CurveRequest]) -> Sequence[CurveResponse]:
+    def compute_curve(self, requests: list[CurveRequest]) -> Sequence[CurveResponse]:
         """Return the target's score as the most relevant features are hidden, and as random ones are."""
         (request,) = requests
         relevance = self._explain_one(request).explanation.relevance
@@ -112,8 +112,8 @@ class ExplainService:
         features = group_tokens(trace, request.unit)
         ranked = sorted(features, key=lambda tokens: -float(relevance[tokens].sum()))
         counts = _count_steps(trace, len(features))
-        random_curves = self._random_curves(request, trace, features, counts)
-        (values,) = self._curves(trace, [ranked], counts)
+        random_curves = self._compute_random_curves(request, trace, features, counts)
+        (values,) = self._compute_curves(trace, [ranked], counts)
         return [_make_curve_response(ranked, counts, values, random_curves)]
 
     def _find_input(self, request: InputRequest) -> tuple[Model, CachedInput]:
@@ -136,7 +136,7 @@ class ExplainService:
             with self._interruptible(model):
                 cached.traces[FORWARD_PASS] = capture(model, collate(model, [cached.encoded]))
         trace = cached.traces[FORWARD_PASS].with_target(_make_target(request))
-        return cached.traces.setdefault(_target_key(trace.targets[0]), trace)
+        return cached.traces.setdefault(_make_target_key(trace.targets[0]), trace)
 
     @contextmanager
     def _interruptible(self, model: Model) -> Iterator[None]:
@@ -154,7 +154,7 @@ class ExplainService:
             _, cached = self._find_input(request)
         except ClearheadError:
             return False
-        return not cached.traces and _answer_key(request) not in cached.answers
+        return not cached.traces and _make_answer_key(request) not in cached.answers
 
     def _explain_together(self, requests: list[ExplainRequest]) -> None:
         """Explain requests of one group in one forward pass and cache the answers."""
@@ -170,8 +170,8 @@ class ExplainService:
             # One bad request must not fail the others: each is explained alone afterwards and gets its own error.
             return
         for row, request in enumerate(requests):
-            classes = class_outputs(trace.model, trace.logits[row])
-            inputs[row].answers[_answer_key(request)] = Answer(explanations[row], classes, method)
+            classes = compute_class_outputs(trace.model, trace.logits[row])
+            inputs[row].answers[_make_answer_key(request)] = Answer(explanations[row], classes, method)
 
     def _trace_together(self, requests: list[ExplainRequest], inputs: list[CachedInput]) -> Trace:
         """Return the trace of a batch, which is not cached: it would hold the memory of all its inputs."""
@@ -189,27 +189,27 @@ class ExplainService:
 
     def _explain_one(self, request: ExplainRequest) -> Answer:
         model, cached = self._find_input(request)
-        key = _answer_key(request)
+        key = _make_answer_key(request)
         if key not in cached.answers:
             trace = self._trace(request)
             method = self.find_method(request)
             with self._interruptible(model), _explain_option_errors(method):
                 (explanation,) = explain_trace(trace, method)
-            cached.answers[key] = Answer(explanation, class_outputs(model, trace.logits[0]), method)
+            cached.answers[key] = Answer(explanation, compute_class_outputs(model, trace.logits[0]), method)
         return cached.answers[key]
 
-    def _random_curves(
+    def _compute_random_curves(
         self, request: CurveRequest, trace: Trace, features: list[Feature], counts: list[int]
     ) -> list[list[float]]:
         """Return curves of random orders, which are the same for all methods and so computed once per input."""
         _, cached = self._find_input(request)
-        key = (request.unit, _target_key(trace.targets[0]))
+        key = (request.unit, _make_target_key(trace.targets[0]))
         if key not in cached.random_curves:
             orders = [_shuffle(features, seed) for seed in range(RANDOM_ORDERS)]
-            cached.random_curves[key] = self._curves(trace, orders, counts)
+            cached.random_curves[key] = self._compute_curves(trace, orders, counts)
         return cached.random_curves[key]
 
-    def _curves(self, trace: Trace, orders: list[list[Feature]], counts: list[int]) -> list[list[float]]:
+    def _compute_curves(self, trace: Trace, orders: list[list[Feature]], counts: list[int]) -> list[list[float]]:
         """Return, for each order, the target's score with its first `counts` features hidden."""
         hidden: list[list[int]] = []
         for order in orders:
@@ -224,7 +224,7 @@ class ExplainService:
             return perturbed_logits(trace.model, trace.inputs, [masks])[0]
 
 
-def class_outputs(model: Model, logits: torch.Tensor) -> list[float]:
+def compute_class_outputs(model: Model, logits: torch.Tensor) -> list[float]:
     """Return the probability of each class, the number of a regression, or nothing for spans."""
     if logits.dim() != 1:
         return []
@@ -238,12 +238,12 @@ def _make_target(request: InputRequest) -> Target:
     return Target(request.target, versus=request.versus, span=request.span)
 
 
-def _target_key(target: Target) -> Hashable:
+def _make_target_key(target: Target) -> Hashable:
     return target.index, target.versus, target.span
 
 
-def _answer_key(request: ExplainRequest) -> Hashable:
-    return request.method, str(sorted(request.options.items())), _target_key(_make_target(request))
+def _make_answer_key(request: ExplainRequest) -> Hashable:
+    return request.method, str(sorted(request.options.items())), _make_target_key(_make_target(request))
 
 
 def _count_steps(trace: Trace, features: int) -> list[int]:
