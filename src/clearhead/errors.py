@@ -4,7 +4,7 @@ ClearheadError
 ├── UnsupportedModel (TypeError)            this model, or this method on this model, cannot be explained
 ├── UnsupportedOperation (TypeError)        relevance met an operation that has no rule
 ├── UnknownName (KeyError)                  no method, model, label … of that name
-├── BadInput (ValueError)                   the text, image, tensors or target make no sense here
+├── BadInput (ValueError)                   the text, image, tensors or target are invalid
 │   └── TooLong (ValueError)                more tokens than the model takes
 ├── BadOption (ValueError)                  a method does not take this option or value
 ├── NotFinite (ArithmeticError)             the model itself returned NaN or infinity
@@ -18,24 +18,28 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument that a message speaks of: written as in Python, or as a flag of the command line."""
+    """An argument named in an error message, printed as in Python or as a flag of the command line."""
 
     name: str
     value: Any = None
 
     def __str__(self) -> str:
-        return self.name if self.value is None else f"{self.name}={self.value!r}"
+        if self.value is None:
+            return self.name
+        return f"{self.name}={self.value!r}"
 
     @property
     def flag(self) -> str:
         name = f"--{self.name.replace('_', '-')}"
-        return name if self.value is None else f"{name} {self.value}"
+        if self.value is None:
+            return name
+        return f"{name} {self.value}"
 
 
 class ClearheadError(Exception):
-    """The root: `except ClearheadError` catches everything Clearhead raises on purpose.
+    """Root of the tree: `except ClearheadError` catches everything Clearhead raises on purpose.
 
-    Its message may come in parts, so that the arguments in it can be told as flags.
+    The message may be split into several arguments, so the command line can print each `Argument` as a flag.
     """
 
     def __str__(self) -> str:
@@ -43,27 +47,34 @@ class ClearheadError(Exception):
 
     @property
     def with_flags(self) -> str:
-        return "".join(part.flag if isinstance(part, Argument) else str(part) for part in self.args)
+        """The message with its arguments printed as flags."""
+        return "".join(map(_with_flag, self.args))
+
+
+def _with_flag(piece: object) -> str:
+    if isinstance(piece, Argument):
+        return piece.flag
+    return str(piece)
 
 
 class UnsupportedModel(ClearheadError, TypeError):
-    """The model, or this method on it, is outside what can be explained exactly."""
+    """The model, or this method on it, cannot be explained exactly."""
 
 
 class UnsupportedOperation(ClearheadError, TypeError):
-    """Relevance reached an operation for which no rule is known."""
+    """Relevance reached an operation that has no rule."""
 
 
 class UnknownName(ClearheadError, KeyError):
-    """A name that is not in a registry."""
+    """A name is not in a registry."""
 
 
 class BadInput(ClearheadError, ValueError):
-    """Something handed in cannot be explained as it is."""
+    """An input or target is invalid."""
 
 
 class TooLong(BadInput):
-    """The input has more tokens than the model takes; `fact` says so without the advice that follows."""
+    """The input has more tokens than the model takes; `fact` is the message without the advice that follows."""
 
     @property
     def fact(self) -> str:
@@ -71,7 +82,7 @@ class TooLong(BadInput):
 
 
 class BadOption(ClearheadError, ValueError):
-    """An option, or its value, is not one the method knows."""
+    """An option, or its value, is invalid."""
 
 
 class NotFinite(ClearheadError, ArithmeticError):
@@ -79,7 +90,7 @@ class NotFinite(ClearheadError, ArithmeticError):
 
 
 class BadFile(ClearheadError, ValueError):
-    """A file cannot be read as what it claims to be."""
+    """A file cannot be read as the format it claims to have."""
 
 
 class CorruptModel(BadFile):

@@ -1,22 +1,48 @@
-"""TODO."""
+"""Atomic file writes."""
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from clearhead.errors import BadFile
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Writes beside the place and moves, so that a file is never half-written and nothing else is left."""
+def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Write a file so that a reader sees the old content or the new one, never a part of it.
+
+    `durable` also waits until file and folder are on the disk, so that the file survives a power failure.
+    """
     try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        # In the same folder, because a file can only be moved atomically within a file system.
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(beside, 0o644)
-            os.replace(beside, path)
+            _write(handle, content, durable=durable)
+            # mkstemp makes files that only their owner can read.
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
         finally:
-            Path(beside).unlink(missing_ok=True)
+            with suppress(OSError):
+                os.unlink(temporary)
     except OSError as error:
         raise BadFile(f"'{path}' cannot be written: {error.strerror or error}") from error
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _write(handle: int, content: bytes, *, durable: bool) -> None:
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk; ignored where folders cannot be opened (Windows)."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

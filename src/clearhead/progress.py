@@ -1,47 +1,117 @@
-"""TODO."""
+"""The progress bar, on stderr where that is a terminal."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-PATIENCE = 1.0
-
-
-BAR = threading.Lock()
-"""Held by whoever shows a bar."""
-
-
-@contextmanager
-def progress(total: int, label: str) -> Iterator[Callable[[int], None]]:
-    """Yields a function that counts rows done; a bar appears on a terminal's stderr after a second.
-
-    Work within work is not shown: there is one bar at a time.
-    """
+if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
-    begun = time.monotonic()
-    done = 0
-    bar: Progress | None = None
+PATIENCE = 1.0
+"""Seconds before a bar appears."""
 
-    def advance(rows: int) -> None:
-        nonlocal bar, done
-        done += rows
-        late = done < total and time.monotonic() - begun > PATIENCE
-        if bar is None and late and console.is_terminal and BAR.acquire(blocking=False):
-            bar = Progress(console=console, transient=True)
-            bar.add_task(label, total=total)
-            bar.start()
-        if bar is not None:
-            bar.update(bar.task_ids[0], completed=done)
+BAR = threading.Lock()
+"""Held while a bar is shown: nested work that counts its own progress must not draw a second one."""
 
+
+class ProgressBar:
+    """A count of finished items, drawn once it takes longer than PATIENCE; `total` is None while it is unknown."""
+
+    def __init__(self, total: int | None, label: str) -> None:
+        self.total = total
+        self.label = label
+        self.done = 0
+        self._begun = time.monotonic()
+        self._drawn: Progress | None = None
+
+    def __call__(self, count: int) -> None:
+        """Add `count` finished items."""
+        self.update(self.done + count, self.total, self.label)
+
+    def update(self, done: int, total: int | None, label: str) -> None:
+        """Set the number of finished items, the total and the label."""
+        self.done = done
+        self.total = total
+        self.label = label
+        if self._drawn is None and self._is_late:
+            self.show()
+        if self._drawn is not None:
+            task = self._drawn.task_ids[0]
+            self._drawn.update(task, completed=done, total=total, description=label)
+
+    @property
+    def _is_late(self) -> bool:
+        is_unfinished = self.total is None or self.done < self.total
+        return is_unfinished and time.monotonic() - self._begun > PATIENCE
+
+    @cached_property
+    def _console(self) -> "Console":
+        # Imported late: rich takes longer to import than most work that is counted.
+        from rich.console import Console
+
+        return Console(stderr=True)
+
+    def show(self) -> None:
+        """Draw the bar, unless stderr is no terminal or another bar is shown."""
+        if not self._console.is_terminal or not BAR.acquire(blocking=False):
+            return
+        self._drawn = _rich_progress(self._console)
+        self._drawn.add_task(self.label, total=self.total, completed=self.done)
+        # Elapsed time counts from the beginning of the work, not of the drawing.
+        self._drawn.tasks[0].start_time = self._begun
+        self._drawn.start()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._drawn is None:
+            return
+        try:
+            self._drawn.stop()
+        finally:
+            BAR.release()
+
+
+def _rich_progress(console: "Console") -> "Progress":
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+@contextmanager
+def progress(total: int | None, label: str, *, at_once: bool = False) -> Iterator[ProgressBar]:
+    """Count items as they finish, with a bar on a terminal's stderr.
+
+    The bar shows label, count, elapsed and remaining time. It appears after PATIENCE seconds, or immediately with
+    `at_once`. `total` may be None and be set later by `update`.
+
+    >>> with progress(3, "inputs") as advance:
+    ...     for row in range(3):
+    ...         advance(1)
+    """
+    bar = ProgressBar(total, label)
+    if at_once:
+        bar.show()
     try:
-        yield advance
+        yield bar
     finally:
-        if bar is not None:
-            try:
-                bar.stop()
-            finally:
-                BAR.release()
+        bar.close()

@@ -1,4 +1,4 @@
-"""Options of methods and metrics: the keyword arguments of a function, as written and as the function takes them."""
+"""Specs such as 'name:key=value': parsed, and validated against the keyword arguments of a function."""
 
 import inspect
 import math
@@ -6,136 +6,204 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from numbers import Integral, Real
 from os import PathLike
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from clearhead.errors import BadOption
 from clearhead.registry import unknown_name
 
+NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False, "none": None}
-KINDS: dict[Any, tuple[Any, str]] = {
-    bool: (bool, "true or false"),
-    int: (Integral, "a whole number"),
-    float: (Real, "a number"),
-    str: ((str, PathLike), "a word"),
-    NoneType: (NoneType, "none"),
+
+
+class OptionType(NamedTuple):
+    """The classes whose instances a type hint allows, and how messages call them."""
+
+    classes: Any
+    words: str
+
+
+OPTION_TYPES: dict[Any, OptionType] = {
+    bool: OptionType(bool, "true or false"),
+    int: OptionType(Integral, "a whole number"),
+    float: OptionType(Real, "a number"),
+    str: OptionType((str, PathLike), "a word"),
+    NoneType: OptionType(NoneType, "none"),
 }
 
 
-def option_defaults(function: Callable[..., Any]) -> dict[str, Any]:
-    """The options that a function takes, with what they are unless they are given."""
-    parameters = inspect.signature(function).parameters
-    return {name: one.default for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY}
-
-
 class RawText(str):
-    """A value as it was written: what it stands for depends on the option that it is given to."""
+    """An option value as it was written, converted once the type of its option is known."""
 
 
-def parse_spec(name: Any) -> tuple[str, str, dict[str, Any]]:
-    """'name:key=value,…' or (name, {options}): the way it was written, the plain name, and the options."""
-    if isinstance(name, tuple) and len(name) == 2:
-        if not _has_options(name):
-            raise BadOption(f"{name!r} is not a name with its options: write (name, {{option: value}}).")
-        plain, given = name[0], dict(name[1])
-        text = plain + (":" + ",".join(f"{key}={value}" for key, value in given.items()) if given else "")
-        return text, plain.strip(), given
-    text, (plain, _, tail) = str(name), str(name).partition(":")
-    pairs = [part.partition("=") for part in tail.split(",") if part.strip()]
-    if any(not equals for _, equals, _ in pairs):
-        raise BadOption(f"Options in '{text}' must be written name=value, separated by commas.")
-    given = {key.strip(): RawText(value.strip()) for key, _, value in pairs}
-    if len(given) < len(pairs):
-        raise BadOption(f"'{text}' gives an option twice: write each once.")
-    return text, plain.strip(), given
+def option_defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the options of a function, which are its keyword-only parameters, with their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    return {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY}
 
 
-def as_list(given: Any) -> list[Any]:
-    """Methods or metrics as a list; one by itself, with or without options, is a list of one."""
-    if isinstance(given, str) or _has_options(given):
-        return [given]
-    if not isinstance(given, Iterable):
-        raise BadOption(f"{given!r} names neither methods nor metrics: give a name, or a list of names.")
-    return list(given)
+def parse_spec(spec: Any) -> tuple[str, str, dict[str, Any]]:
+    """Parse 'name:key=value,…' or (name, {options}) into the spec as text, the name, and the options."""
+    if not isinstance(spec, tuple) or len(spec) != 2:
+        return _parse_text(str(spec))
+    if not _is_pair_with_options(spec):
+        raise BadOption(f"{spec!r} is not a name with its options: write (name, {{option: value}}).")
+    name = spec[0]
+    options = dict(spec[1])
+    return _format_spec(name, options), name.strip(), options
 
 
-def _has_options(name: Any) -> bool:
-    """Whether this is (name, {options})."""
-    return isinstance(name, tuple) and len(name) == 2 and isinstance(name[0], str) and isinstance(name[1], Mapping)
+def _format_spec(name: str, options: Mapping[str, Any]) -> str:
+    if not options:
+        return name
+    pairs = [f"{option}={value}" for option, value in options.items()]
+    return f"{name}:{','.join(pairs)}"
+
+
+def _parse_text(text: str) -> tuple[str, str, dict[str, Any]]:
+    name, _, tail = text.partition(":")
+    options: dict[str, Any] = {}
+    for pair in tail.split(","):
+        if not pair.strip():
+            continue
+        option, equals, value = pair.partition("=")
+        if not equals:
+            raise BadOption(f"Options in '{text}' must be written name=value, separated by commas.")
+        if option.strip() in options:
+            raise BadOption(f"'{text}' gives an option twice: write each once.")
+        options[option.strip()] = RawText(value.strip())
+    return text, name.strip(), options
+
+
+def as_list(specs: Any) -> list[Any]:
+    """Return methods or metrics as a list; a single one, with or without options, becomes a list of one."""
+    if isinstance(specs, str) or _is_pair_with_options(specs):
+        return [specs]
+    if not isinstance(specs, Iterable):
+        raise BadOption(f"{specs!r} names neither methods nor metrics: give a name, or a list of names.")
+    return list(specs)
+
+
+def _is_pair_with_options(spec: Any) -> bool:
+    """Whether a spec is (name, {options})."""
+    if not isinstance(spec, tuple) or len(spec) != 2:
+        return False
+    return isinstance(spec[0], str) and isinstance(spec[1], Mapping)
 
 
 def parse_value(text: str) -> Any:
-    """A value as written on a command line: number, true, false, none, or text."""
+    """Parse a value as written on a command line: number, true, false, none, or text."""
     if text.casefold() in WORDS:
         return WORDS[text.casefold()]
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            return kind(text)
+            return number_type(text)
         except ValueError:
             continue
     return text
 
 
-def validate_options(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as the function of this name takes them.
+def validate_options(
+    name: str,
+    function: Callable[..., Any],
+    options: Mapping[str, Any],
+    aliases: Mapping[str, str] = NO_ALIASES,
+) -> dict[str, Any]:
+    """Return the options converted to the types that the function called `name` takes.
 
-    Refuses those that it does not take, and values of another kind than it takes.
+    Raise BadOption for options that it does not take, and for values of another type. `aliases` maps older option names
+    to those that replaced them.
     """
-    taken, hints = option_defaults(function), _hints(function)
-    for key in given:
-        if key not in taken:
-            raise _unknown(name, key, taken)
-    return {key: _value(name, key, value, _kinds(hints.get(key))) for key, value in given.items()}
+    defaults = option_defaults(function)
+    hints = _type_hints(function)
+    options = _resolve_aliases(name, options, aliases)
+    for option in options:
+        if option not in defaults:
+            raise _unknown_option(name, option, defaults)
+    return {option: _convert(name, option, value, hints.get(option)) for option, value in options.items()}
 
 
-def _kinds(hint: Any) -> list[tuple[Any, str]]:
-    """The kinds of value that a hint allows; none where it allows others than are known here."""
-    several = get_args(hint) if isinstance(hint, UnionType) or get_origin(hint) is Union else (hint,)
-    found = [KINDS[kind] for kind in several if isinstance(kind, type) and kind in KINDS]
-    return found if len(found) == len(several) else []
+def _resolve_aliases(name: str, options: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
+    """Replace older option names by current ones; raise BadOption if an option is given by both."""
+    resolved: dict[str, Any] = {}
+    for option, value in options.items():
+        current = aliases.get(option, option)
+        if current in resolved:
+            older = [alias for alias in aliases if aliases[alias] == current and alias in options]
+            raise BadOption(f"'{older[0]}' is an older name of the option '{current}' of '{name}': give one of them.")
+        resolved[current] = value
+    return resolved
 
 
-def _value(name: str, key: str, value: Any, kinds: list[tuple[Any, str]]) -> Any:
-    choices = [parse_value(value), str(value)] if isinstance(value, RawText) else [_plain(value)]
-    for choice in choices:
-        if not kinds or any(_is(choice, kind) for kind, _ in kinds):
-            return _float(name, key, choice) if KINDS[float] in kinds and isinstance(choice, Real) else choice
-    wanted = " or ".join(words for _, words in kinds)
-    raise BadOption(f"{key}={choices[0]!r} is not a choice of '{name}': it must be {wanted}.")
+def _convert(name: str, option: str, value: Any, hint: Any) -> Any:
+    """Convert a value to a type that the hint allows, or raise BadOption."""
+    types = _option_types(hint)
+    readings = _readings(value)
+    for reading in readings:
+        if _is_allowed(reading, types):
+            wants_float = OPTION_TYPES[float] in types and isinstance(reading, Real)
+            return _finite_float(name, option, reading) if wants_float else reading
+    expected = " or ".join(option_type.words for option_type in types)
+    raise BadOption(f"Invalid {option}={readings[0]!r} for '{name}': it must be {expected}.")
 
 
-def _float(name: str, key: str, value: Real) -> float:
+def _option_types(hint: Any) -> list[OptionType]:
+    """Return the types that a hint allows; an empty list, which allows everything, for hints not in OPTION_TYPES."""
+    is_union = isinstance(hint, UnionType) or get_origin(hint) is Union
+    members = get_args(hint) if is_union else (hint,)
+    types: list[OptionType] = []
+    for member in members:
+        if not isinstance(member, type) or member not in OPTION_TYPES:
+            return []
+        types.append(OPTION_TYPES[member])
+    return types
+
+
+def _readings(value: Any) -> list[Any]:
+    """Return what a value may stand for: written text is a parsed value first, and text where that does not fit."""
+    if isinstance(value, RawText):
+        return [parse_value(value), str(value)]
+    if isinstance(value, np.generic):
+        return [value.item()]
+    return [value]
+
+
+def _is_allowed(value: Any, types: list[OptionType]) -> bool:
+    if not types:
+        return True
+    return any(_is_instance(value, option_type.classes) for option_type in types)
+
+
+def _is_instance(value: Any, classes: Any) -> bool:
+    """Whether a value is an instance; booleans and NaN do not count as numbers."""
+    if isinstance(value, bool) and classes is not bool:
+        return False
+    # Only NaN differs from itself.
+    return isinstance(value, classes) and value == value
+
+
+def _finite_float(name: str, option: str, value: Real) -> float:
     try:
-        found = float(value)
+        converted = float(value)
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
-        raise BadOption(f"{key}={value!r} is not a choice of '{name}': it must be finite.")
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy's as one of Python's."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind; true, false and nan are no numbers."""
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) and value == value
+        converted = math.inf
+    if not math.isfinite(converted):
+        raise BadOption(f"Invalid {option}={value!r} for '{name}': it must be finite.")
+    return converted
 
 
 @cache
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The kinds of value that a function says it takes, as far as they are known by name."""
+def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the type hints of a function; none if a hint names something that is not imported."""
     try:
         return get_type_hints(function)
     except NameError:
         return {}
 
 
-def _unknown(name: str, key: str, taken: Mapping[str, Any]) -> BadOption:
-    if not taken:
-        return BadOption(f"'{name}' takes no options, so '{key}' cannot be given.")
-    return BadOption(str(unknown_name(f"option of '{name}'", key, list(taken))))
+def _unknown_option(name: str, option: str, defaults: Mapping[str, Any]) -> BadOption:
+    if not defaults:
+        return BadOption(f"'{name}' takes no options, so '{option}' cannot be given.")
+    return BadOption(str(unknown_name(f"option of '{name}'", option, list(defaults))))

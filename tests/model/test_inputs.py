@@ -55,7 +55,7 @@ from clearhead.model.inputs import from_tensors
         ("a film", {"method": "rollout:normalise_rows"}, BadOption, "name=value"),
         ("a film", {"method": "decoded-gradcam"}, UnsupportedModel, "lm_head"),
         ("a film", {"method": "random", "sed": 1}, BadOption, "seed"),
-        ("a film", {"method": "random:seed=abc"}, BadOption, "'abc' is not a choice of 'random': it must be a whole"),
+        ("a film", {"method": "random:seed=abc"}, BadOption, "Invalid seed='abc' for 'random': it must be a whole"),
         ("a film", {"method": "integrated-gradients:tolerance=nan"}, BadOption, "must be a number"),
         ("a film", {"method": "rollout:normalise_rows=maybe"}, BadOption, "true or false"),
         ("a film", {"method": "rollout", "normalise_rows": 1}, BadOption, "true or false"),
