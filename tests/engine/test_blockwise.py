@@ -13,9 +13,9 @@ from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttenti
 import clearhead
 from clearhead.attribution import batch as pipeline
 from clearhead.attribution.method import parse_method
-from clearhead.engine import memory as planning
-from clearhead.engine import trace as tracing
-from clearhead.engine.blockwise import PROBE, capture_blockwise
+from clearhead.engine import memory, weighted_relevance
+from clearhead.engine.block_calls import PROBE_TOKENS
+from clearhead.engine.blockwise import capture_blockwise
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import from_tensors
 from clearhead.model.model import Model
@@ -39,10 +39,10 @@ def test_block_by_block_is_exact(family):
 def test_gradients_that_are_let_go_are_the_same(family, monkeypatch):
     batch = tensors(family)
     kept = parse_method("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
-    monkeypatch.setattr(tracing, "LARGE", 0)
+    monkeypatch.setattr(weighted_relevance, "FREE_MAPS_FROM_BYTES", 0)
     trace = clearhead.capture(model(family), batch, [0, 1, 2])
     let_go = parse_method("trans-att")(trace)
-    assert "gradients" not in trace.__dict__
+    assert not trace._gradient_cache.is_computed
     torch.testing.assert_close(let_go.relevance_BT, kept.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
@@ -91,8 +91,8 @@ def test_something_between_the_blocks_is_not_skipped(monkeypatch):
     with pytest.raises(UnsupportedModel, match="do not follow each other"):
         capture_blockwise(explained, tensors("bert"), 0)
     kept = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
-    monkeypatch.setattr(tracing, "LARGE", 0)
-    monkeypatch.setattr(planning, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(weighted_relevance, "FREE_MAPS_FROM_BYTES", 0)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
     for one, other in zip(clearhead.explain(explained, tensors("bert"), "trans-att", 0), kept, strict=True):
         np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-6, atol=1e-9)
 
@@ -143,8 +143,8 @@ def test_a_network_that_changes_its_attention_with_length_is_refused():
     explained = clearhead.load(copy.deepcopy(model("bert").network))
     block = explained.network.bert.encoder.layer[1]
     own = block.forward
-    block.forward = lambda hidden, *rest, **more: own(hidden, *rest, **more) if hidden.shape[1] <= PROBE else hidden * 2
-    ids = torch.randint(5, 20, (1, 2 * PROBE))
+    block.forward = lambda hidden, *rest, **more: own(hidden, *rest, **more) if hidden.shape[1] <= PROBE_TOKENS else hidden * 2
+    ids = torch.randint(5, 20, (1, 2 * PROBE_TOKENS))
     trace = capture_blockwise(explained, {"input_ids": ids}, 0)
     with pytest.raises(UnsupportedModel, match="another way to long inputs"):
         parse_method("trans-att")(trace)
@@ -162,7 +162,7 @@ def test_the_network_is_left_as_it_was():
 def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
     batch, used = tensors("bert"), []
     whole = clearhead.explain(model("bert"), batch, "trans-att", 1)
-    monkeypatch.setattr(planning, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
     monkeypatch.setattr(pipeline, "capture_blockwise", lambda *given: used.append(1) or capture_blockwise(*given))
     blocks = clearhead.explain(model("bert"), batch, "trans-att", 1)
     assert len(used) == 3, "one input at a time"
@@ -174,7 +174,7 @@ def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
 
 def test_the_memory_told_grows_with_the_square_of_a_long_text():
     explained, ids = model("bert"), torch.randint(5, 20, (2, 400))
-    told = [planning.estimate_memory(explained, from_tensors(explained, {"input_ids": ids[:, :n]})) for n in (20, 40)]
+    told = [memory.estimate_memory(explained, from_tensors(explained, {"input_ids": ids[:, :n]})) for n in (20, 40)]
     assert 2 < told[1].whole / told[0].whole < 4
     assert all(one.blockwise < one.whole for one in told)
     assert told[0].fits
@@ -182,22 +182,22 @@ def test_the_memory_told_grows_with_the_square_of_a_long_text():
 
 def test_what_cannot_be_told_is_taken_to_fit():
     explained = Model(torch.nn.Linear(1, 1), None, name="plain")
-    assert planning.estimate_memory(explained, from_tensors(model("bert"), {"input_ids": torch.ones(1, 9).long()})).fits
+    assert memory.estimate_memory(explained, from_tensors(model("bert"), {"input_ids": torch.ones(1, 9).long()})).fits
 
 
 def test_time_is_told_from_three_lengths(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(planning.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(memory.time, "perf_counter", lambda: now[0])
 
     def work(place):
         now[0] += place + 1
 
-    assert planning.estimate_seconds(work, [1, 2, 3, 4, 5]) == pytest.approx(15)
+    assert memory.estimate_seconds(work, [1, 2, 3, 4, 5]) == pytest.approx(15)
 
 
 @pytest.mark.parametrize(("long", "done"), [(9.0, [0, 0, 1, 2]), (0.0, [0, 1, 2])])
 def test_only_what_is_quick_is_done_twice_to_tell_its_time(long, done, monkeypatch):
-    monkeypatch.setattr(planning, "LONG", long)
+    monkeypatch.setattr(memory, "SETUP_COUNTS_BELOW", long)
     places = []
-    planning.estimate_seconds(places.append, [1, 2, 3])
+    memory.estimate_seconds(places.append, [1, 2, 3])
     assert places == done

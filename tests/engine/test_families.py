@@ -34,7 +34,7 @@ def test_relevance_is_conserved(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_relevance_sums_to_one_at_every_hidden_state(family):
     trace = clearhead.capture(model(family), tensors(family), 1)
-    passed = trace._pass(POSITIVE, 0)
+    (passed,) = trace._relevance_cache.passes(POSITIVE)
     for hidden in reversed(trace.forward.hidden_states):
         sums = passed.at(hidden).sum(1) + passed.flow.dropped_B
         torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-9)
@@ -44,7 +44,8 @@ def test_relevance_sums_to_one_at_every_hidden_state(family):
 def test_partial_lrp_stops_early_and_accounts_for_all_relevance(family):
     alone, after = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
     found = parse_method("partial-lrp")(alone)
-    assert alone._pass(Z_PLUS, 0).position > len(alone.forward.tape.steps) / 2
+    (started,) = alone._relevance_cache.passes(Z_PLUS)
+    assert started.position > len(alone.forward.tape.steps) / 2
     for one in found.diagnostics:
         assert abs(one["conservation_gap"] - one["dropped"]) <= 1e-9 * (1 + one["dropped"])
     parse_method("lrp")(after)
@@ -172,14 +173,14 @@ def test_relevance_maps_can_be_asked_for_in_any_order():
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"swin"}))
 def test_gradients_that_trans_att_leaves_for_others_are_those_of_one_walk(family, monkeypatch):
-    monkeypatch.setattr("clearhead.engine.trace.LARGE", 0)
+    monkeypatch.setattr("clearhead.engine.weighted_relevance.FREE_MAPS_FROM_BYTES", 0)
     shared, own = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
-    shared.is_shared = True
+    shared.keep_gradients()
     assert shared.forward.chain
     for one, other in zip(shared.weighted_relevances, own.weighted_relevances, strict=True):
         torch.testing.assert_close(one, other)
-    assert "gradients" in shared.__dict__
-    assert "gradients" not in own.__dict__
+    assert shared._gradient_cache.is_computed
+    assert not own._gradient_cache.is_computed
     for name in ("attentions", "hidden_states", "block_inputs"):
         for one, other in zip(getattr(shared.gradients, name), getattr(own.gradients, name), strict=True):
             torch.testing.assert_close(one, other)

@@ -214,7 +214,7 @@ def test_an_explanation_does_not_depend_on_what_was_explained_before():
 @pytest.mark.parametrize("large", [0, 2**26])
 @pytest.mark.parametrize("asked", ["attention_relevances", "weighted_relevances"])
 def test_what_was_refused_is_refused_again(asked, large, monkeypatch):
-    monkeypatch.setattr("clearhead.engine.trace.LARGE", large)
+    monkeypatch.setattr("clearhead.engine.weighted_relevance.FREE_MAPS_FROM_BYTES", large)
     trace = clearhead.capture(changed(torch.special.erfc), tensors("bert"))
     for _ in range(2):
         with pytest.raises(UnsupportedOperation):

@@ -110,7 +110,8 @@ def _explained_batch(
 ) -> list[list[Explanation]]:
     trace = _try_blockwise(model, inputs, targets) if blockwise else None
     trace = trace or capture(model, inputs, list(targets))
-    trace.is_shared = share_gradients(spellings)
+    if share_gradients(spellings):
+        trace.keep_gradients()
     order = sorted(range(len(spellings)), key=lambda place: _schedule_key(spellings[place]))
     finish = start_explanations(trace, [spellings[place] for place in order])
     del trace  # takes its time, which a GPU that is still at work does not notice

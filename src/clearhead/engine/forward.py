@@ -1,37 +1,90 @@
-"""What one forward pass leaves behind."""
+"""Forward passes: the activations of one pass that explanations need."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from clearhead.engine.blocks import record_forward
 from clearhead.engine.tape import AttentionMap, Tape
 from clearhead.errors import UnsupportedModel
+from clearhead.model.inputs import Inputs
+from clearhead.model.model import Model, input_embedding
+from clearhead.model.outputs import extract_logits
+from clearhead.model.tensor_checks import explain_size_errors
 
 
-@dataclass(frozen=True)
-class ForwardPass:
-    """What one forward pass left behind; traces for several targets share it."""
+@dataclass(frozen=True, eq=False)
+class ForwardPass(ABC):
+    """One forward pass of a batch, shared by the traces of several targets.
+
+    `name` is the model's, `tape` the recorded steps, `output` the logits with their autograd graph.
+    """
 
     name: str
     tape: Tape
     output: Tensor
-    in_order: bool = True
 
     @property
-    def leaf(self) -> Tensor:
-        assert self.tape.leaf is not None
-        self._require_order()
-        return self.tape.leaf
+    @abstractmethod
+    def attentions(self) -> list[Tensor]:
+        """Attention maps of all blocks, each (B,H,T,S); raise UnsupportedModel if there are none."""
 
-    @cached_property
-    def said(self) -> Tensor:
-        """The output on the CPU, fetched once."""
-        return self.output.detach().cpu()
+    @property
+    @abstractmethod
+    def block_inputs(self) -> list[Tensor]:
+        """The hidden state that each block received."""
+
+    @property
+    @abstractmethod
+    def hidden_states(self) -> list[Tensor]:
+        """The embedding output, then the output of each block."""
+
+    @abstractmethod
+    def require_attentions(self) -> None:
+        """Raise UnsupportedModel if there are no attention maps."""
 
     @property
     def has_blocks(self) -> bool:
+        """Whether blocks were found on the tape."""
         return bool(self.tape.blocks)
+
+    @property
+    def leaf(self) -> Tensor:
+        """The activation where the tape begins."""
+        assert self.tape.leaf is not None
+        return self.tape.leaf
+
+    @cached_property
+    def host_output(self) -> Tensor:
+        """The logits on the CPU, copied once."""
+        return self.output.detach().cpu()
+
+    @property
+    def said(self) -> Tensor:
+        """Former name of `host_output`."""
+        return self.host_output
+
+    @cached_property
+    def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Attention map, input and output of every block; empty unless each block depends on the one before alone."""
+        if not self.tape.are_cuts([*self.block_inputs, *self.hidden_states]):
+            return []
+        return list(zip(self.attentions, self.block_inputs, self.hidden_states[1:], strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class FullForwardPass(ForwardPass):
+    """A forward pass that is recorded from the input on and keeps every attention map.
+
+    `is_ordered` tells whether the leaf's axes are samples × tokens as in the input.
+    """
+
+    is_ordered: bool = True
 
     @property
     def attentions(self) -> list[Tensor]:
@@ -43,28 +96,72 @@ class ForwardPass:
 
     @property
     def hidden_states(self) -> list[Tensor]:
-        return [self.block_inputs[0], *(block.after for block in self._blocks if block.after is not None)]
-
-    @cached_property
-    def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Map, input and output of every block, if each depends on the input through the one before it alone."""
-        blocks = list(zip(self.attentions, self.block_inputs, self.hidden_states[1:], strict=True))
-        return blocks if self.tape.are_cuts([*self.block_inputs, *self.hidden_states]) else []
+        outputs = [block.after for block in self._blocks if block.after is not None]
+        return [self.block_inputs[0], *outputs]
 
     @property
-    def _blocks(self) -> list[AttentionMap]:
+    def leaf(self) -> Tensor:
+        """Word embeddings (B,T,D), or pixel values (B,C,P,Q)."""
+        self._require_order()
+        return super().leaf
+
+    def require_attentions(self) -> None:
         if not self.has_blocks:
             raise UnsupportedModel(
                 f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them "
                 "(Longformer, XLNet), or its attention implementation hides them (load it with sdpa or eager). "
-                "Choose a method that only asks for outputs, such as occlusion."
+                "Choose a method that only needs outputs, such as occlusion."
             )
         self._require_order()
+
+    @property
+    def _blocks(self) -> list[AttentionMap]:
+        self.require_attentions()
         return self.tape.blocks
 
     def _require_order(self) -> None:
-        if not self.in_order:
+        if not self.is_ordered:
             raise UnsupportedModel(
-                f"{self.name} pads its tokens or lays them out in another order (Longformer, XLNet), so its gradients "
-                "cannot be placed. Choose a method that only asks for outputs, such as occlusion."
+                f"{self.name} pads its tokens or reorders them (Longformer, XLNet), so its gradients cannot be "
+                "assigned to tokens. Choose a method that only needs outputs, such as occlusion."
             )
+
+
+def run_forward(model: Model, inputs: Inputs) -> FullForwardPass:
+    """Run the unmodified network once under a recorder."""
+    tensors = inputs.tensors
+    words = input_embedding(model.network)
+    with explain_size_errors(model, tensors):
+        tape, logits = record_forward(
+            model.network, tensors, words, float_input(tensors), lambda output: extract_logits(model, output)
+        )
+    if not logits.requires_grad or tape.leaf is None:
+        raise not_differentiable(model.name)
+    return FullForwardPass(model.name, tape, logits, _is_ordered(tape.leaf.detach(), tensors.get("input_ids"), words))
+
+
+def float_input(tensors: Mapping[str, Tensor]) -> str | None:
+    """Return the name of the input that is differentiable itself; None for token ids."""
+    for name in ("pixel_values", "inputs_embeds"):
+        if name in tensors:
+            return name
+    return None
+
+
+def _is_ordered(leaf: Tensor, ids_BT: Tensor | None, words_VD: Tensor | None) -> bool:
+    """Whether the axes of the word embeddings are samples × tokens."""
+    if ids_BT is None or words_VD is None:
+        return True
+    if leaf.shape[:2] != ids_BT.shape:
+        return False
+    # With as many samples as tokens the shape does not show a transposition, so the values decide.
+    is_square = ids_BT.shape[0] == ids_BT.shape[1]
+    return not is_square or torch.equal(leaf, F.embedding(ids_BT, words_VD.detach()))
+
+
+def not_differentiable(name: str) -> UnsupportedModel:
+    """Return the error for a model whose logits have no gradient at its input."""
+    return UnsupportedModel(
+        f"The logits of {name} do not depend differentiably on its input, as in some quantised models. "
+        "Load it unquantised."
+    )

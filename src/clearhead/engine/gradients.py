@@ -1,6 +1,6 @@
-"""The way down by autograd: gradients of the explained score at the activations of a forward pass."""
+"""Autograd gradients of the explained score at the activations of a forward pass."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from clearhead.engine.context import full_precision_autograd
-from clearhead.engine.forward import ForwardPass
+from clearhead.engine.forward import ForwardPass, not_differentiable
+from clearhead.engine.seeds import Seeds
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """Gradients of the target's score, of everything at once."""
+    """Gradients of the explained score at all activations of a forward pass."""
 
     attentions: list[Tensor]
     hidden_states: list[Tensor]
@@ -22,58 +23,115 @@ class Gradients:
 
 
 class BlockGradients(NamedTuple):
-    """Gradients of one block's map, input and output."""
+    """Gradients at the attention map, the input and the output of one block."""
 
     attention: Tensor
     before: Tensor
     after: Tensor
 
 
-def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients | None:
-    """Along a direction of the output, in one walk; None where the output does not depend on the input."""
-    inside = [*forward.attentions, *forward.hidden_states, *forward.block_inputs] if forward.has_blocks else []
-    tensors = list({id(tensor): tensor for tensor in [*inside, forward.leaf]}.values())
-    parts = dict(zip(map(id, tensors), _pulled(forward.output, direction, tensors), strict=True))
-    leaf = parts[id(forward.leaf)]
+class GradientCache:
+    """The gradients of one trace, computed at most once.
+
+    `keep_blocks` keeps gradients that are computed block by block, for methods that will ask for all of them.
+    """
+
+    def __init__(self, forward: ForwardPass, seeds: Seeds) -> None:
+        self._forward = forward
+        self._seeds = seeds
+        self._gradients: Gradients | None = None
+        self.keep_blocks = False
+
+    @property
+    def is_computed(self) -> bool:
+        return self._gradients is not None
+
+    def get(self) -> Gradients:
+        """Return all gradients; compute them in one backward pass if there are none yet."""
+        if self._gradients is None:
+            self._gradients = compute_gradients(self._forward, self._seeds.direction)
+        return self._gradients
+
+    def iterate_attentions(self) -> Iterator[Tensor]:
+        """Yield gradients of the attention maps from the last block to the first.
+
+        If the blocks form a chain they are computed one at a time, so that the caller can free each after its use.
+        """
+        if self.is_computed or not self._forward.chain:
+            yield from reversed(self.get().attentions)
+            return
+        blocks: list[BlockGradients] = []
+        for block in gradients_by_block(self._forward, self._seeds.direction):
+            yield block.attention
+            if self.keep_blocks:
+                blocks.append(block)
+        if blocks:
+            self._gradients = collect_gradients(self._forward, blocks)
+
+
+def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
+    """Return the gradients along a direction of the output, in one backward pass."""
+    attentions: list[Tensor] = []
+    hidden_states: list[Tensor] = []
+    block_inputs: list[Tensor] = []
+    if forward.has_blocks:
+        attentions = forward.attentions
+        hidden_states = forward.hidden_states
+        block_inputs = forward.block_inputs
+    by_id = _gradients_by_id(forward.output, direction, [*attentions, *hidden_states, *block_inputs, forward.leaf])
+    leaf = by_id[id(forward.leaf)]
     if leaf is None:
-        return None
+        raise not_differentiable(forward.name)
 
-    def of(several: list[Tensor]) -> list[Tensor]:
-        return [_present(parts[id(tensor)], tensor) for tensor in several]
+    def select(tensors: list[Tensor]) -> list[Tensor]:
+        return [_or_zeros(by_id[id(tensor)], tensor) for tensor in tensors]
 
-    if not forward.has_blocks:
-        return Gradients([], [], [], leaf)
-    return Gradients(of(forward.attentions), of(forward.hidden_states), of(forward.block_inputs), leaf)
+    return Gradients(select(attentions), select(hidden_states), select(block_inputs), leaf)
+
+
+def _gradients_by_id(output: Tensor, direction: Tensor, tensors: Sequence[Tensor]) -> dict[int, Tensor | None]:
+    # Most hidden states are also the input of the next block: each tensor is passed to autograd once.
+    distinct = {id(tensor): tensor for tensor in tensors}
+    gradients = _backward(output, direction, list(distinct.values()))
+    return dict(zip(distinct, gradients, strict=True))
 
 
 def gradients_by_block(forward: ForwardPass, direction: Tensor) -> Iterator[BlockGradients]:
-    """The same in steps, from the last block to the first, where blocks form a chain."""
-    made, gradient = forward.output, direction
+    """Yield the gradients of each block, from the last to the first; the blocks must form a chain."""
+    output = forward.output
+    gradient = direction
     for attention, before, after in reversed(forward.chain):
-        (at_output,) = vjp(made, gradient, [after])
-        steep, gradient = vjp(after, at_output, [attention, before])
-        made = before
-        yield BlockGradients(steep, gradient, at_output)
+        (output_gradient,) = vjp(output, gradient, [after])
+        attention_gradient, gradient = vjp(after, output_gradient, [attention, before])
+        output = before
+        yield BlockGradients(attention_gradient, gradient, output_gradient)
 
 
-def collect_gradients(forward: ForwardPass, blocks: list[BlockGradients]) -> Gradients:
-    """All gradients, from what the walk gave block by block."""
-    attentions, inputs, outputs = (list(column[::-1]) for column in zip(*blocks, strict=True))
+def collect_gradients(forward: ForwardPass, blocks: Sequence[BlockGradients]) -> Gradients:
+    """Return all gradients from those of each block, which are ordered from the last block to the first."""
+    ordered = blocks[::-1]
+    attentions = [block.attention for block in ordered]
+    inputs = [block.before for block in ordered]
+    outputs = [block.after for block in ordered]
     (leaf,) = vjp(forward.block_inputs[0], inputs[0], [forward.leaf])
     return Gradients(attentions, [inputs[0], *outputs], inputs, leaf)
 
 
-def vjp(made: Tensor, gradient: Tensor, tensors: list[Tensor]) -> list[Tensor]:
-    """The gradient that arrived at `made`, at activations below it."""
-    if tensors[0] is made:
+def vjp(output: Tensor, gradient: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return the vector-Jacobian products of `output` with `gradient` at activations that it depends on."""
+    # A network may read the last hidden state as its output: autograd has no graph between a tensor and itself.
+    if tensors[0] is output:
         return [gradient]
-    return [_present(part, tensor) for part, tensor in zip(_pulled(made, gradient, tensors), tensors, strict=True)]
+    gradients = _backward(output, gradient, tensors)
+    return [_or_zeros(*pair) for pair in zip(gradients, tensors, strict=True)]
 
 
-def _pulled(made: Tensor, gradient: Tensor, tensors: list[Tensor]) -> tuple[Tensor | None, ...]:
-    with full_precision_autograd(made.device):
-        return torch.autograd.grad(made, tensors, gradient, retain_graph=True, allow_unused=True)
+def _backward(output: Tensor, gradient: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    with full_precision_autograd(output.device):
+        # The graph is kept: other targets and other blocks use it again.
+        return torch.autograd.grad(output, tensors, gradient, retain_graph=True, allow_unused=True)
 
 
-def _present(part: Tensor | None, tensor: Tensor) -> Tensor:
-    return torch.zeros_like(tensor) if part is None else part
+def _or_zeros(gradient: Tensor | None, tensor: Tensor) -> Tensor:
+    """Return the gradient; zeros where the output does not depend on the tensor."""
+    return torch.zeros_like(tensor) if gradient is None else gradient

@@ -1,4 +1,4 @@
-"""What an explanation will need, told before it is made: memory for the whole trace and block by block, and time."""
+"""Estimates of memory and time before an explanation is computed."""
 
 import re
 import time
@@ -13,20 +13,23 @@ from clearhead.engine.lrp.kernels.dispatch import DEVICES
 from clearhead.model.inputs import Inputs, longest_text
 from clearhead.model.model import Model
 
-VECTORS = 18
-"""Hidden states' worth of activations that a block keeps for the way back, besides its wide layer."""
-PASSING = 5
-"""Maps of one block that exist at a time on the way back."""
-ROOM = 0.9
+HIDDEN_STATES_PER_BLOCK = 18
+"""Activations of a hidden state's size that a block saves for the backward pass, besides its wide layer."""
+MAPS_IN_BACKWARD = 5
+"""Attention maps of one block that exist at a time in the backward pass."""
+USABLE_SHARE = 0.9
+"""Share of the free memory that a trace may take: estimates are not exact."""
 MEMINFO = Path("/proc/meminfo")
 UNKNOWN = 2**62
-LONG = 2.0
-"""Seconds of work beside which what comes once does not count."""
+"""Free bytes of a device that does not report them."""
+SETUP_COUNTS_BELOW = 2.0
+"""Seconds from which the cost of the first run (kernels, caches) is negligible."""
+NO_BYTES = {"all": {"current": 0}}
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes that a batch takes besides the model: traced as a whole, and block by block."""
+    """Bytes that a batch takes besides the model, traced as a whole and block by block, and bytes that are free."""
 
     whole: int
     blockwise: int
@@ -34,47 +37,68 @@ class MemoryEstimate:
 
     @property
     def fits(self) -> bool:
-        return self.whole <= ROOM * self.free
+        """Whether the batch can be traced as a whole."""
+        return self.whole <= USABLE_SHARE * self.free
 
 
 def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
-    """From the model's description and the size of the batch; nothing is run, and nothing told is nothing needed."""
-    config, rows = getattr(model.network, "config", None), len(batch)
-    blocks, heads, width = (_told(config, name) for name in SIZES)
-    wide = _told(config, "intermediate_size") or 4 * width
+    """Estimate from the config and the size of the batch, without running anything; unknown sizes count as zero."""
+    config = getattr(model.network, "config", None)
+    rows = len(batch)
     tokens = longest_text(batch) or image_tokens(config)
+    blocks = _config_size(config, "num_hidden_layers")
+    heads = _config_size(config, "num_attention_heads")
+    width = _config_size(config, "hidden_size")
     item = model.dtype.itemsize
-    kept = VECTORS * width + wide * (1 if model.device.type in DEVICES else 2)
-    block, attention = rows * tokens * kept * item, rows * heads * tokens**2 * item
-    whole = blocks * (block + 2 * attention) + (PASSING - 2) * attention
-    blockwise = block + PASSING * attention + blocks * rows * (tokens * width + tokens**2) * item
+    block = rows * tokens * _saved_features(model, config, width) * item
+    attention = rows * heads * tokens**2 * item
+    whole = blocks * (block + 2 * attention) + (MAPS_IN_BACKWARD - 2) * attention
+    # Block by block, each block leaves its input and its weighted map.
+    results = blocks * rows * (tokens * width + tokens**2) * item
+    blockwise = block + MAPS_IN_BACKWARD * attention + results
     return MemoryEstimate(whole, blockwise, free_bytes(model.device))
 
 
-UNUSED = {"all": {"current": 0}}
-SIZES = ("num_hidden_layers", "num_attention_heads", "hidden_size")
+def _saved_features(model: Model, config: Any, width: int) -> int:
+    """Return how many features per token a block saves for the backward pass."""
+    wide = _config_size(config, "intermediate_size") or 4 * width
+    # With fused kernels the activation function of the wide layer is recomputed, so its result is not saved.
+    wide_tensors = 1 if model.device.type in DEVICES else 2
+    return HIDDEN_STATES_PER_BLOCK * width + wide_tensors * wide
 
 
 def image_tokens(config: Any) -> int:
-    """Patches of a picture, and a class token."""
-    size, patch = _told(config, "image_size"), _told(config, "patch_size")
-    return (size // patch) ** 2 + 1 if patch else 0
+    """Return the number of patches of an image, and a class token."""
+    image_size = _config_size(config, "image_size")
+    patch_size = _config_size(config, "patch_size")
+    if not patch_size:
+        return 0
+    return (image_size // patch_size) ** 2 + 1
 
 
-def _told(config: Any, name: str) -> int:
-    """A number of the description; 0 where it says nothing, or something for every stage apart."""
-    found = getattr(config, name, 0)
-    return found if isinstance(found, int) else 0
+def _config_size(config: Any, name: str) -> int:
+    """Return a size from the config; 0 if it is missing, or differs from stage to stage."""
+    size = getattr(config, name, 0)
+    return size if isinstance(size, int) else 0
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that can still be had; on a GPU torch's own store counts as free."""
+    """Return the free memory of a device."""
     if device.type == "cuda":
-        (free, _), store = torch.cuda.mem_get_info(device), torch.cuda.memory_stats_as_nested_dict(device)
-        reserved, used = (store.get(f"{name}_bytes", UNUSED)["all"]["current"] for name in ("reserved", "allocated"))
-        return int(free + reserved - used)
-    found = re.search(r"MemAvailable:\s+(\d+) kB", MEMINFO.read_text()) if MEMINFO.exists() else None
-    return int(found[1]) * 1024 if found else UNKNOWN
+        return _free_cuda_bytes(device)
+    if not MEMINFO.exists():
+        return UNKNOWN
+    match = re.search(r"MemAvailable:\s+(\d+) kB", MEMINFO.read_text())
+    return int(match[1]) * 1024 if match else UNKNOWN
+
+
+def _free_cuda_bytes(device: torch.device) -> int:
+    free, _ = torch.cuda.mem_get_info(device)
+    # What torch's allocator has reserved but not given out is free as well. Its statistics are empty before first use.
+    stats = torch.cuda.memory_stats_as_nested_dict(device)
+    reserved = stats.get("reserved_bytes", NO_BYTES)["all"]["current"]
+    allocated = stats.get("allocated_bytes", NO_BYTES)["all"]["current"]
+    return int(free + reserved - allocated)
 
 
 def fits_in_memory(model: Model, batch: Inputs) -> bool:
@@ -83,32 +107,33 @@ def fits_in_memory(model: Model, batch: Inputs) -> bool:
 
 
 def estimate_seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float:
-    """Time for batches of these sizes, from three of them: the smallest, a middle one and the largest.
+    """Estimate the time for batches of these sizes from the smallest, a middle and the largest one.
 
-    `work(place)` does the one at that place. Between the sizes that were timed the cost is taken as straight. What
-    comes once, at the beginning, is left out by doing the smallest twice, unless that takes long.
+    `work(index)` runs the batch at that index. Times are interpolated linearly between the measured sizes. The smallest
+    batch is run twice, so that the cost of the first run does not count, unless it takes long.
     """
-    order = sorted(range(len(sizes)), key=lambda place: sizes[place])
-    known = {sizes[order[0]]: _timed(work, order[0])}
-    if known[sizes[order[0]]] < LONG:
-        known.clear()
-    for place in (order[0], order[len(order) // 2], order[-1]):
-        if sizes[place] not in known:
-            known[sizes[place]] = _timed(work, place)
-    return sum(_between(known, size) for size in sizes)
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
+    smallest = order[0]
+    seconds = {sizes[smallest]: _measure(work, smallest)}
+    if seconds[sizes[smallest]] < SETUP_COUNTS_BELOW:
+        seconds.clear()
+    for index in (smallest, order[len(order) // 2], order[-1]):
+        if sizes[index] not in seconds:
+            seconds[sizes[index]] = _measure(work, index)
+    return sum(_interpolate(seconds, size) for size in sizes)
 
 
-def _timed(work: Callable[[int], None], place: int) -> float:
+def _measure(work: Callable[[int], None], index: int) -> float:
     begun = time.perf_counter()
-    work(place)
+    work(index)
     return time.perf_counter() - begun
 
 
-def _between(known: dict[int, float], size: int) -> float:
-    marks = sorted(known)
-    above = next((mark for mark in marks if mark >= size), marks[-1])
-    below = next((mark for mark in reversed(marks) if mark <= size), marks[0])
+def _interpolate(seconds: dict[int, float], size: int) -> float:
+    """Return the time for a size, linear between the two measured sizes around it."""
+    above = min((measured for measured in seconds if measured >= size), default=max(seconds))
+    below = max((measured for measured in seconds if measured <= size), default=min(seconds))
     if above == below:
-        return known[above]
+        return seconds[above]
     share = (size - below) / (above - below)
-    return known[below] + share * (known[above] - known[below])
+    return seconds[below] + share * (seconds[above] - seconds[below])

@@ -1,49 +1,42 @@
 """The trace: one forward pass, with gradients and relevance on demand, each computed once.
 
 Shape letters, used as suffixes of names everywhere:
-B batch · H head · T query token · S key token · D hidden · C class · L layer or block · P pixel row · Q pixel column
+B batch · H head · T token, as a query · S token, as a key · D hidden feature · C class, or channel of an image
+L layer or block · P pixel row · Q pixel column · V entry of the vocabulary
+E example · U perturbed feature · R perturbed row, or resample · K draw or step · G group · N any other count
+X position in a row of labels, token or pixel
 Blocks are numbered from the input; hidden state 0 is the embedding output, hidden state b + 1 the output of block b.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.engine.blocks import record_forward
-from clearhead.engine.forward import ForwardPass
-from clearhead.engine.gradients import (
-    BlockGradients,
-    Gradients,
-    collect_gradients,
-    compute_gradients,
-    gradients_by_block,
-)
+from clearhead.engine.conservation import report_conservation
+from clearhead.engine.forward import ForwardPass, run_forward
+from clearhead.engine.gradients import GradientCache, Gradients
 from clearhead.engine.lrp.context import RuleSet
-from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_device_of
-from clearhead.engine.lrp.linear import POSITIVE, READING, Z_PLUS, Z_PLUS_PIXELS
+from clearhead.engine.lrp.linear import POSITIVE, READING
 from clearhead.engine.lrp.propagation import RelevancePass
-from clearhead.engine.streams import HostCopy, copy_to_host, prefetch, run_in_background
-from clearhead.engine.tape import Tape
+from clearhead.engine.patches import PatchGrid
+from clearhead.engine.relevance_cache import RelevanceCache
+from clearhead.engine.seeds import Seeds
+from clearhead.engine.streams import copy_to_host
+from clearhead.engine.weighted_relevance import compute_weighted_relevances
 from clearhead.errors import UnsupportedModel
-from clearhead.lazy import LazySequence
 from clearhead.model.inputs import Inputs, as_inputs
 from clearhead.model.loading import as_model
-from clearhead.model.model import Model, input_embedding
-from clearhead.model.outputs import check_finite, extract_logits, resolve_targets
+from clearhead.model.model import Model
+from clearhead.model.outputs import check_finite, resolve_targets
 from clearhead.model.placement import with_precision
 from clearhead.model.target import Target, TargetLike, make_seeds, target_score
-from clearhead.model.tensor_checks import explain_size_errors
-
-LARGE = 2**26
-"""Bytes of attention maps from which their gradients and relevance are worth letting go."""
 
 
 class Trace:
-    """One forward pass of a batch, and what follows from it for one target per sample.
+    """One forward pass of a batch, with the gradients and relevance of one target per sample.
 
     >>> trace = capture(model, "a fine film")                # doctest: +SKIP
     >>> trace.attention_relevances[-1].shape                 # doctest: +SKIP
@@ -51,11 +44,15 @@ class Trace:
     """
 
     def __init__(self, model: Model, inputs: Inputs, forward: ForwardPass, targets: tuple[Target, ...]) -> None:
-        self.model, self.inputs, self.forward, self.targets = model, inputs, forward, targets
-        self._passes: dict[tuple[str, int], RelevancePass] = {}
-        self._forgotten = False
-        self.is_shared = False
-        """Whether several methods ask of it, so that what one of them had made should be kept for the others."""
+        self.model = model
+        self.inputs = inputs
+        self.forward = forward
+        self.targets = targets
+
+    def with_target(self, target: TargetLike | Sequence[TargetLike]) -> "Trace":
+        """Return a trace of the same forward pass for another target."""
+        targets = resolve_targets(self.model, self.inputs, self.forward.host_output, target)
+        return Trace(self.model, self.inputs, self.forward, targets)
 
     @property
     def logits(self) -> Tensor:
@@ -64,10 +61,12 @@ class Trace:
 
     @property
     def attentions(self) -> list[Tensor]:
+        """Attention maps of all blocks, each (B,H,T,S)."""
         return [attention.detach() for attention in self.forward.attentions]
 
     @property
     def hidden_states(self) -> list[Tensor]:
+        """Embedding output and output of every block, each (B,T,D)."""
         return [hidden.detach() for hidden in self.forward.hidden_states]
 
     @property
@@ -77,203 +76,128 @@ class Trace:
 
     @property
     def leaf(self) -> Tensor:
-        """Where dependence on the input begins: word embeddings (B,T,D), or pixel values (B,C,P,Q)."""
+        """The activation where dependence on the input begins: word embeddings (B,T,D), or pixel values (B,C,P,Q)."""
         return self.forward.leaf.detach()
 
     @property
     def is_image(self) -> bool:
         return "pixel_values" in self.inputs.tensors
 
-    @property
-    def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of patches."""
-        return self.forward.tape.patches
-
     @cached_property
     def mask_BT(self) -> Tensor:
         """True where a token is real, not padding."""
-        mask, ids = self._mask, self.inputs.tensors.get("input_ids")
-        if mask is None:
-            tokens = self.forward.hidden_states[0] if self.is_image else self.forward.leaf if ids is None else ids
-            return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
-        return mask.bool()
+        if self._given_mask is not None:
+            return self._given_mask.bool()
+        tokens = self._token_tensor()
+        return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
 
     @cached_property
     def real_BT(self) -> Tensor:
         """`mask_BT` on the CPU."""
-        if self._mask is None:
+        if self._given_mask is None:
             return torch.ones(self.mask_BT.shape, dtype=torch.bool, device="cpu")
-        return copy_to_host(self._mask).bool()
+        return copy_to_host(self._given_mask).bool()
 
     @property
-    def _mask(self) -> Tensor | None:
-        """As it was given; none where every token is real."""
-        return None if self.is_image else self.inputs.tensors.get("attention_mask")
+    def _given_mask(self) -> Tensor | None:
+        """The attention mask of a text; None if every token is real."""
+        if self.is_image:
+            return None
+        return self.inputs.tensors.get("attention_mask")
+
+    def _token_tensor(self) -> Tensor:
+        """Return a tensor whose first axes are samples × tokens."""
+        if self.is_image:
+            return self.forward.hidden_states[0]
+        ids = self.inputs.tensors.get("input_ids")
+        return self.forward.leaf if ids is None else ids
 
     @cached_property
     def contents(self) -> list[bytes]:
-        """The ids or values of each input without its padding: what its random numbers depend on."""
+        """The ids or values of each input without padding: the seed of its random numbers."""
         ids = self.inputs.tensors.get("input_ids")
-        rows = copy_to_host(self.leaf if ids is None else ids).to(torch.float32).numpy()
-        own = rows if ids is None else [row[real] for row, real in zip(rows, self.real_BT.numpy(), strict=True)]
-        return [one.tobytes() for one in own]
-
-    def with_target(self, target: TargetLike | Sequence[TargetLike]) -> "Trace":
-        """The same forward pass, explained for another target."""
-        targets = resolve_targets(self.model, self.inputs, self.forward.said, target)
-        return Trace(self.model, self.inputs, self.forward, targets)
+        source = self.leaf if ids is None else ids
+        rows = copy_to_host(source).to(torch.float32).numpy()
+        if ids is None:
+            return [row.tobytes() for row in rows]
+        return [row[real].tobytes() for row, real in zip(rows, self.real_BT.numpy(), strict=True)]
 
     @cached_property
-    def _seeds(self) -> list[tuple[int, Tensor]]:
-        return make_seeds(self.targets, self.logits)
-
-    @property
-    def _wide_seeds(self) -> list[Tensor]:
-        """Where relevance starts: never in less than float32."""
-        return [seed.to(torch.promote_types(seed.dtype, torch.float32)) for _, seed in self._seeds]
-
-    @property
-    def _direction(self) -> Tensor:
-        """What the gradients are taken along: the signed sum of the seeds."""
-        parts = [seed if sign == 1 else sign * seed for sign, seed in self._seeds]
-        return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+    def _seeds(self) -> Seeds:
+        return Seeds(make_seeds(self.targets, self.logits))
 
     @cached_property
     def score_B(self) -> Tensor:
         """The logit, contrast of logits, or sum of start and end logits that is explained."""
-        return target_score(self._seeds, self.logits)
+        return target_score(self._seeds.pairs, self.logits)
 
     @cached_property
+    def _gradient_cache(self) -> GradientCache:
+        return GradientCache(self.forward, self._seeds)
+
+    @property
     def gradients(self) -> Gradients:
-        found = compute_gradients(self.forward, self._direction)
-        if found is None:
-            raise UnsupportedModel(_not_differentiable(self.model))
-        return found
+        """Gradients of the explained score."""
+        return self._gradient_cache.get()
+
+    def keep_gradients(self) -> None:
+        """Keep gradients that trans-att computes block by block, because other methods will ask for them."""
+        self._gradient_cache.keep_blocks = True
 
     @property
     def attention_gradients(self) -> list[Tensor]:
-        return self.gradients.attentions if self.forward.attentions else []
+        """Gradients at the attention maps, each (B,H,T,S)."""
+        self.forward.require_attentions()
+        return self.gradients.attentions
 
     @property
     def hidden_gradients(self) -> list[Tensor]:
-        return self.gradients.hidden_states if self.forward.hidden_states else []
+        """Gradients at the hidden states, each (B,T,D)."""
+        self.forward.require_attentions()
+        return self.gradients.hidden_states
 
     @property
     def leaf_gradient(self) -> Tensor:
+        """The gradient at the leaf."""
         return self.gradients.leaf
 
-    def _pass(self, rules: RuleSet, number: int) -> RelevancePass:
-        """The relevance pass from one seed; resumed, never repeated."""
-        key = (rules.name, number)
-        if key not in self._passes:
-            started = RelevancePass(self.forward.tape, rules, self.forward.output, self._wide_seeds[number])
-            for attention in self.forward.attentions if rules is POSITIVE else self.forward.attentions[-1:]:
-                started.keep(attention)
-            for hidden in self.forward.hidden_states:
-                started.keep(hidden, lambda relevance: relevance.sum(-1))
-            if rules is Z_PLUS:
-                started.weigh(self.forward.attentions[-1])
-            if self.is_image:
-                started.keep(self.forward.leaf)
-            self._passes[key] = started
-        return self._passes[key]
+    @cached_property
+    def _relevance_cache(self) -> RelevanceCache:
+        return RelevanceCache(self.forward, self._seeds, keep_leaf=self.is_image)
 
     def relevance_at(self, tensor: Tensor, rules: RuleSet = POSITIVE) -> Tensor:
-        """Signed sum of the passes from every seed, at an activation of the forward pass."""
-        parts = [self._pass(rules, number).at(tensor) for number in range(len(self._seeds))]
-        if len(parts) == 1:
-            return parts[0]
-        return torch.stack([sign * part for (sign, _), part in zip(self._seeds, parts, strict=True)]).sum(0)
+        """Return the relevance of an activation of the forward pass."""
+        return self._relevance_cache.at(tensor, rules)
 
-    @cached_property
+    @property
     def attention_relevances(self) -> list[Tensor]:
-        """R of every attention map under the rules of TransAtt (B,H,T,S)."""
-        self._remember()
-        return [self.relevance_at(attention) for attention in reversed(self.forward.attentions)][::-1]
-
-    def _remember(self) -> None:
-        """Begins anew the passes that have let go of maps."""
-        if self._forgotten:
-            self._passes = {key: one for key, one in self._passes.items() if key[0] != POSITIVE.name}
-            self._forgotten = False
+        """Relevance of every attention map under the rules of TransAtt (B,H,T,S)."""
+        return self._relevance_cache.attention_maps()
 
     @cached_property
     def weighted_relevances(self) -> list[Tensor]:
-        """E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13; the maps R are let go as soon as they are used."""
-        if "attention_relevances" in self.__dict__ or not self._is_large:
-            steep = run_in_background(lambda: self.attention_gradients, self.leaf.device)
-            relevances = self.attention_relevances
-            return [gated_mean(*pair) for pair in zip(steep(), relevances, strict=True)]
-        self._remember()
-        self._forgotten = True
-        maps: list[Tensor] = []
-        gradients = prefetch(self._steep(), self.leaf.device)
-        for attention in reversed(self.forward.attentions):
-            relevance = self.relevance_at(attention)
-            maps.append(gated_mean(next(gradients), relevance))
-            for number in range(len(self._seeds)):
-                self._pass(POSITIVE, number).forget(attention)
-        next(gradients, None)  # what comes after the last of them is done as well
-        return maps[::-1]
-
-    @property
-    def _is_large(self) -> bool:
-        """Whether the attention maps are so large that no more of their kind should be kept than must be."""
-        return sum(attention.nbytes for attention in self.forward.attentions) >= LARGE
-
-    def _steep(self) -> Iterator[Tensor]:
-        """Gradients of the attention maps from the last block to the first.
-
-        They come block by block where blocks form a chain, and are kept if other methods will ask for them.
-        """
-        if "gradients" in self.__dict__ or not self.forward.chain:
-            yield from reversed(self.attention_gradients)
-            return
-        blocks: list[BlockGradients] = []
-        for block in gradients_by_block(self.forward, self._direction):
-            yield block.attention
-            if self.is_shared:
-                blocks.append(block)
-        if blocks:
-            self.gradients = collect_gradients(self.forward, blocks)
+        """E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13."""
+        return compute_weighted_relevances(self.forward, self._gradient_cache, self._relevance_cache)
 
     def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
-        """Relevance of the embedding output, summed over D (B,T)."""
+        """Return the relevance of the embedding output, summed over features (B,T)."""
         return self.relevance_at(self.forward.hidden_states[0], rules)
 
     def pixel_relevance(self) -> Tensor:
-        """The z-plus pass carried on through the patch convolution (B,C,P,Q)."""
-        for number in range(len(self._seeds)):
-            started = self._pass(Z_PLUS, number)
-            started.at(self.forward.hidden_states[0])
-            started.flow.rules = Z_PLUS_PIXELS
-        return self.relevance_at(self.forward.leaf, Z_PLUS)
+        """Return the z-plus relevance of the pixels, through the patch convolution (B,C,P,Q)."""
+        return self._relevance_cache.pixels()
 
     def conservation(self, rules: RuleSet = POSITIVE) -> list[dict[str, float]]:
-        """Per sample, how far ΣR at the embedding output is from 1, and what units without contribution took."""
+        """Return per sample how far ΣR at the embedding output is from 1, and what 0/0 dropped."""
         return list(self.balance(rules))
 
     def balance(self, rules: RuleSet = POSITIVE) -> Sequence[dict[str, float]]:
-        """The same, without waiting for the device."""
-        passes = [self._pass(rules, number) for number in range(len(self._seeds))]
-        embedded = self.forward.hidden_states[0]
-        return self._balance([(one.at(embedded).double().sum(1), one.flow.dropped_B) for one in passes])
+        """Return `conservation` as a lazy sequence, which does not wait for the device yet."""
+        return report_conservation(self._seeds, self._relevance_cache.arrivals_at_embedding(rules))
 
     def balance_at_the_last_map(self, rules: RuleSet) -> Sequence[dict[str, float]]:
-        """The same of all relevance that is under way at the last attention map: for methods that go no deeper."""
-        last = self.forward.attentions[-1]
-        return self._balance([self._pass(rules, number).under_way(last) for number in range(len(self._seeds))])
-
-    def _balance(self, arrived: list[tuple[Tensor, Tensor]]) -> Sequence[dict[str, float]]:
-        """The report of what arrived from each seed, and what was dropped on its way: the worst seed counts."""
-        pairs = zip(self._seeds, arrived, strict=True)
-        gaps = [((total_B - seed.flatten(1).sum(1)).abs(), lost_B.abs()) for (_, seed), (total_B, lost_B) in pairs]
-        worst = [column[0] if len(column) == 1 else torch.stack(column).amax(0) for column in zip(*gaps, strict=True)]
-        coming = HostCopy(torch.stack([one.double() for one in worst], 1))
-        names = ("conservation_gap", "dropped")
-        return LazySequence(
-            len(self.targets), lambda: [dict(zip(names, row, strict=True)) for row in coming.wait().tolist()]
-        )
+        """Return `balance` of all relevance under way at the last attention map, for methods that stop there."""
+        return report_conservation(self._seeds, self._relevance_cache.arrivals_at_last_map(rules))
 
     @cached_property
     def reading_BT(self) -> Tensor:
@@ -282,72 +206,66 @@ class Trace:
         One-hot for a classification token, even where the head averages.
         """
         last = self.forward.hidden_states[-1]
-        seed = torch.stack([seed for _, seed in self._seeds]).sum(0)
+        # Without signs: the two seeds of a contrast must not cancel.
+        seed = torch.stack(self._seeds.tensors).sum(0)
         reading = RelevancePass(self.forward.tape, READING, self.forward.output, seed.to(last.dtype))
         reading.keep(last, lambda relevance: relevance.sum(-1))
         weights_BT = reading.at(last).abs()
         return weights_BT / weights_BT.sum(1, keepdim=True)
 
     @property
-    def leading(self) -> int:
-        """How many class, distillation and register tokens stand before an image's patches."""
-        return self.forward.hidden_states[0].shape[1] - self._cells if self.is_image else 0
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of patches."""
+        return self.forward.tape.patches
 
-    @property
-    def _cells(self) -> int:
+    @cached_property
+    def patch_grid(self) -> PatchGrid:
+        """The geometry of an image's patches."""
         if self.grid is None:
             raise UnsupportedModel(f"{self.model.name} does not cut its image into patches by a convolution.")
-        return self.grid[0] * self.grid[1]
+        rows, columns = self.grid
+        return PatchGrid(rows, columns, tokens=self.forward.hidden_states[0].shape[1])
+
+    @property
+    def leading(self) -> int:
+        """How many class, distillation and register tokens come before an image's patches."""
+        return self.patch_grid.leading if self.is_image else 0
 
     def patches(self, pixels_BPQ: Tensor) -> Tensor:
-        """Sums of a pixel map over each patch, zero for the tokens before the patches (B,T)."""
-        rows, columns = self.grid if self._cells and self.grid else (0, 0)
-        cells_BRC = F.adaptive_avg_pool2d(pixels_BPQ, (rows, columns))
-        area = pixels_BPQ.shape[-2] * pixels_BPQ.shape[-1] / (rows * columns)
-        return F.pad(cells_BRC.flatten(1) * area, (self.leading, 0))
+        """Return the sum of a pixel map over each patch, zero for the leading tokens (B,T)."""
+        return self.patch_grid.sum_pixels(pixels_BPQ)
 
     def as_patches(self, scores_BT: Tensor) -> Tensor:
-        """Scores of merged patches shared among the patches that were merged; others as they are."""
-        tokens = self.forward.hidden_states[0].shape[1]
-        if scores_BT.shape[1] == tokens:
+        """Divide the scores of merged patches among the patches; return scores of other tokens as they are."""
+        count = scores_BT.shape[1]
+        if count == self.forward.hidden_states[0].shape[1]:
             return scores_BT
-        ratio = (tokens / scores_BT.shape[1]) ** 0.5
-        if not self.is_image or self.leading or ratio != int(ratio) or self.grid is None:
+        factor = self.patch_grid.merge_factor(count) if self.is_image else None
+        if factor is None:
             raise UnsupportedModel(f"The blocks of {self.model.name} do not keep the tokens of the input.")
-        factor = int(ratio)
-        cells = scores_BT.reshape(-1, self.grid[0] // factor, self.grid[1] // factor) / factor**2
-        return cells.repeat_interleave(factor, 1).repeat_interleave(factor, 2).flatten(1)
+        return self.patch_grid.spread_merged(scores_BT, factor)
 
     def require_tokens(self, count: int) -> None:
-        """Refuses scores that cannot be placed on the tokens of the input."""
+        """Raise UnsupportedModel unless `count` scores match the tokens of the input."""
         expected = self.mask_BT.shape[1]
         if count != expected:
             raise UnsupportedModel(
-                f"{self.model.name} works on {count} tokens, but the input has {expected}: it puts tokens of its own "
-                "among them, or takes some away. Choose a method that looks at the input alone, such as gradient "
-                "or integrated-gradients."
+                f"{self.model.name} works on {count} tokens, but the input has {expected}: it inserts tokens of its "
+                "own, or removes some. Choose a method that only looks at the input, such as gradient or "
+                "integrated-gradients."
             )
 
     def require_token_maps(self) -> None:
-        """Refuses models whose attention maps do not relate all tokens to all tokens."""
-        tokens = self.forward.hidden_states[0].shape[:2]
-        self.require_tokens(tokens[1])
+        """Raise UnsupportedModel unless every attention map relates all tokens to all tokens."""
+        batch, tokens = self.forward.hidden_states[0].shape[:2]
+        self.require_tokens(tokens)
         for attention in self.forward.attentions:
-            if attention.dim() != 4 or (attention.shape[0], attention.shape[-1]) != tuple(tokens):
+            if attention.dim() != 4 or (attention.shape[0], attention.shape[-1]) != (batch, tokens):
                 raise UnsupportedModel(
                     f"The attention maps of {self.model.name} have shape {tuple(attention.shape)}, which does not "
-                    f"relate its {tokens[1]} tokens to each other (windows, merged tokens). Choose lrp or a gradient "
+                    f"relate its {tokens} tokens to each other (windows, merged tokens). Choose lrp or a gradient "
                     "method instead."
                 )
-
-
-def gated_mean(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
-    """E_h (∇A ⊙ R)⁺ (B,T,S)."""
-    fast = kernels_for(relevance_BHTS)
-    if fast and relevance_BHTS.dim() == 4:
-        with on_device_of(relevance_BHTS):
-            return fast.gated_mean(gradient_BHTS.contiguous(), relevance_BHTS.contiguous())  # type: ignore[no-any-return]
-    return (gradient_BHTS * relevance_BHTS).clamp_(min=0).mean(1)
 
 
 def capture(
@@ -357,39 +275,13 @@ def capture(
     *,
     precision: str | None = None,
 ) -> Trace:
-    """Runs the unmodified model once and keeps what explanations need.
+    """Run the unmodified model once and keep what explanations need.
 
     `model` and `inputs` are anything `explain` takes; `target` one target, or a list with one per sample.
     `precision="float64"` runs a float64 copy of the model, for the last digits of relevance.
     """
     model = with_precision(as_model(model), precision)
     batch = as_inputs(model, inputs)
-    leaf = next((name for name in ("pixel_values", "inputs_embeds") if name in batch.tensors), None)
-    words = input_embedding(model.network)
-    with explain_size_errors(model, batch.tensors):
-        tape, logits = record_forward(model.network, batch.tensors, words, leaf, lambda out: extract_logits(model, out))
-    forward = _forward(model, batch, tape, logits)
-    check_finite(model, forward.said)
-    return Trace(model, batch, forward, resolve_targets(model, batch, forward.said, target))
-
-
-def _not_differentiable(model: Model) -> str:
-    return (
-        f"The logits of {model.name} do not depend differentiably on its input, as in some quantised models. "
-        "Load it unquantised."
-    )
-
-
-def _forward(model: Model, inputs: Inputs, tape: Tape, logits: Tensor) -> ForwardPass:
-    if not logits.requires_grad or tape.leaf is None:
-        raise UnsupportedModel(_not_differentiable(model))
-    ids, words = inputs.tensors.get("input_ids"), input_embedding(model.network)
-    known = ids is None or words is None or _in_order(tape.leaf.detach(), ids, words.detach())
-    return ForwardPass(model.name, tape, logits, known)
-
-
-def _in_order(leaf_BTD: Tensor, ids_BT: Tensor, words_VD: Tensor) -> bool:
-    """Whether the word embeddings lie as samples × tokens; values decide where the shape alone cannot."""
-    if leaf_BTD.shape[:2] != ids_BT.shape:
-        return False
-    return ids_BT.shape[0] != ids_BT.shape[1] or torch.equal(leaf_BTD, F.embedding(ids_BT, words_VD))
+    forward = run_forward(model, batch)
+    check_finite(model, forward.host_output)
+    return Trace(model, batch, forward, resolve_targets(model, batch, forward.host_output, target))

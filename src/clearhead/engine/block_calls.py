@@ -1,0 +1,137 @@
+"""Calls of a network's blocks: found on a short probe, recorded with their arguments, and run again one by one."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import Cache
+
+from clearhead.engine.blocks import composite_modules, first_activation, hook_modules
+from clearhead.engine.context import eager_execution, frozen
+from clearhead.engine.recorder import Recorder
+from clearhead.engine.tape import AttentionMap, Tape
+from clearhead.engine.trace import Trace, capture
+from clearhead.errors import UnsupportedModel
+from clearhead.model.inputs import Inputs, longest_text
+from clearhead.model.model import Model
+
+PROBE_TOKENS = 17
+"""Length of a probe: a prime, so that an axis of this length is known to be the tokens."""
+
+
+@dataclass
+class BlockCall:
+    """One call of a block, and under which position or name it takes its hidden state."""
+
+    block: nn.Module
+    hidden_argument: int | str
+    args: dict[int | str, Any] = field(default_factory=dict)
+
+    def record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep the arguments of the call, by position or name."""
+        arguments: dict[int | str, Any] = dict(enumerate(args))
+        arguments.update(kwargs.items())
+        for key, value in arguments.items():
+            # A generating model appends keys and values to its cache: run again, a block would see them twice.
+            self.args[key] = None if isinstance(value, Cache) else value
+
+    @property
+    def hidden(self) -> Tensor:
+        """The hidden state that the block received."""
+        hidden: Tensor = self.args[self.hidden_argument]
+        return hidden
+
+    def repeat(self, hidden: Tensor) -> Any:
+        """Run the block on the recorded arguments with another hidden state."""
+        arguments = {**self.args, self.hidden_argument: hidden}
+        kwargs = {key: value for key, value in arguments.items() if isinstance(key, str)}
+        positions = range(len(arguments) - len(kwargs))
+        return self.block(*(arguments[position] for position in positions), **kwargs)
+
+
+def find_block_calls(model: Model, inputs: Inputs) -> list[BlockCall]:
+    """Return the blocks in their order, found on a short probe of the input that is traced in full."""
+    trace = _trace_probe(model, inputs)
+    trace.require_token_maps()
+    blocks = trace.forward.tape.blocks
+    if not _form_chain(trace.forward.tape, blocks):
+        raise UnsupportedModel(
+            f"The blocks of {model.name} do not follow each other one by one, so it cannot be explained block by block."
+        )
+    return [BlockCall(block.block, block.argument) for block in blocks]  # type: ignore[arg-type]
+
+
+def _trace_probe(model: Model, inputs: Inputs) -> Trace:
+    """Trace some tokens of the first input."""
+    if any(hasattr(module, "set_attention_type") for module in model.network.modules()):
+        raise UnsupportedModel(f"{model.name} changes itself when it sees a short input, so it cannot be probed.")
+    try:
+        return capture(model, _probe_tensors(inputs))
+    except RuntimeError as error:
+        raise UnsupportedModel(f"{model.name} does not take short inputs, so it cannot be probed: {error}") from error
+
+
+def _probe_tensors(inputs: Inputs) -> dict[str, Tensor]:
+    """Return the first real tokens of the first input, which may be padded on the left."""
+    length = longest_text(inputs)
+    mask = inputs.tensors.get("attention_mask")
+    start = 0 if mask is None else int(mask[0].int().argmax())
+    tensors = {}
+    for name, value in inputs.tensors.items():
+        has_tokens = value.dim() > 1 and value.shape[1] == length
+        tensors[name] = value[:1, start : start + PROBE_TOKENS] if has_tokens else value[:1]
+    return tensors
+
+
+def _form_chain(tape: Tape, blocks: Sequence[AttentionMap]) -> bool:
+    """Whether each block takes the output of the one before it, and nothing bypasses a block."""
+    for block, following in pairwise(blocks):
+        if block.after is not following.before:
+            return False
+    if any(block.argument is None for block in blocks):
+        return False
+    hidden_states: list[Tensor] = []
+    for block in blocks:
+        hidden_states += [hidden for hidden in (block.before, block.after) if hidden is not None]
+    return tape.are_cuts(hidden_states)
+
+
+@contextmanager
+def record_calls(calls: Sequence[BlockCall], recorder: Recorder) -> Iterator[None]:
+    """Record the arguments of every block call; the recorder's tape starts after the last block."""
+    remaining = list(calls)
+
+    def record_arguments(module: nn.Module, args: Any, kwargs: Any) -> None:
+        remaining.pop(0).record(args, kwargs)
+
+    def start_tape(module: nn.Module, args: Any, output: Any) -> Any:
+        # A network may share one module among its blocks: only the last call counts.
+        if remaining:
+            return output
+        if isinstance(output, Tensor):
+            return recorder.begin(output)
+        return (recorder.begin(output[0]), *output[1:])
+
+    blocks = {id(call.block): call.block for call in calls}.values()
+    # Before the hooks of others, which run again when the block is repeated.
+    handles = [block.register_forward_pre_hook(record_arguments, with_kwargs=True, prepend=True) for block in blocks]
+    handles.append(calls[-1].block.register_forward_hook(start_tape))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def repeat_recorded(network: nn.Module, call: BlockCall) -> tuple[Tape, Tensor]:
+    """Run one block by itself under a recorder; return its tape and its hidden state."""
+    recorder = Recorder(Tape(), network)
+    modules = composite_modules(call.block)
+    with eager_execution(call.hidden.device), frozen(network), hook_modules(modules, recorder):
+        hidden = recorder.begin(call.hidden)
+        with recorder:
+            output = call.repeat(hidden)
+    return recorder.tape, first_activation([output])

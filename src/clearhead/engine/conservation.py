@@ -1,0 +1,42 @@
+"""Conservation reports: how much of a seed's relevance arrives."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clearhead.engine.seeds import Seeds
+from clearhead.engine.streams import HostCopy
+from clearhead.lazy import LazySequence
+
+
+class Arrival(NamedTuple):
+    """Per sample, the relevance that arrived from one seed, and what 0/0 dropped on the way."""
+
+    total_B: Tensor
+    dropped_B: Tensor
+
+
+def report_conservation(seeds: Seeds, arrivals: Sequence[Arrival]) -> Sequence[dict[str, float]]:
+    """Return per sample how far the arrived relevance is from that of the seed, and how much was dropped.
+
+    With several seeds the worst counts. The numbers are copied from the device in the background and read lazily.
+    """
+    gaps = []
+    for seed, arrival in zip(seeds.tensors, arrivals, strict=True):
+        gaps.append((arrival.total_B - seed.flatten(1).sum(1)).abs())
+    dropped = [arrival.dropped_B.abs() for arrival in arrivals]
+    columns = torch.stack([_worst(gaps).double(), _worst(dropped).double()], 1)
+    host_copy = HostCopy(columns)
+
+    def read() -> list[dict[str, float]]:
+        return [{"conservation_gap": gap, "dropped": drop} for gap, drop in host_copy.wait().tolist()]
+
+    return LazySequence(len(columns), read)
+
+
+def _worst(values: Sequence[Tensor]) -> Tensor:
+    if len(values) == 1:
+        return values[0]
+    return torch.stack(list(values)).amax(0)

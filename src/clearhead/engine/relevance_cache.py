@@ -1,0 +1,104 @@
+"""Relevance passes of one trace: started once per rule set and seed, and resumed on demand."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from clearhead.engine.conservation import Arrival
+from clearhead.engine.forward import ForwardPass
+from clearhead.engine.lrp.context import RuleSet
+from clearhead.engine.lrp.linear import POSITIVE, Z_PLUS, Z_PLUS_PIXELS
+from clearhead.engine.lrp.propagation import RelevancePass
+from clearhead.engine.seeds import Seeds
+
+
+class RelevanceCache:
+    """The relevance passes of one trace; `keep_leaf` also keeps relevance at the leaf, for pixels."""
+
+    def __init__(self, forward: ForwardPass, seeds: Seeds, *, keep_leaf: bool) -> None:
+        self._forward = forward
+        self._seeds = seeds
+        self._keep_leaf = keep_leaf
+        self._passes: dict[str, list[RelevancePass]] = {}
+        self._attention_maps: list[Tensor] | None = None
+        self._has_freed_maps = False
+
+    @property
+    def has_attention_maps(self) -> bool:
+        """Whether the relevance of all attention maps is in memory."""
+        return self._attention_maps is not None
+
+    def passes(self, rules: RuleSet) -> list[RelevancePass]:
+        """Return the passes under a rule set, one per seed."""
+        if rules.name not in self._passes:
+            self._passes[rules.name] = [self._start(rules, seed) for seed in self._seeds.relevance_seeds]
+        return self._passes[rules.name]
+
+    def _start(self, rules: RuleSet, seed: Tensor) -> RelevancePass:
+        """Start a pass that keeps the relevance which methods ask for."""
+        started = RelevancePass(self._forward.tape, rules, self._forward.output, seed)
+        attentions = self._forward.attentions
+        # Only TransAtt reads every map; partial LRP reads the last one.
+        for attention in attentions if rules is POSITIVE else attentions[-1:]:
+            started.keep(attention)
+        for hidden in self._forward.hidden_states:
+            started.keep(hidden, _sum_over_features)
+        if rules is Z_PLUS:
+            started.weigh(attentions[-1])
+        if self._keep_leaf:
+            started.keep(self._forward.leaf)
+        return started
+
+    def at(self, tensor: Tensor, rules: RuleSet) -> Tensor:
+        """Return the relevance of an activation: the signed sum of the passes from every seed."""
+        return self._seeds.signed_sum([relevance_pass.at(tensor) for relevance_pass in self.passes(rules)])
+
+    def attention_maps(self) -> list[Tensor]:
+        """Return the relevance of every attention map under the rules of TransAtt (B,H,T,S)."""
+        if self._attention_maps is None:
+            self._restart_if_freed()
+            # From the last block on, as relevance reaches them.
+            maps = [self.at(attention, POSITIVE) for attention in reversed(self._forward.attentions)]
+            self._attention_maps = maps[::-1]
+        return self._attention_maps
+
+    def iterate_attention_maps(self) -> Iterator[Tensor]:
+        """Yield the relevance of the attention maps from the last block to the first; free each after its use."""
+        self._restart_if_freed()
+        self._has_freed_maps = True
+        for attention in reversed(self._forward.attentions):
+            yield self.at(attention, POSITIVE)
+            for relevance_pass in self.passes(POSITIVE):
+                relevance_pass.forget(attention)
+
+    def _restart_if_freed(self) -> None:
+        """Restart the passes whose maps were freed."""
+        if self._has_freed_maps:
+            self._passes.pop(POSITIVE.name, None)
+            self._has_freed_maps = False
+
+    def arrivals_at_embedding(self, rules: RuleSet) -> list[Arrival]:
+        """Return the relevance that each seed gives to the embedding output."""
+        embedding = self._forward.hidden_states[0]
+        arrivals = []
+        for relevance_pass in self.passes(rules):
+            total_B = relevance_pass.at(embedding).double().sum(1)
+            arrivals.append(Arrival(total_B, relevance_pass.flow.dropped_B))
+        return arrivals
+
+    def arrivals_at_last_map(self, rules: RuleSet) -> list[Arrival]:
+        """Return all relevance of each seed that is under way when it reaches the last attention map."""
+        last = self._forward.attentions[-1]
+        return [Arrival(*relevance_pass.under_way(last)) for relevance_pass in self.passes(rules)]
+
+    def pixels(self) -> Tensor:
+        """Return the relevance of the pixels under the z-plus rules (B,C,P,Q)."""
+        for relevance_pass in self.passes(Z_PLUS):
+            relevance_pass.at(self._forward.hidden_states[0])
+            # Below the embedding output the pass continues under other rules.
+            relevance_pass.flow.rules = Z_PLUS_PIXELS
+        return self.at(self._forward.leaf, Z_PLUS)
+
+
+def _sum_over_features(relevance_BTD: Tensor) -> Tensor:
+    return relevance_BTD.sum(-1)

@@ -1,0 +1,38 @@
+"""Seeds: where the gradients and the relevance of a target start."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Signed one-hot tensors over the output: one for a class, two for a contrast or a span (see `make_seeds`)."""
+
+    pairs: Sequence[tuple[int, Tensor]]
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [seed for _, seed in self.pairs]
+
+    @property
+    def direction(self) -> Tensor:
+        """The direction of the output along which gradients are taken."""
+        return self.signed_sum(self.tensors)
+
+    @property
+    def relevance_seeds(self) -> list[Tensor]:
+        """The seeds of relevance passes, in float32 or more: shares of relevance underflow in half precision."""
+        return [seed.to(torch.promote_types(seed.dtype, torch.float32)) for seed in self.tensors]
+
+    def signed_sum(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return Σ sign · tensor, with one tensor per seed."""
+        if len(self.pairs) == 1:
+            return tensors[0]
+        signed = []
+        for (sign, _), tensor in zip(self.pairs, tensors, strict=True):
+            # Attention maps are large: no copy where the sign does not change them.
+            signed.append(tensor if sign == 1 else sign * tensor)
+        return torch.stack(signed).sum(0)
