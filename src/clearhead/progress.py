@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+# Seconds before a bar appears.
 PATIENCE = 1.0
-"""Seconds before a bar appears."""
-
+# Held while a bar is shown: nested work that counts its own progress must not draw a second one.
 BAR = threading.Lock()
-"""Held while a bar is shown: nested work that counts its own progress must not draw a second one."""
 
 
 class ProgressBar:
@@ -45,6 +44,7 @@ class ProgressBar:
 
     @property
     def _is_late(self) -> bool:
+        # A bar that would be complete when it appears only flickers.
         is_unfinished = self.total is None or self.done < self.total
         return is_unfinished and time.monotonic() - self._begun > PATIENCE
 
@@ -57,6 +57,7 @@ class ProgressBar:
 
     def show(self) -> None:
         """Draw the bar, unless stderr is no terminal or another bar is shown."""
+        # Without waiting: whoever holds the lock may be the caller of this work.
         if not self._console.is_terminal or not BAR.acquire(blocking=False):
             return
         self._drawn = _rich_progress(self._console)

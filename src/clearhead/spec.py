@@ -14,7 +14,9 @@ import numpy as np
 from clearhead.errors import BadOption
 from clearhead.registry import unknown_name
 
+# Read-only, because a default argument is shared by all calls.
 NO_ALIASES: Mapping[str, str] = MappingProxyType({})
+# YAML's words for booleans, which people write on command lines.
 WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False, "none": None}
 
 
@@ -66,6 +68,7 @@ def _parse_text(text: str) -> tuple[str, str, dict[str, Any]]:
     name, _, tail = text.partition(":")
     options: dict[str, Any] = {}
     for pair in tail.split(","):
+        # A trailing comma, or nothing after the colon.
         if not pair.strip():
             continue
         option, equals, value = pair.partition("=")
@@ -118,6 +121,7 @@ def validate_options(
     """
     defaults = option_defaults(function)
     hints = _type_hints(function)
+    # First of all, so that messages and results know one name per option.
     options = _resolve_aliases(name, options, aliases)
     for option in options:
         if option not in defaults:
@@ -178,6 +182,7 @@ def _is_allowed(value: Any, types: list[OptionType]) -> bool:
 
 def _is_instance(value: Any, classes: Any) -> bool:
     """Whether a value is an instance; booleans and NaN do not count as numbers."""
+    # For Python a bool is an int.
     if isinstance(value, bool) and classes is not bool:
         return False
     # Only NaN differs from itself.
@@ -186,6 +191,7 @@ def _is_instance(value: Any, classes: Any) -> bool:
 
 def _finite_float(name: str, option: str, value: Real) -> float:
     try:
+        # Python integers may be larger than every float.
         converted = float(value)
     except OverflowError:
         converted = math.inf
@@ -194,6 +200,7 @@ def _finite_float(name: str, option: str, value: Real) -> float:
     return converted
 
 
+# Cached, because evaluating hints takes longer than the rest of the validation.
 @cache
 def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the type hints of a function; none if a hint names something that is not imported."""

@@ -11,7 +11,6 @@ from transformers import BigBirdConfig, BigBirdForSequenceClassification
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 import clearhead
-from clearhead.attribution import batch as pipeline
 from clearhead.attribution.method import parse_method
 from clearhead.engine import memory, weighted_relevance
 from clearhead.engine.block_calls import PROBE_TOKENS
@@ -30,9 +29,9 @@ def test_block_by_block_is_exact(family):
     whole = parse_method("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
     blocks = parse_method("trans-att")(capture_blockwise(model(family), batch, [0, 1, 2]))
     torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
-    for one, other in zip(blocks.diagnostics, whole.diagnostics, strict=True):
-        assert one["conservation_gap"] == pytest.approx(other["conservation_gap"], abs=1e-9)
-        assert one["dropped"] == pytest.approx(other["dropped"], abs=1e-9)
+    for blockwise, expected in zip(blocks.diagnostics, whole.diagnostics, strict=True):
+        assert blockwise["conservation_gap"] == pytest.approx(expected["conservation_gap"], abs=1e-9)
+        assert blockwise["dropped"] == pytest.approx(expected["dropped"], abs=1e-9)
 
 
 @pytest.mark.parametrize("family", WHOLE)
@@ -93,15 +92,16 @@ def test_something_between_the_blocks_is_not_skipped(monkeypatch):
     kept = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
     monkeypatch.setattr(weighted_relevance, "FREE_MAPS_FROM_BYTES", 0)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
-    for one, other in zip(clearhead.explain(explained, tensors("bert"), "trans-att", 0), kept, strict=True):
-        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-6, atol=1e-9)
+    freed = clearhead.explain(explained, tensors("bert"), "trans-att", 0)
+    for explanation, expected in zip(freed, kept, strict=True):
+        np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("block", [0, 1])
 def test_a_hook_of_the_users_on_a_block_runs_once(block):
     explained, turn = clearhead.load(network("bert")), torch.eye(32).double() * 1.5
     layer = explained.network.bert.encoder.layer[block]
-    layer.register_forward_pre_hook(lambda module, given: (given[0] @ turn, *given[1:]))
+    layer.register_forward_pre_hook(lambda module, args: (args[0] @ turn, *args[1:]))
     whole = parse_method("trans-att")(clearhead.capture(explained, tensors("bert"), 0))
     try:
         blocks = parse_method("trans-att")(capture_blockwise(explained, tensors("bert"), 0))
@@ -115,9 +115,9 @@ def test_padding_on_the_left_is_stepped_over():
     batch = tensors("llama")
     ids = torch.cat([torch.zeros(3, 20).long(), batch["input_ids"]], 1)
     mask = torch.cat([torch.zeros(3, 20).long(), batch["attention_mask"]], 1)
-    given = {"input_ids": ids, "attention_mask": mask}
-    whole = parse_method("trans-att")(clearhead.capture(model("llama"), given, 0))
-    blocks = parse_method("trans-att")(capture_blockwise(model("llama"), given, 0))
+    padded = {"input_ids": ids, "attention_mask": mask}
+    whole = parse_method("trans-att")(clearhead.capture(model("llama"), padded, 0))
+    blocks = parse_method("trans-att")(capture_blockwise(model("llama"), padded, 0))
     torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
@@ -143,7 +143,9 @@ def test_a_network_that_changes_its_attention_with_length_is_refused():
     explained = clearhead.load(copy.deepcopy(model("bert").network))
     block = explained.network.bert.encoder.layer[1]
     own = block.forward
-    block.forward = lambda hidden, *rest, **more: own(hidden, *rest, **more) if hidden.shape[1] <= PROBE_TOKENS else hidden * 2
+    block.forward = lambda hidden, *rest, **more: (
+        own(hidden, *rest, **more) if hidden.shape[1] <= PROBE_TOKENS else hidden * 2
+    )
     ids = torch.randint(5, 20, (1, 2 * PROBE_TOKENS))
     trace = capture_blockwise(explained, {"input_ids": ids}, 0)
     with pytest.raises(UnsupportedModel, match="another way to long inputs"):
@@ -160,44 +162,53 @@ def test_the_network_is_left_as_it_was():
 
 
 def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
-    batch, used = tensors("bert"), []
+    batch = tensors("bert")
+    captured = []
+
+    def capture(*args):
+        captured.append(args)
+        return capture_blockwise(*args)
+
     whole = clearhead.explain(model("bert"), batch, "trans-att", 1)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
-    monkeypatch.setattr(pipeline, "capture_blockwise", lambda *given: used.append(1) or capture_blockwise(*given))
+    monkeypatch.setattr("clearhead.attribution.batch.capture_blockwise", capture)
     blocks = clearhead.explain(model("bert"), batch, "trans-att", 1)
-    assert len(used) == 3, "one input at a time"
-    for one, other in zip(blocks, whole, strict=True):
-        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-6, atol=1e-9)
+    assert len(captured) == 3, "one input at a time"
+    for explanation, expected in zip(blocks, whole, strict=True):
+        np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-6, atol=1e-9)
     clearhead.explain(model("bert"), batch, "att-cat", 1)
-    assert len(used) == 3, "other methods take the whole trace, an input at a time"
+    assert len(captured) == 3, "other methods take the whole trace, an input at a time"
 
 
-def test_the_memory_told_grows_with_the_square_of_a_long_text():
-    explained, ids = model("bert"), torch.randint(5, 20, (2, 400))
-    told = [memory.estimate_memory(explained, from_tensors(explained, {"input_ids": ids[:, :n]})) for n in (20, 40)]
-    assert 2 < told[1].whole / told[0].whole < 4
-    assert all(one.blockwise < one.whole for one in told)
-    assert told[0].fits
+def test_estimated_memory_grows_with_the_square_of_a_long_text():
+    explained = model("bert")
+    ids = torch.randint(5, 20, (2, 400))
+    short = memory.estimate_memory(explained, from_tensors(explained, {"input_ids": ids[:, :20]}))
+    long = memory.estimate_memory(explained, from_tensors(explained, {"input_ids": ids[:, :40]}))
+    assert 2 < long.whole / short.whole < 4
+    assert short.blockwise < short.whole
+    assert long.blockwise < long.whole
+    assert short.fits
 
 
-def test_what_cannot_be_told_is_taken_to_fit():
+def test_a_model_without_config_is_taken_to_fit():
     explained = Model(torch.nn.Linear(1, 1), None, name="plain")
     assert memory.estimate_memory(explained, from_tensors(model("bert"), {"input_ids": torch.ones(1, 9).long()})).fits
 
 
-def test_time_is_told_from_three_lengths(monkeypatch):
+def test_time_is_estimated_from_three_lengths(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(memory.time, "perf_counter", lambda: now[0])
 
-    def work(place):
-        now[0] += place + 1
+    def work(index):
+        now[0] += index + 1
 
     assert memory.estimate_seconds(work, [1, 2, 3, 4, 5]) == pytest.approx(15)
 
 
-@pytest.mark.parametrize(("long", "done"), [(9.0, [0, 0, 1, 2]), (0.0, [0, 1, 2])])
-def test_only_what_is_quick_is_done_twice_to_tell_its_time(long, done, monkeypatch):
-    monkeypatch.setattr(memory, "SETUP_COUNTS_BELOW", long)
-    places = []
-    memory.estimate_seconds(places.append, [1, 2, 3])
-    assert places == done
+@pytest.mark.parametrize(("seconds", "expected"), [(9.0, [0, 0, 1, 2]), (0.0, [0, 1, 2])])
+def test_only_a_quick_batch_is_run_twice_to_measure_its_time(seconds, expected, monkeypatch):
+    monkeypatch.setattr(memory, "SETUP_COUNTS_BELOW", seconds)
+    indices = []
+    memory.estimate_seconds(indices.append, [1, 2, 3])
+    assert indices == expected

@@ -26,32 +26,32 @@ TRACE_METHODS = [
 def test_relevance_is_conserved(family):
     trace = clearhead.capture(model(family), tensors(family), [0, 1, 2])
     for rules in (POSITIVE, Z_PLUS):
-        for found in trace.conservation(rules):
-            assert abs(found["conservation_gap"] - found["dropped"]) <= 1e-9 * (1 + found["dropped"])
-    assert all(found["conservation_gap"] <= 1e-9 for found in trace.conservation())
+        for report in trace.conservation(rules):
+            assert abs(report["conservation_gap"] - report["dropped"]) <= 1e-9 * (1 + report["dropped"])
+    assert all(report["conservation_gap"] <= 1e-9 for report in trace.conservation())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_relevance_sums_to_one_at_every_hidden_state(family):
     trace = clearhead.capture(model(family), tensors(family), 1)
-    (passed,) = trace._relevance_cache.passes(POSITIVE)
+    (relevance_pass,) = trace._relevance_cache.passes(POSITIVE)
     for hidden in reversed(trace.forward.hidden_states):
-        sums = passed.at(hidden).sum(1) + passed.flow.dropped_B
+        sums = relevance_pass.at(hidden).sum(1) + relevance_pass.flow.dropped_B
         torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "swin"])
 def test_partial_lrp_stops_early_and_accounts_for_all_relevance(family):
     alone, after = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
-    found = parse_method("partial-lrp")(alone)
-    (started,) = alone._relevance_cache.passes(Z_PLUS)
-    assert started.position > len(alone.forward.tape.steps) / 2
-    for one in found.diagnostics:
-        assert abs(one["conservation_gap"] - one["dropped"]) <= 1e-9 * (1 + one["dropped"])
+    attribution = parse_method("partial-lrp")(alone)
+    (relevance_pass,) = alone._relevance_cache.passes(Z_PLUS)
+    assert relevance_pass.position > len(alone.forward.tape.steps) / 2
+    for report in attribution.diagnostics:
+        assert abs(report["conservation_gap"] - report["dropped"]) <= 1e-9 * (1 + report["dropped"])
     parse_method("lrp")(after)
     again = parse_method("partial-lrp")(after)
-    assert list(found.diagnostics) == list(again.diagnostics)
-    torch.testing.assert_close(found.relevance_BT, again.relevance_BT, rtol=0, atol=0)
+    assert list(attribution.diagnostics) == list(again.diagnostics)
+    torch.testing.assert_close(attribution.relevance_BT, again.relevance_BT, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -73,12 +73,13 @@ def test_batched_is_single_is_padded(family):
     for row in range(3):
         single = clearhead.compare(explained, alone(batch, row), names, row)
         for name in names:
-            one, (other,) = together[name][row], single[name]
-            scale = _scale(explained, alone(batch, row), name, row, one)
-            allowed = 1e-7 if name in RELEVANCE else 1e-10
-            assert other.relevance.shape == one.relevance.shape
-            assert np.isfinite(one.relevance).all()
-            assert np.abs(other.relevance - one.relevance).max() <= allowed * scale, name
+            batched = together[name][row]
+            (expected,) = single[name]
+            scale = _scale(explained, alone(batch, row), name, row, batched)
+            tolerance = 1e-7 if name in RELEVANCE else 1e-10
+            assert batched.relevance.shape == expected.relevance.shape
+            assert np.isfinite(batched.relevance).all()
+            assert np.abs(batched.relevance - expected.relevance).max() <= tolerance * scale, name
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma"])
@@ -88,10 +89,11 @@ def test_padding_on_the_left_changes_nothing(family):
     padded = {name: torch.cat([space, batch[name]], 1) for name in ("input_ids", "attention_mask")}
     # Relevance divides a rotation by place, so the tokens must keep theirs.
     padded["position_ids"] = (padded["attention_mask"].cumsum(1) - 1).clamp(min=0)
-    alone_, together = (clearhead.compare(explained, given, names, 1) for given in (batch, padded))
+    unpadded = clearhead.compare(explained, batch, names, 1)
+    left_padded = clearhead.compare(explained, padded, names, 1)
     for name in names:
-        for one, other in zip(alone_[name], together[name], strict=True):
-            np.testing.assert_allclose(other.relevance, one.relevance, rtol=1e-6, atol=1e-9)
+        for explanation, expected in zip(left_padded[name], unpadded[name], strict=True):
+            np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("method", sorted(WITHOUT_MAPS))
@@ -100,9 +102,9 @@ def test_swin_refuses_what_needs_token_maps(method):
         clearhead.explain(model("swin"), tensors("swin"), method)
 
 
-def _scale(explained, batch, method, target, one):
-    """What rounding is measured against: features × gradients cancel to zero behind a norm, so their parts count."""
-    largest = np.abs(one.relevance).max()
+def _scale(explained, batch, method, target, explanation):
+    """Return the scale of rounding errors: features × gradients cancel to zero after a norm, so their terms count."""
+    largest = np.abs(explanation.relevance).max()
     if method not in ("cat", "att-cat", "layer-gradcam"):
         return max(largest, 1e-300)
     trace = clearhead.capture(explained, batch, target)
@@ -144,46 +146,42 @@ def test_class_specific_methods_tell_classes_apart(family):
     first, second = (clearhead.compare(model(family), tensors(family), names, target) for target in (0, 1))
     for name in names:
         pairs = zip(first[name], second[name], strict=True)
-        same = all(np.allclose(one.relevance, other.relevance, rtol=1e-6, atol=1e-12) for one, other in pairs)
+        same = all(np.allclose(left.relevance, right.relevance, rtol=1e-6, atol=1e-12) for left, right in pairs)
         assert same != METHODS[name].class_specific, name
 
 
 def test_swin_spreads_merged_tokens_over_their_patches():
     trace = clearhead.capture(model("swin"), tensors("swin"), 1)
-    (one, *_) = clearhead.explain(model("swin"), tensors("swin"), "cat", 1)
-    assert one.grid == (8, 8)
-    assert one.layers.shape == (4, 64)
+    explanation = clearhead.explain(model("swin"), tensors("swin"), "cat", 1)[0]
+    assert explanation.grid == (8, 8)
+    assert explanation.layers.shape == (4, 64)
     last = (trace.hidden_gradients[-1] * trace.hidden_states[-1]).sum(-1)[0]
-    np.testing.assert_allclose(one.layers[-1].sum(), last.sum(), rtol=1e-9)
-    np.testing.assert_allclose(one.layers[-1].reshape(8, 8)[:2, :2], float(last[0]) / 4)
+    np.testing.assert_allclose(explanation.layers[-1].sum(), last.sum(), rtol=1e-9)
+    np.testing.assert_allclose(explanation.layers[-1].reshape(8, 8)[:2, :2], float(last[0]) / 4)
 
 
 def test_relevance_maps_can_be_asked_for_in_any_order():
-    """trans-att lets maps go as it uses them; asking for them afterwards, or before, gives the same numbers."""
+    """trans-att may free maps as it uses them; asking for them before or afterwards gives the same numbers."""
     first = clearhead.capture(model("bert"), tensors("bert"), 1)
     maps = first.attention_relevances
     folded = first.weighted_relevances
     second = clearhead.capture(model("bert"), tensors("bert"), 1)
-    for one, other in zip(folded, second.weighted_relevances, strict=True):
-        torch.testing.assert_close(one, other)
-    for one, other in zip(maps, second.attention_relevances, strict=True):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(folded, second.weighted_relevances)
+    torch.testing.assert_close(maps, second.attention_relevances)
     assert second.conservation() == first.conservation()
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"swin"}))
-def test_gradients_that_trans_att_leaves_for_others_are_those_of_one_walk(family, monkeypatch):
+def test_gradients_that_trans_att_keeps_for_others_are_those_of_one_backward_pass(family, monkeypatch):
     monkeypatch.setattr("clearhead.engine.weighted_relevance.FREE_MAPS_FROM_BYTES", 0)
     shared, own = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
     shared.keep_gradients()
     assert shared.forward.chain
-    for one, other in zip(shared.weighted_relevances, own.weighted_relevances, strict=True):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(shared.weighted_relevances, own.weighted_relevances)
     assert shared._gradient_cache.is_computed
     assert not own._gradient_cache.is_computed
     for name in ("attentions", "hidden_states", "block_inputs"):
-        for one, other in zip(getattr(shared.gradients, name), getattr(own.gradients, name), strict=True):
-            torch.testing.assert_close(one, other)
+        torch.testing.assert_close(getattr(shared.gradients, name), getattr(own.gradients, name))
     torch.testing.assert_close(shared.leaf_gradient, own.leaf_gradient)
 
 

@@ -18,8 +18,8 @@ from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Inputs, longest_text
 from clearhead.model.model import Model
 
+# A prime, so that an axis of this length is known to be the tokens.
 PROBE_TOKENS = 17
-"""Length of a probe: a prime, so that an axis of this length is known to be the tokens."""
 
 
 @dataclass
@@ -61,11 +61,13 @@ def find_block_calls(model: Model, inputs: Inputs) -> list[BlockCall]:
         raise UnsupportedModel(
             f"The blocks of {model.name} do not follow each other one by one, so it cannot be explained block by block."
         )
+    # A chain has a module and an argument for each block.
     return [BlockCall(block.block, block.argument) for block in blocks]  # type: ignore[arg-type]
 
 
 def _trace_probe(model: Model, inputs: Inputs) -> Trace:
     """Trace some tokens of the first input."""
+    # BigBird switches for good to full attention when it sees a short input.
     if any(hasattr(module, "set_attention_type") for module in model.network.modules()):
         raise UnsupportedModel(f"{model.name} changes itself when it sees a short input, so it cannot be probed.")
     try:
@@ -81,6 +83,7 @@ def _probe_tensors(inputs: Inputs) -> dict[str, Tensor]:
     start = 0 if mask is None else int(mask[0].int().argmax())
     tensors = {}
     for name, value in inputs.tensors.items():
+        # Inputs that describe a whole sample have no axis of tokens.
         has_tokens = value.dim() > 1 and value.shape[1] == length
         tensors[name] = value[:1, start : start + PROBE_TOKENS] if has_tokens else value[:1]
     return tensors
@@ -93,10 +96,8 @@ def _form_chain(tape: Tape, blocks: Sequence[AttentionMap]) -> bool:
             return False
     if any(block.argument is None for block in blocks):
         return False
-    hidden_states: list[Tensor] = []
-    for block in blocks:
-        hidden_states += [hidden for hidden in (block.before, block.after) if hidden is not None]
-    return tape.are_cuts(hidden_states)
+    states = [block.before for block in blocks] + [block.after for block in blocks]
+    return tape.are_cuts([state for state in states if state is not None])
 
 
 @contextmanager

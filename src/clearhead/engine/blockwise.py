@@ -98,7 +98,7 @@ class BlockwiseTrace(Trace):
         return BlockwiseTrace(self.model, self.inputs, self.forward, targets, self.calls)
 
     def require_token_maps(self) -> None:
-        """Do nothing: the probe has been checked."""
+        """Do nothing: the maps of the probe have been checked."""
 
     @cached_property
     def weighted_relevances(self) -> list[Tensor]:
@@ -137,17 +137,24 @@ class BlockwiseTrace(Trace):
         tape, output = repeat_recorded(self.model.network, call)
         attention, leaf = self._check_block(call, tape)
         with full_precision_autograd(output.device):
+            # The graph of a repeated block is used once, so autograd may free it.
             attention_gradient, gradient = torch.autograd.grad(output, [attention, leaf], above.gradient)
         passes = [RelevancePass(tape, POSITIVE, output, relevance) for relevance in above.relevances]
-        attention_relevance = self._seeds.signed_sum(_propagate(passes, attention)[0])
-        map_BTS = weight_by_gradient(attention_gradient, attention_relevance)
-        # Freed before the walk goes on: these maps are the largest tensors of a long input.
-        del attention_gradient, attention_relevance
-        for relevance_pass in passes:
-            relevance_pass.forget(attention)
+        map_BTS = self._weigh_map(passes, attention, attention_gradient)
+        # Freed before the walk goes on: maps are the largest tensors of a long input.
+        del attention_gradient
         relevances, dropped = _propagate(passes, leaf)
+        # Each block has passes of its own, which count from zero.
         total_dropped = [before + here for before, here in zip(above.dropped, dropped, strict=True)]
         return map_BTS, BackwardState(gradient, relevances, total_dropped)
+
+    def _weigh_map(self, passes: Sequence[RelevancePass], attention: Tensor, gradient: Tensor) -> Tensor:
+        """Return the weighted relevance of a block's map, and free the relevance of the map itself."""
+        relevances, _ = _propagate(passes, attention)
+        map_BTS = weight_by_gradient(gradient, self._seeds.signed_sum(relevances))
+        for relevance_pass in passes:
+            relevance_pass.forget(attention)
+        return map_BTS
 
     def _check_block(self, call: BlockCall, tape: Tape) -> tuple[Tensor, Tensor]:
         """Return the attention map and the leaf of a repeated block, which must attend as it did in the probe."""

@@ -20,8 +20,8 @@ from clearhead.model.outputs import finite_logits
 from clearhead.model.target import make_seeds
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 16384}
+# Pixels of an image that count as one token: a patch of 16 × 16.
 PIXELS_PER_TOKEN = 256
-"""Pixels that cost about as much memory as a token."""
 
 
 class EmbeddingOverride(TorchFunctionMode):
@@ -37,6 +37,7 @@ class EmbeddingOverride(TorchFunctionMode):
         kwargs = kwargs or {}
         if not self.is_used and function_name(function) == "embedding":
             weight = args[1] if len(args) > 1 else kwargs.get("weight")
+            # Positions and token types are looked up as well, in tables of their own.
             if weight is self.words:
                 self.is_used = True
                 return self.embeddings
@@ -48,6 +49,7 @@ def logits_from(model: Model, tensors: dict[str, Tensor], leaf: Tensor) -> Tenso
     name = float_input(tensors)
     if name is not None:
         return finite_logits(model, model.network(**{**tensors, name: leaf}))
+    # Not every network takes `inputs_embeds`, so embeddings are replaced where the network looks them up.
     override = EmbeddingOverride(input_embedding(model.network), leaf)
     with override:
         logits = finite_logits(model, model.network(**tensors))

@@ -62,6 +62,7 @@ class ForwardPass(ABC):
     @cached_property
     def host_output(self) -> Tensor:
         """The logits on the CPU, copied once."""
+        # This waits for the device, so that targets, checks and explanations should share one copy.
         return self.output.detach().cpu()
 
     @property
@@ -72,6 +73,7 @@ class ForwardPass(ABC):
     @cached_property
     def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Attention map, input and output of every block; empty unless each block depends on the one before alone."""
+        # Only then do the gradients of one block follow from those at its output.
         if not self.tape.are_cuts([*self.block_inputs, *self.hidden_states]):
             return []
         return list(zip(self.attentions, self.block_inputs, self.hidden_states[1:], strict=True))
@@ -135,6 +137,7 @@ def run_forward(model: Model, inputs: Inputs) -> FullForwardPass:
         tape, logits = record_forward(
             model.network, tensors, words, float_input(tensors), lambda output: extract_logits(model, output)
         )
+    # Parameters are frozen, so logits without a graph do not depend on any input that was recorded.
     if not logits.requires_grad or tape.leaf is None:
         raise not_differentiable(model.name)
     return FullForwardPass(model.name, tape, logits, _is_ordered(tape.leaf.detach(), tensors.get("input_ids"), words))

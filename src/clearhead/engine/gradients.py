@@ -63,6 +63,7 @@ class GradientCache:
         blocks: list[BlockGradients] = []
         for block in gradients_by_block(self._forward, self._seeds.direction):
             yield block.attention
+            # Not kept without need: these are as large as the maps that the caller frees.
             if self.keep_blocks:
                 blocks.append(block)
         if blocks:
@@ -82,11 +83,12 @@ def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
     leaf = by_id[id(forward.leaf)]
     if leaf is None:
         raise not_differentiable(forward.name)
-
-    def select(tensors: list[Tensor]) -> list[Tensor]:
-        return [_or_zeros(by_id[id(tensor)], tensor) for tensor in tensors]
-
-    return Gradients(select(attentions), select(hidden_states), select(block_inputs), leaf)
+    return Gradients(
+        attentions=_select(by_id, attentions),
+        hidden_states=_select(by_id, hidden_states),
+        block_inputs=_select(by_id, block_inputs),
+        leaf=leaf,
+    )
 
 
 def _gradients_by_id(output: Tensor, direction: Tensor, tensors: Sequence[Tensor]) -> dict[int, Tensor | None]:
@@ -94,6 +96,10 @@ def _gradients_by_id(output: Tensor, direction: Tensor, tensors: Sequence[Tensor
     distinct = {id(tensor): tensor for tensor in tensors}
     gradients = _backward(output, direction, list(distinct.values()))
     return dict(zip(distinct, gradients, strict=True))
+
+
+def _select(by_id: dict[int, Tensor | None], tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [_or_zeros(by_id[id(tensor)], tensor) for tensor in tensors]
 
 
 def gradients_by_block(forward: ForwardPass, direction: Tensor) -> Iterator[BlockGradients]:

@@ -13,17 +13,17 @@ from clearhead.engine.lrp.kernels.dispatch import DEVICES
 from clearhead.model.inputs import Inputs, longest_text
 from clearhead.model.model import Model
 
+# Activations of a hidden state's size that a block saves for the backward pass, besides its wide layer.
 HIDDEN_STATES_PER_BLOCK = 18
-"""Activations of a hidden state's size that a block saves for the backward pass, besides its wide layer."""
+# Attention maps of one block that exist at a time in the backward pass.
 MAPS_IN_BACKWARD = 5
-"""Attention maps of one block that exist at a time in the backward pass."""
+# Share of the free memory that a trace may take: estimates are not exact.
 USABLE_SHARE = 0.9
-"""Share of the free memory that a trace may take: estimates are not exact."""
 MEMINFO = Path("/proc/meminfo")
+# Free bytes of a device that does not report them: everything fits.
 UNKNOWN = 2**62
-"""Free bytes of a device that does not report them."""
+# Seconds of a first run from which its setup (compiled kernels, caches) is negligible.
 SETUP_COUNTS_BELOW = 2.0
-"""Seconds from which the cost of the first run (kernels, caches) is negligible."""
 NO_BYTES = {"all": {"current": 0}}
 
 
@@ -41,30 +41,47 @@ class MemoryEstimate:
         return self.whole <= USABLE_SHARE * self.free
 
 
+@dataclass(frozen=True)
+class ConfigSizes:
+    """The sizes of a Transformer; 0 if the config does not tell."""
+
+    blocks: int
+    heads: int
+    width: int
+    wide: int
+
+
 def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
     """Estimate from the config and the size of the batch, without running anything; unknown sizes count as zero."""
     config = getattr(model.network, "config", None)
-    rows = len(batch)
+    sizes = _read_sizes(config)
     tokens = longest_text(batch) or image_tokens(config)
-    blocks = _config_size(config, "num_hidden_layers")
-    heads = _config_size(config, "num_attention_heads")
-    width = _config_size(config, "hidden_size")
-    item = model.dtype.itemsize
-    block = rows * tokens * _saved_features(model, config, width) * item
-    attention = rows * heads * tokens**2 * item
-    whole = blocks * (block + 2 * attention) + (MAPS_IN_BACKWARD - 2) * attention
-    # Block by block, each block leaves its input and its weighted map.
-    results = blocks * rows * (tokens * width + tokens**2) * item
+    row_bytes = len(batch) * model.dtype.itemsize
+    block = row_bytes * tokens * _saved_features(sizes, model.device)
+    attention = row_bytes * sizes.heads * tokens**2
+    # Every block keeps two maps; the others exist for one block at a time.
+    whole = sizes.blocks * (block + 2 * attention) + (MAPS_IN_BACKWARD - 2) * attention
+    # Block by block, each block leaves its input and its weighted map, which has no heads.
+    results = sizes.blocks * row_bytes * (tokens * sizes.width + tokens**2)
     blockwise = block + MAPS_IN_BACKWARD * attention + results
     return MemoryEstimate(whole, blockwise, free_bytes(model.device))
 
 
-def _saved_features(model: Model, config: Any, width: int) -> int:
+def _read_sizes(config: Any) -> ConfigSizes:
+    width = _config_size(config, "hidden_size")
+    return ConfigSizes(
+        blocks=_config_size(config, "num_hidden_layers"),
+        heads=_config_size(config, "num_attention_heads"),
+        width=width,
+        wide=_config_size(config, "intermediate_size") or 4 * width,
+    )
+
+
+def _saved_features(sizes: ConfigSizes, device: torch.device) -> int:
     """Return how many features per token a block saves for the backward pass."""
-    wide = _config_size(config, "intermediate_size") or 4 * width
     # With fused kernels the activation function of the wide layer is recomputed, so its result is not saved.
-    wide_tensors = 1 if model.device.type in DEVICES else 2
-    return HIDDEN_STATES_PER_BLOCK * width + wide_tensors * wide
+    wide_tensors = 1 if device.type in DEVICES else 2
+    return HIDDEN_STATES_PER_BLOCK * sizes.width + wide_tensors * sizes.wide
 
 
 def image_tokens(config: Any) -> int:
@@ -124,9 +141,9 @@ def estimate_seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float
 
 
 def _measure(work: Callable[[int], None], index: int) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     work(index)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def _interpolate(seconds: dict[int, float], size: int) -> float:

@@ -38,9 +38,11 @@ class RelevanceCache:
         """Start a pass that keeps the relevance which methods ask for."""
         started = RelevancePass(self._forward.tape, rules, self._forward.output, seed)
         attentions = self._forward.attentions
-        # Only TransAtt reads every map; partial LRP reads the last one.
-        for attention in attentions if rules is POSITIVE else attentions[-1:]:
+        # Only TransAtt reads every map; partial LRP reads the last one. A map that is not kept is freed on the way.
+        read = attentions if rules is POSITIVE else attentions[-1:]
+        for attention in read:
             started.keep(attention)
+        # Methods read relevance per token, so the features need not be kept.
         for hidden in self._forward.hidden_states:
             started.keep(hidden, _sum_over_features)
         if rules is Z_PLUS:
@@ -65,6 +67,7 @@ class RelevanceCache:
     def iterate_attention_maps(self) -> Iterator[Tensor]:
         """Yield the relevance of the attention maps from the last block to the first; free each after its use."""
         self._restart_if_freed()
+        # Set before the walk, which may be refused or abandoned in the middle.
         self._has_freed_maps = True
         for attention in reversed(self._forward.attentions):
             yield self.at(attention, POSITIVE)

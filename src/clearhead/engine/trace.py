@@ -62,17 +62,17 @@ class Trace:
     @property
     def attentions(self) -> list[Tensor]:
         """Attention maps of all blocks, each (B,H,T,S)."""
-        return [attention.detach() for attention in self.forward.attentions]
+        return _detach(self.forward.attentions)
 
     @property
     def hidden_states(self) -> list[Tensor]:
         """Embedding output and output of every block, each (B,T,D)."""
-        return [hidden.detach() for hidden in self.forward.hidden_states]
+        return _detach(self.forward.hidden_states)
 
     @property
     def block_inputs(self) -> list[Tensor]:
         """What each block received: hidden state b, unless the network changes it between blocks."""
-        return [hidden.detach() for hidden in self.forward.block_inputs]
+        return _detach(self.forward.block_inputs)
 
     @property
     def leaf(self) -> Tensor:
@@ -96,11 +96,13 @@ class Trace:
         """`mask_BT` on the CPU."""
         if self._given_mask is None:
             return torch.ones(self.mask_BT.shape, dtype=torch.bool, device="cpu")
+        # The mask was an input, so its copy need not wait for the kernels of the forward pass.
         return copy_to_host(self._given_mask).bool()
 
     @property
     def _given_mask(self) -> Tensor | None:
         """The attention mask of a text; None if every token is real."""
+        # The tokens of an image are never padding.
         if self.is_image:
             return None
         return self.inputs.tensors.get("attention_mask")
@@ -115,6 +117,7 @@ class Trace:
     @cached_property
     def contents(self) -> list[bytes]:
         """The ids or values of each input without padding: the seed of its random numbers."""
+        # Ids where there are some: random numbers must not depend on device or precision.
         ids = self.inputs.tensors.get("input_ids")
         source = self.leaf if ids is None else ids
         rows = copy_to_host(source).to(torch.float32).numpy()
@@ -147,6 +150,7 @@ class Trace:
     @property
     def attention_gradients(self) -> list[Tensor]:
         """Gradients at the attention maps, each (B,H,T,S)."""
+        # First of all, so that no backward pass is spent on a network without maps.
         self.forward.require_attentions()
         return self.gradients.attentions
 
@@ -266,6 +270,11 @@ class Trace:
                     f"relate its {tokens} tokens to each other (windows, merged tokens). Choose lrp or a gradient "
                     "method instead."
                 )
+
+
+def _detach(tensors: Sequence[Tensor]) -> list[Tensor]:
+    # Without their graph, so that what callers keep or compute does not keep all activations alive.
+    return [tensor.detach() for tensor in tensors]
 
 
 def capture(

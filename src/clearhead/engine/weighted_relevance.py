@@ -10,8 +10,9 @@ from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_device_of
 from clearhead.engine.relevance_cache import RelevanceCache
 from clearhead.engine.streams import prefetch, run_in_background
 
+# Size of a trace's attention maps from which their gradients and relevance are freed as soon as they are used.
+# Smaller maps are kept, which saves other methods a second pass.
 FREE_MAPS_FROM_BYTES = 2**26
-"""Size of a trace's attention maps from which their gradients and relevance are freed as soon as they are used."""
 
 
 def weight_by_gradient(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
@@ -20,6 +21,7 @@ def weight_by_gradient(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
     if kernels and relevance_BHTS.dim() == 4:
         with on_device_of(relevance_BHTS):
             return kernels.gated_mean(gradient_BHTS.contiguous(), relevance_BHTS.contiguous())  # type: ignore[no-any-return]
+    # In place: the product is this function's own, and as large as the maps.
     return (gradient_BHTS * relevance_BHTS).clamp_(min=0).mean(1)
 
 

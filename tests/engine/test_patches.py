@@ -1,0 +1,28 @@
+"""Patch-grid geometry: sums over patches, and scores of merged patches."""
+
+import torch
+
+from clearhead.engine.patches import PatchGrid
+
+
+def test_sums_over_patches_keep_the_total_and_skip_leading_tokens():
+    grid = PatchGrid(rows=2, columns=3, tokens=8)
+    pixels_BPQ = torch.arange(96, dtype=torch.float64).reshape(1, 8, 12)
+    sums_BT = grid.sum_pixels(pixels_BPQ)
+    assert grid.leading == 2
+    assert sums_BT.shape == (1, 8)
+    assert sums_BT[0, :2].tolist() == [0, 0]
+    torch.testing.assert_close(sums_BT.sum(), pixels_BPQ.sum())
+    torch.testing.assert_close(sums_BT[0, 2], pixels_BPQ[0, :4, :4].sum())
+
+
+def test_merged_patches_share_their_score_equally():
+    grid = PatchGrid(rows=4, columns=4, tokens=16)
+    assert grid.merge_factor(4) == 2
+    spread_BT = grid.spread_merged(torch.tensor([[4.0, 8.0, 12.0, 16.0]]), 2)
+    assert spread_BT.reshape(4, 4).tolist() == [[1, 1, 2, 2], [1, 1, 2, 2], [3, 3, 4, 4], [3, 3, 4, 4]]
+
+
+def test_tokens_that_form_no_grid_have_no_merge_factor():
+    assert PatchGrid(rows=4, columns=4, tokens=16).merge_factor(5) is None
+    assert PatchGrid(rows=4, columns=4, tokens=17).merge_factor(4) is None
