@@ -43,6 +43,7 @@ class ClearheadError(Exception):
     """
 
     def __str__(self) -> str:
+        # Written out for UnknownName, too: KeyError would print the repr of its message.
         return "".join(map(str, self.args))
 
     @property

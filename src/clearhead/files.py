@@ -18,7 +18,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             _write(handle, content, durable=durable)
-            # mkstemp makes files that only their owner can read.
+            # Results are meant to be shared: mkstemp makes files only their owner can read.
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
         finally:

@@ -36,6 +36,7 @@ OPTION_TYPES: dict[Any, OptionType] = {
 }
 
 
+# A class of its own, because a string that is passed in Python is never parsed.
 class RawText(str):
     """An option value as it was written, converted once the type of its option is known."""
 
@@ -48,6 +49,7 @@ def option_defaults(function: Callable[..., Any]) -> dict[str, Any]:
 
 def parse_spec(spec: Any) -> tuple[str, str, dict[str, Any]]:
     """Parse 'name:key=value,…' or (name, {options}) into the spec as text, the name, and the options."""
+    # A pair that is malformed gets an error of its own, instead of one about a method called "('x', 5)".
     if not isinstance(spec, tuple) or len(spec) != 2:
         return _parse_text(str(spec))
     if not _is_pair_with_options(spec):
@@ -147,6 +149,7 @@ def _convert(name: str, option: str, value: Any, hint: Any) -> Any:
     readings = _readings(value)
     for reading in readings:
         if _is_allowed(reading, types):
+            # 1 and "1" are floats for an option that takes floats.
             wants_float = OPTION_TYPES[float] in types and isinstance(reading, Real)
             return _finite_float(name, option, reading) if wants_float else reading
     expected = " or ".join(option_type.words for option_type in types)

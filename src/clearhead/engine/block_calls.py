@@ -61,7 +61,7 @@ def find_block_calls(model: Model, inputs: Inputs) -> list[BlockCall]:
         raise UnsupportedModel(
             f"The blocks of {model.name} do not follow each other one by one, so it cannot be explained block by block."
         )
-    # A chain has a module and an argument for each block.
+    # In a chain every block has a module and an argument.
     return [BlockCall(block.block, block.argument) for block in blocks]  # type: ignore[arg-type]
 
 
@@ -92,12 +92,16 @@ def _probe_tensors(inputs: Inputs) -> dict[str, Tensor]:
 def _form_chain(tape: Tape, blocks: Sequence[AttentionMap]) -> bool:
     """Whether each block takes the output of the one before it, and nothing bypasses a block."""
     for block, following in pairwise(blocks):
+        # Anything between two blocks would be skipped when they are run again one by one.
         if block.after is not following.before:
             return False
-    if any(block.argument is None for block in blocks):
-        return False
-    states = [block.before for block in blocks] + [block.after for block in blocks]
-    return tape.are_cuts([state for state in states if state is not None])
+    hidden_states: list[Tensor] = []
+    for block in blocks:
+        # A block that takes its hidden state inside a list or tuple cannot be called with another one.
+        if block.argument is None or block.before is None or block.after is None:
+            return False
+        hidden_states += [block.before, block.after]
+    return tape.are_cuts(hidden_states)
 
 
 @contextmanager
@@ -116,10 +120,11 @@ def record_calls(calls: Sequence[BlockCall], recorder: Recorder) -> Iterator[Non
             return recorder.begin(output)
         return (recorder.begin(output[0]), *output[1:])
 
-    blocks = {id(call.block): call.block for call in calls}.values()
-    # Before the hooks of others, which run again when the block is repeated.
-    handles = [block.register_forward_pre_hook(record_arguments, with_kwargs=True, prepend=True) for block in blocks]
-    handles.append(calls[-1].block.register_forward_hook(start_tape))
+    handles = [calls[-1].block.register_forward_hook(start_tape)]
+    # Each module once, though it may be called as several blocks.
+    for block in {id(call.block): call.block for call in calls}.values():
+        # Before the hooks of others, which run again when the block is repeated.
+        handles.append(block.register_forward_pre_hook(record_arguments, with_kwargs=True, prepend=True))
     try:
         yield
     finally:

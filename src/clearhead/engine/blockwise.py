@@ -119,15 +119,17 @@ class BlockwiseTrace(Trace):
         for call in reversed(self.calls):
             map_BTS, state = self._step_back(call, state)
             maps.append(map_BTS)
-        totals = [relevance.double().flatten(1).sum(1) for relevance in state.relevances]
-        return BackwardWalk(maps[::-1], [Arrival(*pair) for pair in zip(totals, state.dropped, strict=True)])
+        arrivals = []
+        for relevance, dropped_B in zip(state.relevances, state.dropped, strict=True):
+            # In float64, because conservation is the difference of sums that are nearly equal.
+            arrivals.append(Arrival(relevance.double().flatten(1).sum(1), dropped_B))
+        return BackwardWalk(maps[::-1], arrivals)
 
     def _start(self) -> BackwardState:
         """Propagate from the output to the last hidden state."""
         output = self.forward.output
         last = self.forward.hidden_states[-1]
-        seeds = self._seeds.relevance_seeds
-        passes = [RelevancePass(self.forward.tape, POSITIVE, output, seed) for seed in seeds]
+        passes = _start_passes(self.forward.tape, output, self._seeds.relevance_seeds)
         relevances, dropped = _propagate(passes, last)
         (gradient,) = vjp(output, self._seeds.direction, [last])
         return BackwardState(gradient, relevances, dropped)
@@ -139,7 +141,8 @@ class BlockwiseTrace(Trace):
         with full_precision_autograd(output.device):
             # The graph of a repeated block is used once, so autograd may free it.
             attention_gradient, gradient = torch.autograd.grad(output, [attention, leaf], above.gradient)
-        passes = [RelevancePass(tape, POSITIVE, output, relevance) for relevance in above.relevances]
+        # Relevance at the block's output is the seed of the passes through the block.
+        passes = _start_passes(tape, output, above.relevances)
         map_BTS = self._weigh_map(passes, attention, attention_gradient)
         # Freed before the walk goes on: maps are the largest tensors of a long input.
         del attention_gradient
@@ -167,12 +170,19 @@ class BlockwiseTrace(Trace):
         return tape.maps[0].map, tape.leaf
 
 
+def _start_passes(tape: Tape, output: Tensor, seeds: Sequence[Tensor]) -> list[RelevancePass]:
+    return [RelevancePass(tape, POSITIVE, output, seed) for seed in seeds]
+
+
 def _propagate(passes: Sequence[RelevancePass], tensor: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """Return the relevance that each pass brings to an activation, and what 0/0 dropped from each sample so far."""
+    relevances: list[Tensor] = []
+    dropped: list[Tensor] = []
     for relevance_pass in passes:
         relevance_pass.keep(tensor)
-    relevances = [relevance_pass.at(tensor) for relevance_pass in passes]
-    return relevances, [relevance_pass.flow.dropped_B for relevance_pass in passes]
+        relevances.append(relevance_pass.at(tensor))
+        dropped.append(relevance_pass.flow.dropped_B)
+    return relevances, dropped
 
 
 def capture_blockwise(model: Model, inputs: Any, target: TargetLike | Sequence[TargetLike] = None) -> BlockwiseTrace:

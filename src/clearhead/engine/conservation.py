@@ -23,10 +23,12 @@ def report_conservation(seeds: Seeds, arrivals: Sequence[Arrival]) -> Sequence[d
 
     With several seeds the worst counts. The numbers are copied from the device in the background and read lazily.
     """
-    gaps = []
+    gaps: list[Tensor] = []
+    dropped: list[Tensor] = []
     for seed, arrival in zip(seeds.tensors, arrivals, strict=True):
         gaps.append((arrival.total_B - seed.flatten(1).sum(1)).abs())
-    dropped = [arrival.dropped_B.abs() for arrival in arrivals]
+        dropped.append(arrival.dropped_B.abs())
+    # One copy for both columns: it is queued behind the relevance pass, and nothing waits for it yet.
     columns = torch.stack([_worst(gaps).double(), _worst(dropped).double()], 1)
     host_copy = HostCopy(columns)
 

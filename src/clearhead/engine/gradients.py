@@ -80,6 +80,7 @@ def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
         hidden_states = forward.hidden_states
         block_inputs = forward.block_inputs
     by_id = _gradients_by_id(forward.output, direction, [*attentions, *hidden_states, *block_inputs, forward.leaf])
+    # Activations that the score does not depend on have no gradient; a leaf without one is an error.
     leaf = by_id[id(forward.leaf)]
     if leaf is None:
         raise not_differentiable(forward.name)
@@ -115,10 +116,14 @@ def gradients_by_block(forward: ForwardPass, direction: Tensor) -> Iterator[Bloc
 
 def collect_gradients(forward: ForwardPass, blocks: Sequence[BlockGradients]) -> Gradients:
     """Return all gradients from those of each block, which are ordered from the last block to the first."""
-    ordered = blocks[::-1]
-    attentions = [block.attention for block in ordered]
-    inputs = [block.before for block in ordered]
-    outputs = [block.after for block in ordered]
+    attentions: list[Tensor] = []
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+    for block in reversed(blocks):
+        attentions.append(block.attention)
+        inputs.append(block.before)
+        outputs.append(block.after)
+    # The walk ends at the first block's input, which the embedding layer separates from the leaf.
     (leaf,) = vjp(forward.block_inputs[0], inputs[0], [forward.leaf])
     return Gradients(attentions, [inputs[0], *outputs], inputs, leaf)
 

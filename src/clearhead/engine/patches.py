@@ -21,12 +21,14 @@ class PatchGrid:
 
     def sum_pixels(self, pixels_BPQ: Tensor) -> Tensor:
         """Return the sum of a pixel map over each patch, zero for the leading tokens (B,T)."""
+        # Pooling averages, so the sum over a patch is its mean times its area.
         means = F.adaptive_avg_pool2d(pixels_BPQ, (self.rows, self.columns))
         area = pixels_BPQ.shape[-2] * pixels_BPQ.shape[-1] / (self.rows * self.columns)
         return F.pad(means.flatten(1) * area, (self.leading, 0))
 
     def merge_factor(self, count: int) -> int | None:
         """Return how many patches per side were merged into each of `count` tokens; None if they form no grid."""
+        # Merging joins squares of patches, so the number of tokens shrinks by the square of the factor.
         factor = (self.tokens / count) ** 0.5
         if self.leading or factor != int(factor):
             return None

@@ -85,6 +85,7 @@ class RelevanceCache:
         embedding = self._forward.hidden_states[0]
         arrivals = []
         for relevance_pass in self.passes(rules):
+            # In float64, because conservation is the difference of sums that are nearly equal.
             total_B = relevance_pass.at(embedding).double().sum(1)
             arrivals.append(Arrival(total_B, relevance_pass.flow.dropped_B))
         return arrivals
@@ -98,7 +99,7 @@ class RelevanceCache:
         """Return the relevance of the pixels under the z-plus rules (B,C,P,Q)."""
         for relevance_pass in self.passes(Z_PLUS):
             relevance_pass.at(self._forward.hidden_states[0])
-            # Below the embedding output the pass continues under other rules.
+            # Below the embedding output the pass continues under rules that give learned positions their share.
             relevance_pass.flow.rules = Z_PLUS_PIXELS
         return self.at(self._forward.leaf, Z_PLUS)
 

@@ -31,7 +31,7 @@ class Seeds:
         """Return Σ sign · tensor, with one tensor per seed."""
         if len(self.pairs) == 1:
             return tensors[0]
-        signed = []
+        signed: list[Tensor] = []
         for (sign, _), tensor in zip(self.pairs, tensors, strict=True):
             # Attention maps are large: no copy where the sign does not change them.
             signed.append(tensor if sign == 1 else sign * tensor)

@@ -1,11 +1,7 @@
 """The trace: one forward pass, with gradients and relevance on demand, each computed once.
 
-Shape letters, used as suffixes of names everywhere:
-B batch · H head · T token, as a query · S token, as a key · D hidden feature · C class, or channel of an image
-L layer or block · P pixel row · Q pixel column · V entry of the vocabulary
-E example · U perturbed feature · R perturbed row, or resample · K draw or step · G group · N any other count
-X position in a row of labels, token or pixel
 Blocks are numbered from the input; hidden state 0 is the embedding output, hidden state b + 1 the output of block b.
+The shape letters at the end of names are explained in `clearhead.engine`.
 """
 
 from collections.abc import Sequence
@@ -125,6 +121,7 @@ class Trace:
             return [row.tobytes() for row in rows]
         return [row[real].tobytes() for row, real in zip(rows, self.real_BT.numpy(), strict=True)]
 
+    # Seeds and caches are made when they are first used: many traces only serve methods that need outputs.
     @cached_property
     def _seeds(self) -> Seeds:
         return Seeds(make_seeds(self.targets, self.logits))
@@ -213,6 +210,7 @@ class Trace:
         # Without signs: the two seeds of a contrast must not cancel.
         seed = torch.stack(self._seeds.tensors).sum(0)
         reading = RelevancePass(self.forward.tape, READING, self.forward.output, seed.to(last.dtype))
+        # A pass of its own, which stops at the last hidden state.
         reading.keep(last, lambda relevance: relevance.sum(-1))
         weights_BT = reading.at(last).abs()
         return weights_BT / weights_BT.sum(1, keepdim=True)
@@ -292,5 +290,6 @@ def capture(
     model = with_precision(as_model(model), precision)
     batch = as_inputs(model, inputs)
     forward = run_forward(model, batch)
+    # Before targets are resolved: the prediction of NaN logits would be arbitrary.
     check_finite(model, forward.host_output)
     return Trace(model, batch, forward, resolve_targets(model, batch, forward.host_output, target))

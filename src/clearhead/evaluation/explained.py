@@ -111,7 +111,8 @@ def _rows(
     rows: Rows = {one.text: [{} for _ in examples] for one in spellings if one.text not in refused}
     for targets, keys in _wanted(trace, examples, needs).items():
         seen = trace if targets == trace.targets else trace.with_target(targets)
-        seen.is_shared = share_gradients(spellings)
+        if share_gradients(spellings):
+            seen.keep_gradients()
         for spelling in (one for one in spellings if one.text not in refused):
             try:
                 found = explain_trace(seen, spelling)
