@@ -79,7 +79,7 @@ def test_nothing_is_left_behind_after_an_exception_in_a_method():
         with pytest.raises(RuntimeError, match="injected"):
             clearhead.explain(net, tensors("bert"), "breaks-on-purpose")
     finally:
-        METHODS._things.pop("breaks-on-purpose")
+        METHODS._objects.pop("breaks-on-purpose")
     assert_same(before, state(net))
 
 

@@ -125,7 +125,7 @@ class FullForwardPass(ForwardPass):
         if not self.is_ordered:
             raise UnsupportedModel(
                 f"{self.name} pads its tokens or reorders them (Longformer, XLNet), so its gradients cannot be "
-                "assigned to tokens. Choose a method that only needs outputs, such as occlusion."
+                "placed on tokens. Choose a method that only needs outputs, such as occlusion."
             )
 
 
