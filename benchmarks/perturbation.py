@@ -31,7 +31,7 @@ from clearhead.attribution.method import METHODS
 from clearhead.model.inputs import from_tensors
 from clearhead.model.model import Model
 from clearhead.perturbation.features import group_features
-from clearhead.perturbation.run import run as perturbation
+from clearhead.perturbation.run import perturbed_logits
 
 FIRST, LAST, MASK, WORDS = 1, 2, 3, 4
 SHAPES = {"mini": (384, 6, 12), "base": (768, 12, 12)}
@@ -133,7 +133,7 @@ def speed(model: Model, tensors: dict[str, Tensor], rounds: int, masks: int = 40
     hidden = [torch.rand(masks, one.count, generator=drawn) < 0.5 for one in group_features(model, inputs)]
     packed: list[dict[str, Tensor]] = []
     handle = model.network.register_forward_pre_hook(lambda _, __, given: packed.append(dict(given)), with_kwargs=True)
-    perturbation.perturbed_logits(model, inputs, hidden)
+    perturbed_logits(model, inputs, hidden)
     handle.remove()
     alone = _some_rows(packed, rows)
 
@@ -143,7 +143,7 @@ def speed(model: Model, tensors: dict[str, Tensor], rounds: int, masks: int = 40
                 model.network(**batch)
 
     works = {
-        "engine": lambda: perturbation.perturbed_logits(model, inputs, hidden),
+        "engine": lambda: perturbed_logits(model, inputs, hidden),
         "bare": lambda: bare(packed),
         "alone": lambda: bare(alone),
     }

@@ -46,7 +46,9 @@ def test_baselines_of_the_path() -> None:
     }
     hidden = torch.tensor([[False] * 6, [True] * 6])
     for name in ("pad", "mask"):
-        nothing, everything = perturbed_scores(model, TEXTS[0], [hidden], [Target(0)], output="logit", absent=name)[0]
+        nothing, everything = perturbed_scores(
+            model, TEXTS[0], [hidden], [Target(0)], output="logit", replacement=name
+        )[0]
         assert by_name[name].diagnostics["effect"] == pytest.approx(float(everything - nothing), abs=1e-10)
         assert by_name[name].diagnostics["completeness_gap"] < 1e-6
     assert by_name["zero"].relevance[0] != 0

@@ -1,4 +1,4 @@
-"""token-overlap: top tokens of classes and what they share."""
+"""Top tokens and top words of classes, and what classes share."""
 
 import gc
 import math
@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 from helpers import linear_models
 from helpers.explained_examples import cases_of, noise, signed_weights, values
+from helpers.samples import explained, review
 from PIL import Image
 
-from clearhead.errors import BadInput
-from clearhead.evaluation import top_words as corpus
+from clearhead.errors import BadInput, BadOption
 from clearhead.evaluation.metric import parse_metric
+from clearhead.evaluation.top_words import (
+    Overlap,
+    overlap,
+    overlap_rows,
+    top_words,
+    word_frequencies,
+    word_lists,
+    word_records,
+)
 
 
 def overlap_record(label, **relevance):
@@ -29,7 +38,7 @@ def test_token_overlap_by_hand():
     assert parse_metric("token-overlap:k=1").summarise(records) == {"token-overlap": 0, "count": 0}
     # top 2: negative bad plot, positive good film, neutral film plot: one pair shares film, one shares plot
     assert parse_metric("token-overlap:k=2").summarise(records) == {"token-overlap": pytest.approx(2 / 6), "count": 2}
-    assert corpus.word_lists(records, 2)["negative"] == [("bad", 4.0), ("plot", 2.5)]
+    assert word_lists(records, 2)["negative"] == [("bad", 4.0), ("plot", 2.5)]
     xs, ys = parse_metric("token-overlap").curve(records)
     assert len(xs) == len(ys) and xs[0] == 5
 
@@ -80,3 +89,66 @@ def test_references_without_texts_are_refused(bert, tmp_path):
 def test_one_class_alone_overlaps_with_none():
     found = parse_metric("token-overlap:k=1").summarise([overlap_record("negative", bad=3.0)])
     assert math.isnan(found["token-overlap"])
+
+
+def test_words_are_summed_per_class_without_case_and_punctuation():
+    many = [review(), review(), explained("Heart, heart. –", label="positive", relevance=np.full(7, 0.5))]
+    tops = top_words(word_records(many))
+    assert tops["negative"][0] == ("tedious", pytest.approx(1.22))
+    assert tops["positive"] == [("heart", pytest.approx(2.0))]
+    assert all(weight > 0 for words in tops.values() for _, weight in words)
+    assert len(top_words(word_records(many), count=2)["negative"]) == 2
+
+
+def test_rare_words_of_a_reference_weigh_more_by_the_metrics_formula():
+    weight = word_frequencies(["Tedious!", "tedious", "joyless"])
+    assert weight("tedious") == pytest.approx(math.log(4 / 3))
+    assert weight("joyless") == pytest.approx(math.log(4 / 2))
+    assert weight("unheard") == pytest.approx(math.log(4))
+    (record,) = word_records([review()], weight=weight)
+    plain = word_records([review()])[0]
+    place = record["tokens"].index("joyless")
+    assert record["relevance"][place] == pytest.approx(plain["relevance"][place] * math.log(2))
+    with pytest.raises(BadInput, match="reference corpus is empty"):
+        word_frequencies([])
+
+
+def test_the_overlap_of_words_is_that_of_the_metric():
+    records = word_records([review(label=label) for label in ("negative", "positive")])
+    for row in overlap_rows(records):
+        found = parse_metric(f"token-overlap:k={row.k}").summarise(records)
+        assert (row.share, row.count) == (found["token-overlap"], found["count"])
+
+
+def test_overlap_counts_all_pairs():
+    tops = [["x", "y"], ["x", "z"], ["q", "z"]]
+    assert overlap(tops, 2) == Overlap(2, 2, pytest.approx(2 / 6))
+    assert overlap(tops, 1) == Overlap(1, 1, pytest.approx(1 / 3))
+    assert math.isnan(overlap(tops[:1], 2).share)
+
+
+def test_overlap_rows_end_at_the_words_there_are():
+    few = [overlap_record("a", x=1.0, y=0.5), overlap_record("b", x=1.0, z=1.0, q=-0.5)]
+    assert overlap_rows(few) == [Overlap(3, 1, pytest.approx(1 / 3))]
+    many = [overlap_record(name, **{f"{name}{number}": 1.0 for number in range(23)}) for name in ("a", "b")]
+    assert [row.k for row in overlap_rows(many)] == [5, 10, 20, 23]
+    assert overlap_rows(many[:1]) == []
+    assert overlap_rows([overlap_record("a"), overlap_record("b")]) == []
+
+
+@pytest.mark.parametrize(
+    ("explanations", "says"),
+    [
+        (lambda: review(), "list of explanations"),
+        (list, "nothing to show"),
+        (lambda: iter([review()]), "list of explanations"),
+    ],
+)
+def test_words_are_counted_in_explanations(explanations, says):
+    with pytest.raises(BadInput, match=says):
+        word_records(explanations())
+
+
+def test_a_count_of_words_is_a_whole_number():
+    with pytest.raises(BadOption, match="count=-1"):
+        top_words(word_records([review()]), count=-1)

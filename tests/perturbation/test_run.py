@@ -28,10 +28,9 @@ from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.inputs import as_inputs
 from clearhead.model.model import Model
 from clearhead.model.target import Target
-from clearhead.perturbation import features as units
-from clearhead.perturbation import replacement as hiding
-from clearhead.perturbation import run as perturbation
-from clearhead.perturbation.features import group_features
+from clearhead.perturbation import run
+from clearhead.perturbation.features import grid_labels, group_features
+from clearhead.perturbation.replacement import TEXT_REPLACEMENTS, blur
 from clearhead.perturbation.run import perturbed_logits, perturbed_scores, score_targets
 from clearhead.progress import progress
 
@@ -44,7 +43,7 @@ def random_masks(model: Model, inputs: Any, count: int = 6, **options: Any) -> l
     return [torch.rand(count, one.count, generator=drawn) < 0.6 for one in found]
 
 
-def one_by_one(model: Model, text: Any, mask: torch.Tensor, absent: str) -> torch.Tensor:
+def one_by_one(model: Model, text: Any, mask: torch.Tensor, replacement: str) -> torch.Tensor:
     """The slow definition: tokens of one text changed in a loop, and one call of the network."""
     row = as_inputs(model, text)
     ids, attention = row.tensors["input_ids"][0].tolist(), row.tensors["attention_mask"][0].tolist()
@@ -52,26 +51,26 @@ def one_by_one(model: Model, text: Any, mask: torch.Tensor, absent: str) -> torc
     plain = [place for place, special in enumerate(row.items[0].special) if not special]
     hidden = [place for place, present in zip(plain, mask.tolist(), strict=True) if not present]
     for place in hidden:
-        if absent in ("mask", "mask-attention"):
+        if replacement in ("mask", "mask-attention"):
             ids[place] = WORDS.index("[MASK]")
-        if absent == "pad":
+        if replacement == "pad":
             ids[place] = WORDS.index("[PAD]")
-        if absent in ("attention", "mask-attention"):
+        if replacement in ("attention", "mask-attention"):
             attention[place] = 0
-    kept = [place for place in range(len(ids)) if absent != "delete" or place not in hidden]
+    kept = [place for place in range(len(ids)) if replacement != "delete" or place not in hidden]
     named = {"input_ids": ids, "attention_mask": attention, "token_type_ids": kinds}
     tensors = {name: torch.tensor([[values[place] for place in kept]]) for name, values in named.items()}
     with torch.no_grad():
         return model.network(**tensors).logits[0]
 
 
-@pytest.mark.parametrize("absent", hiding.TEXT_REPLACEMENTS)
-def test_packed_texts_give_what_each_gives_alone(absent: str) -> None:
+@pytest.mark.parametrize("replacement", TEXT_REPLACEMENTS)
+def test_packed_texts_give_what_each_gives_alone(replacement: str) -> None:
     model = bert()
     masks = random_masks(model, TEXTS)
-    found = perturbed_logits(model, TEXTS, masks, absent=absent)
+    found = perturbed_logits(model, TEXTS, masks, replacement=replacement)
     for text, mask, logits in zip(TEXTS, masks, found, strict=True):
-        alone = torch.stack([one_by_one(model, text, row, absent) for row in mask])
+        alone = torch.stack([one_by_one(model, text, row, replacement) for row in mask])
         torch.testing.assert_close(logits, alone, rtol=0, atol=1e-12)
 
 
@@ -83,19 +82,21 @@ def test_a_black_patch_is_black_before_normalisation() -> None:
     image_with_hole.paste((0, 0, 0), (8, 8, 16, 16))
     with torch.no_grad():
         wanted = model.network(**as_inputs(model, image_with_hole).tensors).logits
-    torch.testing.assert_close(perturbed_logits(model, image, [mask], absent="zero")[0], wanted, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        perturbed_logits(model, image, [mask], replacement="zero")[0], wanted, rtol=0, atol=1e-12
+    )
 
 
 def test_mean_and_blur_keep_what_is_present() -> None:
     model = linear_image()
     pixels = torch.rand(2, 3, 12, 12, dtype=torch.float64)
     masks = [torch.eye(9, dtype=torch.bool)] * 2
-    cells = units.grid_labels(12, 12, (3, 3))
-    for absent in ("mean", "blur"):
-        found = perturbed_logits(model, {"pixel_values": pixels}, masks, absent=absent)
+    cells = grid_labels(12, 12, (3, 3))
+    for replacement in ("mean", "blur"):
+        found = perturbed_logits(model, {"pixel_values": pixels}, masks, replacement=replacement)
         for place in range(2):
             own = pixels[place : place + 1]
-            background = own.mean((2, 3), keepdim=True) if absent == "mean" else hiding.blur(own)
+            background = own.mean((2, 3), keepdim=True) if replacement == "mean" else blur(own)
             for cell in range(9):
                 shown = torch.where(cells == cell + 1, own, background)
                 torch.testing.assert_close(found[place][cell], model.network(shown)[0].detach())
@@ -103,10 +104,10 @@ def test_mean_and_blur_keep_what_is_present() -> None:
 
 def test_blur_keeps_a_flat_picture_and_spreads_a_dot() -> None:
     flat = torch.full((1, 3, 32, 32), 0.7, dtype=torch.float64)
-    torch.testing.assert_close(hiding.blur(flat), flat)
+    torch.testing.assert_close(blur(flat), flat)
     dot = torch.zeros(1, 1, 33, 33, dtype=torch.float64)
     dot[0, 0, 16, 16] = 1
-    soft = hiding.blur(dot)[0, 0]
+    soft = blur(dot)[0, 0]
     sigma = 33 / 16
     assert float(soft.sum()) == pytest.approx(1)
     assert float(soft[16, 18] / soft[16, 16]) == pytest.approx(torch.exp(torch.tensor(-4 / (2 * sigma**2))).item())
@@ -144,17 +145,17 @@ def test_equal_pictures_are_computed_once() -> None:
 
 
 def test_batches_are_full_and_sorted_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perturbation, "_room", lambda device: 60)
+    monkeypatch.setattr(run, "_batch_tokens", lambda device: 60)
     model = linear_text()
     texts = ["a fine film with no plot", "film", "is it good", "a bad film"] * 4
     masks = random_masks(model, texts, 8)
-    found = perturbed_logits(model, texts, masks, absent="delete")
+    found = perturbed_logits(model, texts, masks, replacement="delete")
     widths = [shape[1] for shape in model.network.calls]
     assert widths == sorted(widths, reverse=True)
     assert all(rows * width <= 60 for rows, width in model.network.calls)
     assert all(60 // width == rows for rows, width in model.network.calls[:-1])
-    monkeypatch.setattr(perturbation, "_room", lambda device: 2048)
-    for some, others in zip(found, perturbed_logits(model, texts, masks, absent="delete"), strict=True):
+    monkeypatch.setattr(run, "_batch_tokens", lambda device: 2048)
+    for some, others in zip(found, perturbed_logits(model, texts, masks, replacement="delete"), strict=True):
         torch.testing.assert_close(some, others)
 
 
@@ -234,18 +235,18 @@ def test_span_models_keep_their_positions() -> None:
         alone = perturbed_scores(model, text, [mask], [Target(span=(1, 2))])[0]
         torch.testing.assert_close(scores, alone, rtol=0, atol=1e-12)
     with pytest.raises(UnsupportedModel, match="span"):
-        perturbed_logits(model, TEXTS, masks, absent="delete")
+        perturbed_logits(model, TEXTS, masks, replacement="delete")
 
 
-@pytest.mark.parametrize("absent", ["delete", "attention", "pad"])
-def test_a_decoder_can_lose_every_token(absent: str) -> None:
+@pytest.mark.parametrize("replacement", ["delete", "attention", "pad"])
+def test_a_decoder_can_lose_every_token(replacement: str) -> None:
     model = llama()
     ids = torch.tensor([[5, 6, 7, 8, 9], [7, 8, 9, 0, 0]])
     mask = ids != 0
     tensors = {"input_ids": ids, "attention_mask": mask.long()}
     masks = [torch.zeros(1, 5, dtype=torch.bool), torch.zeros(1, 3, dtype=torch.bool)]
-    together = perturbed_logits(model, tensors, masks, absent=absent)
-    alone = perturbed_logits(model, {"input_ids": ids[1:, :3]}, masks[1:], absent=absent)
+    together = perturbed_logits(model, tensors, masks, replacement=replacement)
+    alone = perturbed_logits(model, {"input_ids": ids[1:, :3]}, masks[1:], replacement=replacement)
     assert all(torch.isfinite(logits).all() for logits in together)
     torch.testing.assert_close(together[1], alone[0])
 
@@ -254,26 +255,27 @@ TEXT_FAMILIES = [name for name, (_, options, _) in tiny_models.FAMILIES.items() 
 
 
 @pytest.mark.parametrize("family", TEXT_FAMILIES)
-@pytest.mark.parametrize("absent", ["attention", "pad", "delete"])
-def test_padding_changes_nothing_in_any_family(family: str, absent: str) -> None:
+@pytest.mark.parametrize("replacement", ["attention", "pad", "delete"])
+def test_padding_changes_nothing_in_any_family(family: str, replacement: str) -> None:
     """Also where the token that the head reads is hidden, which attends to nothing in a DeBERTa."""
     model, batch = tiny_models.shared_model(family), tiny_models.tensors(family)
     masks = random_masks(model, batch)
-    together = perturbed_logits(model, batch, masks, absent=absent)
+    together = perturbed_logits(model, batch, masks, replacement=replacement)
     alone = [
-        perturbed_logits(model, tiny_models.alone(batch, row), masks[row : row + 1], absent=absent)[0] for row in (1, 2)
+        perturbed_logits(model, tiny_models.alone(batch, row), masks[row : row + 1], replacement=replacement)[0]
+        for row in (1, 2)
     ]
     torch.testing.assert_close(together[1:], alone, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("absent", ["attention", "mask-attention", "mask"])
-def test_padding_changes_no_answer_of_a_deberta(absent: str) -> None:
+@pytest.mark.parametrize("replacement", ["attention", "mask-attention", "mask"])
+def test_padding_changes_no_answer_of_a_deberta(replacement: str) -> None:
     kind = transformers.DebertaV2ForQuestionAnswering
     model = clearhead.load(tiny_models.network("deberta-v2", kind=kind, num_labels=2), tiny_models.tokenizer())
     pairs = [("is it good", "a film"), ("is it good", "the film is not good , very bad and joyless .")]
     masks = random_masks(model, pairs)
-    together = perturbed_logits(model, pairs, masks, absent=absent)[0]
-    alone = perturbed_logits(model, pairs[0], masks[:1], absent=absent)[0]
+    together = perturbed_logits(model, pairs, masks, replacement=replacement)[0]
+    alone = perturbed_logits(model, pairs[0], masks[:1], replacement=replacement)[0]
     torch.testing.assert_close(together[..., : alone.shape[-1]], alone, rtol=0, atol=1e-12)
 
 
@@ -284,8 +286,8 @@ def test_left_padding_is_kept_where_it_is() -> None:
     masks = [torch.ones(1, one.count, dtype=torch.bool) for one in group_features(model, as_inputs(model, tensors))]
     with torch.no_grad():
         wanted = model.network(**tensors).logits
-    for absent in ("mask", "delete"):
-        torch.testing.assert_close(torch.cat(perturbed_logits(model, tensors, masks, absent=absent)), wanted)
+    for replacement in ("mask", "delete"):
+        torch.testing.assert_close(torch.cat(perturbed_logits(model, tensors, masks, replacement=replacement)), wanted)
 
 
 # --- units -----------------------------------------------------------------------------------------------------
@@ -327,7 +329,7 @@ def test_segments_fall_back_to_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"absent": "blur"}, "mask-attention"), ({"batch_size": 0}, "at least 1")]
+    ("options", "message"), [({"replacement": "blur"}, "mask-attention"), ({"batch_size": 0}, "at least 1")]
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     model = bert()
@@ -351,7 +353,7 @@ def test_masks_and_units_that_do_not_fit() -> None:
         group_features(llama(), as_inputs(llama(), {"input_ids": torch.tensor([[5, 6]])}), "word")
     with pytest.raises(BadOption, match="mask token"):
         ids = {"input_ids": torch.tensor([[5, 6]])}
-        perturbed_logits(llama(), ids, [torch.ones(1, 2, dtype=torch.bool)], absent="mask")
+        perturbed_logits(llama(), ids, [torch.ones(1, 2, dtype=torch.bool)], replacement="mask")
 
 
 def test_scores_of_a_target() -> None:

@@ -175,7 +175,7 @@ def _scores(
     trace: Trace, masks: list[Tensor], units: list[Features], output: str, absent: str | None, batch: int | None
 ) -> list[Tensor]:
     return perturbed_scores(
-        trace.model, trace.inputs, masks, trace.targets, units, output=output, absent=absent, batch_size=batch
+        trace.model, trace.inputs, masks, trace.targets, units, output=output, replacement=absent, batch_size=batch
     )
 
 

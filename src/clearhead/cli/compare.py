@@ -8,7 +8,7 @@ import typer
 from clearhead.cli import inputs as source
 from clearhead.cli import options as option
 from clearhead.cli import outputs as sink
-from clearhead.perturbation import curves as curve
+from clearhead.cli.cards import removal_card
 
 if TYPE_CHECKING:
     from clearhead.explanation import Explanation
@@ -83,7 +83,7 @@ def _bodies(model: "Model", inputs: list[Any], rows: "list[dict[str, Explanation
 
     bodies = []
     for source_, row in zip(inputs, rows, strict=True):
-        bodies += [html.methods(row), *([curve.card(model, source_, row)] if curves else [])]
+        bodies += [html.methods(row), *([removal_card(model, source_, row)] if curves else [])]
     return bodies
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from clearhead.cli import inputs as source
 from clearhead.cli import options as option
 from clearhead.cli import outputs as sink
+from clearhead.cli.cards import removal_card
 from clearhead.errors import BadOption
-from clearhead.perturbation import curves as curve
 
 if TYPE_CHECKING:
     from clearhead.explanation import Explanation
@@ -84,7 +84,7 @@ def _bodies(
         if marks and marks[place] is not None:
             bodies.append(_gold(classes, marks[place]))
         if curves:
-            bodies.append(curve.card(model, source_, {spelling.text: one}))
+            bodies.append(removal_card(model, source_, {spelling.text: one}))
     return bodies
 
 

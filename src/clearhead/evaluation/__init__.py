@@ -1,1 +1,1 @@
-"""Metrics, one module per question, with the statistics that make their values believable."""
+"""Metrics, one module per question, with bootstrap intervals and permutation tests of their values."""

@@ -1,10 +1,12 @@
-"""Confidence: does an explanation tell the predicted class from the others?"""
+"""Confidence: does an explanation distinguish the predicted class from the others?"""
 
 import numpy as np
 
 from clearhead.arrays import Array
 from clearhead.errors import BadOption
-from clearhead.evaluation.metric import ExplainedExample, Record, explanation_for, metric
+from clearhead.evaluation.examples import explanation_for, real_relevance
+from clearhead.evaluation.metric import ExplainedExample, Record, metric
+from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 
 ORDERS = ("rank", "index")
@@ -14,32 +16,44 @@ ORDERS = ("rank", "index")
 def kendall(model: Model, cases: list[ExplainedExample], *, order: str = "rank") -> list[Record]:
     """Kendall's τ between the tokens' order for the predicted class and for each other class, averaged.
 
-    Special tokens take no part. `order="index"` correlates the lists of token positions in order, as printed in the
+    Special tokens are ignored. `order="index"` correlates the lists of token positions in order, as printed in the
     paper and done by its code.
     """
     if order not in ORDERS:
-        raise BadOption(f"order={order!r} is not a choice. Use one of {', '.join(ORDERS)}.")
-    return [_kendall(model, case, order) for case in cases]
+        raise BadOption(f"Invalid order={order!r}. Available: {', '.join(ORDERS)}.")
+    return [_measure_kendall(model, case, order) for case in cases]
 
 
-def _kendall(model: Model, case: ExplainedExample, order: str) -> Record:
+def _measure_kendall(model: Model, case: ExplainedExample, order: str) -> Record:
     predicted = explanation_for(case, "prediction")
-    others = [number for number in range(len(model.labels)) if number != predicted.target.number]
-    own = _order(predicted.relevance[~predicted.special], order)
-    if len(own) < 2:
+    reference = _ordering(predicted, order)
+    # One token has no order.
+    if len(reference) < 2:
         return {"kendall": None}
-    real = ~predicted.special
-    found = [tau(own, _order(explanation_for(case, str(number)).relevance[real], order)) for number in others]
-    return {"kendall": float(np.mean(found))}
+    taus = []
+    for number in range(len(model.labels)):
+        if number != predicted.target.number:
+            taus.append(tau(reference, _ordering(explanation_for(case, str(number)), order)))
+    return {"kendall": float(np.mean(taus))}
 
 
-def _order(relevance: Array, order: str) -> Array:
+def _ordering(explanation: Explanation, order: str) -> Array:
+    """Return what is correlated: relevance itself, since τ sees ranks only, or token positions in order."""
+    relevance = real_relevance(explanation)
     return relevance if order == "rank" else np.argsort(-relevance, kind="stable")
 
 
 def tau(first: Array, second: Array) -> float:
-    """Concordant less discordant pairs, over those that are not tied (τ-b); no correlation where one is constant."""
-    pairs = np.triu_indices(len(first), 1)
-    rises = [np.sign(one[pairs[0]] - one[pairs[1]]) for one in (first, second)]
-    scale = float(np.sqrt(np.prod([np.count_nonzero(one) for one in rises])))
-    return float(rises[0] @ rises[1]) / scale if scale else 0.0
+    """Return Kendall's τ-b: concordant minus discordant pairs, tied ones left out; 0 where one input is constant."""
+    first_signs = _pair_signs(first)
+    second_signs = _pair_signs(second)
+    # τ-b divides by the pairs that are untied in each, not by all pairs.
+    scale = float(np.sqrt(np.prod([np.count_nonzero(first_signs), np.count_nonzero(second_signs)])))
+    return float(first_signs @ second_signs) / scale if scale else 0.0
+
+
+def _pair_signs(values: Array) -> Array:
+    """Return for every pair of entries which one is larger: 1 the first, −1 the second, 0 for a tie."""
+    rows, columns = np.triu_indices(len(values), 1)
+    signs: Array = np.sign(values[rows] - values[columns])
+    return signs

@@ -3,8 +3,8 @@
 import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import asdict, dataclass, field
+from itertools import chain, combinations, islice
 from typing import Any
 
 from clearhead.attribution.method import MethodSpec, parse_method
@@ -21,19 +21,25 @@ from clearhead.evaluation.explained import (
     wants_labels,
 )
 from clearhead.evaluation.metric import METRICS, ExplainedExample, MetricSpec, Record, parse_metric
-from clearhead.evaluation.statistics import SAMPLES, differences, holm, intervals
+from clearhead.evaluation.statistics import SAMPLES, Difference, differences, holm, intervals
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.spec import as_list
 from clearhead.validation import require_integer
 
-SEEDS = 20
+RANDOM_SEEDS = 20
+# Explained examples (examples × methods) that are held in memory at a time.
 CASES = {"text": 2048, "image": 256}
+HEADER = ["method", "metric", "value", "low", "high", "n"]
+MAX_SKIPPED_LINES = 3
+
+Compared = tuple[str, str, dict[str, Difference]]
+"""Two methods, and their difference for each value of a metric."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """What `evaluate` answers.
+    """The result of `evaluate`.
 
     `rows` are dicts: method (as spelled), options, metric (as spelled), part (which of the metric's values), value,
     low, high, n, better. `refused` says which methods or metrics could not run and why; `skipped` which examples.
@@ -46,70 +52,100 @@ class Table:
     measures: Mapping[str, MetricSpec] = field(default_factory=dict, repr=False)
 
     def differences(self, *, seed: int = 0) -> list[dict[str, Any]]:
-        """Every two methods compared on every value by a paired test; `p_corrected` is Holm's, per value."""
+        """Compare every two methods on every value by a paired test; `p_corrected` is Holm's, per value."""
         require_integer("seed", seed, 0)
-        return [row for text in self.measures for row in self._compared(text, seed)]
-
-    def _compared(self, text: str, seed: int) -> list[dict[str, Any]]:
-        measure = self.measures[text]
-        methods = [method for method, metric in self.records if metric == text]
-        found = [
-            (first, second, differences(measure, self.records[first, text], self.records[second, text], seed=seed))
-            for first, second in combinations(methods, 2)
-        ]
         rows = []
-        for part in found[0][2] if found else ():
-            corrected = holm([one[part].p for _, _, one in found])
-            for (first, second, one), p in zip(found, corrected, strict=True):
-                plain = {"metric": text, "part": part, "first": first, "second": second}
-                rows.append({**plain, **one[part].__dict__, "p_corrected": p})
+        for metric_text in self.measures:
+            compared = self._compare_methods(metric_text, seed)
+            rows += _difference_rows(metric_text, compared)
         return rows
 
+    def _compare_methods(self, metric_text: str, seed: int) -> list[Compared]:
+        spec = self.measures[metric_text]
+        methods = [method for method, metric in self.records if metric == metric_text]
+        compared = []
+        for first, second in combinations(methods, 2):
+            first_records = self.records[first, metric_text]
+            second_records = self.records[second, metric_text]
+            compared.append((first, second, differences(spec, first_records, second_records, seed=seed)))
+        return compared
+
     def __repr__(self) -> str:
-        lines = [_columns(cells) for cells in [HEADER, *map(_cells, self.rows)]]
-        lines += [f"refused: {one['name']}: {one['reason']}" for one in self.refused]
-        return "\n".join([*lines, *(f"skipped: {one}" for one in self.skipped[:3])])
+        lines = [_format_columns(HEADER)]
+        for row in self.rows:
+            lines.append(_format_columns(_cells(row)))
+        for entry in self.refused:
+            lines.append(f"refused: {entry['name']}: {entry['reason']}")
+        for reason in self.skipped[:MAX_SKIPPED_LINES]:
+            lines.append(f"skipped: {reason}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{one}</th>" for one in HEADER)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in self.rows
-        )
-        notes = "".join(f"<p>{html.escape(one['name'])}: {html.escape(one['reason'])}</p>" for one in self.refused)
+        head = "".join(f"<th>{name}</th>" for name in HEADER)
+        body = "".join(map(_html_row, self.rows))
+        notes = "".join(map(_html_note, self.refused))
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
-HEADER = ["method", "metric", "value", "low", "high", "n"]
+def _difference_rows(metric_text: str, compared: Sequence[Compared]) -> list[dict[str, Any]]:
+    """Return a row for each value and pair of methods, corrected for as many comparisons as there are pairs."""
+    if not compared:
+        return []
+    rows = []
+    for value_name in compared[0][2]:
+        # One family of comparisons per value: other values and metrics are other questions.
+        corrected = holm([by_value[value_name].p for _, _, by_value in compared])
+        for (first, second, by_value), p_corrected in zip(compared, corrected, strict=True):
+            row = {"metric": metric_text, "part": value_name, "first": first, "second": second}
+            rows.append({**row, **asdict(by_value[value_name]), "p_corrected": p_corrected})
+    return rows
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    name = row["metric"] if row["part"] == row["metric"].partition(":")[0] else f"{row['metric']} {row['part']}"
-    return [row["method"], name, *(f"{row[key]:.4g}" for key in ("value", "low", "high")), str(row["n"])]
+    metric_text = row["metric"]
+    is_only_value = row["part"] == metric_text.partition(":")[0]
+    name = metric_text if is_only_value else f"{metric_text} {row['part']}"
+    numbers = [f"{row[key]:.4g}" for key in ("value", "low", "high")]
+    return [row["method"], name, *numbers, str(row["n"])]
 
 
-def _columns(cells: Sequence[str]) -> str:
-    return f"{cells[0]:32} {cells[1]:32} " + " ".join(f"{cell:>10}" for cell in cells[2:])
+def _format_columns(cells: Sequence[str]) -> str:
+    method, metric_name, *numbers = cells
+    return f"{method:32} {metric_name:32} " + " ".join(f"{number:>10}" for number in numbers)
+
+
+def _html_row(row: Mapping[str, Any]) -> str:
+    cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row))
+    return f"<tr>{cells}</tr>"
+
+
+def _html_note(entry: Mapping[str, str]) -> str:
+    return f"<p>{html.escape(entry['name'])}: {html.escape(entry['reason'])}</p>"
 
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A method of a table: as it was written, and the spellings whose mean it is."""
+    """A method of a table: its original spec string, and the specs that it is the mean of."""
 
     text: str
     spellings: tuple[MethodSpec, ...]
 
 
-def parse_entries(methods: Sequence[Any], *, seeds: int = SEEDS) -> list[TableEntry]:
-    """The methods of a table; `random` without a seed stands for the mean of `seeds` of them."""
-    found = [parse_method(one) for one in as_list(methods)]
-    if not found:
+def parse_entries(methods: Sequence[Any], *, seeds: int = RANDOM_SEEDS) -> list[TableEntry]:
+    """Parse the methods of a table; `random` without a seed is the mean of `seeds` seeds."""
+    specs = {}
+    for method in as_list(methods):
+        spec = parse_method(method)
+        specs[spec.text] = spec
+    if not specs:
         raise BadOption("No method was named: give at least one.")
-    return [TableEntry(one.text, _seeded(one, seeds)) for one in {one.text: one for one in found}.values()]
+    return [TableEntry(spec.text, _repeat_seeds(spec, seeds)) for spec in specs.values()]
 
 
-def _seeded(one: MethodSpec, seeds: int) -> tuple[MethodSpec, ...]:
-    if one.method.name != "random" or "seed" in one.options:
-        return (one,)
+def _repeat_seeds(spec: MethodSpec, seeds: int) -> tuple[MethodSpec, ...]:
+    # A single draw of noise says little about chance, so it is averaged over seeds.
+    if spec.method.name != "random" or "seed" in spec.options:
+        return (spec,)
     return tuple(parse_method(("random", {"seed": seed})) for seed in range(seeds))
 
 
@@ -126,7 +162,7 @@ def evaluate(
     seed: int = 0,
     **reading: Any,
 ) -> Table:
-    """Every metric of every method on a task: a Table of values with bootstrap intervals.
+    """Measure every metric of every method on a task: a Table of values with bootstrap intervals.
 
     `task` is a Task, a file or a folder, read with the options in `reading` (text_column, label_column …). Methods
     share traces, and the perturbed inputs of all of them share batches. `random` is the mean of 20 seeds. A method or
@@ -136,106 +172,150 @@ def evaluate(
     """
     model = as_model(model)
     task = read_task(task, limit=limit, **reading)
-    wanted = parse_entries([DEFAULT_METHOD, "random"] if methods is None else methods)
-    measures = {one.text: one for one in map(parse_metric, as_list(_usual(model) if metrics is None else metrics))}
-    if not measures:
-        raise BadOption(f"No metric was named. There is: {', '.join(METRICS)}.")
+    if methods is None:
+        methods = [DEFAULT_METHOD, "random"]
+    if metrics is None:
+        metrics = _default_metrics(model)
+    entries = parse_entries(methods)
+    specs = _parse_metrics(metrics)
     require_integer("samples", samples)
     require_integer("seed", seed, 0, is_flag=True)
-    run = _Run(model, wanted, batch_size, long)
-    for examples, group in _groups(task, list(measures.values())):
-        run.over(examples, group)
-    return _table(run, wanted, measures, task, samples, seed)
+    run = _Run(model, entries, batch_size, long)
+    for examples, group in _group_metrics(task, list(specs.values())):
+        run.measure(examples, group)
+    return _build_table(run, entries, specs, task, samples, seed)
 
 
-def _usual(model: Model) -> list[str]:
+def _parse_metrics(metrics: Sequence[Any]) -> dict[str, MetricSpec]:
+    specs = {}
+    for name in as_list(metrics):
+        spec = parse_metric(name)
+        specs[spec.text] = spec
+    if not specs:
+        raise BadOption(f"No metric was named. Available: {', '.join(METRICS)}.")
+    return specs
+
+
+def _default_metrics(model: Model) -> list[str]:
     if model.problem == "span":
         return ["precision-at-k", "aopc"]
-    return ["positive-perturbation", "negative-perturbation"] if model.takes_images else ["aopc", "lodds"]
+    if model.takes_images:
+        return ["positive-perturbation", "negative-perturbation"]
+    return ["aopc", "lodds"]
 
 
-def _groups(task: Task, measures: list[MetricSpec]) -> Iterator[tuple[list[Example], list[MetricSpec]]]:
-    """Metrics that look at the same examples, so that they share explanations."""
-    plain = [one for one in measures if one.metric.prepare is None]
-    if plain:
-        yield list(task.examples), plain
-    for one in measures:
-        if one.metric.prepare is not None:
-            yield one.prepare(task), [one]
+def _group_metrics(task: Task, specs: list[MetricSpec]) -> Iterator[tuple[list[Example], list[MetricSpec]]]:
+    """Yield examples with the metrics that look at them, so that metrics on the same examples share explanations."""
+    on_task = [spec for spec in specs if spec.metric.prepare is None]
+    if on_task:
+        yield list(task.examples), on_task
+    for spec in specs:
+        if spec.metric.prepare is not None:
+            yield spec.prepare(task), [spec]
 
 
 class _Run:
-    """Records as they come in, by method spelling and metric, and what was refused or skipped on the way."""
+    """Collects records by method and metric, and what was refused or skipped."""
 
-    def __init__(self, model: Model, wanted: Sequence[TableEntry], batch_size: int | None, long: str) -> None:
-        self.model, self.batch_size, self.long = model, batch_size, long
-        self.spellings = [spelling for entry in wanted for spelling in entry.spellings]
+    def __init__(self, model: Model, entries: Sequence[TableEntry], batch_size: int | None, long: str) -> None:
+        self.model = model
+        self.batch_size = batch_size
+        self.long = long
+        self.methods: list[MethodSpec] = []
+        for entry in entries:
+            self.methods.extend(entry.spellings)
         self.records: dict[tuple[str, str], list[Record]] = {}
         self.refused: dict[str, str] = {}
         self.skipped: Counter[tuple[str, str]] = Counter()
 
-    def over(self, examples: Sequence[Example], measures: Sequence[MetricSpec]) -> None:
-        """Explains and measures a chunk of examples at a time, so that memory stays flat."""
-        measures = [one for one in measures if self._takes(one)]
-        needs = required_targets(measures)
-        check_labels(self.model, examples, ["label"] if any(map(wants_labels, measures)) else [])
+    def measure(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> None:
+        """Explain and measure a chunk of examples at a time, so that memory stays flat."""
+        specs = [spec for spec in specs if self._accepts(spec)]
+        # A missing or unknown label is an error of the data, found before anything is computed.
+        if any(map(wants_labels, specs)):
+            check_labels(self.model, examples, ["label"])
+        if not specs:
+            return
         skipped: Counter[tuple[str, str]] = Counter()
-        size = max(1, CASES["image" if self.model.takes_images else "text"] // len(self.spellings))
-        for start in range(0, len(examples) if measures else 0, size):
-            active = [one for one in self.spellings if one.text not in self.refused]
-            found = explain_examples(
-                self.model, examples[start : start + size], active, needs, batch_size=self.batch_size, long=self.long
-            )
-            self.refused |= found.refused
-            skipped.update(found.skipped)
-            for measure in measures:
-                self._measure(measure, found.cases)
+        held = CASES["image"] if self.model.takes_images else CASES["text"]
+        size = max(1, held // len(self.methods))
+        for start in range(0, len(examples), size):
+            skipped.update(self._measure_chunk(examples[start : start + size], specs))
+        # Several groups of metrics read the same examples: what one of them skipped is not counted twice.
         self.skipped |= skipped
 
-    def _takes(self, measure: MetricSpec) -> bool:
+    def _measure_chunk(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> list[tuple[str, str]]:
+        """Measure some examples and return those that were skipped, with the reason."""
+        methods = [method for method in self.methods if method.text not in self.refused]
+        needs = required_targets(specs)
+        explained = explain_examples(self.model, examples, methods, needs, batch_size=self.batch_size, long=self.long)
+        # A method that refuses the first chunk is not tried on the next.
+        self.refused |= explained.refused
+        for spec in specs:
+            self._measure_metric(spec, explained.cases)
+        return explained.skipped
+
+    def _accepts(self, spec: MetricSpec) -> bool:
+        needs = list(spec.targets)
+        if wants_labels(spec):
+            needs.append("label")
         try:
-            check_needs(self.model, [*measure.targets, *(["label"] if wants_labels(measure) else [])])
+            check_needs(self.model, needs)
         except UnsupportedModel as error:
-            self.refused[measure.text] = str(error)
-        return measure.text not in self.refused
+            self.refused[spec.text] = str(error)
+        return spec.text not in self.refused
 
-    def _measure(self, measure: MetricSpec, cases: Mapping[str, list[ExplainedExample]]) -> None:
-        if measure.text in self.refused or not cases:
+    def _measure_metric(self, spec: MetricSpec, cases: Mapping[str, list[ExplainedExample]]) -> None:
+        if spec.text in self.refused or not cases:
             return
+        # All methods in one call, so that their perturbed inputs share batches.
+        every = list(chain.from_iterable(cases.values()))
         try:
-            records = measure.measure(self.model, [case for several in cases.values() for case in several])
+            records = iter(spec.measure(self.model, every))
         except REFUSALS as error:
-            self.refused[measure.text] = str(error)
+            self.refused[spec.text] = str(error)
             return
-        start = 0
-        for text, several in cases.items():
-            self.records.setdefault((text, measure.text), []).extend(records[start : start + len(several)])
-            start += len(several)
+        for method, method_cases in cases.items():
+            own_records = self.records.setdefault((method, spec.text), [])
+            own_records.extend(islice(records, len(method_cases)))
+
+    def records_of(self, entry: TableEntry, metric_text: str) -> list[list[Record]] | None:
+        """Return the records of every repeat of a method, None if one of them, or the metric, was refused."""
+        repeats = []
+        for method in entry.spellings:
+            records = self.records.get((method.text, metric_text))
+            # A method or metric refused in a later chunk has the records of earlier ones, which are not the whole.
+            if not records or method.text in self.refused or metric_text in self.refused:
+                return None
+            repeats.append(records)
+        return repeats
 
 
-def _table(
-    run: _Run, wanted: Sequence[TableEntry], measures: Mapping[str, MetricSpec], task: Task, samples: int, seed: int
+def _build_table(
+    run: _Run, entries: Sequence[TableEntry], specs: Mapping[str, MetricSpec], task: Task, samples: int, seed: int
 ) -> Table:
-    records = {
-        (entry.text, text): [run.records[one.text, text] for one in entry.spellings]
-        for entry in wanted
-        for text in measures
-        if all(run.records.get((one.text, text)) for one in entry.spellings)
-        and not any(name in run.refused for name in (text, *(one.text for one in entry.spellings)))
-    }
+    records = {}
+    rows = []
+    for entry in entries:
+        for metric_text, spec in specs.items():
+            repeats = run.records_of(entry, metric_text)
+            if repeats is not None:
+                records[entry.text, metric_text] = repeats
+                rows += table_rows(entry, spec, repeats, samples=samples, seed=seed)
     if not records and run.refused:
         raise UnsupportedModel(f"Nothing could be measured. {next(iter(run.refused.values()))}")
-    rows = [
-        row
-        for entry in wanted
-        for text, measure in measures.items()
-        if (entry.text, text) in records
-        for row in table_rows(entry, measure, records[entry.text, text], samples=samples, seed=seed)
-    ]
     refused = [{"name": name, "reason": reason} for name, reason in run.refused.items()]
-    skipped = [task.notice] if task.notice else []
-    skipped += [f"example '{name}': {reason}" for name, reason in run.skipped.elements()]
-    return Table(rows, refused, skipped, records, measures)
+    return Table(rows, refused, _describe_skipped(run, task), records, specs)
+
+
+def _describe_skipped(run: _Run, task: Task) -> list[str]:
+    """Return what was skipped while reading the task, then each example that could not be encoded."""
+    skipped = []
+    if task.notice:
+        skipped.append(task.notice)
+    for name, reason in run.skipped.elements():
+        skipped.append(f"example '{name}': {reason}")
+    return skipped
 
 
 def table_rows(
@@ -246,13 +326,13 @@ def table_rows(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """The rows of a table for one method and metric."""
-    spelling = entry.spellings[0]
-    options = {**spelling.method.options, **spelling.options}
+    """Return the rows of a table for one method and metric."""
+    spec = entry.spellings[0]
+    options = {**spec.method.options, **spec.options}
     if len(entry.spellings) > 1:
         options["seed"] = f"0 … {len(entry.spellings) - 1}"
-    plain = {"method": entry.text, "options": options, "metric": measure.text}
-    return [
-        {**plain, "part": name, **one.__dict__, "better": measure.metric.better}
-        for name, one in intervals(measure, repeats, samples=samples, seed=seed).items()
-    ]
+    rows = []
+    for name, interval in intervals(measure, repeats, samples=samples, seed=seed).items():
+        row = {"method": entry.text, "options": options, "metric": measure.text, "part": name}
+        rows.append({**row, **asdict(interval), "better": measure.metric.better})
+    return rows

@@ -10,7 +10,8 @@ from clearhead.data.task import Example
 from clearhead.engine.streams import prefetch
 from clearhead.engine.trace import Trace, capture
 from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel, UnsupportedOperation
-from clearhead.evaluation.metric import ExplainedExample, MetricSpec, label_index
+from clearhead.evaluation.examples import label_index
+from clearhead.evaluation.metric import ExplainedExample, MetricSpec
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, collate, encode
 from clearhead.model.model import Model

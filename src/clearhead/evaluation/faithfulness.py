@@ -1,4 +1,4 @@
-"""Faithfulness: does the output change as it should when the most relevant tokens go, or stay alone?"""
+"""Faithfulness: does the output change as it should when the most relevant tokens are removed, or shown alone?"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,15 +7,8 @@ import numpy as np
 
 from clearhead.arrays import Array
 from clearhead.errors import BadOption, UnsupportedModel
-from clearhead.evaluation.metric import (
-    Curves,
-    ExplainedExample,
-    Record,
-    explanation_for,
-    label_index,
-    mean_curve,
-    metric,
-)
+from clearhead.evaluation.examples import explanation_for, label_index
+from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
 from clearhead.evaluation.removal import removed_logits
 from clearhead.model.model import Model
 from clearhead.perturbation.ranking import equal_shares, masked_from_attention, trapezoid
@@ -24,13 +17,15 @@ from clearhead.perturbation.run import score_targets
 from clearhead.validation import require_integer
 
 STEPS = 10
-FINEST = 1000
+MAX_STEPS = 1000
 BINS = (1, 5, 10, 20, 50)
-TINY = 1e-300
+COMPARED_WITH = ("label", "prediction")
+# Keeps the logarithm of a probability that underflowed finite.
+SMALLEST_PROBABILITY = 1e-300
 
 
 def _shares(steps: int, first: int = 0) -> list[float]:
-    require_integer("steps", steps, 1, FINEST)
+    require_integer("steps", steps, 1, MAX_STEPS)
     require_integer("first", first, 0, steps)
     return equal_shares(steps)[first:]
 
@@ -40,14 +35,21 @@ def _change_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = 
 
 
 def _probabilities(
-    model: Model, cases: list[ExplainedExample], target: str, shares: Sequence[float], **how: Any
-) -> list[Array]:
-    """For each case the probability of the explained target at each share."""
-    found = removed_logits(model, cases, target, shares, **how)
-    return [
-        score_targets(logits, explanation_for(case, target).target, model.problem).numpy()
-        for case, logits in zip(cases, found, strict=True)
-    ]
+    model: Model, cases: list[ExplainedExample], target: str, shares: Sequence[float], **removal: Any
+) -> Array:
+    """Return for each example the probability of the explained target at each share (N,K)."""
+    rows = []
+    for case, logits in zip(cases, removed_logits(model, cases, target, shares, **removal), strict=True):
+        explained = explanation_for(case, target).target
+        rows.append(score_targets(logits, explained, model.problem).numpy())
+    return np.stack(rows)
+
+
+def _deletion(model: Model, absent: str | None) -> str | None:
+    """Return the replacement of metrics that delete tokens; answer spans would move, and images have no tokens."""
+    if absent or model.takes_images or model.problem == "span":
+        return absent or None
+    return "delete"
 
 
 @metric(paper="AttCAT, Eq. 13", better="higher", curve=_change_curve)
@@ -66,9 +68,9 @@ def aopc(
     `steps` cuts 0–100 % into as many parts, `first` is the first step that counts. The authors' code is
     `steps=9,first=1,absolute=true,target=label`.
     """
-    absent = absent or (None if model.takes_images or model.problem == "span" else "delete")
-    found = _probabilities(model, cases, target, [0.0, *_shares(steps, first)], absent=absent)
-    return [_changed("aopc", values[0] - values[1:], absolute) for values in found]
+    shares = [0.0, *_shares(steps, first)]
+    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, absent))
+    return _change_records("aopc", probability_NK[:, :1] - probability_NK[:, 1:], absolute)
 
 
 @metric(paper="AttCAT, Eq. 14", better="lower", curve=_change_curve)
@@ -88,35 +90,40 @@ def lodds(
     """
     if model.problem == "regression":
         raise UnsupportedModel("lodds compares probabilities, which a regression does not have: use aopc.")
-    if absent is None and not model.takes_images and token_id(model, "pad") is None:
-        raise UnsupportedModel(f"lodds puts [PAD] for tokens, which {model.name} does not have: give absent=attention.")
-    absent = absent or (None if model.takes_images else "pad")
-    found = _probabilities(model, cases, target, [0.0, *_shares(steps, first)], absent=absent)
-    logs = [np.log(np.maximum(values, TINY)) for values in found]
-    return [_changed("lodds", values[1:] - values[0], absolute) for values in logs]
+    if not absent and not model.takes_images:
+        if token_id(model, "pad") is None:
+            raise UnsupportedModel(
+                f"lodds puts [PAD] for tokens, which {model.name} does not have: give absent=attention."
+            )
+        absent = "pad"
+    shares = [0.0, *_shares(steps, first)]
+    probability_NK = _probabilities(model, cases, target, shares, replacement=absent)
+    log_NK = np.log(np.maximum(probability_NK, SMALLEST_PROBABILITY))
+    return _change_records("lodds", log_NK[:, 1:] - log_NK[:, :1], absolute)
 
 
-def _changed(name: str, change_K: Array, absolute: bool) -> Record:
-    change_K = np.abs(change_K) if absolute else change_K
-    return {name: float(change_K.mean()), "changes": change_K.tolist()}
+def _change_records(name: str, change_NK: Array, absolute: bool = False) -> list[Record]:
+    """Return a record per example: the mean change, and the change at each share."""
+    if absolute:
+        change_NK = np.abs(change_NK)
+    return [{name: float(change_K.mean()), "changes": change_K.tolist()} for change_K in change_NK]
 
 
-# --- ERASER -------------------------------------------------------------------------------------------------------
-
-
-def _bins(bins: Any) -> list[float]:
-    """Percentages given as a sequence, or as text between slashes."""
+def _parse_bins(bins: Any) -> list[float]:
+    """Parse percentages, given as a sequence or as text between slashes, into shares."""
+    percentages = bins.split("/") if isinstance(bins, str) else bins
     try:
-        shares = [float(one) / 100 for one in (bins.split("/") if isinstance(bins, str) else bins)]
+        shares = [float(percentage) / 100 for percentage in percentages]
     except (TypeError, ValueError, OverflowError):
         shares = []
-    if not shares or shares != sorted(shares) or not all(0 <= one <= 1 for one in shares):
-        raise BadOption(f"bins={bins!r} must be rising percentages, such as '1/5/10/20/50'.")
+    # The range is checked for each: a NaN in the middle leaves the list sorted.
+    if not shares or shares != sorted(shares) or not all(0 <= share <= 1 for share in shares):
+        raise BadOption(f"Invalid bins={bins!r}: give rising percentages, such as '1/5/10/20/50'.")
     return shares
 
 
 def _bin_curve(records: Sequence[Record], weights_RN: Array, *, bins: Any = BINS) -> Curves:
-    return _bins(bins), mean_curve(records, weights_RN, "changes")
+    return _parse_bins(bins), mean_curve(records, weights_RN, "changes")
 
 
 @metric(paper="ERASER (DeYoung et al. 2020)", better="higher", curve=_bin_curve)
@@ -132,9 +139,9 @@ def comprehensiveness(
 
     `bins` are the percentages, written 1/5/10/20/50.
     """
-    absent = absent or (None if model.takes_images or model.problem == "span" else "delete")
-    found = _probabilities(model, cases, target, [0.0, *_bins(bins)], absent=absent)
-    return [_changed("comprehensiveness", values[0] - values[1:], False) for values in found]
+    shares = [0.0, *_parse_bins(bins)]
+    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, absent))
+    return _change_records("comprehensiveness", probability_NK[:, :1] - probability_NK[:, 1:])
 
 
 @metric(paper="ERASER (DeYoung et al. 2020)", better="lower", curve=_bin_curve)
@@ -150,35 +157,67 @@ def sufficiency(
 
     `bins` as for comprehensiveness.
     """
-    absent = absent or (None if model.takes_images or model.problem == "span" else "delete")
-    found = _probabilities(model, cases, target, [*_bins(bins), 1.0], absent=absent, keep=True)
-    return [_changed("sufficiency", values[-1] - values[:-1], False) for values in found]
-
-
-# --- accuracy under removal -----------------------------------------------------------------------------------------
+    # Shown alone, the share 1 is the whole input.
+    shares = [*_parse_bins(bins), 1.0]
+    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, absent), keep=True)
+    return _change_records("sufficiency", probability_NK[:, -1:] - probability_NK[:, :-1])
 
 
 def _correct(
-    model: Model, cases: list[ExplainedExample], target: str, against: str, shares: Sequence[float], **how: Any
-) -> list[Array]:
-    """For each case whether the most likely class is the wanted one, at each share (0 or 1)."""
+    model: Model,
+    cases: list[ExplainedExample],
+    target: str,
+    against: str,
+    shares: Sequence[float],
+    *,
+    keep: bool = False,
+    **removal: Any,
+) -> Array:
+    """Return whether the most likely class is the label or the prediction, per example and share (N,K), as 0 or 1."""
     if model.problem != "single-label":
         raise UnsupportedModel(f"Accuracy needs one class per input, but {model.name} is a {model.problem} model.")
-    if against not in ("label", "prediction"):
-        raise BadOption(f"against={against!r} is not a choice. Use 'label' or 'prediction'.")
-    if against == "label":
-        wanted = [label_index(model, case.example) for case in cases]
-        best = [logits.argmax(-1) for logits in removed_logits(model, cases, target, shares, **how)]
-        return [(row == one).double().numpy() for row, one in zip(best, wanted, strict=True)]
-    # What the model says of the whole input comes first, or last where parts are shown.
-    whole, keep = (-1, slice(-1)) if how.get("keep") else (0, slice(1, None))
-    several = [*shares, 1.0] if how.get("keep") else [0.0, *shares]
-    best = [logits.argmax(-1) for logits in removed_logits(model, cases, target, several, **how)]
-    return [(row[keep] == row[whole]).double().numpy() for row in best]
+    if against not in COMPARED_WITH:
+        raise BadOption(f"Invalid against={against!r}. Available: {', '.join(COMPARED_WITH)}.")
+    if against == "prediction":
+        return _unchanged(model, cases, target, shares, keep=keep, **removal)
+    # Labels come first: an unknown one is found before anything is computed.
+    label_N = np.array([label_index(model, case.example) for case in cases])
+    best_NK = _best_classes(model, cases, target, shares, keep=keep, **removal)
+    return np.asarray(best_NK == label_N[:, None], dtype=np.float64)
+
+
+def _unchanged(
+    model: Model, cases: list[ExplainedExample], target: str, shares: Sequence[float], *, keep: bool, **removal: Any
+) -> Array:
+    """Return whether the most likely class is that of the whole input, per example and share (N,K), as 0 or 1."""
+    # The whole input is one more share: everything shown comes last, nothing removed first.
+    if keep:
+        best_NK = _best_classes(model, cases, target, [*shares, 1.0], keep=True, **removal)
+        unchanged_NK = best_NK[:, :-1] == best_NK[:, -1:]
+    else:
+        best_NK = _best_classes(model, cases, target, [0.0, *shares], keep=False, **removal)
+        unchanged_NK = best_NK[:, 1:] == best_NK[:, :1]
+    return np.asarray(unchanged_NK, dtype=np.float64)
+
+
+def _best_classes(
+    model: Model, cases: list[ExplainedExample], target: str, shares: Sequence[float], **removal: Any
+) -> Array:
+    """Return the most likely class per example and share (N,K)."""
+    logits = removed_logits(model, cases, target, shares, **removal)
+    return np.stack([rows.argmax(-1).numpy() for rows in logits])
 
 
 def _step_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = STEPS) -> Curves:
     return equal_shares(steps), mean_curve(records, weights_RN, "correct")
+
+
+def _area_records(name: str, correct_NK: Array, shares: Sequence[float], scale: int = 1) -> list[Record]:
+    """Return a record per example: the area under its curve, and the curve."""
+    records = []
+    for correct_K in correct_NK:
+        records.append({name: scale * trapezoid(correct_K, shares), "correct": correct_K.tolist()})
+    return records
 
 
 @metric(paper="Decoded layer saliency, Sec. 3.1", better="lower", curve=_step_curve)
@@ -195,9 +234,10 @@ def hiding(
 
     Hidden tokens become [MASK] and get no attention; `against="prediction"` asks whether the prediction stays.
     """
-    absent, shares = absent or masked_from_attention(model), _shares(steps)
-    found = _correct(model, cases, target, against, shares, absent=absent)
-    return [{"hiding": trapezoid(correct, shares), "correct": correct.tolist()} for correct in found]
+    shares = _shares(steps)
+    replacement = absent or masked_from_attention(model)
+    correct_NK = _correct(model, cases, target, against, shares, replacement=replacement)
+    return _area_records("hiding", correct_NK, shares)
 
 
 @metric(paper="Decoded layer saliency, Sec. 3.1", better="higher", curve=_step_curve)
@@ -214,14 +254,15 @@ def revealing(
 
     Options as for hiding.
     """
-    absent, shares = absent or masked_from_attention(model), _shares(steps)
-    found = _correct(model, cases, target, against, shares, absent=absent, keep=True)
-    return [{"revealing": trapezoid(correct, shares), "correct": correct.tolist()} for correct in found]
+    shares = _shares(steps)
+    replacement = absent or masked_from_attention(model)
+    correct_NK = _correct(model, cases, target, against, shares, replacement=replacement, keep=True)
+    return _area_records("revealing", correct_NK, shares)
 
 
 def _tenths(start: float) -> list[float]:
     if start not in (0, 0.1):
-        raise BadOption(f"start={start!r} is not a choice. Use 0 (the unperturbed accuracy counts) or 0.1.")
+        raise BadOption(f"Invalid start={start!r}. Available: 0 (the unperturbed accuracy counts), 0.1.")
     return [step / 10 for step in range(round(start * 10), 10)]
 
 
@@ -243,7 +284,9 @@ def positive_perturbation(
 
     `target="label"` explains the true class; `start=0.1` leaves the unperturbed accuracy out, as the paper's text.
     """
-    return _perturbation("positive-perturbation", model, cases, target, against, absent, start, lowest=False)
+    shares = _tenths(start)
+    correct_NK = _correct(model, cases, target, against, shares, replacement=absent)
+    return _area_records("positive-perturbation", correct_NK, shares, scale=100)
 
 
 @metric(paper="TransAtt, Sec. 4", better="higher", curve=_tenth_curve)
@@ -260,20 +303,6 @@ def negative_perturbation(
 
     Options as for positive-perturbation.
     """
-    return _perturbation("negative-perturbation", model, cases, target, against, absent, start, lowest=True)
-
-
-def _perturbation(
-    name: str,
-    model: Model,
-    cases: list[ExplainedExample],
-    target: str,
-    against: str,
-    absent: str | None,
-    start: float,
-    *,
-    lowest: bool,
-) -> list[Record]:
     shares = _tenths(start)
-    found = _correct(model, cases, target, against, shares, absent=absent, lowest=lowest)
-    return [{name: 100 * trapezoid(correct, shares), "correct": correct.tolist()} for correct in found]
+    correct_NK = _correct(model, cases, target, against, shares, replacement=absent, lowest=True)
+    return _area_records("negative-perturbation", correct_NK, shares, scale=100)

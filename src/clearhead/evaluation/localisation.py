@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,167 +11,244 @@ from PIL import Image
 from clearhead.arrays import Array
 from clearhead.data.task import Example, Mask
 from clearhead.errors import BadInput
-from clearhead.evaluation.metric import ExplainedExample, Record, column, explanation_for, means, metric
+from clearhead.evaluation.examples import explanation_for, real_relevance
+from clearhead.evaluation.metric import ExplainedExample, Record, column, means, metric
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import open_image
 from clearhead.model.model import Model
 from clearhead.validation import require_integer
 
 COUNTS = ("both_fg", "either_fg", "both_bg", "either_bg", "right", "labelled")
+TEXTS_PER_MOSAIC = 2
+IMAGES_PER_MOSAIC = 4
 
 
-def _segmented(records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
-    """Pixel accuracy and mIoU pooled over the data set, mAP averaged over images."""
-    total = {name: weights_RN @ np.nan_to_num(column(records, name)) for name in COUNTS}
+def _summarise_segmentation(records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
+    """Return pixel accuracy and mIoU pooled over the data set, mAP averaged over images."""
+    both_fg, either_fg, both_bg, either_bg, right, labelled = (
+        weights_RN @ np.nan_to_num(column(records, name)) for name in COUNTS
+    )
+    # Pooled counts may be 0 in a resample, where the value is NaN.
     with np.errstate(invalid="ignore", divide="ignore"):
-        miou = (total["both_fg"] / total["either_fg"] + total["both_bg"] / total["either_bg"]) / 2
-        accuracy = total["right"] / total["labelled"]
-    return {"pixel-accuracy": accuracy, "map": means(records, weights_RN, ["ap"])["ap"], "miou": miou}
+        miou = (both_fg / either_fg + both_bg / either_bg) / 2
+        accuracy = right / labelled
+    precision = means(records, weights_RN, ["ap"])["ap"]
+    return {"pixel-accuracy": accuracy, "map": precision, "miou": miou}
 
 
 @metric(
     paper="TransAtt, Sec. 4",
     better="higher",
     values=("pixel-accuracy", "map", "miou"),
-    summary=_segmented,
+    summary=_summarise_segmentation,
 )
 def segmentation(model: Model, cases: list[ExplainedExample], *, target: str = "prediction") -> list[Record]:
     """Pixel accuracy, mean average precision and mean IoU of the map above its mean, against the object's mask.
 
-    The map is scaled to 0–1 per image; pixels without a label take no part.
+    The map is scaled to 0–1 per image; pixels without a label are ignored.
     """
-    return [_segmentation(explanation_for(case, target), case.example) for case in cases]
+    return [_measure_segmentation(explanation_for(case, target), case.example) for case in cases]
 
 
-def _segmentation(explanation: Explanation, example: Example) -> Record:
-    if not isinstance(example.gold, Mask):
-        raise BadInput(f"Example '{example.id}' has no mask of its object, which segmentation compares with.")
-    mask, heat = example.gold.array(), explanation.heatmap()
+def _measure_segmentation(explanation: Explanation, example: Example) -> Record:
+    mask = _object_mask(example)
+    heat = explanation.heatmap()
+    _check_size(mask, heat, example.id)
+    # The map is NaN outside the model's crop, the mask negative where nobody labelled.
+    is_counted = np.isfinite(heat) & (mask >= 0)
+    if not is_counted.any():
+        return {}
+    scaled, is_foreground = _segment_map(heat)
+    gold = mask[is_counted] == 1
+    record = _count_pixels(is_foreground[is_counted], gold)
+    record["ap"] = _two_sided_precision(scaled[is_counted], gold)
+    return record
+
+
+def _check_size(mask: Array, heat: Array, name: str) -> None:
     if mask.shape != heat.shape:
         raise BadInput(
-            f"The mask of example '{example.id}' has {mask.shape[1]}×{mask.shape[0]} pixels, its picture "
+            f"The mask of example '{name}' has {mask.shape[1]}×{mask.shape[0]} pixels, its picture "
             f"{heat.shape[1]}×{heat.shape[0]}: they must be of one size."
         )
-    seen = np.isfinite(heat)
-    lowest, spread = heat[seen].min(), np.ptp(heat[seen])
-    scaled = (heat - lowest) / (spread or 1.0)
-    fore, keep = scaled > scaled[seen].mean(), seen & (mask >= 0)
-    if not keep.any():
-        return {}
-    return {**_agreement(fore[keep], mask[keep] == 1), "ap": _both_sides(scaled[keep], mask[keep] == 1)}
 
 
-def _agreement(found: Array, gold: Array) -> Record:
-    counts = ((found & gold), (found | gold), (~found & ~gold), (~found | ~gold), found == gold, np.ones_like(gold))
-    return {name: float(count.sum()) for name, count in zip(COUNTS, counts, strict=True)}
+def _segment_map(heat: Array) -> tuple[Array, Array]:
+    """Return the map scaled to 0–1, and where it lies above its mean."""
+    seen = heat[np.isfinite(heat)]
+    # A constant map has no range; it stays constant instead of becoming NaN.
+    scaled = (heat - seen.min()) / (np.ptp(seen) or 1.0)
+    return scaled, scaled > scaled[np.isfinite(heat)].mean()
 
 
-def _both_sides(scaled: Array, gold: Array) -> float:
-    """Average precision of [1 − map, map] against one-hot masks."""
+def _object_mask(example: Example) -> Array:
+    if not isinstance(example.gold, Mask):
+        raise BadInput(f"Example '{example.id}' has no mask of its object, which segmentation compares with.")
+    return example.gold.array()
+
+
+def _count_pixels(predicted: Array, gold: Array) -> Record:
+    counts = {
+        "both_fg": predicted & gold,
+        "either_fg": predicted | gold,
+        "both_bg": ~predicted & ~gold,
+        "either_bg": ~predicted | ~gold,
+        "right": predicted == gold,
+        "labelled": np.ones_like(gold),
+    }
+    return {name: float(pixels.sum()) for name, pixels in counts.items()}
+
+
+def _two_sided_precision(scaled: Array, gold: Array) -> float:
+    """Return the average precision of [1 − map, map] against one-hot masks."""
     return average_precision(np.concatenate([1 - scaled, scaled]), np.concatenate([~gold, gold]))
 
 
 def average_precision(score_N: Array, gold_N: Array) -> float:
-    """Σ (recall − recall before) · precision over falling thresholds; equal scores enter together."""
+    """Return Σ (recall − recall before) · precision over falling thresholds; equal scores enter together."""
     order = np.argsort(-score_N, kind="stable")
-    score_N, hits = score_N[order], np.cumsum(gold_N[order])
-    last = np.append(np.flatnonzero(np.diff(score_N)), len(score_N) - 1)
-    recall, precision = hits[last] / max(1, hits[-1]), hits[last] / (last + 1)
+    hits = np.cumsum(gold_N[order])
+    # The last of each run of equal scores.
+    last = np.append(np.flatnonzero(np.diff(score_N[order])), len(score_N) - 1)
+    # Without any gold pixel there are no hits either, and the precision is 0.
+    recall = hits[last] / max(1, hits[-1])
+    precision = hits[last] / (last + 1)
     return float((np.diff(recall, prepend=0) * precision).sum())
 
 
-# --- mosaics ------------------------------------------------------------------------------------------------------
+def _make_mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
+    """Put four images of different classes on one canvas, or join two texts of different classes.
 
-
-def _mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
-    """Four pictures of different classes on one canvas, or two texts of different classes joined.
-
-    Each part gives an example of its own: the mosaic, the part's class, and where it lies.
+    Each part of a mosaic gives an example: the mosaic, the part's class, and where the part lies.
     """
     require_integer("seed", seed, 0)
-    generator = np.random.default_rng(seed)
     if isinstance(examples[0].input, tuple):
         raise BadInput("Pairs of texts cannot be joined to mosaics: use single texts or pictures.")
-    text = isinstance(examples[0].input, str)
-    size = 2 if text else 4
-    made = []
-    for parts in _mixed(examples, size, generator):
-        made += _joined(parts) if text else _canvas(parts)
-    if not made:
+    if isinstance(examples[0].input, str):
+        groups = _mix_classes(examples, TEXTS_PER_MOSAIC, seed)
+        return list(chain.from_iterable(map(_join_texts, groups)))
+    groups = _mix_classes(examples, IMAGES_PER_MOSAIC, seed)
+    return list(chain.from_iterable(map(_join_images, groups)))
+
+
+def _mix_classes(examples: list[Example], size: int, seed: int) -> list[list[Example]]:
+    """Group examples whose labels all differ; raise BadInput if there are too few labels for one group."""
+    generator = np.random.default_rng(seed)
+    by_label: dict[Any, list[Example]] = {}
+    for index in generator.permutation(len(examples)):
+        example = examples[index]
+        if example.label is not None:
+            by_label.setdefault(example.label, []).append(example)
+    if len(by_label) < size:
         raise BadInput(f"A mosaic needs {size} different labels, which these {len(examples)} examples do not have.")
-    return made
+    return _draw_groups(by_label, size, generator)
 
 
-def _mixed(examples: list[Example], size: int, generator: Any) -> list[list[Example]]:
-    """Groups of examples whose labels all differ, always from the classes with most examples left."""
-    left: dict[Any, list[Example]] = {}
-    for place in generator.permutation(len(examples)):
-        if examples[place].label is not None:
-            left.setdefault(examples[place].label, []).append(examples[place])
+def _draw_groups(remaining: dict[Any, list[Example]], size: int, generator: Any) -> list[list[Example]]:
+    """Draw groups of different labels, always from the labels with most examples left."""
     groups = []
-    while len(left) >= size:
-        largest = sorted(left, key=lambda label: (-len(left[label]), str(label)))[:size]
-        groups.append([left[label].pop() for label in generator.permutation(np.array(largest, dtype=object))])
-        left = {label: rest for label, rest in left.items() if rest}
+    while len(remaining) >= size:
+        largest = sorted(remaining, key=lambda label: (-len(remaining[label]), str(label)))[:size]
+        # As objects: NumPy would turn labels of mixed types into texts.
+        shuffled = generator.permutation(np.array(largest, dtype=object))
+        groups.append([remaining[label].pop() for label in shuffled])
+        remaining = {label: left for label, left in remaining.items() if left}
     return groups
 
 
-def _joined(parts: list[Example]) -> list[Example]:
-    text = " ".join(part.input for part in parts)
-    starts = np.cumsum([0, *(len(part.input) + 1 for part in parts[:-1])])
-    name = "+".join(part.id for part in parts)
-    return [
-        Example(f"{name}:{place}", text, part.label, ((0, int(start), int(start) + len(part.input)),))
-        for place, (part, start) in enumerate(zip(parts, starts, strict=True))
-    ]
+def _join_texts(group: list[Example]) -> list[Example]:
+    text = " ".join(example.input for example in group)
+    name = _mosaic_name(group)
+    joined = []
+    start = 0
+    for index, example in enumerate(group):
+        end = start + len(example.input)
+        joined.append(Example(f"{name}:{index}", text, example.label, ((0, start, end),)))
+        start = end + 1
+    return joined
+
+
+def _mosaic_name(group: list[Example]) -> str:
+    return "+".join(example.id for example in group)
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """Four pictures on one, put together when it is needed."""
+    """Four images on one, put together when it is needed."""
 
     parts: tuple[Example, ...]
 
     def opened(self) -> Image.Image:
-        pictures = [open_image(part.raw) for part in self.parts]
-        width, height = max(one.width for one in pictures), max(one.height for one in pictures)
+        images = [open_image(part.raw) for part in self.parts]
+        # All parts are stretched to the largest width and height among them.
+        width = max(image.width for image in images)
+        height = max(image.height for image in images)
         canvas = Image.new("RGB", (2 * width, 2 * height))
-        for place, picture in enumerate(pictures):
-            canvas.paste(picture.resize((width, height)), (place % 2 * width, place // 2 * height))
+        for index, image in enumerate(images):
+            left = index % 2 * width
+            top = index // 2 * height
+            canvas.paste(image.resize((width, height)), (left, top))
         return canvas
 
 
-def _canvas(parts: list[Example]) -> list[Example]:
-    canvas, name = Canvas(tuple(parts)), "+".join(part.id for part in parts)
-    boxes = [(place % 2 / 2, place // 2 / 2, place % 2 / 2 + 0.5, place // 2 / 2 + 0.5) for place in range(4)]
-    return [Example(f"{name}:{place}", canvas, parts[place].label, box) for place, box in enumerate(boxes)]
+def _join_images(group: list[Example]) -> list[Example]:
+    canvas = Canvas(tuple(group))
+    name = _mosaic_name(group)
+    joined = []
+    for index, example in enumerate(group):
+        left = index % 2 / 2
+        top = index // 2 / 2
+        box = (left, top, left + 0.5, top + 0.5)
+        joined.append(Example(f"{name}:{index}", canvas, example.label, box))
+    return joined
 
 
-@metric(paper="class mosaics (Arias-Duart et al. 2022)", better="higher", targets=("label",), prepare=_mosaics)
+@metric(paper="class mosaics (Arias-Duart et al. 2022)", better="higher", targets=("label",), prepare=_make_mosaics)
 def mosaic(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> list[Record]:
     """Share of the positive relevance that lies in the explained class's part of a mosaic of classes.
 
     Pictures are joined four by four, texts two by two. A map without positive relevance scores 0; chance is about a
-    quarter for pictures and a half for texts. A part that the model did not get to see takes no part.
+    quarter for pictures and a half for texts. A part that was truncated is ignored.
     """
-    return [
-        {"mosaic": _share(explanation_for(case, "label"), case.example), "group": case.example.id.rpartition(":")[0]}
-        for case in cases
-    ]
+    return [_measure_mosaic(case) for case in cases]
 
 
-def _share(explanation: Explanation, example: Example) -> float | None:
-    gold: Any = example.gold
+def _measure_mosaic(case: ExplainedExample) -> Record:
+    explanation = explanation_for(case, "label")
     if explanation.grid is None:
-        (_, start, end), offsets = gold[0], explanation.offsets or ()
-        inside = np.array([start <= offset[0] < end for offset in offsets])[~explanation.special]
-        positive = np.maximum(explanation.relevance[~explanation.special], 0)
-        if not inside.any():
-            return None
+        share = _text_share(explanation, case.example.gold)
     else:
-        heat = np.nan_to_num(explanation.heatmap())
-        rows, columns = ((np.arange(size) + 0.5) / size for size in heat.shape)
-        left, top, right, bottom = gold
-        inside = ((rows >= top) & (rows < bottom))[:, None] & ((columns >= left) & (columns < right))[None, :]
-        positive = np.maximum(heat, 0)
-    return float(positive[inside].sum() / positive.sum()) if positive.sum() > 0 else 0.0
+        share = _image_share(explanation, case.example.gold)
+    # Parts of one mosaic are not independent: they are resampled as a group.
+    return {"mosaic": share, "group": case.example.id.rpartition(":")[0]}
+
+
+def _text_share(explanation: Explanation, gold: Any) -> float | None:
+    _, start, end = gold[0]
+    offsets = explanation.offsets or ()
+    is_inside = np.array([start <= offset[0] < end for offset in offsets])[~explanation.special]
+    # A part that was truncated has no tokens.
+    if not is_inside.any():
+        return None
+    return _positive_share(real_relevance(explanation), is_inside)
+
+
+def _image_share(explanation: Explanation, gold: Any) -> float:
+    # Outside the model's crop the map is NaN: no relevance there.
+    heat = np.nan_to_num(explanation.heatmap())
+    left, top, right, bottom = gold
+    in_rows = _between(heat.shape[0], top, bottom)
+    in_columns = _between(heat.shape[1], left, right)
+    return _positive_share(heat, in_rows[:, None] & in_columns[None, :])
+
+
+def _between(size: int, low: float, high: float) -> Array:
+    """Return which pixels along a side, from 0 to 1, have their centre between two positions."""
+    centres: Array = (np.arange(size) + 0.5) / size
+    return (centres >= low) & (centres < high)
+
+
+def _positive_share(relevance: Array, is_inside: Array) -> float:
+    positive = np.maximum(relevance, 0)
+    total = positive.sum()
+    return float(positive[is_inside].sum() / total) if total > 0 else 0.0

@@ -8,105 +8,131 @@ import numpy as np
 from clearhead.arrays import Array
 from clearhead.data.task import Spans
 from clearhead.errors import BadInput, UnsupportedModel
-from clearhead.evaluation.metric import Curves, ExplainedExample, Record, explanation_for, mean_curve, metric
+from clearhead.evaluation.examples import explanation_for
+from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.perturbation.ranking import rank_features
 from clearhead.validation import require_integer
 
-TOP = tuple(range(10, 90, 10))
+TOP_KS = tuple(range(10, 90, 10))
 
 
-def _spans(case: ExplainedExample) -> Spans:
+def _marked_spans(case: ExplainedExample) -> Spans:
     gold = case.example.gold
     if not isinstance(gold, tuple) or (gold and not isinstance(gold[0], tuple)):
         raise BadInput(f"Example '{case.example.id}' has no marked words, which this metric compares with.")
     return gold
 
 
-def _top_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
-    return [float(k) for k in TOP], mean_curve(records, weights_RN, "f1")
+def _f1_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
+    return list(map(float, TOP_KS)), mean_curve(records, weights_RN, "f1")
 
 
-@metric(paper="TransAtt, Sec. 4; ERASER", better="higher", targets=("label",), curve=_top_curve)
+@metric(paper="TransAtt, Sec. 4; ERASER", better="higher", targets=("label",), curve=_f1_curve)
 def token_f1(
     model: Model, cases: list[ExplainedExample], *, target: str = "label", beyond: bool = True
 ) -> list[Record]:
     """F1 of the 10, 20 … 80 most relevant words against the words that people marked, averaged over the eight.
 
-    A word is what stands between blanks, its relevance the highest of its sub-words. `beyond=False` leaves out marked
-    words that lie past the part of the text the model took.
+    Words are separated by blanks, a word's relevance is the highest of its sub-words. `beyond=False` leaves out marked
+    words past the part of the text that the model took.
     """
-    return [_token_f1(explanation_for(case, target), _spans(case), beyond) for case in cases]
+    return [_measure_f1(explanation_for(case, target), _marked_spans(case), beyond) for case in cases]
 
 
-def _token_f1(explanation: Explanation, spans: Spans, beyond: bool) -> Record:
+def _measure_f1(explanation: Explanation, spans: Spans, beyond: bool) -> Record:
     words = explanation.words("max")
-    marked = np.array([_touches(spans, word.segment, word.start, word.end) for word in words], dtype=bool)
-    total = _words_touched(explanation, spans) if beyond else int(marked.sum())
+    is_marked = np.array([_touches(spans, word.segment, word.start, word.end) for word in words], dtype=bool)
+    total = _count_marked_words(explanation, spans) if beyond else int(is_marked.sum())
     if not total or not words:
         return {"token-f1": None, "f1": None}
-    rank_N = rank_features(np.array([word.relevance for word in words]))
-    hits = [int(marked[rank_N < k].sum()) for k in TOP]
-    f1 = [2 * hit / (min(k, len(words)) + total) for k, hit in zip(TOP, hits, strict=True)]
+    f1 = _f1_scores([word.relevance for word in words], is_marked, total)
     return {"token-f1": float(np.mean(f1)), "f1": f1}
 
 
+def _f1_scores(relevance: Sequence[float], is_marked: Array, total: int) -> list[float]:
+    """Return the F1 of the top k words for each k, against `total` marked words."""
+    rank_N = rank_features(np.array(relevance))
+    scores = []
+    for k in TOP_KS:
+        hits = int(is_marked[rank_N < k].sum())
+        # F1 = 2 · hits / (words chosen + words marked); a short text has fewer than k words to choose.
+        scores.append(2 * hits / (min(k, len(rank_N)) + total))
+    return scores
+
+
 def _touches(spans: Spans, segment: int, start: int, end: int) -> bool:
-    return any(own == segment and first < end and start < last for own, first, last in spans)
+    for marked_segment, marked_start, marked_end in spans:
+        if marked_segment == segment and marked_start < end and start < marked_end:
+            return True
+    return False
 
 
-def _words_touched(explanation: Explanation, spans: Spans) -> int:
-    """Marked words of the whole text, also of the part that the model did not take."""
+def _count_marked_words(explanation: Explanation, spans: Spans) -> int:
+    """Count the marked words of the whole text, also of the part that the model did not take."""
     texts = explanation.text if isinstance(explanation.text, tuple) else (explanation.text or "",)
-    return sum(_touches(spans, segment, *word) for segment, text in enumerate(texts) for word in _word_spans(text))
+    count = 0
+    for segment, text in enumerate(texts):
+        for match in re.finditer(r"\S+", text):
+            count += _touches(spans, segment, *match.span())
+    return count
 
 
-def _word_spans(text: str) -> list[tuple[int, int]]:
-    return [match.span() for match in re.finditer(r"\S+", text)]
-
-
-# --- question answering -------------------------------------------------------------------------------------------
-
-
-def _k_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
-    counts = mean_curve(records, weights_RN, "counts")
-    return [float(k) for k in range(1, counts.shape[1] + 1)], counts
+def _count_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
+    counts_RK = mean_curve(records, weights_RN, "counts")
+    ks = range(1, counts_RK.shape[1] + 1)
+    return list(map(float, ks)), counts_RK
 
 
 @metric(
-    paper="AttCAT, Precision@K", better="higher", values=("count", "share"), targets=("start", "end"), curve=_k_curve
+    paper="AttCAT, Precision@K",
+    better="higher",
+    values=("count", "share"),
+    targets=("start", "end"),
+    curve=_count_curve,
 )
 def precision_at_k(model: Model, cases: list[ExplainedExample], *, k: int = 20) -> list[Record]:
     """How many tokens of the right answer are among the K most relevant, start and end explanations added.
 
-    `share` divides by min(K, tokens of the answer). Questions without an answer, or whose answer the model did not
-    get to see, take no part.
+    `share` divides by min(K, tokens of the answer). Questions without an answer, or whose answer was truncated, are
+    ignored.
     """
     require_integer("k", k)
     if model.problem != "span":
         raise UnsupportedModel(f"precision-at-k needs a question-answering model, which {model.name} is not.")
-    return [_precision(case, k) for case in cases]
+    return [_measure_precision(case, k) for case in cases]
 
 
-def _precision(case: ExplainedExample, k: int) -> Record:
-    start, end = explanation_for(case, "start"), explanation_for(case, "end")
-    real = ~start.special
-    answer = _answer_tokens(start, _spans(case)[:1])[real]
-    if not answer.any():
+def _measure_precision(case: ExplainedExample, k: int) -> Record:
+    start = explanation_for(case, "start")
+    end = explanation_for(case, "end")
+    is_real = ~start.special
+    # The first gold answer only, as in the paper.
+    in_answer = _answer_tokens(start, _marked_spans(case)[:1])[is_real]
+    if not in_answer.any():
         return {"count": None, "share": None, "counts": None}
-    rank_N = rank_features((start.relevance + end.relevance)[real])
-    counts = np.cumsum(np.bincount(np.minimum(rank_N[answer], k), minlength=k + 1)[:k])
-    total = float(counts[-1])
-    return {"count": total, "share": total / min(k, int(answer.sum())), "counts": counts.astype(float).tolist()}
+    rank_N = rank_features((start.relevance + end.relevance)[is_real])
+    counts = _count_hits(rank_N[in_answer], k)
+    share = counts[-1] / min(k, int(in_answer.sum()))
+    return {"count": counts[-1], "share": share, "counts": counts}
+
+
+def _count_hits(rank_A: Array, k: int) -> list[float]:
+    """Return how many answer tokens are among the 1, 2 … k most relevant."""
+    # Ranks from k on fall into one more bin, which is cut off.
+    hits = np.bincount(np.minimum(rank_A, k), minlength=k + 1)[:k]
+    counts: list[float] = np.cumsum(hits).astype(float).tolist()
+    return counts
 
 
 def _answer_tokens(explanation: Explanation, spans: Spans) -> Array:
-    """Which tokens overlap a marked span."""
+    """Return which tokens overlap a marked span."""
     if explanation.offsets is None:
         raise BadInput("Answers are found by their characters, which needs a fast tokenizer.")
-    found = [
-        _touches(spans, offset[0] if len(offset) == 3 else 0, offset[-2], offset[-1]) and offset[-1] > offset[-2]
-        for offset in explanation.offsets
-    ]
-    return np.array(found, dtype=bool) & ~explanation.special
+    in_answer = []
+    for offset in explanation.offsets:
+        segment = offset[0] if len(offset) == 3 else 0
+        start, end = offset[-2:]
+        in_answer.append(end > start and _touches(spans, segment, start, end))
+    return np.array(in_answer, dtype=bool) & ~explanation.special

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import Argument, BadInput
-from clearhead.evaluation.metric import ExplainedExample, collate_examples, explanation_for
+from clearhead.evaluation.examples import collate_examples, explanation_for
+from clearhead.evaluation.metric import ExplainedExample
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
+from clearhead.perturbation.curves import removal_masks
 from clearhead.perturbation.features import Features
 from clearhead.perturbation.ranking import pixel_map, removal_stages
 from clearhead.perturbation.run import perturbed_logits
@@ -22,39 +24,53 @@ def removed_logits(
     key: str,
     shares: Sequence[float],
     *,
-    absent: str | None,
+    replacement: str | None,
     lowest: bool = False,
     keep: bool = False,
 ) -> list[Tensor]:
-    """For each case the logits at each share: its most relevant part hidden or, with `keep`, shown alone.
+    """Return for each example the logits at each share: its most relevant part removed or, with `keep`, shown alone.
 
-    All cases go through the perturbation engine in one call. Special tokens are never touched.
+    All examples go through the perturbation engine in one call. Special tokens are never removed.
     """
     inputs = collate_examples(model, cases)
-    units = [
-        _staged_features(inputs, explanation_for(case, key), shares, lowest, place, case.example.id)
-        for place, case in enumerate(cases)
-    ]
-    stage_U, step_K = torch.arange(len(shares) + 1), torch.arange(len(shares))
-    hidden_KU = stage_U[None, :] <= step_K[:, None]
-    masks = [hidden_KU if keep else ~hidden_KU] * len(cases)
-    return [logits.cpu() for logits in perturbed_logits(model, inputs, masks, units, absent=absent)]
+    features = []
+    for row, case in enumerate(cases):
+        explanation = explanation_for(case, key)
+        features.append(_stage_features(inputs, row, explanation, shares, lowest, case.example.id))
+    # Stages are removed one after the other: at share k the stages 0 … k are gone.
+    stages = range(len(shares) + 1)
+    masks = removal_masks(stages, range(1, len(stages)), reveal=keep)
+    logits = perturbed_logits(model, inputs, [masks] * len(cases), features, replacement=replacement)
+    return [rows.cpu() for rows in logits]
 
 
-def _staged_features(
-    inputs: Inputs, explanation: Explanation, shares: Sequence[float], lowest: bool, place: int, name: str
+def _stage_features(
+    inputs: Inputs, row: int, explanation: Explanation, shares: Sequence[float], lowest: bool, name: str
 ) -> Features:
+    """Group the tokens or pixels of one input by the share at which they are removed."""
     if "pixel_values" in inputs.tensors:
-        height, width = inputs.tensors["pixel_values"].shape[-2:]
-        found = removal_stages(pixel_map(explanation, height, width).flatten(), shares, lowest=lowest)
-        return Features("stage", torch.from_numpy(found + 1).reshape(height, width), len(shares) + 1)
-    special = inputs.items[place].special
-    if len(special) != len(explanation.relevance):
-        differ = f"Example '{name}' has {len(special)} tokens, its explanation {len(explanation.relevance)}: "
-        raise BadInput(differ, "explain it with ", Argument("long", "truncate"), " before measuring.")
-    real = ~np.array(special, dtype=bool)
+        return _stage_pixels(inputs.tensors["pixel_values"], explanation, shares, lowest)
+    is_special = np.array(inputs.items[row].special, dtype=bool)
+    _check_length(explanation, len(is_special), name)
+    real = np.flatnonzero(~is_special)
+    stages = removal_stages(explanation.relevance[real], shares, lowest=lowest)
+    # Label 0, of special tokens and padding, is never removed; stages are numbered from 1.
     labels = torch.zeros(inputs.tensors["input_ids"].shape[1], dtype=torch.long)
-    labels[: len(real)][torch.from_numpy(real)] = torch.from_numpy(
-        removal_stages(explanation.relevance[real], shares, lowest=lowest) + 1
-    )
+    labels[torch.from_numpy(real)] = torch.from_numpy(stages + 1)
     return Features("stage", labels, len(shares) + 1)
+
+
+def _stage_pixels(pixels_ECPQ: Tensor, explanation: Explanation, shares: Sequence[float], lowest: bool) -> Features:
+    height, width = pixels_ECPQ.shape[-2:]
+    # Pixels of the upsampled map are ranked, not patches, as in TransAtt.
+    relevance = pixel_map(explanation, height, width).flatten()
+    stages = removal_stages(relevance, shares, lowest=lowest)
+    return Features("stage", torch.from_numpy(stages + 1).reshape(height, width), len(shares) + 1)
+
+
+def _check_length(explanation: Explanation, tokens: int, name: str) -> None:
+    """Raise BadInput unless the explanation has a relevance for each token of the input that will be perturbed."""
+    explained = len(explanation.relevance)
+    if tokens != explained:
+        problem = f"Example '{name}' has {tokens} tokens, its explanation {explained}: "
+        raise BadInput(problem, "explain it with ", Argument("long", "truncate"), " before measuring.")

@@ -7,29 +7,33 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.api import compare
 from clearhead.arrays import Array
 from clearhead.attribution.method import MethodSpec, parse_method
 from clearhead.errors import BadOption
 from clearhead.evaluation.confidence import tau
-from clearhead.evaluation.metric import Curves, ExplainedExample, Record, explanation_for, mean_curve, metric
+from clearhead.evaluation.examples import explanation_for, real_relevance
+from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.validation import require_integer
 
 CORRELATIONS = ("spearman", "kendall")
-SEEDS = 2**63 - 1
+MAX_SEED = 2**63 - 1
+
+MethodCases = tuple[MethodSpec, list[int]]
+"""A method and the indices of the examples that it explained."""
 
 
-def _cascade(records: Sequence[Record], weights_RN: Array) -> Curves:
-    found = mean_curve(records, weights_RN, "correlations")
-    steps = found.shape[1]
-    return [step / steps for step in range(1, steps + 1)], found
+def _cascade_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
+    heights_RK = mean_curve(records, weights_RN, "correlations")
+    stages = heights_RK.shape[1]
+    return [stage / stages for stage in range(1, stages + 1)], heights_RK
 
 
-@metric(paper="Sanity checks (Adebayo et al. 2018)", better="lower", curve=_cascade)
+@metric(paper="Sanity checks (Adebayo et al. 2018)", better="lower", curve=_cascade_curve)
 def randomisation(
     model: Model, cases: list[ExplainedExample], *, correlation: str = "spearman", absolute: bool = False, seed: int = 0
 ) -> list[Record]:
@@ -39,103 +43,142 @@ def randomisation(
     mean over these stages. An explanation that stays the same (1) does not depend on what the model learned.
     """
     if correlation not in CORRELATIONS:
-        raise BadOption(f"correlation={correlation!r} is not a choice. Use one of {', '.join(CORRELATIONS)}.")
-    require_integer("seed", seed, 0, SEEDS)
-    changed = replace(model, network=copy.deepcopy(model.network), copies={})
+        raise BadOption(f"Invalid correlation={correlation!r}. Available: {', '.join(CORRELATIONS)}.")
+    require_integer("seed", seed, 0, MAX_SEED)
+    # A copy without the model's cached copies in other dtypes, which would keep the trained weights.
+    randomised = replace(model, network=copy.deepcopy(model.network), copies={})
     generator = torch.Generator().manual_seed(seed)
-    found: list[list[float]] = [[] for _ in cases]
-    for parameters in parts_from_output(changed.network):
+    stages = []
+    for parameters in parts_from_output(randomised.network):
+        # Weights stay random: each stage adds to the ones before.
         redraw(parameters, generator)
-        for place, after in enumerate(_again(changed, cases)):
-            before = explanation_for(cases[place], "prediction")
-            found[place].append(_correlated(before, after, correlation, absolute))
-    return [{"randomisation": _mean(several), "correlations": several} for several in found]
+        stages.append(_correlate_cases(randomised, cases, correlation, absolute))
+    return [_correlation_record(list(values)) for values in zip(*stages, strict=True)]
 
 
-def _mean(values: list[float]) -> float | None:
-    real = [value for value in values if np.isfinite(value)]
-    return float(np.mean(real)) if real else None
+def _correlate_cases(model: Model, cases: Sequence[ExplainedExample], correlation: str, absolute: bool) -> list[float]:
+    """Return for each example the correlation of its explanation with that of another model."""
+    correlations = []
+    for case, after in zip(cases, _explain_again(model, cases), strict=True):
+        before = explanation_for(case, "prediction")
+        correlations.append(_correlate(before, after, correlation, absolute))
+    return correlations
+
+
+def _correlation_record(correlations: list[float]) -> Record:
+    """Return the mean over stages, None where the explanation has too few tokens to correlate."""
+    finite = [value for value in correlations if np.isfinite(value)]
+    mean = float(np.mean(finite)) if finite else None
+    return {"randomisation": mean, "correlations": correlations}
 
 
 def parts_from_output(network: nn.Module) -> list[list[nn.Parameter]]:
-    """The parameters of head, last block … first block, embeddings; shared ones once, in the part nearest the output.
+    """Return the parameters of head, last block … first block, embeddings; shared ones once, nearest the output.
 
-    Blocks are the members of the longest list of modules.
+    Blocks are the members of the longest list of modules; without any list every parameter is a stage.
     """
-    lists = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.ModuleList)]
-    if not lists:
-        return [[one] for one in reversed(list(network.parameters()))]
-    prefix, blocks = max(lists, key=lambda pair: len(pair[1]))
-    names = [name for name, _ in network.named_parameters()]
-    inside = [place for place, name in enumerate(names) if name.startswith(prefix + ".")]
-    parts: list[list[nn.Parameter]] = [[] for _ in range(len(blocks) + 2)]
-    for place, (name, parameter) in enumerate(network.named_parameters()):
-        parts[_part(name, prefix, place, inside, len(blocks))].append(parameter)
-    return [part for part in parts if part]
+    list_name, blocks = _longest_list(network)
+    if not blocks:
+        return [[parameter] for parameter in reversed(list(network.parameters()))]
+    stages: dict[int, list[nn.Parameter]] = {}
+    # Parameters are listed in the order of the modules: embeddings before the blocks, the head after.
+    stage_outside = blocks + 1
+    for name, parameter in network.named_parameters():
+        stage = stage_outside
+        if name.startswith(list_name + "."):
+            stage = blocks - int(name.removeprefix(list_name + ".").split(".")[0])
+            stage_outside = 0
+        stages.setdefault(stage, []).append(parameter)
+    return [stages[stage] for stage in sorted(stages)]
 
 
-def _part(name: str, prefix: str, place: int, inside: list[int], blocks: int) -> int:
-    if name.startswith(prefix + "."):
-        return blocks - int(name.removeprefix(prefix + ".").split(".")[0])
-    return blocks + 1 if inside and place < inside[0] else 0
+def _longest_list(network: nn.Module) -> tuple[str, int]:
+    """Return name and length of the longest list of modules, the first of equal ones; length 0 without any."""
+    longest = ("", 0)
+    for name, module in network.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) > longest[1]:
+            longest = (name, len(module))
+    return longest
 
 
 def redraw(parameters: Sequence[nn.Parameter], generator: torch.Generator) -> None:
-    """New values from a normal distribution with the parameter's own mean and deviation."""
+    """Fill parameters in place from a normal distribution with each one's own mean and deviation."""
     with torch.no_grad():
-        for one in parameters:
-            if one.is_floating_point():
-                spread = float(one.double().std(correction=0))
-                noise = torch.randn(one.shape, generator=generator, dtype=torch.float64)
-                one.copy_((noise * spread + float(one.double().mean())).to(one))
+        for parameter in parameters:
+            if parameter.is_floating_point():
+                parameter.copy_(_draw_like(parameter, generator))
 
 
-def _again(model: Model, cases: Sequence[ExplainedExample]) -> list[Explanation]:
-    """The same inputs and targets explained by the same methods on another model; methods share traces."""
-    found: dict[int, Explanation] = {}
-    for by_method in _together(cases):
-        spellings = [spelling for spelling, _ in by_method]
-        first = by_method[0][1]
-        inputs: list[Any] = [cases[place].example.raw for place in first]
-        targets = [explanation_for(cases[place], "prediction").target for place in first]
-        after = compare(model, inputs, spellings, targets, long="truncate")
-        for spelling, places in by_method:
-            found.update(zip(places, after[spelling.text], strict=True))
-    return [found[place] for place in range(len(cases))]
+def _draw_like(parameter: Tensor, generator: torch.Generator) -> Tensor:
+    # In float64: low precision would distort mean and deviation of large matrices.
+    values = parameter.double()
+    deviation = float(values.std(correction=0))
+    noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    return (noise * deviation + float(values.mean())).to(parameter)
 
 
-def _together(cases: Sequence[ExplainedExample]) -> list[list[tuple[MethodSpec, list[int]]]]:
-    """Methods, with the places of their cases, that explained the same inputs for the same targets."""
-    methods: dict[str, tuple[MethodSpec, list[int]]] = {}
-    for place, case in enumerate(cases):
-        known = explanation_for(case, "prediction")
-        spelling = parse_method((known.method, known.options))
-        methods.setdefault(spelling.text, (spelling, []))[1].append(place)
-    groups: dict[Any, list[tuple[MethodSpec, list[int]]]] = {}
-    for spelling, places in methods.values():
-        key = tuple((cases[place].example.id, explanation_for(cases[place], "prediction").target) for place in places)
-        groups.setdefault(key, []).append((spelling, places))
+def _explain_again(model: Model, cases: Sequence[ExplainedExample]) -> list[Explanation]:
+    """Explain the same inputs and targets by the same methods on another model; methods share traces."""
+    explanations: dict[int, Explanation] = {}
+    for group in _group_methods(cases):
+        specs = [spec for spec, _ in group]
+        # All methods of a group explained the same, so the first one's examples stand for all.
+        inputs: list[Any] = []
+        targets = []
+        for index in group[0][1]:
+            inputs.append(cases[index].example.raw)
+            targets.append(explanation_for(cases[index], "prediction").target)
+        after = compare(model, inputs, specs, targets, long="truncate")
+        for spec, indices in group:
+            explanations.update(zip(indices, after[spec.text], strict=True))
+    return [explanations[index] for index in range(len(cases))]
+
+
+def _group_methods(cases: Sequence[ExplainedExample]) -> list[list[MethodCases]]:
+    """Group the methods that explained the same inputs for the same targets."""
+    groups: dict[Any, list[MethodCases]] = {}
+    for spec, indices in _cases_by_method(cases):
+        key = tuple(_question(cases[index]) for index in indices)
+        groups.setdefault(key, []).append((spec, indices))
     return list(groups.values())
 
 
-def _correlated(before: Explanation, after: Explanation, correlation: str, absolute: bool) -> float:
-    first, second = (one.relevance[~before.special] for one in (before, after))
+def _cases_by_method(cases: Sequence[ExplainedExample]) -> list[MethodCases]:
+    methods: dict[str, MethodCases] = {}
+    for index, case in enumerate(cases):
+        explanation = explanation_for(case, "prediction")
+        spec = parse_method((explanation.method, explanation.options))
+        methods.setdefault(spec.text, (spec, []))[1].append(index)
+    return list(methods.values())
+
+
+def _question(case: ExplainedExample) -> Any:
+    """Return what was explained: equal for equal examples and targets."""
+    return case.example.id, explanation_for(case, "prediction").target
+
+
+def _correlate(before: Explanation, after: Explanation, correlation: str, absolute: bool) -> float:
+    first = real_relevance(before)
+    second = real_relevance(after)
     if absolute:
-        first, second = np.abs(first), np.abs(second)
+        first = np.abs(first)
+        second = np.abs(second)
     if len(first) < 2:
         return float("nan")
     return tau(first, second) if correlation == "kendall" else spearman(first, second)
 
 
 def spearman(first: Array, second: Array) -> float:
-    """Pearson's correlation of ranks, ties sharing their mean rank; no correlation where one is constant."""
-    first, second = (_mean_ranks(one) - (len(one) - 1) / 2 for one in (first, second))
-    scale = float(np.sqrt((first**2).sum() * (second**2).sum()))
-    return float((first * second).sum()) / scale if scale else 0.0
+    """Return Pearson's correlation of ranks, ties sharing their mean rank; 0 where one input is constant."""
+    first_ranks = _centred_ranks(first)
+    second_ranks = _centred_ranks(second)
+    scale = float(np.sqrt((first_ranks**2).sum() * (second_ranks**2).sum()))
+    return float((first_ranks * second_ranks).sum()) / scale if scale else 0.0
 
 
-def _mean_ranks(values: Array) -> Array:
-    _, again, sizes = np.unique(values, return_inverse=True, return_counts=True)
+def _centred_ranks(values: Array) -> Array:
+    """Return ranks less their mean."""
+    _, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(sizes)
-    found: Array = (ends - (sizes + 1) / 2)[again]
-    return found
+    ranks: Array = (ends - (sizes + 1) / 2)[inverse]
+    return ranks - (len(values) - 1) / 2

@@ -1,11 +1,11 @@
-"""How far a value can be trusted, and whether two methods differ: seeded, from records alone.
+"""Bootstrap intervals and paired permutation tests of metrics' values: seeded, from records alone.
 
-Intervals are percentiles of the value over resampled examples. A value that is no mean (the overlap of two top lists)
-shifts when examples are drawn twice and others not at all, so its resampled values are moved to lie around the value.
-Records that say they are of one `group`, such as the parts of one mosaic, are drawn, and traded, together.
+Intervals are percentiles of the value over resampled examples. A value that is not a mean (the overlap of two top
+lists) is biased under resampling, because some examples are drawn twice and others not at all; its bootstrap is
+recentred on the estimate. Records of one `group`, such as the parts of one mosaic, are drawn, and swapped, together.
 
-What a metric answers for one method is a list of repeats, each a list with one record per example; all methods but
-`random`, which is averaged over seeds, have one repeat.
+The records of one method are a list of repeats, each a list with one record per example; all methods but `random`,
+which is averaged over seeds, have one repeat.
 """
 
 import math
@@ -19,12 +19,14 @@ from clearhead.arrays import Array
 from clearhead.evaluation.metric import Curves, MetricSpec, Record, column
 
 SAMPLES = 1000
-FLIPS = 9999
-TRADES = 499
+SIGN_FLIPS = 9999
+SWAPS = 499
 LEVEL = 0.95
-BLOCK = 2_000_000
+MAX_BLOCK_ENTRIES = 2_000_000
 
 Repeats = Sequence[Sequence[Record]]
+Values = dict[str, Array]
+"""Values (R) of a metric by name, for R reweightings of the records."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +50,9 @@ class Difference:
     n: int
 
 
-def intervals(
-    measure: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
-) -> dict[str, Interval]:
-    """Each value of the metric, with the interval over resampled examples."""
-    plain, drawn = _plain(measure, repeats), _bootstrap(measure, repeats, samples, seed)
-    return {
-        name: Interval(value, *_bounds(drawn[name], level), _count(measure, repeats[0], name))
-        for name, value in plain.items()
-    }
-
-
 @dataclass(frozen=True)
 class Band:
-    """A curve with the interval at each of its places."""
+    """A curve with the interval at each of its points."""
 
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -69,165 +60,252 @@ class Band:
     high: tuple[float, ...]
 
 
+def intervals(
+    spec: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
+) -> dict[str, Interval]:
+    """Return each value of the metric, with its bootstrap interval."""
+    resampled = _bootstrap(spec, repeats, samples, seed)
+    results = {}
+    for name, value in _estimate(spec, repeats).items():
+        low, high = _percentiles(resampled[name], level)
+        results[name] = Interval(value, low, high, _count_records(spec, repeats[0], name))
+    return results
+
+
 def band(
-    measure: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
+    spec: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
 ) -> Band | None:
-    """The metric's curve, averaged over repeats, with the interval over resampled examples; None if it draws none."""
-    plain = _curve(measure, repeats, np.ones((1, len(repeats[0]))))
-    if plain is None:
+    """Return the metric's curve, averaged over repeats, with its bootstrap interval; None if it has no curve."""
+    estimate = _mean_curves(spec, repeats, np.ones((1, len(repeats[0]))))
+    if estimate is None:
         return None
-    x, height_K = plain[0], plain[1][0]
-    parts = [_curve(measure, repeats, weights) for weights in _weights(repeats[0], samples, seed)]
-    drawn_RK = np.concatenate([part[1] for part in parts if part is not None])
-    if not measure.metric.is_mean:
-        drawn_RK = _around(height_K, drawn_RK)
-    bounds = [_bounds(drawn_R, level) for drawn_R in drawn_RK.T]
-    low, high = zip(*bounds, strict=True) if bounds else ((), ())
-    return Band(tuple(x), tuple(map(float, height_K)), low, high)
+    xs, heights_RK = estimate
+    height_K = heights_RK[0]
+    resampled_RK = _bootstrap_curves(spec, repeats, samples, seed)
+    if not spec.metric.is_mean:
+        resampled_RK = _recentre(height_K, resampled_RK)
+    bounds = [_percentiles(height_R, level) for height_R in resampled_RK.T]
+    low, high = zip(*bounds, strict=True)
+    return Band(tuple(xs), tuple(map(float, height_K)), low, high)
 
 
-def _curve(measure: MetricSpec, repeats: Repeats, weights_RN: Array) -> Curves | None:
-    found = [one for records in repeats if (one := measure.curves(records, weights_RN)) is not None]
-    return (found[0][0], np.mean([heights for _, heights in found], 0)) if found else None
+def _bootstrap_curves(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Array:
+    blocks = []
+    for weights_RN in _bootstrap_weights(repeats[0], samples, seed):
+        curves = _mean_curves(spec, repeats, weights_RN)
+        if curves is not None:
+            blocks.append(curves[1])
+    return np.concatenate(blocks)
+
+
+def _mean_curves(spec: MetricSpec, repeats: Repeats, weights_RN: Array) -> Curves | None:
+    """Return the curves averaged over the repeats that have one."""
+    xs: list[float] = []
+    heights = []
+    for records in repeats:
+        curves = spec.curves(records, weights_RN)
+        if curves is not None:
+            xs = xs or curves[0]
+            heights.append(curves[1])
+    if not heights:
+        return None
+    return xs, np.mean(heights, 0)
 
 
 def differences(
-    measure: MetricSpec, first: Repeats, second: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
+    spec: MetricSpec, first: Repeats, second: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
 ) -> dict[str, Difference]:
-    """A paired test of two methods on the same examples, for each value of the metric.
+    """Test two methods on the same examples by a paired permutation test, for each value of the metric.
 
-    Where a value is a mean, the signs of the examples' differences are flipped at random; where it is not, the methods
-    trade the records of random examples, and the value is taken anew.
+    Where a value is a mean, the signs of the examples' differences are flipped at random; where it is not, the records
+    of random examples are swapped between the methods, and the value is computed again.
     """
     if len(first[0]) != len(second[0]):
         raise ValueError(f"A paired test needs the same examples, not {len(first[0])} and {len(second[0])} records.")
-    plain_first, plain_second = _plain(measure, first), _plain(measure, second)
-    drawn_first, drawn_second = _bootstrap(measure, first, samples, seed), _bootstrap(measure, second, samples, seed)
-    traded = {} if measure.metric.is_mean else _traded(measure, first, second, seed)
-    found = {}
-    for name in plain_first:
-        drawn = drawn_first[name] - drawn_second[name]
-        p = _flipped(first, second, name, seed) if measure.metric.is_mean else _extreme(traded[name])
-        value = plain_first[name] - plain_second[name]
-        found[name] = Difference(value, *_bounds(drawn, level), p, _count(measure, first[0], name))
-    return found
+    first_values = _estimate(spec, first)
+    second_values = _estimate(spec, second)
+    # The same seed draws the same examples for both methods, so differences of resamples are paired.
+    first_resampled = _bootstrap(spec, first, samples, seed)
+    second_resampled = _bootstrap(spec, second, samples, seed)
+    p_values = _permutation_tests(spec, first, second, seed)
+    results = {}
+    for name, value in first_values.items():
+        low, high = _percentiles(first_resampled[name] - second_resampled[name], level)
+        count = _count_records(spec, first[0], name)
+        results[name] = Difference(value - second_values[name], low, high, p_values[name], count)
+    return results
+
+
+def _permutation_tests(spec: MetricSpec, first: Repeats, second: Repeats, seed: int) -> dict[str, float]:
+    if spec.metric.is_mean:
+        return {name: _flip_signs(first, second, name, seed) for name in spec.metric.values}
+    swapped = _swap_records(spec, first, second, seed)
+    return {name: _p_value(difference_R) for name, difference_R in swapped.items()}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction for as many comparisons."""
-    order = np.argsort(p_values, kind="stable")
-    found, running = np.empty(len(p_values)), 0.0
-    for place, which in enumerate(order):
-        running = max(running, min(1.0, (len(p_values) - place) * p_values[which]))
-        found[which] = running
-    return [float(one) for one in found]
+    """Return the p-values with Holm's correction for as many comparisons."""
+    corrected = np.empty(len(p_values))
+    running = 0.0
+    for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = running
+    return list(map(float, corrected))
 
 
-def _count(measure: MetricSpec, records: Sequence[Record], name: str) -> int:
-    return int(np.isfinite(column(records, name)).sum()) if measure.metric.is_mean else sum(map(bool, records))
+def _count_records(spec: MetricSpec, records: Sequence[Record], name: str) -> int:
+    """Count the records that the value is made of."""
+    if spec.metric.is_mean:
+        return int(np.isfinite(column(records, name)).sum())
+    return sum(map(bool, records))
 
 
-def _plain(measure: MetricSpec, repeats: Repeats) -> dict[str, float]:
-    """The values themselves."""
-    return {name: float(one[0]) for name, one in _repeated(measure, repeats, np.ones((1, len(repeats[0])))).items()}
+def _estimate(spec: MetricSpec, repeats: Repeats) -> dict[str, float]:
+    """Return the values over all records, each counted once."""
+    values = _mean_values(spec, repeats, np.ones((1, len(repeats[0]))))
+    return {name: float(value_R[0]) for name, value_R in values.items()}
 
 
-def _repeated(measure: MetricSpec, repeats: Repeats, weights_RN: Array) -> dict[str, Array]:
-    """The values (R), averaged over repeats."""
-    found = [measure.resampled(records, weights_RN) for records in repeats]
-    return {name: np.mean([one[name] for one in found], 0) for name in found[0]}
+def _mean_values(spec: MetricSpec, repeats: Repeats, weights_RN: Array) -> Values:
+    """Return the values (R), averaged over repeats."""
+    return _average_values([spec.resampled(records, weights_RN) for records in repeats])
 
 
-def _bootstrap(measure: MetricSpec, repeats: Repeats, samples: int, seed: int) -> dict[str, Array]:
-    """The values under resampling: the same examples are drawn for every method and repeat."""
-    parts = [_repeated(measure, repeats, weights) for weights in _weights(repeats[0], samples, seed)]
-    drawn = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    if measure.metric.is_mean:
-        return drawn
-    plain = _plain(measure, repeats)
-    return {name: _around(plain[name], one) for name, one in drawn.items()}
+def _average_values(values: Sequence[Values]) -> Values:
+    return {name: np.mean([entry[name] for entry in values], 0) for name in values[0]}
 
 
-def _around(value: Any, drawn: Array) -> Array:
-    """Moved so that the value is their median; shares and counts stay what can be one."""
-    least, most = 0 if np.all(drawn >= 0) else -np.inf, 1 if np.all(drawn <= 1) else np.inf
-    moved: Array = np.clip(drawn + value - np.median(drawn, 0), least, most)
-    return moved
+def _concatenate_values(values: Sequence[Values]) -> Values:
+    return {name: np.concatenate([entry[name] for entry in values]) for name in values[0]}
 
 
-def _weights(records: Sequence[Record], samples: int, seed: int) -> Iterator[Array]:
-    """How often each record is drawn in each sample, a block of samples at a time."""
-    group_N = _groups(records)
-    count = int(group_N.max()) + 1
-    generator, share = np.random.default_rng(seed), np.full(count, 1 / count)
-    for rows in _blocks(samples, len(records)):
-        yield generator.multinomial(count, share, size=rows)[:, group_N].astype(np.float64)
+def _bootstrap(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Values:
+    """Return the values of resampled examples: the same examples are drawn for every method and repeat."""
+    weights = _bootstrap_weights(repeats[0], samples, seed)
+    resampled = _concatenate_values([_mean_values(spec, repeats, weights_RN) for weights_RN in weights])
+    if spec.metric.is_mean:
+        return resampled
+    estimate = _estimate(spec, repeats)
+    return {name: _recentre(estimate[name], value_R) for name, value_R in resampled.items()}
 
 
-def _groups(records: Sequence[Record]) -> Array:
-    """For each record the number of its group; a record that names none is one by itself."""
-    names = [record.get("group", place) for place, record in enumerate(records)]
-    number = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return np.array([number[name] for name in names])
+def _recentre(estimate: Any, resampled: Array) -> Array:
+    """Shift the bootstrap so that its median is the estimate, clipped to the range of a share or a count."""
+    # Shifting could move a share below 0 or above 1, which no resample was.
+    lowest = 0 if np.all(resampled >= 0) else -np.inf
+    highest = 1 if np.all(resampled <= 1) else np.inf
+    shifted: Array = np.clip(resampled + estimate - np.median(resampled, 0), lowest, highest)
+    return shifted
 
 
-def _blocks(rows: int, width: int) -> Iterator[int]:
-    """So many rows, in parts that fit into memory."""
-    size = max(1, BLOCK // width)
-    return (min(size, rows - start) for start in range(0, rows, size))
+def _bootstrap_weights(records: Sequence[Record], samples: int, seed: int) -> Iterator[Array]:
+    """Yield how often each record is drawn in each sample, a block of samples at a time."""
+    group_N = _group_numbers(records)
+    groups = int(group_N.max()) + 1
+    generator = np.random.default_rng(seed)
+    probabilities = np.full(groups, 1 / groups)
+    # A bootstrap sample drawn with replacement is a multinomial count of each group.
+    for rows in _block_sizes(samples, len(records)):
+        counts_RG = generator.multinomial(groups, probabilities, size=rows)
+        yield counts_RG[:, group_N].astype(np.float64)
 
 
-def _bounds(drawn_R: Array, level: float) -> tuple[float, float]:
-    real = drawn_R[np.isfinite(drawn_R)]
-    if not len(real):
+def _group_numbers(records: Sequence[Record]) -> Array:
+    """Return for each record the number of its group; a record without a `group` is a group by itself."""
+    names = [record.get("group", index) for index, record in enumerate(records)]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names])
+
+
+def _block_sizes(rows: int, width: int) -> Iterator[int]:
+    """Split so many rows into blocks that fit into memory."""
+    size = max(1, MAX_BLOCK_ENTRIES // width)
+    for start in range(0, rows, size):
+        yield min(size, rows - start)
+
+
+def _percentiles(resampled_R: Array, level: float) -> tuple[float, float]:
+    # A resample may hold no record of a class, where a value such as an overlap is NaN.
+    finite = resampled_R[np.isfinite(resampled_R)]
+    if not len(finite):
         return float("nan"), float("nan")
-    low, high = np.quantile(real, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def _flipped(first: Repeats, second: Repeats, name: str, seed: int) -> float:
-    """The share of sign flips whose mean difference is at least as far from zero, two-sided."""
-    mean_first, mean_second = (np.mean([column(one, name) for one in several], 0) for several in (first, second))
-    difference_N = mean_first - mean_second
-    real, group_N = np.isfinite(difference_N), _groups(first[0])
-    if not real.any():
+def _flip_signs(first: Repeats, second: Repeats, name: str, seed: int) -> float:
+    """Return the share of sign flips whose mean difference is at least as far from zero, two-sided."""
+    total_G = _group_differences(first, second, name)
+    if not len(total_G):
         return 1.0
-    total_G = np.bincount(group_N[real], difference_N[real])[np.unique(group_N[real])]
-    seen, generator = abs(total_G.sum()), np.random.default_rng(seed)
-    slack, extreme = 1e-12 * np.abs(total_G).sum(), 0
-    for rows in _blocks(FLIPS, len(total_G)):
-        signs = generator.integers(0, 2, (rows, len(total_G))) * 2 - 1
-        extreme += int((np.abs(signs @ total_G) >= seen - slack).sum())
-    return (extreme + 1) / (FLIPS + 1)
+    generator = np.random.default_rng(seed)
+    # Flips that give the same difference up to rounding count as equal.
+    threshold = abs(total_G.sum()) - 1e-12 * np.abs(total_G).sum()
+    extreme = 0
+    for rows in _block_sizes(SIGN_FLIPS, len(total_G)):
+        signs_RG = generator.integers(0, 2, (rows, len(total_G))) * 2 - 1
+        extreme += int((np.abs(signs_RG @ total_G) >= threshold).sum())
+    # The observed signs are one of the flips, so that p is never 0.
+    return (extreme + 1) / (SIGN_FLIPS + 1)
 
 
-def _traded(measure: MetricSpec, first: Repeats, second: Repeats, seed: int) -> dict[str, Array]:
-    """The difference as it is, and after the two methods have traded the records of random examples."""
-    generator, group_N = np.random.default_rng(seed), _groups(first[0])
-    turns = [(first[turn % len(first)], second[turn % len(second)]) for turn in range(max(len(first), len(second)))]
-    found: list[list[dict[str, Array]]] = []
-    for rows in _blocks(TRADES + 1, 2 * len(group_N)):
-        trades_RN = generator.integers(0, 2, (rows, int(group_N.max()) + 1))[:, group_N].astype(np.float64)
-        if not found:
-            trades_RN[0] = 0
-        own_RN, other_RN = np.hstack([1 - trades_RN, trades_RN]), np.hstack([trades_RN, 1 - trades_RN])
-        found.append([_less(measure, [*one, *two], own_RN, other_RN) for one, two in turns])
-    return {name: np.concatenate([np.mean([one[name] for one in part], 0) for part in found]) for name in found[0][0]}
+def _group_differences(first: Repeats, second: Repeats, name: str) -> Array:
+    """Return the difference of two methods summed over each group of records; those without a value are left out."""
+    difference_N = _mean_column(first, name) - _mean_column(second, name)
+    is_finite = np.isfinite(difference_N)
+    group_N = _group_numbers(first[0])[is_finite]
+    total_G: Array = np.bincount(group_N, difference_N[is_finite])[np.unique(group_N)]
+    return total_G
 
 
-def _less(measure: MetricSpec, records: Sequence[Record], first_RN: Array, second_RN: Array) -> dict[str, Array]:
-    first, second = measure.resampled(records, first_RN), measure.resampled(records, second_RN)
-    return {name: first[name] - second[name] for name in first}
+def _mean_column(repeats: Repeats, name: str) -> Array:
+    mean: Array = np.mean([column(records, name) for records in repeats], 0)
+    return mean
 
 
-def _extreme(drawn_R: Array) -> float:
-    """How often chance differs as much as the first, two-sided; where it never does, the tail of a normal curve.
+def _swap_records(spec: MetricSpec, first: Repeats, second: Repeats, seed: int) -> Values:
+    """Return the differences of the values (R): as they are in row 0, then with records of random examples swapped."""
+    generator = np.random.default_rng(seed)
+    group_N = _group_numbers(first[0])
+    pairs = _pair_repeats(first, second)
+    blocks: list[Values] = []
+    for rows in _block_sizes(SWAPS + 1, 2 * len(group_N)):
+        swaps_RN = generator.integers(0, 2, (rows, int(group_N.max()) + 1))[:, group_N].astype(np.float64)
+        # The first row of the first block is the observed difference.
+        if not blocks:
+            swaps_RN[0] = 0
+        blocks.append(_average_values([_swapped_difference(spec, *pair, swaps_RN) for pair in pairs]))
+    return _concatenate_values(blocks)
 
-    Without the tail no p could fall below 1 / trades, too much for a correction over many comparisons.
+
+def _pair_repeats(first: Repeats, second: Repeats) -> list[tuple[Sequence[Record], Sequence[Record]]]:
+    """Pair the repeats of two methods; the method with fewer of them starts again."""
+    count = max(len(first), len(second))
+    return [(first[turn % len(first)], second[turn % len(second)]) for turn in range(count)]
+
+
+def _swapped_difference(spec: MetricSpec, first: Sequence[Record], second: Sequence[Record], swaps_RN: Array) -> Values:
+    """Return the difference of the values (R) when the records with a 1 in `swaps_RN` are swapped."""
+    # Both methods' records stand in one list; which of them a method owns is a matter of weights.
+    records = [*first, *second]
+    first_values = spec.resampled(records, np.hstack([1 - swaps_RN, swaps_RN]))
+    second_values = spec.resampled(records, np.hstack([swaps_RN, 1 - swaps_RN]))
+    return {name: first_values[name] - second_values[name] for name in first_values}
+
+
+def _p_value(difference_R: Array) -> float:
+    """Return how often a swapped difference is as large as row 0, two-sided; if never, the tail of a normal curve.
+
+    Without the tail no p could fall below 1 / (swaps + 1), too much for a correction over many comparisons.
     """
-    seen, chance = abs(drawn_R[0]), np.abs(drawn_R[1:][np.isfinite(drawn_R[1:])])
-    if not np.isfinite(seen) or not len(chance):
+    observed = abs(difference_R[0])
+    swapped = np.abs(difference_R[1:])
+    swapped = swapped[np.isfinite(swapped)]
+    if not np.isfinite(observed) or not len(swapped):
         return 1.0
-    extreme, spread = int((chance >= seen * (1 - 1e-12)).sum()), float(np.sqrt((chance**2).mean()))
-    share = (extreme + 1) / (len(chance) + 1)
-    return share if extreme or not spread else min(share, math.erfc(seen / spread / math.sqrt(2)))
+    extreme = int((swapped >= observed * (1 - 1e-12)).sum())
+    spread = float(np.sqrt((swapped**2).mean()))
+    share = (extreme + 1) / (len(swapped) + 1)
+    if extreme or not spread:
+        return share
+    return min(share, math.erfc(observed / spread / math.sqrt(2)))

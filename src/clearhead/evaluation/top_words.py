@@ -1,7 +1,13 @@
-"""Over a whole corpus: which words speak for each class, and do classes share them?"""
+"""Over a whole corpus: which words or tokens speak for each class, and how far classes share them.
+
+The metric `token-overlap` counts the tokenizer's tokens, `clearhead words` counts words (casefolded, without
+surrounding punctuation). Both are *terms* here, and all else is the same: relevance is summed per class and term,
+weighted by inverse document frequency, and the overlap is common terms / (pairs of classes × k).
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
@@ -14,104 +20,241 @@ from clearhead.arrays import Array
 from clearhead.data.read import read_task
 from clearhead.data.task import Example
 from clearhead.errors import BadInput, UnsupportedModel
-from clearhead.evaluation.metric import Curves, ExplainedExample, Record, explanation_for, metric
+from clearhead.evaluation.examples import explanation_for
+from clearhead.evaluation.metric import Curves, ExplainedExample, Record, metric
+from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.validation import require_integer
 
-SWEEP = (5, 10, 20, 30, 40, 50, 75, 100)
-DOCUMENTS = 50_000
-PART = 1000
+CURVE_KS = (5, 10, 20, 30, 40, 50, 75, 100)
+SHOWN_KS = (5, 10, 20, 30, 40, 50)
+TOP_K = 50
+MAX_DOCUMENTS = 50_000
+TEXTS_PER_CALL = 1000
+PUNCTUATION = ".,;:!?\"'()[]{}<>«»“”‘’…–—-*_/\\|"
+
+Weight = Callable[[str], float]
+"""The weight of a term."""
 
 
-class Totals:
-    """The weighted relevance of every token for every class, for any reweighting of the records."""
+class ClassTotals:
+    """The summed relevance of every term for every class, for any reweighting of the records.
+
+    A record holds a class, its terms ("tokens", one entry per occurrence) and their relevance.
+    """
 
     def __init__(self, records: Sequence[Record]) -> None:
-        self.tokens = sorted({token for record in records for token in record["tokens"]})
-        number = {token: place for place, token in enumerate(self.tokens)}
-        self.classes = sorted({record["class"] for record in records})
-        place = {one: where for where, one in enumerate(self.classes)}
-        self.record = np.repeat(np.arange(len(records)), [len(one["tokens"]) for one in records])
-        self.cell = np.array(
-            [place[one["class"]] * len(self.tokens) + number[token] for one in records for token in one["tokens"]],
-            dtype=np.int64,
-        )
-        self.relevance = np.array([value for one in records for value in one["relevance"]], dtype=np.float64)
+        # Flat, one entry per occurrence: a bootstrap sums them thousands of times by bincount.
+        numbers: list[int] = []
+        labels: list[str] = []
+        terms: list[str] = []
+        relevance: list[float] = []
+        for number, record in enumerate(records):
+            count = len(record["tokens"])
+            numbers.extend([number] * count)
+            labels.extend([record["class"]] * count)
+            terms.extend(record["tokens"])
+            relevance.extend(record["relevance"])
+        # A class whose records hold no term still counts as a class.
+        self.classes, class_number = _number_values(labels, [record["class"] for record in records])
+        self.terms, term_number = _number_values(terms)
+        self._record = np.array(numbers, dtype=np.int64)
+        self._cell = class_number * len(self.terms) + term_number
+        self._relevance = np.array(relevance, dtype=np.float64)
 
-    def under(self, weight_N: Array) -> tuple[Array, Array]:
-        """Sums (classes × tokens), and which tokens occur for a class at all."""
-        shape = (len(self.classes), len(self.tokens))
-        weight = weight_N[self.record]
-        sums = np.bincount(self.cell, weight * self.relevance, minlength=shape[0] * shape[1])
-        seen = np.bincount(self.cell, weight, minlength=shape[0] * shape[1])
-        return sums.reshape(shape), seen.reshape(shape) > 0
+    def sums(self, weight_N: Array) -> tuple[Array, Array]:
+        """Return the sums (classes × terms), and which terms occur for a class at all."""
+        shape = (len(self.classes), len(self.terms))
+        weight = weight_N[self._record]
+        sums = np.bincount(self._cell, weight * self._relevance, minlength=shape[0] * shape[1])
+        occurrences = np.bincount(self._cell, weight, minlength=shape[0] * shape[1])
+        return sums.reshape(shape), occurrences.reshape(shape) > 0
 
-    def best(self, weight_N: Array, k: int) -> list[list[int]]:
-        """For each class its k tokens with the highest sums, ties in alphabetical order."""
-        sums, seen = self.under(weight_N)
-        return [_best(row, there, k) for row, there in zip(sums, seen, strict=True)]
-
-
-def _best(sum_V: Array, seen_V: Array, k: int) -> list[int]:
-    found = np.flatnonzero(seen_V)
-    return [int(one) for one in found[np.argsort(-sum_V[found], kind="stable")[:k]]]
-
-
-def _common(best: Sequence[Sequence[int]], k: int) -> int:
-    return sum(len(set(first[:k]) & set(second[:k])) for first, second in combinations(best, 2))
+    def top(self, weight_N: Array, k: int) -> list[list[int]]:
+        """Return for each class the numbers of its k terms with the highest sums, ties in alphabetical order."""
+        sums, occurs = self.sums(weight_N)
+        return [_top_terms(sum_V, occurs_V, k) for sum_V, occurs_V in zip(sums, occurs, strict=True)]
 
 
-def _shares(count: int, classes: int, k: int) -> float:
-    pairs = classes * (classes - 1) // 2
-    return count / (pairs * k) if pairs else float("nan")
+def _number_values(values: Sequence[str], others: Iterable[str] = ()) -> tuple[list[str], Array]:
+    """Return the distinct values, sorted, and the number of each value among them."""
+    distinct = sorted({*values, *others})
+    numbers = {value: number for number, value in enumerate(distinct)}
+    return distinct, np.array([numbers[value] for value in values], dtype=np.int64)
 
 
-def _overlap(records: Sequence[Record], weights_RN: Array, *, k: int = 50) -> dict[str, Array]:
-    totals = Totals(records)
-    counts = [_common(totals.best(weight_N, k), k) for weight_N in weights_RN]
-    shares = [_shares(count, len(totals.classes), k) for count in counts]
-    return {"token-overlap": np.array(shares), "count": np.array(counts, dtype=np.float64)}
+def _top_terms(sum_V: Array, occurs_V: Array, k: int) -> list[int]:
+    candidates = np.flatnonzero(occurs_V)
+    # Terms are sorted, so a stable sort leaves ties in alphabetical order.
+    order = np.argsort(-sum_V[candidates], kind="stable")[:k]
+    top: list[int] = candidates[order].tolist()
+    return top
 
 
-def _sweep(records: Sequence[Record], weights_RN: Array) -> Curves:
-    totals = Totals(records)
-    rows = [
-        [_shares(_common(best, k), len(totals.classes), k) for k in SWEEP]
-        for best in (totals.best(weight_N, SWEEP[-1]) for weight_N in weights_RN)
-    ]
-    return [float(k) for k in SWEEP], np.array(rows)
-
-
-def word_lists(records: Sequence[Record], k: int = 50) -> dict[str, list[tuple[str, float]]]:
-    """For each predicted class its k strongest tokens with their summed relevance: the material of a word cloud."""
-    totals = Totals(records)
+def word_lists(records: Sequence[Record], k: int = TOP_K) -> dict[str, list[tuple[str, float]]]:
+    """Return for each class its k terms with the highest summed relevance, and these sums."""
+    totals = ClassTotals(records)
     weights = np.ones(len(records))
-    sums, _ = totals.under(weights)
-    return {
-        name: [(totals.tokens[token], float(sums[place, token])) for token in best]
-        for place, (name, best) in enumerate(zip(totals.classes, totals.best(weights, k), strict=True))
-    }
+    sums, _ = totals.sums(weights)
+    lists = {}
+    for label, sum_V, top in zip(totals.classes, sums, totals.top(weights, k), strict=True):
+        lists[label] = [(totals.terms[term], float(sum_V[term])) for term in top]
+    return lists
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many terms the top k of two classes have in common, over all pairs of classes, and their share."""
+
+    k: int
+    count: int
+    share: float
+
+
+def overlap(top_terms: Sequence[Sequence[Any]], k: int) -> Overlap:
+    """Return the terms common to the top k of two classes, over all pairs: count / (C(C,2) · k).
+
+    `top_terms` lists the terms of each class, best first. A class with fewer than k terms shares no more than it has,
+    and the divisor stays the same. The share is nan for fewer than two classes, which have no pair.
+    """
+    count = 0
+    pairs = 0
+    for first, second in combinations([set(terms[:k]) for terms in top_terms], 2):
+        count += len(first & second)
+        pairs += 1
+    share = count / (pairs * k) if pairs else float("nan")
+    return Overlap(k, count, share)
+
+
+@dataclass(frozen=True)
+class InverseDocumentFrequency:
+    """log((1 + documents) / (1 + documents with the term)); a term in none of them weighs most."""
+
+    documents: int
+    counts: Mapping[str, int]
+
+    def __call__(self, term: str) -> float:
+        return float(np.log((1 + self.documents) / (1 + self.counts.get(term, 0))))
+
+
+def normalise_word(word: str) -> str:
+    """Return a word as it is counted: casefolded, without the punctuation around it."""
+    return word.strip(PUNCTUATION).casefold()
+
+
+def word_frequencies(texts: Iterable[str]) -> InverseDocumentFrequency:
+    """Count in how many texts of a reference corpus each word occurs."""
+    documents = 0
+    counts: Counter[str] = Counter()
+    for text in texts:
+        documents += 1
+        counts.update({normalise_word(word) for word in text.split()})
+    if not documents:
+        raise BadInput("The reference corpus is empty: give the texts that word frequencies are counted in.")
+    return InverseDocumentFrequency(documents, counts)
+
+
+def word_records(explanations: Collection[Explanation], *, weight: Weight | None = None) -> list[Record]:
+    """Return a record per explanation: the explained class, the words of the text, and their weighted relevance.
+
+    Words are casefolded and lose surrounding punctuation, unlike the tokens of the metric `token-overlap`.
+    """
+    _check_explanations(explanations)
+    return [_word_record(explanation, weight) for explanation in explanations]
+
+
+def _check_explanations(explanations: Collection[Explanation]) -> None:
+    problem = "Words are counted in a list of explanations: put a single one in a list."
+    if not isinstance(explanations, Collection):
+        raise BadInput(problem)
+    if not explanations:
+        raise BadInput("There is nothing to show: give at least one explanation.")
+    for explanation in explanations:
+        if not isinstance(explanation, Explanation):
+            raise BadInput(problem)
+
+
+def _word_record(explanation: Explanation, weight: Weight | None) -> Record:
+    words = []
+    relevance = []
+    for word in explanation.words():
+        name = normalise_word(word.text)
+        # What is punctuation alone is no word.
+        if name:
+            words.append(name)
+            relevance.append(float(word.relevance))
+    return _weighted_record(explanation.label, words, np.array(relevance), weight)
+
+
+def _weighted_record(label: str, terms: list[str], relevance_N: Array, weight: Weight | None) -> Record:
+    if weight is not None:
+        relevance_N = relevance_N * np.array([weight(term) for term in terms])
+    return {"class": label, "tokens": terms, "relevance": relevance_N.tolist()}
+
+
+def top_words(records: Sequence[Record], *, count: int = TOP_K) -> dict[str, list[tuple[str, float]]]:
+    """Return for each class its words with the highest summed relevance; words that sum to 0 or less are left out."""
+    require_integer("count", count)
+    tops = {}
+    for label, words in word_lists(records, count).items():
+        tops[label] = [(word, total) for word, total in words if total > 0]
+    return tops
+
+
+def overlap_rows(records: Sequence[Record], ks: Sequence[int] = SHOWN_KS) -> list[Overlap]:
+    """Return the overlap of classes at each k, ranked and divided as in the metric `token-overlap`.
+
+    No k exceeds the number of words of the class that has most, so a class has fewer than k words only if its texts
+    hold no more. Empty for fewer than two classes.
+    """
+    ranked = ClassTotals(records).top(np.ones(len(records)), max(ks))
+    longest = max(map(len, ranked), default=0)
+    if len(ranked) < 2 or longest == 0:
+        return []
+    limited = sorted({min(k, longest) for k in ks})
+    return [overlap(ranked, k) for k in limited]
+
+
+def _summarise_overlap(records: Sequence[Record], weights_RN: Array, *, k: int = TOP_K) -> dict[str, Array]:
+    totals = ClassTotals(records)
+    share_R = np.empty(len(weights_RN))
+    count_R = np.empty(len(weights_RN))
+    for row, weight_N in enumerate(weights_RN):
+        common = overlap(totals.top(weight_N, k), k)
+        share_R[row] = common.share
+        count_R[row] = common.count
+    return {"token-overlap": share_R, "count": count_R}
+
+
+def _overlap_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
+    totals = ClassTotals(records)
+    share_RK = np.empty((len(weights_RN), len(CURVE_KS)))
+    for share_K, weight_N in zip(share_RK, weights_RN, strict=True):
+        top_terms = totals.top(weight_N, CURVE_KS[-1])
+        share_K[:] = [overlap(top_terms, k).share for k in CURVE_KS]
+    return list(map(float, CURVE_KS)), share_RK
 
 
 @metric(
     paper="Decoded layer saliency, Sec. 3.2",
     better="lower",
     values=("token-overlap", "count"),
-    summary=_overlap,
-    curve=_sweep,
+    summary=_summarise_overlap,
+    curve=_overlap_curve,
 )
 def token_overlap(
     model: Model,
     cases: list[ExplainedExample],
     *,
-    k: int = 50,
+    k: int = TOP_K,
     reference: str | None = None,
     text_column: str | None = None,
-    documents: int = DOCUMENTS,
+    documents: int = MAX_DOCUMENTS,
 ) -> list[Record]:
     """Share of tokens common to the top k of two predicted classes, over all pairs of classes; `count` is not divided.
 
-    A token's relevances are summed over the examples predicted as the class, weighted by inverse document frequency in
+    The terms are the tokenizer's tokens, special ones left out; `clearhead words` counts words instead. A token's
+    relevances are summed over the examples predicted as the class, weighted by inverse document frequency in
     `reference`, a text file or table of at most `documents` documents (never the evaluated set); unweighted without.
     Where all examples are predicted as one class, there are no two to compare, and `token-overlap` is nan.
     """
@@ -119,50 +262,59 @@ def token_overlap(
     require_integer("documents", documents)
     if model.takes_images or model.problem == "span":
         raise UnsupportedModel(f"token-overlap compares the words of classes, which {model.name} does not have.")
-    weights = None if reference is None else inverse_frequencies(model, reference, text_column, documents)
-    return [_record(case, weights) for case in cases]
+    weight = None if reference is None else token_frequencies(model, reference, text_column, documents)
+    return [_token_record(explanation_for(case, "prediction"), weight) for case in cases]
 
 
-def _record(case: ExplainedExample, weights: Any) -> Record:
-    explanation = explanation_for(case, "prediction")
+def _token_record(explanation: Explanation, weight: Weight | None) -> Record:
     real = np.flatnonzero(~explanation.special)
-    tokens = [explanation.tokens[place] for place in real]
-    weight = np.ones(len(real)) if weights is None else np.array([weights(token) for token in tokens])
-    return {"class": explanation.label, "tokens": tokens, "relevance": (explanation.relevance[real] * weight).tolist()}
+    tokens = [explanation.tokens[index] for index in real]
+    return _weighted_record(explanation.label, tokens, explanation.relevance[real], weight)
 
 
-def inverse_frequencies(model: Model, reference: str, text_column: str | None, documents: int) -> Any:
-    """A function token → log((1 + documents) / (1 + documents with it)), made once as long as the reference stays."""
-    return _frequencies(ref(model), reference, text_column, documents, _state(str(reference)))
+def token_frequencies(
+    model: Model, reference: str, text_column: str | None, documents: int
+) -> InverseDocumentFrequency:
+    """Count in how many documents of a reference corpus each token occurs, again only when the corpus changes."""
+    # The cache holds a weak reference, so that it keeps no model alive.
+    return _count_tokens(ref(model), reference, text_column, documents, _file_states(str(reference)))
 
 
-def _state(reference: str) -> tuple[tuple[int, ...], ...]:
-    """Changes when a file, or one in a folder, does; empty for what is neither."""
+def _file_states(reference: str) -> tuple[tuple[int, ...], ...]:
+    """Return what changes when a file, or one in a folder, does; empty for what is neither."""
     if not reference.strip():
         return ()
-    path = Path(reference.removeprefix("hf:"))
-    found = (one.stat() for one in (path, *sorted(path.rglob("*"))) if one.exists())
-    return tuple((one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)
+    root = Path(reference.removeprefix("hf:"))
+    states = []
+    for path in (root, *sorted(root.rglob("*"))):
+        if path.exists():
+            stat = path.stat()
+            # Inode and both times: a file may be replaced by one of equal size within a clock tick.
+            states.append((stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+    return tuple(states)
 
 
 @lru_cache(maxsize=4)
-def _frequencies(model: ReferenceType[Model], reference: str, text_column: str | None, documents: int, _: Any) -> Any:
-    known = model()
-    assert known is not None
+def _count_tokens(
+    model_reference: ReferenceType[Model], reference: str, text_column: str | None, documents: int, _: Any
+) -> InverseDocumentFrequency:
+    model = model_reference()
+    assert model is not None
     task = read_task(reference, text_column=text_column, limit=documents)
-    texts = [_text(one, reference) for one in task.examples]
-    seen: Counter[int] = Counter()
-    for start in range(0, len(texts), PART):
-        part = known.processor(texts[start : start + PART], add_special_tokens=False, truncation=False)
-        for row in part["input_ids"]:
-            seen.update(set(row))
-    names = known.processor.convert_ids_to_tokens(list(seen))
-    frequency, count = dict(zip(names, seen.values(), strict=True)), len(texts)
-    return lambda token: float(np.log((1 + count) / (1 + frequency.get(token, 0))))
+    texts = [_document_text(example, reference) for example in task.examples]
+    counts: Counter[int] = Counter()
+    for start in range(0, len(texts), TEXTS_PER_CALL):
+        chunk = texts[start : start + TEXTS_PER_CALL]
+        encoded = model.processor(chunk, add_special_tokens=False, truncation=False)
+        for ids in encoded["input_ids"]:
+            counts.update(set(ids))
+    names = model.processor.convert_ids_to_tokens(list(counts))
+    return InverseDocumentFrequency(len(texts), dict(zip(names, counts.values(), strict=True)))
 
 
-def _text(example: Example, reference: str) -> str:
-    several = example.input if isinstance(example.input, tuple) else (example.input,)
-    if not all(isinstance(one, str) for one in several):
-        raise BadInput(f"reference='{reference}' holds pictures: give a text file or a table of texts.")
-    return " ".join(several)
+def _document_text(example: Example, reference: str) -> str:
+    texts = example.input if isinstance(example.input, tuple) else (example.input,)
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadInput(f"reference='{reference}' holds pictures: give a text file or a table of texts.")
+    return " ".join(texts)

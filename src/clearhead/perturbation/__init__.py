@@ -1,1 +1,1 @@
-"""Inputs with features removed: what is removed, by what it is replaced, and the passes."""
+"""Inputs with features removed: feature groups, replacements, forward passes and removal curves."""

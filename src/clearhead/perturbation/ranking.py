@@ -1,7 +1,7 @@
-"""Tokens or pixels taken away, or shown, in the order of their relevance: what the faithfulness metrics share.
+"""Rank features by relevance and decide at which share of a deletion or insertion curve each is removed.
 
-The shares at which a token goes are its stages; a stage is one unit of the perturbation engine, so that the masks are
-the same few rows for a text of ten tokens and a picture of fifty thousand pixels.
+The first share that includes a token or pixel is its stage. A stage is one feature of the perturbation engine, so a
+text of ten tokens and an image of fifty thousand pixels need equally few mask columns.
 """
 
 import math
@@ -15,37 +15,43 @@ from clearhead.model.images import resize_map
 from clearhead.model.model import Model
 from clearhead.perturbation.replacement import token_id
 
-SLACK = 1e-9
+ROUNDING_SLACK = 1e-9
 
 
 def removal_counts(shares: Sequence[float], total: int) -> list[int]:
-    """⌈share · total⌉ for each share."""
-    return [min(total, math.ceil(share * total - SLACK)) for share in shares]
+    """Return ⌈share · total⌉ for each share."""
+    # Without the slack a whole number that rounding put just above itself would be rounded up to the next.
+    return [min(total, math.ceil(share * total - ROUNDING_SLACK)) for share in shares]
 
 
 def rank_features(relevance: Array, *, lowest: bool = False) -> Array:
-    """0 for the most relevant (or the least), ties by position."""
+    """Return the rank of each feature: 0 for the most relevant (or the least), ties by position."""
     order = np.argsort(relevance if lowest else -relevance, kind="stable")
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = np.arange(len(order))
-    return found
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
 
 
 def removal_stages(relevance: Array, shares: Sequence[float], *, lowest: bool = False) -> Array:
-    """For each token the number of the first share that includes it, or len(shares)."""
+    """Return for each feature the index of the first share that includes it, or len(shares)."""
     limits = removal_counts(shares, len(relevance))
     return np.searchsorted(limits, rank_features(relevance, lowest=lowest), side="right")
 
 
 def pixel_map(explanation: Explanation, height: int, width: int) -> Array:
-    """Relevance of every pixel the network sees."""
+    """Return the relevance of every pixel of the network's input."""
+    if explanation.pixels is not None:
+        return resize_map(explanation.pixels, height, width)
     assert explanation.grid is not None
-    plain = explanation.relevance[~explanation.special].reshape(explanation.grid)
-    return resize_map(plain if explanation.pixels is None else explanation.pixels, height, width)
+    patches = explanation.relevance[~explanation.special]
+    return resize_map(patches.reshape(explanation.grid), height, width)
 
 
 def masked_from_attention(model: Model) -> str | None:
-    """[MASK] and no attention, as in the hiding game, or the one of them that there is; black for images."""
+    """Return the replacement of the hiding game: [MASK] without attention, or whichever of the two the model has.
+
+    None, the default replacement, for images.
+    """
     if model.takes_images:
         return None
     if not model.takes_mask:
@@ -54,10 +60,10 @@ def masked_from_attention(model: Model) -> str | None:
 
 
 def equal_shares(steps: int) -> list[float]:
-    """0, 1/steps … 1."""
+    """Return 0, 1/steps … 1."""
     return [step / steps for step in range(steps + 1)]
 
 
 def trapezoid(values: Array, shares: Sequence[float]) -> float:
-    """Area under the values over the shares."""
+    """Return the area under the values over the shares."""
     return float(((values[1:] + values[:-1]) / 2 * np.diff(shares)).sum())

@@ -1,4 +1,4 @@
-"""What hidden looks like: rows of masks become the tensors a network takes, with hidden tokens or pixels in them."""
+"""How removed features are represented (mask, pad, delete, no attention, blur): masks become the network's tensors."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,98 +17,121 @@ from clearhead.perturbation.features import text_mask
 TEXT_REPLACEMENTS = ("mask", "pad", "delete", "attention", "mask-attention")
 IMAGE_REPLACEMENTS = ("zero", "mean", "blur")
 PIXELS_PER_TOKEN = 256
-PART = 1024
+ROWS_PER_CHUNK = 1024
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Masks of all examples stacked; column 0 stands for what is never hidden, missing units count as present."""
+    """Masks of all examples stacked (R rows of U features).
+
+    Column 0 of `present_RU` stands for what is never removed; features that an example does not have are present.
+    """
 
     example_R: Tensor
     present_RU: Tensor
     labels_EX: Tensor
 
     def keep(self, rows: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The examples of some rows, and which of their tokens or pixels stay (rows, X)."""
+        """Return the examples of some rows (N), and which of their tokens or pixels stay (N,X)."""
         example_N = self.example_R[rows]
-        own, again_N = torch.unique(example_N, return_inverse=True)
-        keep_NX = self.present_RU[rows].to(device).gather(1, self.labels_EX[own].to(device)[again_N.to(device)])
+        # Labels of an image are large: each example's are moved to the device once, not once per row.
+        examples, inverse_N = torch.unique(example_N, return_inverse=True)
+        labels_NX = self.labels_EX[examples].to(device)[inverse_N.to(device)]
+        keep_NX = self.present_RU[rows].to(device).gather(1, labels_NX)
         return example_N, keep_NX
 
 
-def parts(count: int) -> list[Tensor]:
-    """The places of so many rows, some at a time, so that what is made of them fits."""
-    return [torch.arange(start, min(start + PART, count)) for start in range(0, count, PART)]
+def chunk_rows(count: int) -> list[Tensor]:
+    """Return the row numbers 0 … count − 1 in chunks, so that what is built of a chunk fits into memory."""
+    starts = range(0, count, ROWS_PER_CHUNK)
+    return [torch.arange(start, min(start + ROWS_PER_CHUNK, count)) for start in starts]
 
 
 class Replacement(Protocol):
-    """How rows become tensors."""
+    """Builds the network's input from rows of masks."""
 
     @property
     def removes_attention(self) -> bool:
-        """Whether what is hidden is removed from attention."""
+        """Return whether removed features are removed from attention."""
 
     def lengths(self, rows: Rows) -> Tensor:
-        """How many tokens each row costs."""
+        """Return how many tokens each row costs."""
 
     def keys(self, rows: Rows, chosen: Tensor, lengths: list[int]) -> list[bytes]:
-        """What tells rows apart: equal for equal inputs of the network."""
+        """Return a digest per row, equal for equal inputs of the network."""
 
     def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
-        """The network's input, no wider than the longest row."""
+        """Return the network's input for some rows, no wider than the longest of them."""
 
     def finish(self, logits: Tensor, example_N: Tensor) -> Tensor:
-        """The logits in a shape that all batches share."""
+        """Return the logits in a shape that all batches share."""
 
 
-def resolve_replacement(model: Model, inputs: Inputs, absent: str | None) -> str:
-    """The meaning of absent that will be used: by default [MASK], attention where there is none, or a black patch."""
-    image = "pixel_values" in inputs.tensors
-    choices = IMAGE_REPLACEMENTS if image else TEXT_REPLACEMENTS
-    if absent is None:
-        masks = "input_ids" in inputs.tensors and token_id(model, "mask") is not None
-        return "zero" if image else "mask" if masks else "attention"
-    absent = "zero" if absent == "black" and image else absent
-    if absent not in choices:
-        raise BadOption(f"absent={absent!r} is not a choice here. Use one of {', '.join(choices)}.")
-    return absent
+def resolve_replacement(model: Model, inputs: Inputs, replacement: str | None) -> str:
+    """Return the replacement that will be used: by default [MASK], no attention without a mask token, or black."""
+    is_image = "pixel_values" in inputs.tensors
+    if replacement is None:
+        return _default_replacement(model, inputs)
+    if is_image and replacement == "black":
+        return "zero"
+    choices = IMAGE_REPLACEMENTS if is_image else TEXT_REPLACEMENTS
+    if replacement not in choices:
+        raise BadOption(f"Invalid replacement={replacement!r} for this input. Available: {', '.join(choices)}.")
+    return replacement
+
+
+def _default_replacement(model: Model, inputs: Inputs) -> str:
+    if "pixel_values" in inputs.tensors:
+        return "zero"
+    has_mask = "input_ids" in inputs.tensors and token_id(model, "mask") is not None
+    return "mask" if has_mask else "attention"
 
 
 def token_id(model: Model, name: str) -> int | None:
-    """The id of the 'mask' or 'pad' token, if the model has one."""
+    """Return the id of the 'mask' or 'pad' token, None if the model has none."""
     for source in (model.processor, model.config):
-        found = getattr(source, f"{name}_token_id", None)
-        if found is not None:
-            return int(found)
+        number = getattr(source, f"{name}_token_id", None)
+        if number is not None:
+            return int(number)
     return None
 
 
-def make_replacement(model: Model, batch: Inputs, absent: str) -> Replacement:
-    """The way to hide in these inputs."""
+def make_replacement(model: Model, batch: Inputs, replacement: str) -> Replacement:
+    """Return the object that removes features from these inputs."""
     if "pixel_values" in batch.tensors:
-        content = [_digest([picture.cpu().float().numpy()]) for picture in batch.tensors["pixel_values"]]
-        return PixelReplacement(model, batch, absent, content)
-    if absent == "delete" and model.problem == "span":
-        raise UnsupportedModel("Deleting tokens moves the answer span: use absent='mask' or 'attention' instead.")
-    if absent.endswith("attention") and not model.takes_mask:
-        raise UnsupportedModel(f"{model.name} takes no attention_mask that could hide tokens: use absent='mask'.")
+        digests = [_digest([image.cpu().float().numpy()]) for image in batch.tensors["pixel_values"]]
+        return PixelReplacement(model, batch, replacement, digests)
+    _check_supported(model, replacement)
+    fill = _fill_id(model, batch, replacement)
     mask_ET = text_mask(batch).cpu()
-    tensors = {"attention_mask": mask_ET.long(), **{name: value.cpu() for name, value in batch.tensors.items()}}
-    return TokenReplacement(model, tensors, mask_ET, absent, _fill(model, batch, absent))
+    # A mask also for networks that take none: lengths and deleted tokens are read from it.
+    tensors = {"attention_mask": mask_ET.long()}
+    # Rows are built on the CPU, where texts are small, and moved to the device as full batches.
+    for name, tensor in batch.tensors.items():
+        tensors[name] = tensor.cpu()
+    return TokenReplacement(model, tensors, mask_ET, replacement, fill)
 
 
-def _fill(model: Model, batch: Inputs, absent: str) -> int | None:
-    """The token that stands for a hidden one, where one does."""
-    if absent in ("delete", "attention"):
+def _check_supported(model: Model, replacement: str) -> None:
+    """Raise UnsupportedModel if tokens cannot be removed from this model's input in this way."""
+    if replacement == "delete" and model.problem == "span":
+        raise UnsupportedModel("Deleting tokens moves the answer span: use replacement='mask' or 'attention' instead.")
+    if replacement.endswith("attention") and not model.takes_mask:
+        raise UnsupportedModel(f"{model.name} takes no attention_mask that could hide tokens: use replacement='mask'.")
+
+
+def _fill_id(model: Model, batch: Inputs, replacement: str) -> int | None:
+    """Return the token id that stands for a removed token, None where no token does."""
+    if replacement in ("delete", "attention"):
         return None
-    name = absent.removesuffix("-attention")
-    found = token_id(model, name)
-    if found is None or "input_ids" not in batch.tensors:
+    name = replacement.removesuffix("-attention")
+    fill = token_id(model, name)
+    if fill is None or "input_ids" not in batch.tensors:
         raise BadOption(
-            f"absent={absent!r} needs input_ids and a {name} token, which {model.name} does not have here. Use "
-            "absent='attention' or 'delete', or load the model with its tokenizer."
+            f"replacement={replacement!r} needs input_ids and a {name} token, which {model.name} does not have here. "
+            "Use replacement='attention' or 'delete', or load the model with its tokenizer."
         )
-    return found
+    return fill
 
 
 def _digest(arrays: Sequence[Any]) -> bytes:
@@ -120,139 +143,170 @@ def _digest(arrays: Sequence[Any]) -> bytes:
 
 @dataclass(frozen=True)
 class TokenReplacement:
-    """Texts with tokens replaced by `fill`, taken out, or removed from attention."""
+    """Texts with tokens replaced by `fill`, deleted, or removed from attention."""
 
     model: Model
     tensors: dict[str, Tensor]
     mask_ET: Tensor
-    absent: str
+    replacement: str
     fill: int | None
 
     @property
     def removes_attention(self) -> bool:
-        return self.absent.endswith("attention")
+        return self.replacement.endswith("attention")
 
     def lengths(self, rows: Rows) -> Tensor:
+        # The position after the last real token: padding may also stand on the left.
         last_E = (self.mask_ET * torch.arange(1, self.mask_ET.shape[1] + 1)).amax(1)
-        if self.absent != "delete":
+        if self.replacement != "delete":
             return last_E[rows.example_R]
-        kept = [rows.keep(part, self.mask_ET.device)[1] for part in parts(len(rows.example_R))]
-        return (last_E[rows.example_R] - torch.cat([(~keep_NT).sum(1) for keep_NT in kept])).clamp(min=1)
+        deleted = [self._count_deleted(rows, chunk) for chunk in chunk_rows(len(rows.example_R))]
+        return (last_E[rows.example_R] - torch.cat(deleted)).clamp(min=1)
+
+    def _count_deleted(self, rows: Rows, chosen: Tensor) -> Tensor:
+        _, keep_NT = rows.keep(chosen, self.mask_ET.device)
+        return (~keep_NT).sum(1)
 
     def keys(self, rows: Rows, chosen: Tensor, lengths: list[int]) -> list[bytes]:
-        arrays = [_bytes(value) for value in self.rows(rows, chosen, self.mask_ET.shape[1]).values()]
-        return [_digest([array[row][:length] for array in arrays]) for row, length in enumerate(lengths)]
+        tensors = self._replace(rows, chosen, self.mask_ET.shape[1])
+        arrays = [_as_numpy(tensor) for tensor in tensors.values()]
+        digests = []
+        for row, length in enumerate(lengths):
+            # Rows are cut to their own length, so that equal texts match whatever the padding of the batch.
+            digests.append(_digest([array[row][:length] for array in arrays]))
+        return digests
 
     def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
-        found = self.rows(rows, chosen, width)
+        tensors = self._replace(rows, chosen, width)
         if not self.model.takes_mask:
-            del found["attention_mask"]
-        return {name: value.to(self.model.device) for name, value in found.items()}
+            del tensors["attention_mask"]
+        return {name: tensor.to(self.model.device) for name, tensor in tensors.items()}
 
-    def rows(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
+    def _replace(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
         example_N, keep_NT = rows.keep(chosen, self.mask_ET.device)
-        found = {name: value[example_N] for name, value in self.tensors.items()}
+        tensors = {name: tensor[example_N] for name, tensor in self.tensors.items()}
         if self.fill is not None:
-            found["input_ids"] = torch.where(keep_NT, found["input_ids"], self.fill)
+            tensors["input_ids"] = torch.where(keep_NT, tensors["input_ids"], self.fill)
         if self.removes_attention:
-            found["attention_mask"] = found["attention_mask"] * keep_NT
-        if self.absent == "delete":
-            found = _without(found, keep_NT, token_id(self.model, "pad") or 0)
-        return {name: _cut(value, self.mask_ET.shape[1], width) for name, value in found.items()}
+            tensors["attention_mask"] = tensors["attention_mask"] * keep_NT
+        if self.replacement == "delete":
+            tensors = _delete_tokens(tensors, keep_NT, token_id(self.model, "pad") or 0)
+        tokens = self.mask_ET.shape[1]
+        return {name: _truncate(tensor, tokens, width) for name, tensor in tensors.items()}
 
     def finish(self, logits: Tensor, example_N: Tensor) -> Tensor:
         if logits.dim() == 2:
             return logits
+        # Answer spans: batches differ in width, and padding can be no answer.
         real_NT = self.mask_ET[example_N].to(logits.device)
         padded = F.pad(logits, (0, real_NT.shape[1] - logits.shape[-1]))
         return padded.masked_fill(~real_NT[:, None], -torch.inf)
 
 
-def _bytes(value: Tensor) -> Any:
-    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+def _as_numpy(tensor: Tensor) -> Any:
+    # NumPy has no bfloat16.
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return tensor.numpy()
 
 
-def _without(tensors: dict[str, Tensor], keep_NT: Tensor, pad: int) -> dict[str, Tensor]:
-    """Hidden tokens taken out, the rest moved together; an input with nothing left becomes one padding token."""
+def _delete_tokens(tensors: dict[str, Tensor], keep_NT: Tensor, pad: int) -> dict[str, Tensor]:
+    """Delete tokens and close the gaps; an input with nothing left becomes one padding token."""
     order_NT = torch.argsort(~keep_NT, dim=1, stable=True)
-    found = {
-        name: _moved(value, order_NT, keep_NT, pad if name == "input_ids" else 0) for name, value in tensors.items()
-    }
-    found["attention_mask"][found["attention_mask"].sum(1) == 0, 0] = 1
-    return found
+    compacted = {}
+    for name, tensor in tensors.items():
+        filler = pad if name == "input_ids" else 0
+        compacted[name] = _compact(tensor, order_NT, keep_NT, filler)
+    # Attention over no token at all would be NaN.
+    mask_NT = compacted["attention_mask"]
+    mask_NT[mask_NT.sum(1) == 0, 0] = 1
+    return compacted
 
 
-def _moved(value: Tensor, order_NT: Tensor, keep_NT: Tensor, empty: int) -> Tensor:
-    if value.shape[:2] != keep_NT.shape:
-        return value
-    beyond = (1,) * (value.dim() - 2)
-    shown = keep_NT.gather(1, order_NT).reshape(*keep_NT.shape, *beyond)
-    index = order_NT.reshape(*order_NT.shape, *beyond).expand(value.shape)
-    return value.gather(1, index).masked_fill(~shown, empty)
+def _compact(tensor: Tensor, order_NT: Tensor, keep_NT: Tensor, filler: int) -> Tensor:
+    """Move kept tokens to the front and fill the rest; tensors without a token axis stay."""
+    if tensor.shape[:2] != keep_NT.shape:
+        return tensor
+    trailing = (1,) * (tensor.dim() - 2)
+    kept = keep_NT.gather(1, order_NT).reshape(*keep_NT.shape, *trailing)
+    index = order_NT.reshape(*order_NT.shape, *trailing).expand(tensor.shape)
+    return tensor.gather(1, index).masked_fill(~kept, filler)
 
 
-def _cut(value: Tensor, tokens: int, width: int) -> Tensor:
-    return value[:, :width] if value.dim() > 1 and value.shape[1] == tokens else value
+def _truncate(tensor: Tensor, tokens: int, width: int) -> Tensor:
+    has_token_axis = tensor.dim() > 1 and tensor.shape[1] == tokens
+    return tensor[:, :width] if has_token_axis else tensor
 
 
 @dataclass(frozen=True)
 class PixelReplacement:
-    """Images with pixels replaced by a background; `content` tells equal pictures."""
+    """Images with pixels replaced by a background; `digests` are equal for equal images."""
 
     model: Model
     batch: Inputs
-    absent: str
-    content: list[bytes]
+    replacement: str
+    digests: list[bytes]
     removes_attention = False
 
     def lengths(self, rows: Rows) -> Tensor:
+        # Images cost about as much as their patches of 16 × 16 pixels.
         pixels = self.batch.tensors["pixel_values"][0, 0].numel()
         return torch.full((len(rows.example_R),), max(1, pixels // PIXELS_PER_TOKEN))
 
     def keys(self, rows: Rows, chosen: Tensor, lengths: list[int]) -> list[bytes]:
+        # Image, labels and mask determine the input, and are far smaller than the pixels of every row.
         examples = rows.example_R[chosen].tolist()
-        own = {one: self.content[one] + _digest([rows.labels_EX[one].numpy()]) for one in set(examples)}
+        prefixes = {}
+        for example in set(examples):
+            prefixes[example] = self.digests[example] + _digest([rows.labels_EX[example].numpy()])
         masks = rows.present_RU[chosen].numpy()
-        return [own[one] + _digest([mask]) for one, mask in zip(examples, masks, strict=True)]
+        return [prefixes[example] + _digest([mask]) for example, mask in zip(examples, masks, strict=True)]
 
     def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
         pixels_ECPQ = self.batch.tensors["pixel_values"]
         example_N, keep_NX = rows.keep(chosen, pixels_ECPQ.device)
-        own, again_N = torch.unique(example_N, return_inverse=True)
-        background = _background(self.model, pixels_ECPQ[own], self.absent)[again_N]
+        # The background is computed once per image, not once per row.
+        examples, inverse_N = torch.unique(example_N, return_inverse=True)
+        background = _background(self.model, pixels_ECPQ[examples], self.replacement)[inverse_N]
         keep = keep_NX.reshape(len(chosen), 1, *pixels_ECPQ.shape[-2:])
-        tensors = {name: value[example_N] for name, value in self.batch.tensors.items()}
-        return {**tensors, "pixel_values": torch.where(keep, tensors["pixel_values"], background)}
+        tensors = {name: tensor[example_N] for name, tensor in self.batch.tensors.items()}
+        tensors["pixel_values"] = torch.where(keep, tensors["pixel_values"], background)
+        return tensors
 
     def finish(self, logits: Tensor, example_N: Tensor) -> Tensor:
         return logits
 
 
-def _background(model: Model, pixels_ECPQ: Tensor, absent: str) -> Tensor:
-    """What a hidden pixel shows: black, the picture's mean colour, or the picture out of focus."""
-    if absent == "mean":
+def _background(model: Model, pixels_ECPQ: Tensor, replacement: str) -> Tensor:
+    """Return what a removed pixel shows: black, the image's mean colour, or the blurred image."""
+    if replacement == "mean":
         return pixels_ECPQ.mean((2, 3), keepdim=True)
-    if absent == "blur":
+    if replacement == "blur":
         return blur(pixels_ECPQ)
     return black_pixels(model, pixels_ECPQ).expand(len(pixels_ECPQ), -1, 1, 1)
 
 
 def black_pixels(model: Model, pixels_ECPQ: Tensor) -> Tensor:
-    """0 in [0, 1] space as the network sees it (1,C,1,1); without a processor, a pixel value of 0."""
+    """Return 0 in [0, 1] space as the network sees it (1,C,1,1); without a processor, a pixel value of 0."""
     processor = model.processor
-    mean, deviation = getattr(processor, "image_mean", None), getattr(processor, "image_std", None)
+    mean = getattr(processor, "image_mean", None)
+    deviation = getattr(processor, "image_std", None)
     if mean is None or deviation is None or not getattr(processor, "do_normalize", True):
         return pixels_ECPQ.new_zeros(1, pixels_ECPQ.shape[1], 1, 1)
     return -(pixels_ECPQ.new_tensor(mean) / pixels_ECPQ.new_tensor(deviation)).reshape(1, -1, 1, 1)
 
 
 def blur(pixels_ECPQ: Tensor) -> Tensor:
-    """A Gaussian blur whose width is a sixteenth of the picture's shorter side."""
-    channels, height, width = pixels_ECPQ.shape[1:]
-    sigma = min(height, width) / 16
-    reach = min(int(3 * sigma) + 1, min(height, width) - 1)
-    places = torch.arange(-reach, reach + 1, dtype=pixels_ECPQ.dtype, device=pixels_ECPQ.device)
-    kernel = torch.exp(-places.square() / (2 * sigma**2))
-    kernel = (kernel / kernel.sum()).expand(channels, 1, 1, -1)
+    """Blur with a Gaussian whose deviation is a sixteenth of the image's shorter side."""
+    side = min(pixels_ECPQ.shape[-2:])
+    sigma = side / 16
+    # Replicated padding cannot reach further than the image.
+    reach = min(int(3 * sigma) + 1, side - 1)
+    offsets = torch.arange(-reach, reach + 1, dtype=pixels_ECPQ.dtype, device=pixels_ECPQ.device)
+    weights = torch.exp(-offsets.square() / (2 * sigma**2))
+    channels = pixels_ECPQ.shape[1]
+    kernel = (weights / weights.sum()).expand(channels, 1, 1, -1)
     padded = F.pad(pixels_ECPQ, (reach, reach, reach, reach), mode="replicate")
-    return F.conv2d(F.conv2d(padded, kernel, groups=channels), kernel.transpose(2, 3), groups=channels)
+    # A Gaussian is separable: along rows, then along columns.
+    horizontal = F.conv2d(padded, kernel, groups=channels)
+    return F.conv2d(horizontal, kernel.transpose(2, 3), groups=channels)

@@ -1,0 +1,52 @@
+"""What metrics read from explained examples: an explanation by key, the label's class, the inputs as a batch."""
+
+from collections.abc import Sequence
+
+from clearhead.arrays import Array
+from clearhead.data.task import Example
+from clearhead.errors import Argument, BadInput, ClearheadError
+from clearhead.evaluation.metric import ExplainedExample
+from clearhead.explanation import Explanation
+from clearhead.model.inputs import Encoded, Inputs, collate, encode
+from clearhead.model.model import Model
+from clearhead.model.target import class_index
+
+
+def explanation_for(case: ExplainedExample, key: str) -> Explanation:
+    """Return the explanation of "prediction", "label", "start", "end" or a class number; raise BadInput without one."""
+    if key not in case.explanations:
+        available = ", ".join(case.explanations)
+        raise BadInput(f"Example '{case.example.id}' has no explanation of its {key}. Available: {available}.")
+    return case.explanations[key]
+
+
+def real_relevance(explanation: Explanation) -> Array:
+    """Return the relevance of the tokens that are not special."""
+    return explanation.relevance[~explanation.special]
+
+
+def label_index(model: Model, example: Example) -> int:
+    """Return the class number of an example's label; raise BadInput that names the example if it has none."""
+    if example.label is None:
+        problem = f"Example '{example.id}' has no label, which this metric needs: name it with "
+        raise BadInput(problem, Argument("label_column"), ".")
+    try:
+        return class_index(example.label, model.labels)
+    except ClearheadError as error:
+        raise BadInput(f"Example '{example.id}' is labelled {example.label!r}. {error}") from error
+
+
+def collate_examples(model: Model, cases: Sequence[ExplainedExample]) -> Inputs:
+    """Return the examples' inputs as one batch, truncated to what the model takes."""
+    # The cases of several methods share their examples, which are encoded once.
+    cache: dict[int, Encoded] = {}
+    return collate(model, [_encode_example(model, case, cache) for case in cases])
+
+
+def _encode_example(model: Model, case: ExplainedExample, cache: dict[int, Encoded]) -> Encoded:
+    if case.encoded is not None:
+        return case.encoded
+    key = id(case.example)
+    if key not in cache:
+        cache[key] = encode(model, case.example.raw, long="truncate")
+    return cache[key]

@@ -1,0 +1,40 @@
+"""Charts of deletion and insertion curves: hiding and revealing the most relevant features, and random orders."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from clearhead.explanation import Explanation
+from clearhead.views import html_parts
+from clearhead.views.line_chart import Curve, chart
+
+if TYPE_CHECKING:
+    from clearhead.perturbation.curves import RemovalCurve
+
+
+def card(
+    explanation: Explanation, hiding: "Mapping[str, RemovalCurve]", revealing: "Mapping[str, RemovalCurve]"
+) -> str:
+    """Draw two charts of one input with a line per method and one of random orders, as a part of a page.
+
+    `explanation`, any of the methods', says what was hidden and which score the curves follow.
+    """
+    unit = "tokens" if explanation.grid is None else "patches"
+    score = _score_name(explanation)
+    charts = [
+        chart(_lines(hiding), title="Hiding the most relevant first", across=f"{unit} hidden", up=score),
+        chart(_lines(revealing), title="Revealing the most relevant first", across=f"{unit} revealed", up=score),
+    ]
+    orders = max(curve.orders for curve in hiding.values())
+    note = f"Random order: the mean of {orders} random orders; the band is their range, lowest to highest."
+    return html_parts.card(html_parts.side_by_side(charts), f'<p class="ch-faint">{note}</p>')
+
+
+def _score_name(explanation: Explanation) -> str:
+    """Return the title of the vertical axis."""
+    if explanation.target.versus is not None:
+        return "difference of probabilities"
+    return "score" if explanation.probability is None else "probability"
+
+
+def _lines(curves: "Mapping[str, RemovalCurve]") -> list[Curve]:
+    return [Curve(name, curve.shares, curve.values, curve.low, curve.high) for name, curve in curves.items()]
