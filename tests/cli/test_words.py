@@ -27,3 +27,11 @@ def test_clouds_without_their_library_are_refused_before_any_work(run, tmp_path,
     monkeypatch.setitem(sys.modules, "wordcloud", None)
     monkeypatch.setattr("clearhead.cli.options.load_model", lambda *_: pytest.fail("the model was opened"))
     one_line(*run("words", TEXT, "--clouds", "--out", str(tmp_path / "w.html")), "clearhead[clouds]")
+
+
+def test_a_page_of_many_texts_begins_with_the_words_of_each_class(run, model, tmp_path):
+    (tmp_path / "a.csv").write_text("text\n" + "a bad film\n" * 21)
+    out = tmp_path / "page.html"
+    code, _, errors = run("explain", str(tmp_path / "a.csv"), "-m", model, "--target", "negative", "--out", str(out))
+    assert code == 0, errors
+    assert out.read_text().count("Words that speak for each class") == 1

@@ -9,9 +9,9 @@ from helpers.browser import find_violations, launch_browser, needs_axe, needs_ch
 from helpers.samples import HOSTILE, explained, pictured, review
 from helpers.timing import quickest
 
+from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
 from clearhead.views import annotations as gold
-from clearhead.views import class_words as corpus
-from clearhead.views import html, notebook
+from clearhead.views import class_words, html, notebook
 from clearhead.views import line_chart as curves
 
 SCHEMES = ("light", "dark")
@@ -26,6 +26,7 @@ def render_everything() -> str:
     mask = np.zeros((40, 60))
     mask[10:20, 30:40] = 1
     other = review(label="positive", relevance=-review().relevance)
+    records = word_records([review(), other])
     bodies = [
         html.card(blocks, rollout=review(method="rollout")),
         html.classes([review(), other]),
@@ -35,7 +36,7 @@ def render_everything() -> str:
         gold.text_with_rationale([review(), other], [(2, 9)]),
         gold.image_with_mask([pictured()], mask),
         html.markup.card(curves.chart([line, random], title="Hiding the strongest tokens")),
-        corpus.summary(corpus.top_words([review(), other])),
+        class_words.summary(top_words(records), overlap_rows(records)),
         html.card(explained(HOSTILE)),
         html.card(explained("هذا الفيلم ممل جدا 👩‍👧")),
     ]

@@ -1,43 +1,26 @@
-"""Top words per class."""
+"""Top words per class, drawn."""
 
-import numpy as np
 import pytest
-from helpers.samples import explained, review
 
 from clearhead.errors import BadInput
-from clearhead.views import (
-    class_words as corpus,
-)
+from clearhead.evaluation.top_words import Overlap
+from clearhead.views import class_words
+
+TOPS = {"negative": [("tedious", 1.2), ("film", 0.6)], "positive": [("<heart>", 2.0)]}
 
 
-def test_corpus_sums_words_and_weighs_them():
-    many = [review(), review(), explained("Heart, heart.", label="positive", relevance=np.full(6, 0.5))]
-    tops = corpus.top_words(many)
-    assert tops["negative"][0] == ("tedious", pytest.approx(1.22))
-    assert tops["positive"] == [("heart", pytest.approx(2.0))]
-    weights = corpus.inverse_document_frequency(["tedious", "tedious", "joyless"])
-    assert weights["joyless"] == pytest.approx(np.log(3))
-    assert corpus.top_words(many, weights=weights)["negative"][0][0] == "joyless"
+def test_a_summary_shows_the_words_of_each_class_and_what_classes_share():
+    page = class_words.summary(TOPS, [Overlap(3, 1, 1 / 3)])
+    assert page.index("negative") < page.index("tedious") < page.index("positive") < page.index("&lt;heart&gt;")
+    assert '<th scope="row" dir="auto">3</th><td class="ch-n">1</td><td class="ch-n">33.3 %</td>' in page
+    assert "Overlap" not in class_words.summary(TOPS)
+    assert "film" not in class_words.summary(TOPS, count=1)
 
 
-def test_overlap_counts_all_pairs():
-    tops = {"a": [("x", 1.0), ("y", 0.5)], "b": [("x", 1.0), ("z", 1.0)], "c": [("q", 1.0), ("z", 1.0)]}
-    assert corpus.overlap(tops, 2) == (2, 2 / 6)
-    assert "33.3 %" in corpus.summary(tops)
-    assert corpus.overlap({"a": tops["a"]}, 2) == (0, 0.0)
-
-
-def test_overlap_is_a_share_of_the_words_there_are():
-    tops = {"a": [("x", 1.0), ("y", 0.5)], "b": [("x", 1.0), ("z", 1.0), ("q", 0.5)], "c": []}
-    assert corpus.overlap(tops, 10) == (1, 1 / 2)
-    assert corpus.overlap_line(tops) == "Of the top 3, two classes share 1 (50.0 %)."
-    assert '<th scope="row" dir="auto">3</th><td class="ch-n">1</td><td class="ch-n">50.0 %</td>' in corpus.summary(
-        tops
-    )
-    many = {name: [(f"{name[0]}{place}", 1.0) for place in range(23)] for name in ("a", "b")}
-    assert corpus.steps(many) == [5, 10, 20, 23]
-    assert corpus.overlap_line(many).startswith("Of the top 10, ")
-    assert "Overlap" not in corpus.summary({"a": [], "b": []})
+def test_the_sentence_is_about_ten_words_or_as_many_as_there_are():
+    rows = [Overlap(5, 1, 0.2), Overlap(10, 4, 0.4), Overlap(20, 9, 0.45)]
+    assert class_words.overlap_line(rows) == "Of the top 10, two classes share 4 (40.0 %)."
+    assert class_words.overlap_line([Overlap(3, 1, 1 / 3)]) == "Of the top 3, two classes share 1 (33.3 %)."
 
 
 def test_word_clouds_repeat():

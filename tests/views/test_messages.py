@@ -12,9 +12,6 @@ from clearhead.views import (
     captions as wording,
 )
 from clearhead.views import (
-    class_words as corpus,
-)
-from clearhead.views import (
     heatmap,
     html,
 )
@@ -63,9 +60,6 @@ MASK = np.zeros((4, 4))
         (lambda: picture.drawn([]), "nothing to show"),
         (lambda: picture.drawn(review()), "list of explanations"),
         (lambda: picture.svg([]), "nothing to show"),
-        (lambda: corpus.top_words(review()), "list of explanations"),
-        (lambda: corpus.top_words([]), "nothing to show"),
-        (lambda: corpus.top_words(iter([review()])), "list of explanations"),
         (lambda: gold.spans_of("a film", "film"), "list of phrases"),
         (lambda: gold.spans_of("a film", [""]), "list of phrases"),
         (lambda: gold.spans_of("a film", [5]), "list of phrases"),
@@ -74,8 +68,3 @@ MASK = np.zeros((4, 4))
 def test_views_say_what_they_cannot_show(view, says):
     with pytest.raises(BadInput, match=says):
         view()
-
-
-def test_a_count_of_words_is_a_whole_number():
-    with pytest.raises(BadOption, match="count=-1"):
-        corpus.top_words([review()], count=-1)

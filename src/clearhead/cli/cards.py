@@ -1,6 +1,6 @@
-"""Cards of a page that have to be computed first: removal curves."""
+"""Cards of a page that have to be computed first: removal curves, and the words of each class."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,3 +17,15 @@ def removal_card(model: "Model", source: Any, explanations: "Mapping[str, Explan
     hiding = removal_curves(model, source, explanations)
     revealing = removal_curves(model, source, explanations, reveal=True)
     return removal_charts.card(next(iter(explanations.values())), hiding, revealing)
+
+
+def class_words_cards(explanations: "Sequence[Explanation]") -> list[str]:
+    """Compute and draw the words that speak for each class as one card; none if no explanation has a text."""
+    from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
+    from clearhead.views import class_words
+
+    texts = [explanation for explanation in explanations if explanation.text is not None and explanation.offsets]
+    if not texts:
+        return []
+    records = word_records(texts)
+    return [class_words.summary(top_words(records), overlap_rows(records))]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from clearhead.cli import inputs as source
 from clearhead.cli import options as option
 from clearhead.cli import outputs as sink
-from clearhead.cli.cards import removal_card
+from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _bodies(
     from clearhead.views import html
 
     if len(inputs) > html.MANY and not curves and not marks:
-        return html.cards(found)
+        return [*class_words_cards(found), *html.cards(found)]
     rollouts = _rollouts(model, inputs, found, settings)
     bodies = []
     for place, (one, source_, rollout) in enumerate(zip(found, inputs, rollouts, strict=True)):

@@ -15,13 +15,15 @@ from clearhead.errors import BadInput
 if TYPE_CHECKING:
     from PIL import Image
 
+    from clearhead.evaluation.top_words import Overlap, Weight
+
 OUT = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, .html, with an overlap table.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print one line of JSON per class.")]
 COUNT = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="How many words of each class.")]
 CLOUDS = Annotated[bool, typer.Option("--clouds", help="Add a word cloud per class to the page.")]
 REFERENCE = Annotated[
     str | None,
-    typer.Option(metavar="TABLE", help="Texts whose rare words count more: weights are times ln(N / n) in these."),
+    typer.Option(metavar="TABLE", help="Texts whose rare words count more: weights are times ln((1 + N) / (1 + n))."),
 ]
 
 
@@ -47,34 +49,39 @@ def words(
     _check_clouds(clouds)
     source.check_column([*inputs, *([reference] if reference else [])], text_column)
     from clearhead.attribution.method import parse_method
-    from clearhead.views import class_words as corpus
+    from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
+    from clearhead.views import class_words
 
     spelling = parse_method(method, **option.pairs(options or []))
     opened = option.load_model(model, device, lm_head)
     if opened.takes_images:
         raise BadInput(f"'{opened.name}' reads pictures, which have no words. Choose a text model with --model.")
     read = source.read_inputs(inputs, text_column=text_column, pair=False, pictures=False)
-    weights = _weights(reference, text_column)
+    weight = _reference_weight(reference, text_column)
     settings = {"batch_size": batch_size, "long": long}
     found = list(explained(opened, read, spelling, option.parse_target(opened, target, None), settings))
-    tops = corpus.top_words(found, weights=weights, count=max(count, 50))
+    records = word_records(found, weight=weight)
+    tops = top_words(records, count=max(count, 50))
+    overlaps = overlap_rows(records)
     if out is not None:
         drawn = _clouds(tops) if clouds else None
-        sink.write_page(out, [corpus.summary(tops, count=count, clouds=drawn)], found)
-    _tell(tops, count, json=json)
+        sink.write_page(out, [class_words.summary(tops, overlaps, count=count, clouds=drawn)], found)
+    _tell(tops, overlaps, count, json=json)
 
 
-def _weights(reference: str | None, text_column: str | None) -> dict[str, float] | None:
-    from clearhead.views import class_words as corpus
+def _reference_weight(reference: str | None, text_column: str | None) -> "Weight | None":
+    from clearhead.evaluation.top_words import word_frequencies
 
     if reference is None:
         return None
     texts = source.read_inputs([reference], text_column=text_column, pair=False, pictures=False)
-    return corpus.inverse_document_frequency(" ".join([text] if isinstance(text, str) else text) for text in texts)
+    return word_frequencies(" ".join([text] if isinstance(text, str) else text) for text in texts)
 
 
-def _tell(tops: Mapping[str, Sequence[tuple[str, float]]], count: int, *, json: bool) -> None:
-    from clearhead.views import class_words as corpus
+def _tell(
+    tops: Mapping[str, Sequence[tuple[str, float]]], overlaps: "Sequence[Overlap]", count: int, *, json: bool
+) -> None:
+    from clearhead.views import class_words
     from clearhead.views.text_spans import visible
 
     for label, found in tops.items():
@@ -83,8 +90,8 @@ def _tell(tops: Mapping[str, Sequence[tuple[str, float]]], count: int, *, json: 
             sink.print_json({"label": label, "words": listed})
         else:
             print(visible(f"{label}: " + ", ".join(f"{word} {weight:.3g}" for word, weight in found[:count])))
-    if len(tops) > 1 and corpus.steps(tops) and not json:
-        print(corpus.overlap_line(tops))
+    if overlaps and not json:
+        print(class_words.overlap_line(overlaps))
 
 
 def _check_clouds(wanted: bool) -> None:

@@ -6,7 +6,6 @@ from html import escape
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 from clearhead.views import blocks as layers
-from clearhead.views import class_words as corpus
 from clearhead.views import heatmap
 from clearhead.views import html_parts as markup
 from clearhead.views.text_spans import LEVELS, largest, level_for, pieces, require_explanations, scored, visible
@@ -62,11 +61,10 @@ def _blocks(explanation: Explanation, rollout: Explanation | None) -> str:
 
 
 def cards(explanations: Sequence[Explanation]) -> list[str]:
-    """A card each; where there are many, only their texts, after the words that speak for each class."""
+    """A card each; where there are many, only their texts."""
     if len(explanations) <= MANY:
         return [card(one) for one in explanations]
-    texts = [one for one in explanations if one.text is not None and one.offsets is not None]
-    return [*([corpus.summary(corpus.top_words(texts))] if texts else []), *map(brief, explanations)]
+    return list(map(brief, explanations))
 
 
 def brief(explanation: Explanation) -> str:
