@@ -23,7 +23,7 @@ def test_metrics_are_listed_with_their_papers():
 
 
 def test_options_are_spelled_as_for_methods():
-    assert parse_metric("aopc:absent=pad,steps=9").options == {"absent": "pad", "steps": 9}
+    assert parse_metric("aopc:replacement=pad,steps=9").options == {"replacement": "pad", "steps": 9}
     assert parse_metric(("aopc", {"steps": 9})).text == "aopc:steps=9"
     assert parse_metric("aopc:target=label").targets == ("label",)
     with pytest.raises(UnknownName, match="Did you mean 'aopc'"):
@@ -36,6 +36,13 @@ def test_options_are_spelled_as_for_methods():
         parse_metric("aopc:steps=5,steps=6")
     with pytest.raises(BadOption, match="name with its options"):
         parse_metric(("aopc", None))
+
+
+@pytest.mark.parametrize("name", ["aopc", "lodds", "sufficiency", "hiding", "negative-perturbation"])
+def test_the_former_name_of_an_option_is_understood(name):
+    assert parse_metric(f"{name}:absent=mask").options == {"replacement": "mask"}
+    with pytest.raises(BadOption, match="'absent' is an older name of the option 'replacement'"):
+        parse_metric(f"{name}:absent=mask,replacement=pad")
 
 
 @pytest.mark.parametrize(
@@ -70,9 +77,9 @@ def test_a_label_the_model_does_not_know(bert):
 
 def test_lodds_needs_a_padding_token(bert, monkeypatch):
     monkeypatch.setattr(faithfulness, "token_id", lambda *_: None)
-    with pytest.raises(UnsupportedModel, match="absent=attention"):
+    with pytest.raises(UnsupportedModel, match="replacement=attention"):
         parse_metric("lodds").measure(bert, cases_of(bert, TEXTS[:1]))
-    assert len(parse_metric("lodds:absent=attention").measure(bert, cases_of(bert, TEXTS[:1]))) == 1
+    assert len(parse_metric("lodds:replacement=attention").measure(bert, cases_of(bert, TEXTS[:1]))) == 1
 
 
 def test_accuracy_needs_classes():

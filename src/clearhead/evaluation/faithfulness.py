@@ -20,6 +20,7 @@ STEPS = 10
 MAX_STEPS = 1000
 BINS = (1, 5, 10, 20, 50)
 COMPARED_WITH = ("label", "prediction")
+ALIASES = {"absent": "replacement"}
 # Keeps the logarithm of a probability that underflowed finite.
 SMALLEST_PROBABILITY = 1e-300
 
@@ -45,20 +46,20 @@ def _probabilities(
     return np.stack(rows)
 
 
-def _deletion(model: Model, absent: str | None) -> str | None:
+def _deletion(model: Model, replacement: str | None) -> str | None:
     """Return the replacement of metrics that delete tokens; answer spans would move, and images have no tokens."""
-    if absent or model.takes_images or model.problem == "span":
-        return absent or None
+    if replacement or model.takes_images or model.problem == "span":
+        return replacement or None
     return "delete"
 
 
-@metric(paper="AttCAT, Eq. 13", better="higher", curve=_change_curve)
+@metric(paper="AttCAT, Eq. 13", better="higher", curve=_change_curve, aliases=ALIASES)
 def aopc(
     model: Model,
     cases: list[ExplainedExample],
     *,
     target: str = "prediction",
-    absent: str | None = None,
+    replacement: str | None = None,
     steps: int = STEPS,
     first: int = 0,
     absolute: bool = False,
@@ -69,17 +70,17 @@ def aopc(
     `steps=9,first=1,absolute=true,target=label`.
     """
     shares = [0.0, *_shares(steps, first)]
-    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, absent))
+    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, replacement))
     return _change_records("aopc", probability_NK[:, :1] - probability_NK[:, 1:], absolute)
 
 
-@metric(paper="AttCAT, Eq. 14", better="lower", curve=_change_curve)
+@metric(paper="AttCAT, Eq. 14", better="lower", curve=_change_curve, aliases=ALIASES)
 def lodds(
     model: Model,
     cases: list[ExplainedExample],
     *,
     target: str = "prediction",
-    absent: str | None = None,
+    replacement: str | None = None,
     steps: int = STEPS,
     first: int = 0,
     absolute: bool = False,
@@ -90,14 +91,14 @@ def lodds(
     """
     if model.problem == "regression":
         raise UnsupportedModel("lodds compares probabilities, which a regression does not have: use aopc.")
-    if not absent and not model.takes_images:
+    if not replacement and not model.takes_images:
         if token_id(model, "pad") is None:
             raise UnsupportedModel(
-                f"lodds puts [PAD] for tokens, which {model.name} does not have: give absent=attention."
+                f"lodds puts [PAD] for tokens, which {model.name} does not have: give replacement=attention."
             )
-        absent = "pad"
+        replacement = "pad"
     shares = [0.0, *_shares(steps, first)]
-    probability_NK = _probabilities(model, cases, target, shares, replacement=absent)
+    probability_NK = _probabilities(model, cases, target, shares, replacement=replacement)
     log_NK = np.log(np.maximum(probability_NK, SMALLEST_PROBABILITY))
     return _change_records("lodds", log_NK[:, 1:] - log_NK[:, :1], absolute)
 
@@ -126,13 +127,13 @@ def _bin_curve(records: Sequence[Record], weights_RN: Array, *, bins: Any = BINS
     return _parse_bins(bins), mean_curve(records, weights_RN, "changes")
 
 
-@metric(paper="ERASER (DeYoung et al. 2020)", better="higher", curve=_bin_curve)
+@metric(paper="ERASER (DeYoung et al. 2020)", better="higher", curve=_bin_curve, aliases=ALIASES)
 def comprehensiveness(
     model: Model,
     cases: list[ExplainedExample],
     *,
     target: str = "prediction",
-    absent: str | None = None,
+    replacement: str | None = None,
     bins: Any = BINS,
 ) -> list[Record]:
     """Mean drop of the probability when the top 1, 5, 10, 20 and 50 % of the tokens are deleted.
@@ -140,17 +141,17 @@ def comprehensiveness(
     `bins` are the percentages, written 1/5/10/20/50.
     """
     shares = [0.0, *_parse_bins(bins)]
-    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, absent))
+    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, replacement))
     return _change_records("comprehensiveness", probability_NK[:, :1] - probability_NK[:, 1:])
 
 
-@metric(paper="ERASER (DeYoung et al. 2020)", better="lower", curve=_bin_curve)
+@metric(paper="ERASER (DeYoung et al. 2020)", better="lower", curve=_bin_curve, aliases=ALIASES)
 def sufficiency(
     model: Model,
     cases: list[ExplainedExample],
     *,
     target: str = "prediction",
-    absent: str | None = None,
+    replacement: str | None = None,
     bins: Any = BINS,
 ) -> list[Record]:
     """Mean drop of the probability when nothing but the top 1, 5, 10, 20 and 50 % of the tokens is left.
@@ -159,7 +160,7 @@ def sufficiency(
     """
     # Shown alone, the share 1 is the whole input.
     shares = [*_parse_bins(bins), 1.0]
-    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, absent), keep=True)
+    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, replacement), keep=True)
     return _change_records("sufficiency", probability_NK[:, -1:] - probability_NK[:, :-1])
 
 
@@ -220,14 +221,14 @@ def _area_records(name: str, correct_NK: Array, shares: Sequence[float], scale: 
     return records
 
 
-@metric(paper="Decoded layer saliency, Sec. 3.1", better="lower", curve=_step_curve)
+@metric(paper="Decoded layer saliency, Sec. 3.1", better="lower", curve=_step_curve, aliases=ALIASES)
 def hiding(
     model: Model,
     cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     against: str = "label",
-    absent: str | None = None,
+    replacement: str | None = None,
     steps: int = STEPS,
 ) -> list[Record]:
     """Area under the accuracy when the most relevant 0, 10 … 100 % of the tokens are hidden.
@@ -235,19 +236,19 @@ def hiding(
     Hidden tokens become [MASK] and get no attention; `against="prediction"` asks whether the prediction stays.
     """
     shares = _shares(steps)
-    replacement = absent or masked_from_attention(model)
+    replacement = replacement or masked_from_attention(model)
     correct_NK = _correct(model, cases, target, against, shares, replacement=replacement)
     return _area_records("hiding", correct_NK, shares)
 
 
-@metric(paper="Decoded layer saliency, Sec. 3.1", better="higher", curve=_step_curve)
+@metric(paper="Decoded layer saliency, Sec. 3.1", better="higher", curve=_step_curve, aliases=ALIASES)
 def revealing(
     model: Model,
     cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     against: str = "label",
-    absent: str | None = None,
+    replacement: str | None = None,
     steps: int = STEPS,
 ) -> list[Record]:
     """Area under the accuracy when nothing but the most relevant 0, 10 … 100 % of the tokens is shown.
@@ -255,7 +256,7 @@ def revealing(
     Options as for hiding.
     """
     shares = _shares(steps)
-    replacement = absent or masked_from_attention(model)
+    replacement = replacement or masked_from_attention(model)
     correct_NK = _correct(model, cases, target, against, shares, replacement=replacement, keep=True)
     return _area_records("revealing", correct_NK, shares)
 
@@ -270,14 +271,14 @@ def _tenth_curve(records: Sequence[Record], weights_RN: Array, *, start: float =
     return _tenths(start), mean_curve(records, weights_RN, "correct")
 
 
-@metric(paper="TransAtt, Sec. 4", better="lower", curve=_tenth_curve)
+@metric(paper="TransAtt, Sec. 4", better="lower", curve=_tenth_curve, aliases=ALIASES)
 def positive_perturbation(
     model: Model,
     cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     against: str = "label",
-    absent: str | None = None,
+    replacement: str | None = None,
     start: float = 0,
 ) -> list[Record]:
     """Area (×100) under the accuracy when the most relevant 0, 10 … 90 % of the pixels are made black.
@@ -285,18 +286,18 @@ def positive_perturbation(
     `target="label"` explains the true class; `start=0.1` leaves the unperturbed accuracy out, as the paper's text.
     """
     shares = _tenths(start)
-    correct_NK = _correct(model, cases, target, against, shares, replacement=absent)
+    correct_NK = _correct(model, cases, target, against, shares, replacement=replacement)
     return _area_records("positive-perturbation", correct_NK, shares, scale=100)
 
 
-@metric(paper="TransAtt, Sec. 4", better="higher", curve=_tenth_curve)
+@metric(paper="TransAtt, Sec. 4", better="higher", curve=_tenth_curve, aliases=ALIASES)
 def negative_perturbation(
     model: Model,
     cases: list[ExplainedExample],
     *,
     target: str = "prediction",
     against: str = "label",
-    absent: str | None = None,
+    replacement: str | None = None,
     start: float = 0,
 ) -> list[Record]:
     """Area (×100) under the accuracy when the least relevant 0, 10 … 90 % of the pixels are made black.
@@ -304,5 +305,5 @@ def negative_perturbation(
     Options as for positive-perturbation.
     """
     shares = _tenths(start)
-    correct_NK = _correct(model, cases, target, against, shares, replacement=absent, lowest=True)
+    correct_NK = _correct(model, cases, target, against, shares, replacement=replacement, lowest=True)
     return _area_records("negative-perturbation", correct_NK, shares, scale=100)

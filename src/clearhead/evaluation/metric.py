@@ -47,7 +47,8 @@ class Metric:
     """A registered metric.
 
     `values` name its results; they are means of the records' entries of that name unless `summary_of` computes them.
-    `targets` are the explanations an example needs, `prepare` makes the examples to be explained out of a task's.
+    `targets` are the explanations an example needs, `prepare` makes the examples to be explained out of a task's,
+    `aliases` map former option names to current ones.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Metric:
     summary_of: Callable[..., dict[str, Array]] | None = None
     curve_of: Callable[..., Curves] | None = None
     prepare: Callable[..., list[Example]] | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
@@ -99,6 +101,7 @@ def metric(
     summary: Callable[..., dict[str, Array]] | None = None,
     curve: Callable[..., Curves] | None = None,
     prepare: Callable[..., list[Example]] | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> Callable[[Measure], Measure]:
     """Register a function (model, cases, *, options) → records under the kebab-case of its name.
 
@@ -119,6 +122,7 @@ def metric(
             summary_of=summary,
             curve_of=curve,
             prepare=prepare,
+            aliases=dict(aliases or {}),
         )
         METRICS.add(name, registered)
         return measure
@@ -202,12 +206,13 @@ class MetricSpec:
 
 
 def parse_metric(name: Any, **options: Any) -> MetricSpec:
-    """Parse 'aopc', 'aopc:absent=pad,steps=9' or (name, {options}), as for methods."""
+    """Parse 'aopc', 'aopc:replacement=pad,steps=9' or (name, {options}), as for methods."""
     if isinstance(name, MetricSpec):
         return name
     text, plain_name, spec_options = parse_spec(name)
     registered = METRICS[plain_name]
-    validated = validate_options(registered.name, registered.measure, {**spec_options, **options})
+    options = {**spec_options, **options}
+    validated = validate_options(registered.name, registered.measure, options, aliases=registered.aliases)
     return MetricSpec(text, registered, validated)
 
 
