@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+from clearhead.arrays import Array
 from clearhead.attribution.method import MethodSpec
 from clearhead.engine.trace import Trace
 from clearhead.explanation import Explanation
@@ -31,7 +32,7 @@ class CachedInput:
     encoded: Encoded
     traces: dict[Any, Trace] = field(default_factory=dict)
     answers: dict[Any, Answer] = field(default_factory=dict)
-    random_curves: dict[Any, list[list[float]]] = field(default_factory=dict)
+    random_curves: dict[Any, Array] = field(default_factory=dict)
 
     @property
     def token_pairs(self) -> int:

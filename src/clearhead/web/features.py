@@ -6,7 +6,7 @@ import torch
 
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput
-from clearhead.perturbation.features import group_features
+from clearhead.perturbation.features import Features, group_features
 
 
 def number_hideable_tokens(trace: Trace) -> dict[int, int]:
@@ -28,15 +28,24 @@ def _find_special_tokens(trace: Trace) -> Sequence[bool]:
 def group_tokens(trace: Trace, unit: str) -> list[list[int]]:
     """Return the token indices of every word, token or patch, in reading order."""
     indices = list(number_hideable_tokens(trace))
-    # Without offsets (no fast tokenizer) it is not known which tokens form a word.
-    has_words = not trace.is_image and trace.inputs.items[0].offsets is not None
-    if unit == "word" and has_words:
+    if _has_words(trace, unit):
         return _group_words(trace, indices)
     return [[index] for index in indices]
 
 
+def make_features(trace: Trace, unit: str) -> Features:
+    """Return the words, tokens or patches of `group_tokens` as features of the perturbation engine, in its order."""
+    (features,) = group_features(trace.model, trace.inputs, "word" if _has_words(trace, unit) else None)
+    return features
+
+
+def _has_words(trace: Trace, unit: str) -> bool:
+    # Without offsets (no fast tokenizer) it is not known which tokens form a word.
+    return unit == "word" and not trace.is_image and trace.inputs.items[0].offsets is not None
+
+
 def _group_words(trace: Trace, indices: Sequence[int]) -> list[list[int]]:
-    (features,) = group_features(trace.model, trace.inputs, "word")
+    features = make_features(trace, "word")
     words: dict[int, list[int]] = {}
     for index in indices:
         words.setdefault(int(features.labels[index]), []).append(index)

@@ -3,11 +3,10 @@
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 
-import numpy as np
 import torch
 
+from clearhead.arrays import Array
 from clearhead.attribution.assemble import explain_trace
 from clearhead.attribution.method import MethodSpec, parse_method
 from clearhead.engine.trace import Trace, capture
@@ -16,10 +15,12 @@ from clearhead.model.inputs import Encoded, collate, encode
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities
 from clearhead.model.target import Target
+from clearhead.perturbation.curves import random_orders, score_orders
+from clearhead.perturbation.features import Features
 from clearhead.perturbation.run import perturbed_logits, score_targets
 from clearhead.registry import unknown_name
 from clearhead.web.cache import FORWARD_PASS, Answer, CachedInput, InputCache
-from clearhead.web.features import group_tokens, mask_hidden_tokens
+from clearhead.web.features import group_tokens, make_features, mask_hidden_tokens
 from clearhead.web.job_queue import Interrupted
 from clearhead.web.limits import Limits
 from clearhead.web.schemas import CurveRequest, CurveResponse, ExplainRequest, HideRequest, HideResponse, InputRequest
@@ -27,7 +28,6 @@ from clearhead.web.upload import decode_image
 
 MAX_TEXT_STEPS = 20
 MAX_IMAGE_STEPS = 10
-RANDOM_ORDERS = 5
 COST_OPTIONS = ("samples", "steps", "segments", "window", "batch", "top")
 """Options that multiply the cost of a method."""
 
@@ -109,12 +109,14 @@ class ExplainService:
         (request,) = requests
         relevance = self._explain_one(request).explanation.relevance
         trace = self._trace(request)
-        features = group_tokens(trace, request.unit)
-        ranked = sorted(features, key=lambda tokens: -float(relevance[tokens].sum()))
-        counts = _count_steps(trace, len(features))
-        random_curves = self._compute_random_curves(request, trace, features, counts)
-        (values,) = self._compute_curves(trace, [ranked], counts)
-        return [_make_curve_response(ranked, counts, values, random_curves)]
+        groups = group_tokens(trace, request.unit)
+        order = sorted(range(len(groups)), key=lambda index: -float(relevance[groups[index]].sum()))
+        features = make_features(trace, request.unit)
+        counts = _count_steps(trace, features.count)
+        random_scores = self._score_random_orders(request, trace, features, counts)
+        (values,) = self._score_orders(trace, features, [order], counts)
+        ranked = [groups[index] for index in order]
+        return [_make_curve_response(ranked, counts, values.tolist(), random_scores)]
 
     def _find_input(self, request: InputRequest) -> tuple[Model, CachedInput]:
         """Return the model of the request and the cache entry of its input."""
@@ -198,26 +200,19 @@ class ExplainService:
             cached.answers[key] = Answer(explanation, compute_class_outputs(model, trace.logits[0]), method)
         return cached.answers[key]
 
-    def _compute_random_curves(
-        self, request: CurveRequest, trace: Trace, features: list[Feature], counts: list[int]
-    ) -> list[list[float]]:
-        """Return curves of random orders, which are the same for all methods and so computed once per input."""
+    def _score_random_orders(self, request: CurveRequest, trace: Trace, features: Features, counts: list[int]) -> Array:
+        """Return scores of random orders, which are the same for all methods and so computed once per input."""
         _, cached = self._find_input(request)
         key = (request.unit, _make_target_key(trace.targets[0]))
         if key not in cached.random_curves:
-            orders = [_shuffle(features, seed) for seed in range(RANDOM_ORDERS)]
-            cached.random_curves[key] = self._compute_curves(trace, orders, counts)
+            orders = random_orders(features.count)
+            cached.random_curves[key] = self._score_orders(trace, features, orders, counts)
         return cached.random_curves[key]
 
-    def _compute_curves(self, trace: Trace, orders: list[list[Feature]], counts: list[int]) -> list[list[float]]:
+    def _score_orders(self, trace: Trace, features: Features, orders: list[list[int]], counts: list[int]) -> Array:
         """Return, for each order, the target's score with its first `counts` features hidden."""
-        hidden: list[list[int]] = []
-        for order in orders:
-            hidden.extend(list(chain.from_iterable(order[:count])) for count in counts)
-        logits = self._run_masks(trace, mask_hidden_tokens(trace, hidden))
-        values = score_targets(logits, trace.targets[0], trace.model.problem)
-        curves: list[list[float]] = values.reshape(len(orders), len(counts)).tolist()
-        return curves
+        with self._interruptible(trace.model):
+            return score_orders(trace.model, trace.inputs, trace.targets[0], orders, counts, features=features)
 
     def _run_masks(self, trace: Trace, masks: torch.Tensor) -> torch.Tensor:
         with self._interruptible(trace.model):
@@ -256,21 +251,16 @@ def _count_steps(trace: Trace, features: int) -> list[int]:
 
 
 def _make_curve_response(
-    order: list[Feature], counts: list[int], values: list[float], random_curves: list[list[float]]
+    order: list[Feature], counts: list[int], values: list[float], random_scores: Array
 ) -> CurveResponse:
     return CurveResponse(
         order=order,
         counts=counts,
         values=values,
-        random=np.mean(random_curves, 0).tolist(),
-        low=np.min(random_curves, 0).tolist(),
-        high=np.max(random_curves, 0).tolist(),
+        random=random_scores.mean(0).tolist(),
+        low=random_scores.min(0).tolist(),
+        high=random_scores.max(0).tolist(),
     )
-
-
-def _shuffle(features: list[Feature], seed: int) -> list[Feature]:
-    order = np.random.default_rng(seed).permutation(len(features))
-    return [features[index] for index in order]
 
 
 def _wrong_input_type(name: str, needs_images: bool) -> BadInput:
