@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -12,8 +12,11 @@ from PIL import Image
 from clearhead.arrays import Array
 from clearhead.errors import BadOption
 from clearhead.model.images import place_map
-from clearhead.model.target import Target
 from clearhead.validation import require_integer
+
+if TYPE_CHECKING:
+    # clearhead.model.target imports torch, which views of saved explanations do without.
+    from clearhead.model.target import Target
 
 REDUCTIONS: dict[str, Callable[[Array], float]] = {
     "sum": lambda values: float(values.sum()),
@@ -40,13 +43,14 @@ class Explanation:
     """Why a model gave one input its score: relevance per token, and the provenance of the numbers.
 
     `relevance` has one number per token without padding; `special` marks class, separator and register tokens;
-    `offsets` point into `text`. Images have a `grid` of patches instead of a text.
+    `offsets` point into `text`. Images have a `grid` of patches instead of a text. `changed_options` are the `options`
+    that differ from the method's defaults; None if the defaults are unknown, as in files of earlier versions.
     """
 
     tokens: tuple[str, ...]
     relevance: Array
     special: Array
-    target: Target
+    target: "Target"
     label: str
     method: str
     text: str | tuple[str, str] | None = None
@@ -60,6 +64,7 @@ class Explanation:
     options: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    changed_options: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         best = ", ".join(f"{token} {value:+.3g}" for token, value in self.top(3))

@@ -73,6 +73,7 @@ def _sheet(trace: Trace, spelling: MethodSpec, scores: Attribution, coming: dict
     said, moves = _said(trace), list[tuple[Array, Array]]()
     _check_shapes(trace, spelling, coming)
     tokens_BT, layers_BLT, pixels_BPQ = (_array(coming.get(name)) for name in NUMBERS)
+    changed_options = spelling.changed_options
     explanations = [
         copy_with(
             one.bare,
@@ -81,6 +82,7 @@ def _sheet(trace: Trace, spelling: MethodSpec, scores: Attribution, coming: dict
             pixels=None if pixels_BPQ is None else _room(pixels_BPQ[place], [slice(0, pixels_BPQ.shape[-1])], moves),
             method=spelling.method.name,
             options={**spelling.method.options, **spelling.options},
+            changed_options=changed_options,
             diagnostics=dict(one.bare.diagnostics),
             special=one.bare.special.copy(),
         )

@@ -90,6 +90,13 @@ class MethodSpec:
     method: Method
     options: Mapping[str, Any]
 
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        """The options that differ from the method's defaults, in the order of its signature."""
+        defaults = self.method.options
+        options = {**defaults, **self.options}
+        return {name: value for name, value in options.items() if defaults.get(name) != value}
+
     def __call__(self, trace: Trace) -> Attribution:
         """In the precision of the trace, whatever surrounds the call."""
         with gc_paused(), torch.autocast(trace.logits.device.type, enabled=False):
