@@ -1,6 +1,6 @@
-"""Draws every picture of the documentation with the tool itself: `make pictures`.
+"""Draw every picture of the documentation with Clearhead itself: `make pictures`.
 
-Needs the embedded models, and Chromium with Playwright for the views that are HTML.
+Needs the embedded models, and Chromium with Playwright for the HTML views.
 """
 
 import os
@@ -10,83 +10,98 @@ from importlib.resources import files
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 import clearhead
-from clearhead.views import blocks as layers
-from clearhead.views import heatmap, html
-from clearhead.views import html_parts as markup
+from clearhead.views import blocks, heatmap, html, html_parts
 from clearhead.views.line_chart import Curve, chart
 
-HERE = Path(__file__).parent / "pictures"
+PICTURES = Path(__file__).parent / "pictures"
 TEXT = "a joyless , tedious film that never finds its heart"
-MIXED = "slow , but never dull , and the ending is wonderful"
-WIDTH, SCALE = 720, 2
+MIXED_TEXT = "slow , but never dull , and the ending is wonderful"
+WINDOW = {"width": 720, "height": 400}
+PIXEL_RATIO = 2
+MAX_COLORS = 128
+PHOTO_GAP = 12
 
 
-def bodies() -> dict[str, str]:
-    """The HTML views, by the name of their picture."""
+def render_bodies() -> dict[str, str]:
+    """Render the HTML views, by the name of their picture."""
     model = clearhead.load()
-    e = clearhead.explain(model, TEXT)
-    blocks = clearhead.explain(model, TEXT, "att-cat")
-    both = [clearhead.explain(model, MIXED, "att-cat", target) for target in ("positive", "negative")]
-    methods = clearhead.compare(model, TEXT, ["trans-att", "att-cat", "random"])
-    rollout = clearhead.explain(model, TEXT, "rollout", target=blocks.target)
+    by_block = clearhead.explain(model, TEXT, "att-cat")
+    by_rollout = clearhead.explain(model, TEXT, "rollout", target=by_block.target)
+    by_class = [clearhead.explain(model, MIXED_TEXT, "att-cat", label) for label in ("positive", "negative")]
+    by_method = clearhead.compare(model, TEXT, ["trans-att", "att-cat", "random"])
     return {
-        "text": html.card(e),
-        "classes": html.classes(both),
-        "methods": html.methods(methods),
-        "blocks": markup.card(markup.heading(blocks), layers.heat_map(blocks, rollout)),
-        "curves": markup.card(deletion(model, methods)),
+        "text": html.card(clearhead.explain(model, TEXT)),
+        "classes": html.classes(by_class),
+        "methods": html.methods(by_method),
+        "blocks": html_parts.card(html_parts.render_heading(by_block), blocks.heat_map(by_block, by_rollout)),
+        "curves": html_parts.card(render_deletion_curves(model, by_method)),
     }
 
 
-def deletion(model: clearhead.Model, methods: dict[str, clearhead.Explanation]) -> str:
-    """The probability as words are deleted, the strongest first."""
-    words = TEXT.split()
+def render_deletion_curves(model: clearhead.Model, explanations: dict[str, clearhead.Explanation]) -> str:
+    """Chart the probability as words are deleted, the most relevant first."""
     curves = []
-    for name, one in methods.items():
-        scores = [word.relevance for word in one.words()]
-        order = sorted(range(len(words)), key=lambda place: -scores[place])
-        texts = [" ".join(w for i, w in enumerate(words) if i not in order[:k]) for k in range(len(words))]
-        found = clearhead.explain(model, texts, "raw-attention", target=one.target)
-        shares = tuple(k / len(words) for k in range(len(words)))
-        curves.append(Curve(name, shares, tuple(answer.probability for answer in found)))
+    for method, explanation in explanations.items():
+        curves.append(compute_deletion_curve(model, method, explanation))
     return chart(curves, title="Deleting words, the strongest first", across="words deleted")
 
 
-def photograph(found: dict[str, str]) -> None:
-    """Every body as a browser shows it, cut to its card."""
+def compute_deletion_curve(model: clearhead.Model, method: str, explanation: clearhead.Explanation) -> Curve:
+    """Explain the text again after each deleted word; the cheapest method gives the same probability."""
+    texts = delete_words(explanation)
+    remaining = clearhead.explain(model, texts, "raw-attention", target=explanation.target)
+    shares = tuple(count / len(texts) for count in range(len(texts)))
+    return Curve(method, shares, tuple(answer.probability for answer in remaining))
+
+
+def delete_words(explanation: clearhead.Explanation) -> list[str]:
+    """Return the text without its 0, 1, 2 … most relevant words; at least one word is left."""
+    words = explanation.words()
+    order = sorted(range(len(words)), key=lambda index: -words[index].relevance)
+    texts = []
+    for count in range(len(words)):
+        kept = sorted(order[count:])
+        texts.append(" ".join(words[index].text for index in kept))
+    return texts
+
+
+def take_screenshots(bodies: dict[str, str]) -> None:
+    """Save every body as a browser shows it, cropped to its card."""
     chromium = os.environ.get("CLEARHEAD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    with sync_playwright() as started, tempfile.TemporaryDirectory() as folder:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": WIDTH, "height": 400}, device_scale_factor=SCALE)
-        for name, body in found.items():
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport=WINDOW, device_scale_factor=PIXEL_RATIO)
+        for name, body in bodies.items():
             file = Path(folder) / f"{name}.html"
             file.write_text(html.page([body], name), "utf-8")
-            page.goto(file.as_uri())
-            page.locator("article").screenshot(path=HERE / f"{name}.png")
-            smaller(HERE / f"{name}.png")
+            take_screenshot(page, file, PICTURES / f"{name}.png")
         browser.close()
 
 
-def smaller(file: Path) -> None:
-    """At most 128 colours: plenty for these, and a third of the size."""
-    Image.open(file).convert("RGB").quantize(128).save(file, optimize=True)
+def take_screenshot(page: Page, source: Path, picture: Path) -> None:
+    """Save the card of a page with at most 128 colours, which makes the file three times smaller."""
+    page.goto(source.as_uri())
+    page.locator("article").screenshot(path=picture)
+    Image.open(picture).convert("RGB").quantize(MAX_COLORS).save(picture, optimize=True)
 
 
-def photo() -> None:
-    """The example photo: smooth, and patch-exact with the strongest fifth outlined."""
+def draw_photo() -> None:
+    """Draw the example photo twice: smooth, and by exact patches with the strongest fifth outlined."""
     model = clearhead.load("clearhead/pets-vit")
-    cat = clearhead.explain(model, Path(str(files("clearhead.model.zoo") / "examples" / "chelsea.jpg")))
-    pair = [heatmap.overlay(cat), heatmap.overlay(cat, smooth=False, top=20)]
-    canvas = Image.new("RGB", (pair[0].width * 2 + 12, pair[0].height), "white")
-    canvas.paste(pair[0], (0, 0))
-    canvas.paste(pair[1], (pair[0].width + 12, 0))
-    canvas.save(HERE / "photo.jpg", quality=88)
+    photo = Path(str(files("clearhead.model.zoo") / "examples" / "chelsea.jpg"))
+    explanation = clearhead.explain(model, photo)
+    smooth = heatmap.overlay(explanation)
+    exact = heatmap.overlay(explanation, smooth=False, top=20)
+    canvas = Image.new("RGB", (smooth.width + PHOTO_GAP + exact.width, smooth.height), "white")
+    canvas.paste(smooth, (0, 0))
+    canvas.paste(exact, (smooth.width + PHOTO_GAP, 0))
+    canvas.save(PICTURES / "photo.jpg", quality=88)
 
 
 if __name__ == "__main__":
-    HERE.mkdir(exist_ok=True)
-    photograph(bodies())
-    photo()
+    PICTURES.mkdir(exist_ok=True)
+    take_screenshots(render_bodies())
+    draw_photo()

@@ -41,6 +41,7 @@ def explained(text: str | tuple[str, str], *, label: str = "negative", **changes
             "offsets": tuple(offset if isinstance(text, tuple) else offset[1:] for offset in offsets),
             "probability": 0.982,
             "options": {"hidden": "output"},
+            "changed_options": {},
             "model": "clearhead/sst2-minilm",
             "diagnostics": {"score": 3.1, "conservation_gap": 3e-7},
             **changes,

@@ -1,4 +1,4 @@
-"""Pages in a real browser: nothing fetched, nothing complained about, accessible, quick, and literal."""
+"""Pages in a real browser: no requests, no console messages, accessible, fast, and text shown literally."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +10,7 @@ from helpers.samples import HOSTILE, explained, pictured, review
 from helpers.timing import quickest
 
 from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
-from clearhead.views import annotations as gold
-from clearhead.views import class_words, html, notebook
-from clearhead.views import line_chart as curves
+from clearhead.views import annotations, class_words, html, html_parts, line_chart, notebook
 
 SCHEMES = ("light", "dark")
 pytestmark = needs_chromium
@@ -21,8 +19,8 @@ pytestmark = needs_chromium
 def render_everything() -> str:
     """A page with every view on it."""
     blocks = review(layers=np.random.default_rng(0).normal(size=(4, 14)))
-    line = curves.Curve("att-cat", (0.0, 0.5, 1.0), (0.9, 0.3, 0.1), (0.8, 0.2, 0.0), (1.0, 0.4, 0.2))
-    random = curves.Curve("random", (0.0, 0.5, 1.0), (0.9, 0.7, 0.1))
+    line = line_chart.Curve("att-cat", (0.0, 0.5, 1.0), (0.9, 0.3, 0.1), (0.8, 0.2, 0.0), (1.0, 0.4, 0.2))
+    random = line_chart.Curve("random", (0.0, 0.5, 1.0), (0.9, 0.7, 0.1))
     mask = np.zeros((40, 60))
     mask[10:20, 30:40] = 1
     other = review(label="positive", relevance=-review().relevance)
@@ -33,14 +31,22 @@ def render_everything() -> str:
         html.methods({"att-cat": review(), "trans-att": review()}),
         html.card(pictured()),
         html.classes([pictured(), pictured(label="dog")]),
-        gold.text_with_rationale([review(), other], [(2, 9)]),
-        gold.image_with_mask([pictured()], mask),
-        html.markup.card(curves.chart([line, random], title="Hiding the strongest tokens")),
+        annotations.text_with_rationale([review(), other], [(2, 9)]),
+        annotations.image_with_mask([pictured()], mask),
+        html_parts.card(line_chart.chart([line, random], title="Hiding the strongest tokens")),
+        render_many_curves(),
         class_words.summary(top_words(records), overlap_rows(records)),
         html.card(explained(HOSTILE)),
         html.card(explained("هذا الفيلم ممل جدا 👩‍👧")),
     ]
     return html.page(bodies, "Everything")
+
+
+def render_many_curves() -> str:
+    """A card with a chart whose table of numbers is wider than the page."""
+    values = (0.9, 0.3, 0.1)
+    curves = [line_chart.Curve(f"method-{index}", (0.0, 0.5, 1.0), values, values, values) for index in range(9)]
+    return html_parts.card(line_chart.chart(curves, title="Nine methods"))
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +57,10 @@ def browser():
 
 @pytest.fixture
 def visit(browser, tmp_path):
-    """Opens a page and gives it with everything it asked for or complained about."""
+    """Return a function that opens a page and records its requests and messages."""
     contexts = []
 
-    def visited(source: str, scheme: str = "light"):
+    def open_page(source: str, scheme: str = "light"):
         file = tmp_path / "page.html"
         file.write_text(source, "utf-8")
         contexts.append(browser.new_context(color_scheme=scheme, offline=True))
@@ -68,13 +74,13 @@ def visit(browser, tmp_path):
         page.goto(file.as_uri())
         return page
 
-    yield visited
+    yield open_page
     for context in contexts:
         context.close()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_nothing_is_fetched_and_nothing_complains(visit, scheme):
+def test_a_page_requests_nothing_and_logs_nothing(visit, scheme):
     page = visit(render_everything(), scheme)
     assert page.messages == []
     outside = [url for url in page.requests if not url.startswith(("file:", "data:"))]
@@ -92,9 +98,9 @@ def test_accessible(browser, tmp_path, scheme):
     page = context.new_page()
     page.goto(file.as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
-    found = find_violations(page)
+    violations = find_violations(page)
     context.close()
-    assert found == {}
+    assert violations == {}
 
 
 def test_hostile_text_shows_literally_and_in_order(visit):
@@ -154,15 +160,15 @@ def test_tokens_and_layers_of_a_photo_are_switched_without_script(visit):
 
 def test_the_outline_belongs_to_the_view_that_is_shown(visit):
     page = visit(html.page([html.card(pictured())], "x"))
-    seen = """[...document.querySelectorAll('.ch-stack img')]
+    visible_layers = """[...document.querySelectorAll('.ch-stack img')]
         .filter(image => image.checkVisibility()).map(image => image.className)"""
-    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-smooth"]
+    assert page.evaluate(visible_layers) == ["ch-photo", "ch-heat ch-smooth"]
     page.locator(".ch-contour").check()
-    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-smooth", "ch-outline ch-smooth"]
+    assert page.evaluate(visible_layers) == ["ch-photo", "ch-heat ch-smooth", "ch-outline ch-smooth"]
     page.locator(".ch-patches").check()
-    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-exact", "ch-outline ch-exact"]
+    assert page.evaluate(visible_layers) == ["ch-photo", "ch-heat ch-exact", "ch-outline ch-exact"]
     page.locator(".ch-contour").uncheck()
-    assert page.evaluate(seen) == ["ch-photo", "ch-heat ch-exact"]
+    assert page.evaluate(visible_layers) == ["ch-photo", "ch-heat ch-exact"]
 
 
 def test_sign_survives_without_colour(visit):
@@ -175,7 +181,7 @@ def test_sign_survives_without_colour(visit):
 def render_cell(theme: str) -> str:
     """A page like a notebook's, with a text, a list, a comparison and a photo."""
     colors = "background:#fff;color:#212121" if theme == "light" else "background:#111;color:#e0e0e0"
-    several = [
+    bodies = [
         notebook.fragment(review()),
         notebook.listing([review(), explained(HOSTILE)] * 3),
         notebook.comparison({"att-cat": review(), "trans-att": review()}),
@@ -184,7 +190,7 @@ def render_cell(theme: str) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>x</title><link rel="icon" href="data:,">'
         f'<body style="{colors}" data-jp-theme-light="{str(theme == "light").lower()}">'
-        f'<main id="out"><h1>x</h1>{"".join(several)}</main>'
+        f'<main id="out"><h1>x</h1>{"".join(bodies)}</main>'
     )
 
 
@@ -203,19 +209,20 @@ def test_a_cell_follows_the_notebook(visit, theme, paper):
 def test_a_cell_is_accessible(visit, theme):
     page = visit(render_cell(theme))
     page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
-    found = find_violations(page, "#out")
-    found.pop("heading-order", None)  # the notebook's
-    assert found == {}
+    violations = find_violations(page, "#out")
+    # The notebook itself determines the levels of headings.
+    violations.pop("heading-order", None)
+    assert violations == {}
 
 
-@pytest.mark.parametrize("one", [review(), pictured()])
-def test_a_cell_leaves_its_surroundings_alone(visit, one):
+@pytest.mark.parametrize("explanation", [review(), pictured()])
+def test_a_cell_leaves_its_surroundings_alone(visit, explanation):
     outside = "<!doctype html><title>x</title><p id=one class=f9>text</p><table id=two><tr><th>a<td>b</table>"
     measure = """() => ['one', 'two'].map(id => JSON.stringify(
         [...Object.entries(getComputedStyle(document.getElementById(id)))].filter(([key]) => isNaN(key))
             .filter(([key]) => !/width|height|size|origin|inline|block/i.test(key))))"""
     before = visit(outside).evaluate(measure)
-    assert visit(outside + notebook.fragment(one)).evaluate(measure) == before
+    assert visit(outside + notebook.fragment(explanation)).evaluate(measure) == before
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(visit):
@@ -225,8 +232,14 @@ def test_a_narrow_window_needs_no_sideways_scrolling(visit):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_the_rows_of_a_wide_table_keep_their_names_on_one_line(visit):
+    page = visit(html.page([render_many_curves()], "x"))
+    page.evaluate("document.querySelector('details').open = true")
+    assert page.locator("tbody th").first.bounding_box()["height"] < 30
+
+
 def test_a_long_text_renders_within_a_second(visit):
-    source = html.page([html.card(explained(" ".join(f"word{place}" for place in range(1005))))], "long")
+    source = html.page([html.card(explained(" ".join(f"word{index}" for index in range(1005))))], "long")
     assert len(source.encode()) < 1_000_000
     page = visit("<!doctype html><title>warm</title>")
     file = Path(page.url.removeprefix("file://"))

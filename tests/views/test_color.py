@@ -5,22 +5,20 @@ from itertools import product
 import numpy as np
 import pytest
 
-from clearhead.views import (
-    color,
-)
+from clearhead.views import color
 
 
 @pytest.mark.parametrize("theme", [color.LIGHT, color.DARK])
 def test_ink_reads_on_every_step(theme):
-    for place in range(-color.STEPS, color.STEPS + 1):
-        assert color.contrast(theme.ink, color.background(place, theme)) >= 4.5
-    assert color.contrast(theme.faint, theme.paper) >= 4.5
-    assert min(color.contrast(line, theme.paper) for line in (theme.above, theme.below)) >= 3
+    for step in range(-color.STEPS, color.STEPS + 1):
+        assert color.contrast_ratio(theme.ink, color.background_color(step, theme)) >= 4.5
+    assert color.contrast_ratio(theme.faint, theme.paper) >= 4.5
+    assert min(color.contrast_ratio(line, theme.paper) for line in (theme.above, theme.below)) >= 3
 
 
 def test_contrast_is_the_one_of_wcag():
-    assert color.contrast((0, 0, 0), (255, 255, 255)) == pytest.approx(21)
-    assert color.contrast((119, 119, 119), (255, 255, 255)) == pytest.approx(4.48, abs=0.01)
+    assert color.contrast_ratio((0, 0, 0), (255, 255, 255)) == pytest.approx(21)
+    assert color.contrast_ratio((119, 119, 119), (255, 255, 255)) == pytest.approx(4.48, abs=0.01)
 
 
 def test_ends_stay_apart_for_the_colour_blind():
@@ -31,12 +29,12 @@ def test_ends_stay_apart_for_the_colour_blind():
         "tritan": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
     }
     for theme, matrix in product((color.LIGHT, color.DARK), kinds.values()):
-        for place in range(4, color.STEPS + 1):
-            ends = [np.array(color.background(sign * place, theme)) / 255 for sign in (1, -1)]
+        for step in range(4, color.STEPS + 1):
+            ends = [np.array(color.background_color(sign * step, theme)) / 255 for sign in (1, -1)]
             seen = [np.clip(np.array(matrix) @ end**2.2, 0, 1) ** (1 / 2.2) for end in ends]
             assert np.abs(seen[0] - seen[1]).max() > 0.1
 
 
 def test_steps_follow_sign_and_size():
-    assert [color.step(value, 2.0) for value in (-2, -1, 0, 0.1, 2, 9, float("nan"))] == [-9, -4, 0, 0, 9, 9, 0]
-    assert color.step(1.0, 0.0) == 0
+    assert [color.color_step(value, 2.0) for value in (-2, -1, 0, 0.1, 2, 9, float("nan"))] == [-9, -4, 0, 0, 9, 9, 0]
+    assert color.color_step(1.0, 0.0) == 0

@@ -3,14 +3,13 @@
 import numpy as np
 from helpers.samples import pictured
 
-from clearhead.views import (
-    heatmap,
-)
+from clearhead.views import heatmap
 
 
 def test_overlay_has_the_original_size_and_leaves_the_rest_unshaded():
-    one = pictured()
-    grey, drawn = (np.asarray(image).astype(int) for image in (heatmap.greyed(one), heatmap.overlay(one)))
+    explanation = pictured()
+    grey = np.asarray(heatmap.desaturate(explanation)).astype(int)
+    drawn = np.asarray(heatmap.overlay(explanation)).astype(int)
     assert drawn.shape == (40, 60, 3)
     changed = np.abs(drawn - grey).sum(-1)
     assert changed[:, :10].max() == changed[:, 50:].max() == 0
@@ -20,19 +19,20 @@ def test_overlay_has_the_original_size_and_leaves_the_rest_unshaded():
 
 
 def test_patches_are_exact():
-    share = heatmap.shares(pictured(), smooth=False)
+    share = heatmap.scale_relevance(pictured(), smooth=False)
     assert np.unique(share[10:20, 30:40]) == [1.0]
     assert share[9, 30] == share[20, 30] == 0
     assert np.isnan(share[:, :10]).all()
 
 
-def test_opacity_nothing_is_the_photo_itself():
-    one = pictured()
-    assert heatmap.overlay(one, opacity=0.0).tobytes() == heatmap.photograph(one).tobytes()
+def test_opacity_0_is_the_photo_itself():
+    explanation = pictured()
+    overlay = heatmap.overlay(explanation, opacity=0.0)
+    assert overlay.tobytes() == heatmap.original_image(explanation).tobytes()
 
 
 def test_outline_surrounds_the_top():
-    alpha = np.asarray(heatmap.outline(pictured(), top=10))[..., 3]
+    alpha = np.asarray(heatmap.draw_outline(pictured(), top=10))[..., 3]
     assert alpha.any()
     assert alpha[15, 35] == 0 and alpha[2, 55] == 0
 
@@ -40,9 +40,9 @@ def test_outline_surrounds_the_top():
 def test_the_outline_of_patches_follows_their_borders():
     inside = np.zeros((40, 60), dtype=bool)
     inside[10:20, 30:40] = True
-    drawn = heatmap.outline(pictured(), top=5, smooth=False)
-    assert drawn.tobytes() == heatmap.edge_of(inside).tobytes()
-    one = heatmap.overlay(pictured(), smooth=False, top=5).convert("RGBA")
+    outline = heatmap.draw_outline(pictured(), top=5, smooth=False)
+    assert outline.tobytes() == heatmap.draw_border(inside).tobytes()
+    outlined = heatmap.overlay(pictured(), smooth=False, top=5).convert("RGBA")
     plain = heatmap.overlay(pictured(), smooth=False).convert("RGBA")
-    plain.alpha_composite(drawn)
-    assert one.tobytes() == plain.tobytes()
+    plain.alpha_composite(outline)
+    assert outlined.tobytes() == plain.tobytes()

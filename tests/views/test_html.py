@@ -9,9 +9,7 @@ import pytest
 from helpers.html_reader import TEXTS, shown
 from helpers.samples import HOSTILE, explained, pictured, review
 
-from clearhead.views import (
-    html,
-)
+from clearhead.views import html, html_parts
 
 GOLDEN = Path(__file__).parent / "pages"
 
@@ -50,17 +48,15 @@ def test_html_needs_nothing_from_outside():
 
 
 def test_style_stays_below_its_class():
-    from clearhead.views.html_parts import style
-
-    rules = style().removeprefix("<style>").removesuffix("</style>").replace("@media print{", "")
-    selectors = [part.rpartition("{")[0] for part in rules.split("}") if "{" in part]
-    assert len(selectors) > 30
-    for selector in (one.strip() for several in selectors for one in several.split(",.")):
+    rules = html_parts.style_element().removeprefix("<style>").removesuffix("</style>").replace("@media print{", "")
+    selector_lists = [rule.rpartition("{")[0] for rule in rules.split("}") if "{" in rule]
+    assert len(selector_lists) > 30
+    for selector in ",.".join(selector_lists).split(",."):
         assert "clearhead" in selector or selector.startswith("vscode")
 
 
 def test_html_of_a_long_text_is_small():
-    words = " ".join(f"word{place}" for place in range(1005))
+    words = " ".join(f"word{index}" for index in range(1005))
     long = explained(words)
     assert (~long.special).sum() == 2000
     assert len(html.page([html.card(long)], "long").encode()) < 1_000_000
@@ -68,7 +64,7 @@ def test_html_of_a_long_text_is_small():
 
 def test_many_explanations_are_drawn_briefly():
     bodies = html.cards([review()] * 60)
-    assert bodies == [html.brief(review())] * 60
+    assert bodies == [html.brief_card(review())] * 60
 
 
 def test_without_text_tokens_are_shown():
@@ -88,9 +84,9 @@ def cases() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["review", "pair", "blocks"])
 def test_golden_html(name):
-    """CLEARHEAD_GOLDEN=write writes what is there now; look at the difference before committing it."""
+    """CLEARHEAD_GOLDEN=write writes the current output; look at the difference before committing it."""
     file = GOLDEN / f"{name}.html"
-    now = cases()[name].replace("><", ">\n<") + "\n"
+    source = cases()[name].replace("><", ">\n<") + "\n"
     if os.environ.get("CLEARHEAD_GOLDEN") == "write":
-        file.write_text(now, "utf-8")
-    assert now == file.read_text("utf-8")
+        file.write_text(source, "utf-8")
+    assert source == file.read_text("utf-8")

@@ -5,26 +5,24 @@ from xml.dom import minidom
 import pytest
 
 from clearhead.errors import BadInput
-from clearhead.views import (
-    line_chart as curves,
-)
+from clearhead.views import line_chart
 
 
 def test_curves_draw_every_line_inside_the_chart():
-    one = curves.Curve("att-cat", (0.0, 0.5, 1.0), (0.9, 0.2, 0.1), (0.8, 0.1, 0.0), (1.0, 0.3, 0.2))
-    chart = curves.chart([one, curves.Curve("<random>", (0.0, 1.0), (0.9, 0.1))], title="Hiding")
+    curve = line_chart.Curve("att-cat", (0.0, 0.5, 1.0), (0.9, 0.2, 0.1), (0.8, 0.1, 0.0), (1.0, 0.3, 0.2))
+    chart = line_chart.chart([curve, line_chart.Curve("<random>", (0.0, 1.0), (0.9, 0.1))], title="Hiding")
     minidom.parseString(chart[chart.index("<svg") : chart.index("</svg>") + 6])
     assert "<random>" not in chart
     points = chart.split('<polyline points="')[1].partition('"')[0]
     ys = [float(point.partition(",")[2]) for point in points.split()]
     assert ys == sorted(ys)
-    assert 0 < ys[0] < ys[-1] < curves.HEIGHT
+    assert 0 < ys[0] < ys[-1] < line_chart.HEIGHT
     with pytest.raises(BadInput, match="as many values as shares"):
-        curves.chart([curves.Curve("x", (0.0,), ())], title="x")
+        line_chart.chart([line_chart.Curve("x", (0.0,), ())], title="x")
 
 
 def test_axes_have_round_numbers():
-    flat = curves.chart([curves.Curve("x", (0.0, 1.0), (-0.93, 0.95))], title="x")
+    flat = line_chart.chart([line_chart.Curve("x", (0.0, 1.0), (-0.93, 0.95))], title="x")
     assert [f">{mark}</text>" in flat for mark in ("-1", "-0.5", "0", "0.5", "1")] == [True] * 5
-    large = curves.chart([curves.Curve("x", (0.0, 1.0), (0.0, 1234.0))], title="x")
+    large = line_chart.chart([line_chart.Curve("x", (0.0, 1.0), (0.0, 1234.0))], title="x")
     assert ">1.25e+03</text>" in large

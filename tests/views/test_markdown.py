@@ -2,9 +2,7 @@
 
 from helpers.samples import explained, pictured, review
 
-from clearhead.views import (
-    markdown,
-)
+from clearhead.views import markdown
 
 
 def test_markdown_escapes_and_ranks():

@@ -1,1 +1,1 @@
-"""Views: pure functions from explanations to text, HTML and pictures."""
+"""Views: pure functions from explanations to text, HTML and images."""

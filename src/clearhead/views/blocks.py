@@ -1,4 +1,4 @@
-"""The layer view: tokens across, blocks down, each row on its own scale, with the sum and rollout below."""
+"""Heat map of scores per block: tokens across, blocks down, each row on its own scale."""
 
 from collections.abc import Sequence
 
@@ -7,53 +7,90 @@ import numpy as np
 from clearhead.arrays import Array
 from clearhead.errors import BadOption
 from clearhead.explanation import Explanation
-from clearhead.views import html_parts as markup
-from clearhead.views.captions import number
-from clearhead.views.color import step
+from clearhead.views import html_parts
+from clearhead.views.captions import format_relevance
+from clearhead.views.color import color_step
 
-WIDEST = 60
+MAX_COLUMNS = 60
 
 
 def heat_map(explanation: Explanation, rollout: Explanation | None = None) -> str:
-    """A table of the blocks' scores, last block on top, then Rollout, if given, and Sum.
+    """Render a table of the blocks' scores, last block on top, then Rollout, if given, and Sum.
 
-    Every row is divided by its largest score outside special tokens. Long texts show their most relevant tokens.
+    Every row is scaled by its largest score outside special tokens. Long texts show their most relevant tokens.
     """
+    _check_blocks(explanation, rollout)
+    columns = _select_tokens(explanation)
+    head = _render_head(explanation, columns)
+    body = _render_body(explanation, rollout, columns)
+    table = f'<table class="ch-blocks"><thead>{head}</thead><tbody>{body}</tbody></table>'
+    return html_parts.scrollable("Scores per block", table) + _render_note(explanation, columns)
+
+
+def _check_blocks(explanation: Explanation, rollout: Explanation | None) -> None:
     if explanation.layers is None:
         raise BadOption(f"'{explanation.method}' has no scores per block. Use att-cat, cat or att-grads.")
     if rollout is not None and rollout.tokens != explanation.tokens:
-        raise BadOption("The rollout belongs to another input: explain the same one by both methods.")
-    places = _places(explanation)
-    head = "".join(f'<th scope="col"><span>{markup.escape(explanation.tokens[place])}</span></th>' for place in places)
-    body = "".join(_row(name, values, explanation, places) for name, values in _rows(explanation, rollout))
-    left_out = len(explanation.tokens) - len(places)
-    note = f'<p class="ch-faint">{left_out} less relevant tokens are left out.</p>' if left_out else ""
-    return (
-        '<div class="ch-scroll" tabindex="0" role="group" aria-label="Scores per block"><table class="ch-blocks">'
-        f'<thead><tr><th scope="col"><span class="ch-sr">block</span></th>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>{note}"
-    )
+        raise BadOption("The rollout belongs to another input: explain the same input by both methods.")
 
 
-def _rows(explanation: Explanation, rollout: Explanation | None) -> list[tuple[str, Array]]:
-    layers = explanation.layers if explanation.layers is not None else np.zeros((0, len(explanation.tokens)))
-    blocks = [(f"block {place}", layers[place]) for place in reversed(range(len(layers)))]
-    below = [("Rollout", rollout.relevance)] if rollout is not None else []
-    return [*blocks, *below, ("Sum", explanation.relevance)]
+def _select_tokens(explanation: Explanation) -> list[int]:
+    """Return the indices of the most relevant tokens in reading order, at most 60."""
+    # A stable sort keeps the first of equally relevant tokens.
+    order = np.argsort(-np.abs(explanation.relevance), kind="stable")
+    return sorted(int(index) for index in order[:MAX_COLUMNS])
 
 
-def _places(explanation: Explanation) -> list[int]:
-    order = np.argsort(-np.abs(explanation.relevance), kind="stable")[:WIDEST]
-    return sorted(int(place) for place in order)
+def _render_head(explanation: Explanation, columns: Sequence[int]) -> str:
+    cells = ['<th scope="col"><span class="ch-sr">block</span></th>']
+    for index in columns:
+        cells.append(f'<th scope="col"><span>{html_parts.escape(explanation.tokens[index])}</span></th>')
+    return f"<tr>{''.join(cells)}</tr>"
 
 
-def _row(name: str, values: Array, explanation: Explanation, places: Sequence[int]) -> str:
-    full = float(np.abs(values[~explanation.special]).max(initial=0.0)) or float(np.abs(values).max(initial=0.0))
-    cells = "".join(_cell(float(values[place]), full, explanation.tokens[place], name) for place in places)
-    return f'<tr><th scope="row">{name}</th>{cells}</tr>'
+def _render_body(explanation: Explanation, rollout: Explanation | None, columns: Sequence[int]) -> str:
+    rows = []
+    for name, values in _list_rows(explanation, rollout):
+        rows.append(_render_row(name, values, explanation, columns))
+    return "".join(rows)
 
 
-def _cell(value: float, full: float, token: str, name: str) -> str:
-    css = markup.css_class(step(value, full))
-    tip = markup.attribute(f"{token} · {name} · {number(value)}")
-    return f'<td class="{css}" title="{tip}"><span class="ch-sr">{number(value)}</span></td>'
+def _list_rows(explanation: Explanation, rollout: Explanation | None) -> list[tuple[str, Array]]:
+    """Return name and scores of each row from top to bottom."""
+    rows: list[tuple[str, Array]] = []
+    if explanation.layers is not None:
+        for block, scores in enumerate(explanation.layers):
+            rows.insert(0, (f"block {block}", scores))
+    if rollout is not None:
+        rows.append(("Rollout", rollout.relevance))
+    rows.append(("Sum", explanation.relevance))
+    return rows
+
+
+def _render_row(name: str, values: Array, explanation: Explanation, columns: Sequence[int]) -> str:
+    # Special tokens often get most of the relevance; on their scale the words would look empty.
+    full = _row_scale(values, explanation.special)
+    cells = []
+    for index in columns:
+        cells.append(_render_cell(float(values[index]), full, explanation.tokens[index], name))
+    return f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>'
+
+
+def _row_scale(values: Array, special: Array) -> float:
+    """Return the largest absolute score outside special tokens, or of all if the others have none."""
+    largest = float(np.abs(values[~special]).max(initial=0.0))
+    return largest or float(np.abs(values).max(initial=0.0))
+
+
+def _render_cell(value: float, full: float, token: str, name: str) -> str:
+    css = html_parts.css_class(color_step(value, full))
+    number = format_relevance(value)
+    tooltip = html_parts.escape_attribute(f"{token} · {name} · {number}")
+    return f'<td class="{css}" title="{tooltip}"><span class="ch-sr">{number}</span></td>'
+
+
+def _render_note(explanation: Explanation, columns: Sequence[int]) -> str:
+    left_out = len(explanation.tokens) - len(columns)
+    if not left_out:
+        return ""
+    return f'<p class="ch-faint">{left_out} less relevant tokens are left out.</p>'

@@ -1,10 +1,10 @@
-"""The words that every view uses for numbers, methods and diagnostics."""
+"""Captions that every view shares: numbers, methods, tooltips and diagnostics."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from clearhead.attribution.method import METHODS
 from clearhead.explanation import Explanation
-from clearhead.views.text_spans import Piece, visible
+from clearhead.views.text_spans import TextSpan, visible
 
 DIAGNOSTICS = {
     "conservation_gap": "relevance conserved within {:.1g}",
@@ -16,43 +16,92 @@ DIAGNOSTICS = {
 }
 
 
-def number(value: float) -> str:
-    """A relevance with its sign and three digits."""
+def format_relevance(value: float) -> str:
+    """Format a relevance with its sign and three digits."""
     return "0" if value == 0 else f"{value:+.3g}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
+    """Format a share of 1 as a percentage."""
     return f"{share * 100:.1f} %"
 
 
-def spelling(explanation: Explanation) -> str:
-    """The method with the options that differ from its defaults."""
-    usual = METHODS[explanation.method].options if explanation.method in METHODS else {}
-    given = [f"{key}={value}" for key, value in explanation.options.items() if usual.get(key) != value]
-    return explanation.method + (f" ({', '.join(given)})" if given else "")
+def format_method(explanation: Explanation) -> str:
+    """Format the method with the options that differ from its defaults.
+
+    If the defaults are unknown, as for an explanation saved by an earlier version, all options are shown.
+    """
+    options = explanation.changed_options
+    if options is None:
+        options = explanation.options
+    if not options:
+        return explanation.method
+    assignments = ", ".join(f"{name}={value}" for name, value in options.items())
+    return f"{explanation.method} ({assignments})"
 
 
-def headline(explanation: Explanation) -> str:
-    """Label, probability and method in one line."""
-    probability = "" if explanation.probability is None else f" {percent(explanation.probability)}"
-    return f"{visible(explanation.label)}{probability} · {spelling(explanation)}"
+def format_source(explanation: Explanation, *, method: bool = True) -> str:
+    """Format where the numbers come from: the method, unless shown elsewhere, and the model."""
+    sources = []
+    if method:
+        sources.append(format_method(explanation))
+    if explanation.model:
+        sources.append(explanation.model)
+    return " · ".join(sources)
 
 
-def tip(piece: Piece, count: int) -> str:
-    """What a pointer over a word tells: its tokens, its relevance, its rank."""
-    return f"{' '.join(piece.tokens)} · {number(piece.relevance or 0.0)} · rank {piece.rank} of {count}"
+def format_probability(explanation: Explanation) -> str:
+    """Format the probability as it follows the label, or "" if there is none."""
+    if explanation.probability is None:
+        return ""
+    return f" · {format_percent(explanation.probability)}"
 
 
-def diagnostics_caption(explanation: Explanation) -> str:
-    """What the explanation says of itself, for people."""
-    found = explanation.diagnostics
-    said = [_said(text, found[key]) for key, text in DIAGNOSTICS.items() if found.get(key) is not None]
-    predicted, share = found.get("predicted"), found.get("predicted_probability")
-    explained = explanation.label == predicted or explanation.label.startswith(f"{predicted} rather than ")
-    if predicted is not None and share is not None and not explained:
-        said.insert(0, f"the model predicts {visible(predicted)}, {percent(share)}")
-    return " · ".join(said)
+def format_headline(explanation: Explanation) -> str:
+    """Format label, probability and method in one line."""
+    label = visible(explanation.label)
+    if explanation.probability is not None:
+        label += f" {format_percent(explanation.probability)}"
+    return f"{label} · {format_method(explanation)}"
 
 
-def _said(text: str, value: Any) -> str:
-    return text.format(value)
+def format_word(span: TextSpan) -> str:
+    """Format a word or token with its relevance."""
+    return f"{visible(span.text)} {format_relevance(span.relevance or 0.0)}"
+
+
+def format_tokens(tokens: Iterable[tuple[str, float]]) -> list[str]:
+    """Format each token with its relevance."""
+    return [f"{visible(token)} {format_relevance(relevance)}" for token, relevance in tokens]
+
+
+def format_tooltip(span: TextSpan, count: int) -> str:
+    """Format the tooltip of a word: its tokens, its relevance, and its rank among `count` words."""
+    tokens = " ".join(span.tokens)
+    return f"{tokens} · {format_relevance(span.relevance or 0.0)} · rank {span.rank} of {count}"
+
+
+def format_diagnostics(explanation: Explanation) -> str:
+    """Format the diagnostics, preceded by the prediction if another class is explained."""
+    captions = []
+    if _explains_another_class(explanation):
+        captions.append(_format_prediction(explanation.diagnostics))
+    for name, template in DIAGNOSTICS.items():
+        value = explanation.diagnostics.get(name)
+        if value is not None:
+            captions.append(template.format(value))
+    return " · ".join(captions)
+
+
+def _explains_another_class(explanation: Explanation) -> bool:
+    predicted = explanation.diagnostics.get("predicted")
+    if predicted is None or explanation.diagnostics.get("predicted_probability") is None:
+        return False
+    # The label of a contrast is "cat rather than dog"; a class may also be called "cattle".
+    is_prediction = explanation.label == predicted or explanation.label.startswith(f"{predicted} rather than ")
+    return not is_prediction
+
+
+def _format_prediction(diagnostics: Mapping[str, Any]) -> str:
+    probability = format_percent(diagnostics["predicted_probability"])
+    return f"the model predicts {visible(diagnostics['predicted'])}, {probability}"

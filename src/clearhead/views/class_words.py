@@ -1,4 +1,4 @@
-"""The words that speak for each class over many texts, and how far classes share them."""
+"""Top words of each class over many texts, and how many of them classes share."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from clearhead.views import heatmap, html_parts
-from clearhead.views.captions import percent
+from clearhead.views.captions import format_percent
 
 if TYPE_CHECKING:
     from clearhead.evaluation.top_words import Overlap
 
 TopWords = Mapping[str, Sequence[tuple[str, float]]]
 MAX_K_IN_SENTENCE = 10
+BAR_WIDTH_REM = 6
 
 
 def overlap_line(overlaps: "Sequence[Overlap]") -> str:
     """Say in a sentence what two classes share of their ten top words, or of as many as there are."""
-    row = max((row for row in overlaps if row.k <= MAX_K_IN_SENTENCE), key=lambda row: row.k)
-    return f"Of the top {row.k}, two classes share {row.count} ({percent(row.share)})."
+    short_rows = [row for row in overlaps if row.k <= MAX_K_IN_SENTENCE]
+    row = max(short_rows, key=lambda row: row.k)
+    return f"Of the top {row.k}, two classes share {row.count} ({format_percent(row.share)})."
 
 
 def summary(
@@ -28,31 +30,48 @@ def summary(
     count: int = 15,
     clouds: Mapping[str, Image.Image] | None = None,
 ) -> str:
-    """Draw the top words of each class side by side, word clouds if given, and the overlap table.
+    """Render the top words of each class side by side, word clouds if given, and the table of shared words.
 
     `tops` and `overlaps` are computed by `clearhead.evaluation.top_words`.
     """
-    columns = [_column(label, words[:count], (clouds or {}).get(label)) for label, words in tops.items()]
-    table = _overlap_table(overlaps) if overlaps else ""
-    return html_parts.card("<h2>Words that speak for each class</h2>", html_parts.side_by_side(columns), table)
+    columns = []
+    for label, words in tops.items():
+        cloud = clouds.get(label) if clouds else None
+        columns.append(_render_column(label, words[:count], cloud))
+    bodies = ["<h2>Words that speak for each class</h2>", html_parts.side_by_side(columns)]
+    if overlaps:
+        bodies.append(_render_overlaps(overlaps))
+    return html_parts.card(*bodies)
 
 
-def _column(label: str, words: Sequence[tuple[str, float]], cloud: Image.Image | None) -> str:
+def _render_column(label: str, words: Sequence[tuple[str, float]], cloud: Image.Image | None) -> str:
+    heading = f"<h3>{html_parts.escape(label)}</h3>"
+    if cloud is not None:
+        heading += _render_cloud(label, cloud)
+    return heading + _render_words(words)
+
+
+def _render_words(words: Sequence[tuple[str, float]]) -> str:
+    # The bar of the heaviest word has the full width.
     highest = max((weight for _, weight in words), default=1.0)
-    rows = [(html_parts.escape(word), f"{weight:.3g}", _bar(weight / highest)) for word, weight in words]
-    picture = "" if cloud is None else _cloud(label, cloud)
-    return f"<h3>{html_parts.escape(label)}</h3>{picture}{html_parts.table(('word', 'weight', 'share'), rows)}"
+    rows = []
+    for word, weight in words:
+        rows.append((html_parts.escape(word), f"{weight:.3g}", _render_bar(weight / highest)))
+    return html_parts.table(("word", "weight", "share"), rows)
 
 
-def _bar(share: float) -> str:
-    return f'<span class="ch-bar" style="width:{share * 6:.2f}rem"></span>'
+def _render_bar(share: float) -> str:
+    return f'<span class="ch-bar" style="width:{share * BAR_WIDTH_REM:.2f}rem"></span>'
 
 
-def _cloud(label: str, cloud: Image.Image) -> str:
-    url = heatmap.data_url(cloud.convert("RGB"), "PNG")
-    return html_parts.image(url, cloud.size, f"Word cloud of {label}; the table has the words.", "ch-cloud")
+def _render_cloud(label: str, cloud: Image.Image) -> str:
+    url = heatmap.encode_data_url(cloud.convert("RGB"), "PNG")
+    description = f"Word cloud of {label}; the table has the words."
+    return html_parts.render_image(url, cloud.size, description, "ch-cloud")
 
 
-def _overlap_table(overlaps: "Sequence[Overlap]") -> str:
-    rows = [(str(row.k), str(row.count), percent(row.share)) for row in overlaps]
+def _render_overlaps(overlaps: "Sequence[Overlap]") -> str:
+    rows = []
+    for row in overlaps:
+        rows.append((str(row.k), str(row.count), format_percent(row.share)))
     return f"<h3>Overlap</h3>{html_parts.table(('top words', 'shared by two classes', 'share'), rows)}"

@@ -1,6 +1,6 @@
-"""One diverging scale for every view: orange speaks for the class, blue against it, in light and in dark.
+"""The diverging colour scale of every view: orange for the class, blue against it, in a light and a dark theme.
 
-The pair stays apart for the common kinds of colour blindness, and the ink keeps WCAG AA contrast on every step.
+The two ends stay distinct under the common kinds of colour blindness, and text keeps WCAG AA contrast on every step.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ STEPS = 9
 
 @dataclass(frozen=True)
 class Theme:
-    """Paper, ink and the two ends of the scale.
+    """Background, text colours and the two ends of the scale.
 
-    `faint` is ink for what matters less, `line` for borders; `above` and `below` underline words for and against the
-    class, so that the sign survives without colour.
+    `faint` is for secondary text, `line` for borders. `above` and `below` underline words for and against the class,
+    so that the sign can be read without colour.
     """
 
     paper: Rgb
@@ -48,48 +48,68 @@ DARK = Theme(
     below=(150, 196, 255),
 )
 
-TINTS = ("#c50", "#26e")
+POSITIVE_TINT = "#c50"
+NEGATIVE_TINT = "#26e"
 
 
-def translucent(number: int) -> str:
-    """The colour behind a word where paper and ink are somebody else's: as many fifteenths opaque as its step."""
-    return f"{TINTS[number < 0]}{abs(number):x}"
+def translucent_tint(step: int) -> str:
+    """Return the CSS background of a word in a notebook, whose paper and ink are not ours.
+
+    The fourth hexadecimal digit is the opacity: `step` fifteenths, so that text stays legible in any theme.
+    """
+    tint = NEGATIVE_TINT if step < 0 else POSITIVE_TINT
+    return f"{tint}{abs(step):x}"
 
 
-def step(relevance: float, largest: float) -> int:
-    """The step of the scale, −9 … 9; 0 where there is nothing to show."""
-    if not largest > 0 or relevance != relevance:
+def color_step(relevance: float | None, full: float) -> int:
+    """Return the step of the scale, −9 … 9, where `full` is the relevance of the last step."""
+    # None is the text between words. `not full > 0` and the comparison with itself also catch NaN.
+    if relevance is None or not full > 0 or relevance != relevance:
         return 0
-    share = min(1.0, abs(relevance) / largest)
-    size = round(share * STEPS)
-    return size if relevance > 0 else -size
+    share = min(1.0, abs(relevance) / full)
+    step = round(share * STEPS)
+    return step if relevance > 0 else -step
 
 
-def background(number: int, theme: Theme) -> Rgb:
-    """The colour behind a word at a step of the scale."""
-    end = theme.positive if number > 0 else theme.negative
-    return mix(theme.paper, end, abs(number) / STEPS)
+def background_color(step: int, theme: Theme) -> Rgb:
+    """Return the colour behind a word at a step of the scale."""
+    end = theme.positive if step > 0 else theme.negative
+    return mix(theme.paper, end, abs(step) / STEPS)
+
+
+def underline_color(step: int, theme: Theme) -> Rgb:
+    """Return the colour of the line below a word at a step of the scale."""
+    return theme.above if step > 0 else theme.below
 
 
 def mix(first: Rgb, second: Rgb, share: float) -> Rgb:
-    red, green, blue = (round(one + (two - one) * share) for one, two in zip(first, second, strict=True))
+    """Interpolate between two colours: `share` 0 gives the first, 1 the second."""
+    red, green, blue = (_mix_channel(start, end, share) for start, end in zip(first, second, strict=True))
     return red, green, blue
 
 
-def hexadecimal(color: Rgb) -> str:
+def _mix_channel(start: int, end: int, share: float) -> int:
+    return round(start + (end - start) * share)
+
+
+def format_hex(color: Rgb) -> str:
+    """Format a colour as #rrggbb."""
     return "#{:02x}{:02x}{:02x}".format(*color)
 
 
-def contrast(first: Rgb, second: Rgb) -> float:
-    """The contrast ratio of WCAG 2, from 1 to 21; AA asks 4.5 of text."""
+def contrast_ratio(first: Rgb, second: Rgb) -> float:
+    """Return the contrast ratio of WCAG 2, from 1 to 21; AA requires 4.5 for text."""
     lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def _luminance(color: Rgb) -> float:
-    red, green, blue = (_linear(channel / 255) for channel in color)
+    red, green, blue = (_linearize(channel / 255) for channel in color)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _linear(channel: float) -> float:
-    return channel / 12.92 if channel <= 0.04045 else float(((channel + 0.055) / 1.055) ** 2.4)
+def _linearize(channel: float) -> float:
+    """Undo the sRGB gamma of one channel, 0 … 1."""
+    if channel <= 0.04045:
+        return channel / 12.92
+    return float(((channel + 0.055) / 1.055) ** 2.4)

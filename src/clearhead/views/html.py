@@ -1,125 +1,147 @@
-"""HTML: pages and parts of pages; self-contained, without scripts, nothing fetched."""
+"""HTML views: cards and self-contained pages, without scripts and without external resources."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
-from clearhead.views import blocks as layers
-from clearhead.views import heatmap
-from clearhead.views import html_parts as markup
-from clearhead.views.text_spans import LEVELS, largest, level_for, pieces, require_explanations, scored, visible
+from clearhead.views import blocks, heatmap, html_parts
+from clearhead.views.text_spans import (
+    default_level,
+    has_negative_text,
+    max_relevance,
+    require_explanations,
+    scored_spans,
+    split_segments,
+    visible,
+)
 
+# More explanations than this get brief cards.
 MANY = 20
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
 
 
 def wrapped(bodies: Iterable[str]) -> str:
-    """Bodies with their style sheet, ready to stand inside another page."""
+    """Render bodies with the style rules they use, to be inserted into another page."""
     body = "".join(bodies)
-    return f'<div class="clearhead">{markup.style(body)}{body}</div>'
+    return f'<div class="clearhead">{html_parts.style_element(body)}{body}</div>'
 
 
 def page(bodies: Iterable[str], title: str) -> str:
-    """Bodies as one self-contained file."""
+    """Render bodies as one self-contained file."""
     name = escape(visible(title))
+    body = "\n".join(bodies)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        # The empty icon keeps browsers from requesting /favicon.ico.
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-        f"<title>{name}</title>\n{markup.style()}\n"
+        f"<title>{name}</title>\n{html_parts.style_element()}\n"
         "<style>body.clearhead{margin:0}.clearhead main{max-width:64rem;margin:0 auto;padding:1.5rem 1rem}"
         ".clearhead h1{font-size:1.3rem;margin:0 0 1rem}</style>\n</head>\n"
-        f'<body class="clearhead">\n<main>\n<h1>{name}</h1>\n{chr(10).join(bodies)}\n</main>\n</body>\n</html>\n'
+        f'<body class="clearhead">\n<main>\n<h1>{name}</h1>\n{body}\n</main>\n</body>\n</html>\n'
     )
-
-
-# --- bodies ----------------------------------------------------------------------------------------------------
 
 
 def card(explanation: Explanation, *, level: str | None = None, rollout: Explanation | None = None) -> str:
-    """One explanation with everything there is to see; `rollout` adds its row to the blocks."""
+    """Render one explanation in full; `rollout` adds its row to the scores per block."""
     if explanation.grid is not None:
-        return markup.card(markup.heading(explanation), visible_explanations(explanation), markup.footer(explanation))
-    level = level or level_for(explanation)
-    return markup.card(
-        markup.heading(explanation),
-        markup.spoken(explanation, level),
-        markup.levels(explanation, level, markup.full_of(explanation)),
-        _legend(explanation, markup.full_of(explanation)),
-        markup.footer(explanation),
-        markup.numbers(explanation, level),
-        _blocks(explanation, rollout),
+        return _image_card(explanation)
+    level = level or default_level(explanation)
+    full = html_parts.full_scale(explanation)
+    return html_parts.card(
+        html_parts.render_heading(explanation),
+        html_parts.render_spoken_summary(explanation, level),
+        html_parts.render_levels(explanation, level, full),
+        _render_legend(explanation, full),
+        html_parts.render_footer(explanation),
+        html_parts.render_numbers(explanation, level),
+        _render_blocks(explanation, rollout),
     )
 
 
-def _blocks(explanation: Explanation, rollout: Explanation | None) -> str:
+def _image_card(explanation: Explanation) -> str:
+    return html_parts.card(
+        html_parts.render_heading(explanation),
+        render_input(explanation),
+        html_parts.render_footer(explanation),
+    )
+
+
+def _render_blocks(explanation: Explanation, rollout: Explanation | None) -> str:
     if explanation.layers is None:
         return ""
-    return markup.folded("Block by block", layers.heat_map(explanation, rollout))
+    return html_parts.folded("Block by block", blocks.heat_map(explanation, rollout))
 
 
 def cards(explanations: Sequence[Explanation]) -> list[str]:
-    """A card each; where there are many, only their texts."""
+    """Render a card each; of more than 20 only the inputs."""
     if len(explanations) <= MANY:
-        return [card(one) for one in explanations]
-    return list(map(brief, explanations))
+        return list(map(card, explanations))
+    return list(map(brief_card, explanations))
 
 
-def brief(explanation: Explanation) -> str:
-    """Label and coloured text, nothing to unfold."""
-    return markup.card(markup.heading(explanation), visible_explanations(explanation))
+def brief_card(explanation: Explanation) -> str:
+    """Render only label and coloured input."""
+    return html_parts.card(html_parts.render_heading(explanation), render_input(explanation))
 
 
-def methods(found: Mapping[str, Explanation]) -> str:
-    """The same input by several methods, stacked; each has its own scale."""
-    if not isinstance(found, Mapping):
-        raise BadInput("This view takes explanations by the name of their method, as `compare` answers for one input.")
-    require_explanations(found.values())
-    first = next(iter(found.values()))
-    rows = [f"<h3>{markup.escape(name)}</h3>{visible_explanations(one)}" for name, one in found.items()]
-    body = markup.side_by_side(rows) if first.grid is not None else "".join(rows)
-    return markup.card(markup.heading(first, method=False), body)
+def methods(explanations: Mapping[str, Explanation]) -> str:
+    """Render the same input explained by several methods, each on its own scale."""
+    if not isinstance(explanations, Mapping):
+        raise BadInput("This view takes explanations by the name of their method, as `compare` returns for one input.")
+    require_explanations(explanations.values())
+    first = next(iter(explanations.values()))
+    inputs = []
+    for name, explanation in explanations.items():
+        inputs.append(f"<h3>{html_parts.escape(name)}</h3>{render_input(explanation)}")
+    # Images are compared side by side, texts line by line below each other.
+    if first.grid is not None:
+        inputs = [html_parts.side_by_side(inputs)]
+    return html_parts.card(html_parts.render_heading(first, method=False), *inputs)
 
 
 def classes(explanations: Sequence[Explanation]) -> str:
-    """The same input for two or more classes side by side, on one scale."""
-    full = full_of(explanations)
-    return markup.card(
-        markup.side_by_side(markup.heading(one, tag="h3") + visible_explanations(one, full) for one in explanations)
-    )
+    """Render the same input explained for two or more classes side by side, on one scale."""
+    full = shared_full_scale(explanations)
+    columns = []
+    for explanation in explanations:
+        columns.append(html_parts.render_heading(explanation, tag="h3") + render_input(explanation, full))
+    return html_parts.card(html_parts.side_by_side(columns))
 
 
 def title_of(explanations: Sequence[Explanation]) -> str:
-    """A title for a page of explanations."""
-    if len(explanations) == 1 or len({one.label for one in explanations}) == 1:
+    """Return a title for a page of explanations."""
+    labels = {explanation.label for explanation in explanations}
+    if len(labels) == 1:
         return f"Why “{explanations[0].label}”?"
-    return f"{len(explanations)} explanations by {', '.join(dict.fromkeys(one.method for one in explanations))}"
+    # A dict instead of a set: the methods keep their order.
+    method_names = dict.fromkeys(explanation.method for explanation in explanations)
+    return f"{len(explanations)} explanations by {', '.join(method_names)}"
 
 
-def visible_explanations(explanation: Explanation, full: float | None = None) -> str:
-    """The coloured text or photo with its legend."""
-    full = full or full_of([explanation])
+def render_input(explanation: Explanation, full: float | None = None) -> str:
+    """Render the coloured text or image with its legend; `full` is the relevance of the full colour."""
+    full = full or _full_scale(explanation)
     if explanation.grid is not None:
-        signed = heatmap.is_signed([explanation])
-        return heatmap.figure(explanation, full=full) + heatmap.legend(full, explanation.label, signed)
-    level = level_for(explanation)
-    return markup.text(pieces(explanation, level), full) + _legend(explanation, full)
+        figure = heatmap.render_figure(explanation, full=full)
+        return figure + heatmap.render_legend(explanation, full)
+    segments = split_segments(explanation, default_level(explanation))
+    return html_parts.render_text(segments, full) + _render_legend(explanation, full)
 
 
-def full_of(explanations: Sequence[Explanation]) -> float:
-    """What the full colour stands for where explanations share a scale: the strongest of any of them."""
+def shared_full_scale(explanations: Sequence[Explanation]) -> float:
+    """Return the relevance of the full colour for explanations on one scale: the largest of all."""
     require_explanations(explanations)
-    return max(map(_full, explanations))
+    return max(map(_full_scale, explanations))
 
 
-def _full(explanation: Explanation) -> float:
+def _full_scale(explanation: Explanation) -> float:
     if explanation.grid is not None:
-        return heatmap.full_of(explanation)
-    return largest(scored(explanation, level_for(explanation)))
+        return heatmap.full_scale(explanation)
+    return max_relevance(scored_spans(explanation, default_level(explanation)))
 
 
-def _legend(explanation: Explanation, full: float) -> str:
-    signed = any((piece.relevance or 0.0) < 0 for level in LEVELS for piece in scored(explanation, level))
-    return markup.legend(full, explanation.label, signed)
+def _render_legend(explanation: Explanation, full: float) -> str:
+    return html_parts.render_legend(full, explanation.label, has_negative_text(explanation))

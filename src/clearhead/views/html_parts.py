@@ -1,207 +1,256 @@
-"""The HTML that every page is made of; whatever comes from a user or a tokenizer passes through `escape`."""
+"""HTML fragments that pages are built from; text of a user or a tokenizer always passes through `escape`."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import escape as escape_html
 from importlib.resources import files
 
 from clearhead.explanation import Explanation
-from clearhead.views.captions import diagnostics_caption, number, percent, spelling, tip
-from clearhead.views.color import DARK, LIGHT, STEPS, background, hexadecimal, step
+from clearhead.views.captions import (
+    format_diagnostics,
+    format_probability,
+    format_relevance,
+    format_source,
+    format_tokens,
+    format_tooltip,
+    format_word,
+)
+from clearhead.views.color import DARK, LIGHT, STEPS, Rgb, background_color, color_step, format_hex
 from clearhead.views.text_spans import (
     LEVELS,
-    Piece,
-    aside,
+    TextSpan,
+    has_text,
     is_hidden,
-    largest,
-    pieces,
-    scored,
-    shown,
-    strongest,
+    max_relevance,
+    other_level,
+    scored_spans,
+    select_scored,
+    special_tokens,
+    spell_out,
+    split_segments,
+    strongest_spans,
     visible,
 )
 
-TABLE = 20
+MAX_TABLE_ROWS = 20
+MAX_SPOKEN_WORDS = 5
 
 
 def escape(text: str) -> str:
-    """Text as HTML that shows exactly what is there.
+    """Escape text so that a browser shows every character of it, hidden ones included.
 
-    Hidden characters stay in place, so that copying gives the original, but are fenced in and labelled; controls,
+    Hidden characters stay in place, so that copying gives the original, but are isolated and labelled; controls,
     which HTML does not allow, are replaced by their labels.
     """
+    # A page has thousands of words, and most of them have no hidden character.
     if text.isascii() and text.isprintable():
         return escape_html(text)
-    return "".join(
-        _hidden(character) if is_hidden(text, place) else escape_html(character) for place, character in enumerate(text)
-    )
+    characters = []
+    for index, character in enumerate(text):
+        if is_hidden(text, index):
+            characters.append(_label_hidden(character))
+        else:
+            characters.append(escape_html(character))
+    return "".join(characters)
 
 
-def _hidden(character: str) -> str:
+def _label_hidden(character: str) -> str:
     code = ord(character)
-    if code < 0xA0 or 0xD800 <= code <= 0xDFFF:
-        return f'<span class="ch-hidden">{shown(character)}</span>'
+    is_control = code < 0xA0
+    is_surrogate = 0xD800 <= code <= 0xDFFF
+    if is_control or is_surrogate:
+        return f'<span class="ch-hidden">{spell_out(character)}</span>'
     return f'<span class="ch-hidden" data-code="{code:04X}">&#x{code:X};</span>'
 
 
-def attribute(text: str) -> str:
-    """Text for a title or an aria-label, where no markup can fence hidden characters in."""
+def escape_attribute(text: str) -> str:
+    """Escape text for a title or an aria-label, where no element can isolate hidden characters."""
     return escape(visible(text))
 
 
 @cache
 def sheet() -> tuple[str, ...]:
-    """The rules of the style sheet; each stays below .clearhead."""
+    """Return the rules of the style sheet; each applies only inside .clearhead."""
+    # style.css has one rule per line, so that `style_element` can leave out unused ones.
     written = (files("clearhead.views") / "style.css").read_text("utf-8")
-    return (*written.splitlines(), *_colors())
+    return (*written.splitlines(), _color_variables(), *_color_rules())
 
 
-def style(body: str | None = None) -> str:
-    """The style sheet, or only the rules that a body needs, so that a notebook carries no more."""
-    rules = sheet() if body is None else [rule for rule in sheet() if _is_needed(rule, body)]
+def style_element(body: str | None = None) -> str:
+    """Return the style sheet, reduced to the rules that `body` uses if it is given."""
+    rules: Iterable[str] = sheet()
+    if body is not None:
+        rules = (rule for rule in rules if _is_used(rule, body))
     return f"<style>{''.join(rules)}</style>"
 
 
-def _is_needed(rule: str, body: str) -> bool:
-    names = re.findall(r"\.(ch-[a-z]+|[fa]\d)\b", rule.partition("{")[0])
+def _is_used(rule: str, body: str) -> bool:
+    selector = rule.partition("{")[0]
+    # Only the classes ch-… and those of the colour steps decide; a rule without any of them is always used.
+    names = re.findall(r"\.(ch-[a-z]+|[fa]\d)\b", selector)
     return not names or any(name in body for name in names)
 
 
-def _colors() -> list[str]:
-    names = {
-        "paper": (LIGHT.paper, DARK.paper),
-        "ink": (LIGHT.ink, DARK.ink),
-        "faint": (LIGHT.faint, DARK.faint),
-        "line": (LIGHT.line, DARK.line),
-        "for": (LIGHT.above, DARK.above),
-        "against": (LIGHT.below, DARK.below),
+def _color_variables() -> str:
+    variables = {
+        "paper": _light_dark(LIGHT.paper, DARK.paper),
+        "ink": _light_dark(LIGHT.ink, DARK.ink),
+        "faint": _light_dark(LIGHT.faint, DARK.faint),
+        "line": _light_dark(LIGHT.line, DARK.line),
+        "for": _light_dark(LIGHT.above, DARK.above),
+        "against": _light_dark(LIGHT.below, DARK.below),
     }
-    variables = "".join(f"--ch-{name}:{_both(*pair)};" for name, pair in names.items())
-    steps = [
-        f".clearhead .{css_class(place)}{{background:{_both(background(place, LIGHT), background(place, DARK))}}}"
-        for place in range(-STEPS, STEPS + 1)
-        if place
-    ]
-    return [f".clearhead{{{variables}}}", *steps]
+    declarations = "".join(f"--ch-{name}:{value};" for name, value in variables.items())
+    return f".clearhead{{{declarations}}}"
 
 
-def _both(light: tuple[int, int, int], dark: tuple[int, int, int]) -> str:
-    return f"light-dark({hexadecimal(light)},{hexadecimal(dark)})"
+def _color_rules() -> Iterator[str]:
+    """Iterate over the background rules of every step of the scale but 0, which has none."""
+    for step in (*range(-STEPS, 0), *range(1, STEPS + 1)):
+        color = _light_dark(background_color(step, LIGHT), background_color(step, DARK))
+        yield f".clearhead .{css_class(step)}{{background:{color}}}"
 
 
-def css_class(place: int) -> str:
-    """f1 … f9 speak for the class, a1 … a9 against it; nothing for step 0."""
-    return f"f{place}" if place > 0 else f"a{-place}" if place < 0 else ""
+def _light_dark(light: Rgb, dark: Rgb) -> str:
+    return f"light-dark({format_hex(light)},{format_hex(dark)})"
 
 
-# --- text ------------------------------------------------------------------------------------------------------
+def css_class(step: int) -> str:
+    """Return the class of a step: f1 … f9 for the explained class, a1 … a9 against it, "" for step 0."""
+    if step > 0:
+        return f"f{step}"
+    if step < 0:
+        return f"a{-step}"
+    return ""
 
 
-def text(parts: Sequence[Sequence[Piece]], full: float, extra: str = "") -> str:
-    """One paragraph per text of the input, each word on its colour."""
-    count = sum(piece.relevance is not None for part in parts for piece in part)
-    return "".join(
-        f'<p class="ch-text {extra}" dir="auto" lang="">{"".join(_piece(piece, full, count) for piece in part)}</p>'
-        for part in parts
-    )
+def render_text(segments: Sequence[Sequence[TextSpan]], full: float, css: str = "") -> str:
+    """Render one paragraph per text of the input, each word on its colour; `full` gets the full colour."""
+    count = len(select_scored(segments))
+    return "".join(_render_paragraph(segment, full, count, css) for segment in segments)
 
 
-def _piece(piece: Piece, full: float, count: int) -> str:
-    if piece.relevance is None:
-        return escape(piece.text)
-    name = css_class(step(piece.relevance, full))
-    css = f' class="{name}"' if name else ""
-    return f'<span{css} title="{attribute(tip(piece, count))}">{escape(piece.text)}</span>'
+def _render_paragraph(spans: Sequence[TextSpan], full: float, count: int, css: str) -> str:
+    words = "".join(_render_span(span, full, count) for span in spans)
+    return f'<p class="ch-text {css}" dir="auto" lang="">{words}</p>'
 
 
-def levels(explanation: Explanation, level: str, full: float) -> str:
-    """The text at the given level and, behind a check box, at the other one, on the same scale."""
-    if explanation.text is None or explanation.offsets is None:
-        return text(pieces(explanation), full)
-    other = "word" if level == "token" else "token"
-    first = text(pieces(explanation, level), full, "ch-word")
-    second = text(pieces(explanation, other), full, "ch-token")
-    box = f'<label><input type="checkbox" class="ch-tokens"> Show {other}s</label>'
-    return f"{first}{second}{box}"
+def _render_span(span: TextSpan, full: float, count: int) -> str:
+    if span.relevance is None:
+        return escape(span.text)
+    css = css_class(color_step(span.relevance, full))
+    attributes = f'title="{escape_attribute(format_tooltip(span, count))}"'
+    if css:
+        attributes = f'class="{css}" {attributes}'
+    return f"<span {attributes}>{escape(span.text)}</span>"
 
 
-def full_of(explanation: Explanation) -> float:
-    """The largest relevance of any word or token: what the full colour stands for."""
-    return max(largest(scored(explanation, level)) for level in LEVELS)
+def render_levels(explanation: Explanation, level: str, full: float) -> str:
+    """Render the text at one level and, behind a check box, at the other one, on the same scale."""
+    if not has_text(explanation):
+        return render_text(split_segments(explanation), full)
+    # The style sheet hides .ch-token until the box is checked: there is no script.
+    other = other_level(level)
+    shown_text = render_text(split_segments(explanation, level), full, "ch-word")
+    hidden_text = render_text(split_segments(explanation, other), full, "ch-token")
+    return f'{shown_text}{hidden_text}<label><input type="checkbox" class="ch-tokens"> Show {other}s</label>'
 
 
-# --- around the text -------------------------------------------------------------------------------------------
+def full_scale(explanation: Explanation) -> float:
+    """Return the largest absolute relevance of any word or token, which gets the full colour."""
+    return max(max_relevance(scored_spans(explanation, level)) for level in LEVELS)
 
 
-def heading(explanation: Explanation, *, method: bool = True, tag: str = "h2") -> str:
-    """The explained class, its probability, and where the numbers come from."""
-    probability = "" if explanation.probability is None else f" · {percent(explanation.probability)}"
-    said = [spelling(explanation)] if method else []
-    said += [explanation.model] if explanation.model else []
-    below = f'<p class="ch-faint">{escape(" · ".join(said))}</p>' if said else ""
-    return f"<{tag}>{escape(explanation.label)}{probability}</{tag}>{below}"
+def render_heading(explanation: Explanation, *, method: bool = True, tag: str = "h2") -> str:
+    """Render the explained class, its probability, and where the numbers come from."""
+    heading = f"<{tag}>{escape(explanation.label)}{format_probability(explanation)}</{tag}>"
+    source = format_source(explanation, method=method)
+    if source:
+        heading += _render_faint(source)
+    return heading
 
 
-def legend(full: float, label: str, signed: bool) -> str:
-    """What the colours mean, with the number that the strongest stands for."""
-    below = f"<span>against {number(-full)}</span>{_swatches(range(-STEPS, 0, 2))}" if signed else ""
-    above = f"{_swatches(range(1, STEPS + 1, 2))}<span>{number(full)} for {escape(label)}</span>"
-    return f'<p class="ch-legend">{below}<span>0</span>{above}</p>'
+def _render_faint(text: str) -> str:
+    return f'<p class="ch-faint">{escape(text)}</p>'
 
 
-def _swatches(places: Iterable[int]) -> str:
-    return f"""<b>{"".join(f'<i class="{css_class(place)}"></i>' for place in places)}</b>"""
+def render_legend(full: float, label: str, signed: bool) -> str:
+    """Render what the colours mean, with the relevance of the full colour."""
+    negative = ""
+    if signed:
+        negative = f"<span>against {format_relevance(-full)}</span>{_render_swatches(range(-STEPS, 0, 2))}"
+    positive = f"{_render_swatches(range(1, STEPS + 1, 2))}<span>{format_relevance(full)} for {escape(label)}</span>"
+    return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>'
 
 
-def spoken(explanation: Explanation, level: str) -> str:
-    """What a screen reader is told first: the strongest words in a sentence."""
-    found = strongest(explanation, 5, level)
-    words = ", ".join(f"{visible(piece.text)} {number(piece.relevance or 0.0)}" for piece in found)
+def _render_swatches(steps: Iterable[int]) -> str:
+    swatches = "".join(f'<i class="{css_class(step)}"></i>' for step in steps)
+    return f"<b>{swatches}</b>"
+
+
+def render_spoken_summary(explanation: Explanation, level: str) -> str:
+    """Render what a screen reader reads first: the strongest words in a sentence."""
+    words = ", ".join(map(format_word, strongest_spans(explanation, MAX_SPOKEN_WORDS, level)))
+    # .ch-sr is visible to screen readers only.
     return f'<p class="ch-sr">Strongest {level}s: {escape(words)}.</p>'
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of HTML cells: the first of each row names it, the others are numbers."""
+    """Render a table of HTML cells: the first of each row is its heading, the others are numbers."""
     head = "".join(f'<th scope="col">{column}</th>' for column in columns)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(map(_row, rows))}</tbody></table>"
+    body = "".join(map(_render_row, rows))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _row(cells: Sequence[str]) -> str:
+def _render_row(cells: Sequence[str]) -> str:
     numbers = "".join(f'<td class="ch-n">{cell}</td>' for cell in cells[1:])
     return f'<tr><th scope="row" dir="auto">{cells[0]}</th>{numbers}</tr>'
 
 
+def scrollable(label: str, body: str) -> str:
+    """Render a body that scrolls sideways if it is wider than the page."""
+    # Without a tabindex the region could not be scrolled with the keyboard.
+    return f'<div class="ch-scroll" tabindex="0" role="group" aria-label="{escape_attribute(label)}">{body}</div>'
+
+
 def folded(title: str, body: str) -> str:
-    """What opens on a click or a key."""
+    """Render a body that opens on a click or a key."""
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 
-def card(*parts: str) -> str:
-    """A framed part of the page."""
-    return f'<article class="ch-card">{"".join(parts)}</article>'
+def card(*bodies: str) -> str:
+    """Render a framed section of the page."""
+    return f'<article class="ch-card">{"".join(bodies)}</article>'
 
 
 def side_by_side(columns: Iterable[str]) -> str:
-    """Parts side by side where there is room."""
-    return f'<div class="ch-side">{"".join(f"<div>{column}</div>" for column in columns)}</div>'
+    """Render columns that wrap below each other in a narrow window."""
+    wrapped = "".join(f"<div>{column}</div>" for column in columns)
+    return f'<div class="ch-side">{wrapped}</div>'
 
 
-def image(url: str, size: tuple[int, int], described: str, css: str) -> str:
-    """A picture; one without a description is decoration."""
-    return f'<img class="{css}" src="{url}" width="{size[0]}" height="{size[1]}" alt="{attribute(described)}">'
+def render_image(url: str, size: tuple[int, int], description: str, css: str) -> str:
+    """Render an image; screen readers skip one without a description."""
+    width, height = size
+    return f'<img class="{css}" src="{url}" width="{width}" height="{height}" alt="{escape_attribute(description)}">'
 
 
-def numbers(explanation: Explanation, level: str) -> str:
-    """The strongest words as a table, folded away."""
-    found = strongest(explanation, TABLE, level)
-    rows = [(escape(piece.text), number(piece.relevance or 0.0), str(piece.rank)) for piece in found]
+def render_numbers(explanation: Explanation, level: str) -> str:
+    """Render the strongest words as a folded table."""
+    rows = []
+    for span in strongest_spans(explanation, MAX_TABLE_ROWS, level):
+        rows.append((escape(span.text), format_relevance(span.relevance or 0.0), str(span.rank)))
     return folded(f"Strongest {level}s as numbers", table((level, "relevance", "rank"), rows))
 
 
-def footer(explanation: Explanation) -> str:
-    """Special tokens, apart from the text or patches, and the diagnostics."""
-    others = ", ".join(f"{visible(token)} {number(value)}" for token, value in aside(explanation))
-    lines = [f"Special tokens: {others}"] if others else []
-    lines += [diagnostics_caption(explanation)] if diagnostics_caption(explanation) else []
-    return "".join(f'<p class="ch-faint">{escape(line)}</p>' for line in lines)
+def render_footer(explanation: Explanation) -> str:
+    """Render the special tokens, which are not part of text or image, and the diagnostics."""
+    footer = ""
+    tokens = format_tokens(special_tokens(explanation))
+    if tokens:
+        footer += _render_faint(f"Special tokens: {', '.join(tokens)}")
+    diagnostics = format_diagnostics(explanation)
+    if diagnostics:
+        footer += _render_faint(diagnostics)
+    return footer

@@ -1,17 +1,28 @@
-"""Curves: what happens to the model's answer as the strongest tokens are hidden, or revealed, beside random."""
+"""Line charts as SVG, with the numbers as a table; used for deletion and insertion curves."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clearhead.errors import BadInput
-from clearhead.views import html_parts as markup
+from clearhead.views import html_parts
 
-PLOT, HEIGHT = 314, 300
-LEFT, TOP, BOTTOM = 56, 16, 44
-NAME = 32
-BAND, CROWD = 0.16, 6
-# Colours that stay apart for the colour-blind; (light, dark) pairs with 3:1 against their paper.
+PLOT_WIDTH = 314
+HEIGHT = 300
+LEFT = 56
+TOP = 16
+BOTTOM = 44
+PLOT_RIGHT = LEFT + PLOT_WIDTH
+PLOT_BOTTOM = HEIGHT - BOTTOM
+NAME_HEIGHT = 16
+NAME_WIDTH_PER_CHARACTER = 8
+MAX_NAME_LENGTH = 32
+BAND_OPACITY = 0.16
+# From this many curves on, bands overlap so much that each is drawn with half the opacity.
+CROWDED_CURVES = 6
+# Guards floor, ceil and comparisons of quotients that are integers but for rounding.
+ROUNDING = 1e-9
+# Colours that stay distinct for the colour-blind; (light, dark) pairs with a contrast of 3 to their background.
 STROKES = (
     ("#b35900", "#ff9d42"),
     ("#1f5fbf", "#7fb4ff"),
@@ -34,6 +45,19 @@ class Curve:
     high: tuple[float, ...] | None = None
 
 
+@dataclass(frozen=True)
+class _Axis:
+    """The vertical axis: the values at its ends and the distance of its ticks."""
+
+    low: float
+    high: float
+    tick: float
+
+    def y(self, value: float) -> float:
+        """Return the vertical coordinate of a value."""
+        return PLOT_BOTTOM - (value - self.low) / (self.high - self.low) * (PLOT_BOTTOM - TOP)
+
+
 def chart(
     curves: Sequence[Curve],
     *,
@@ -42,149 +66,213 @@ def chart(
     up: str = "probability",
     scale: float | None = None,
 ) -> str:
-    """A line per curve, named at its end, with the numbers as a table behind.
+    """Render a line per curve, named at its end, and a folded table of the numbers.
 
-    With `scale`, a share of 1 is labelled with that number instead of 100 %.
+    `across` and `up` label the axes. With `scale`, a share of 1 is labelled with that number instead of 100 %.
     """
-    if not curves or any(len(curve.shares) != len(curve.values) or not curve.shares for curve in curves):
-        raise BadInput("Every curve needs as many values as shares, and at least one.")
-    low, high = _range(curves)
-    faint = BAND if len(curves) < CROWD else BAND / 2
-    bands = "".join(_band(curve, place, low, high, faint) for place, curve in enumerate(curves))
-    lines = "".join(_line(curve, place, low, high) for place, curve in enumerate(curves))
-    names = "".join(
-        _name(curve, place, y) for (place, curve), y in zip(enumerate(curves), _spread(curves, low, high), strict=True)
-    )
-    width = LEFT + PLOT + 40 + 8 * max(min(len(curve.name), NAME) for curve in curves)
+    _check_curves(curves)
+    width = _chart_width(curves)
     return (
-        f"<h3>{markup.escape(title)}</h3>"
+        f"<h3>{html_parts.escape(title)}</h3>"
         f'<svg class="ch-chart" role="img" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">'
-        f"<title>{markup.attribute(_said(curves, title))}</title>"
-        f"{_axes(low, high, across, up, scale)}{bands}{lines}{names}</svg>"
-        f"{_table(curves, across, scale)}"
+        f"<title>{html_parts.escape_attribute(_describe(curves, title))}</title>"
+        f"{_draw_plot(curves, across, up, scale)}</svg>"
+        f"{_render_table(curves, across, scale)}"
     )
 
 
-def _range(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Probabilities are drawn from 0 to 1, anything else between round numbers around its lowest and highest."""
-    several = [value for curve in curves for part in (curve.values, curve.low, curve.high) for value in part or ()]
-    low, high = min(0.0, *several), max(several)
-    high = 1.0 if low >= 0 and 0.2 < high <= 1 else high if high > low else low + 1
-    step = _step(high - low)
-    return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+def _check_curves(curves: Sequence[Curve]) -> None:
+    is_valid = bool(curves)
+    for curve in curves:
+        if not curve.shares or len(curve.shares) != len(curve.values):
+            is_valid = False
+    if not is_valid:
+        raise BadInput("Every curve needs as many values as shares, and at least one.")
 
 
-def _step(width: float) -> float:
-    """The distance of the marks: a round number that goes into the width four or five times."""
-    size = 10.0 ** math.floor(math.log10(width))
-    return next(size * part for part in (0.2, 0.25, 0.5, 1.0, 2.0, 2.5) if width / (size * part) <= 5 + 1e-9)
+def _chart_width(curves: Sequence[Curve]) -> int:
+    longest = max(len(_shorten(curve.name)) for curve in curves)
+    return PLOT_RIGHT + 40 + NAME_WIDTH_PER_CHARACTER * longest
+
+
+def _draw_plot(curves: Sequence[Curve], across: str, up: str, scale: float | None) -> str:
+    axis = _fit_axis(curves)
+    elements = [_draw_axes(axis, across, up, scale)]
+    # All bands before all lines, so that no band covers a line.
+    for index, curve in enumerate(curves):
+        elements.append(_draw_band(curve, index, axis, _band_opacity(len(curves))))
+    for index, curve in enumerate(curves):
+        elements.append(_draw_line(curve, index, axis))
+    for index, height in enumerate(_place_names(curves, axis)):
+        elements.append(_draw_name(curves[index], index, height))
+    return "".join(elements)
+
+
+def _band_opacity(count: int) -> float:
+    return BAND_OPACITY if count < CROWDED_CURVES else BAND_OPACITY / 2
+
+
+def _fit_axis(curves: Sequence[Curve]) -> _Axis:
+    """Return an axis from 0 to 1 for probabilities, else between round numbers around the lowest and highest value."""
+    values = _all_values(curves)
+    # Zero is always on the axis, so that heights can be compared.
+    low = min(0.0, *values)
+    high = max(values)
+    if low >= 0 and 0.2 < high <= 1:
+        high = 1.0
+    elif high <= low:
+        # All values are equal: any range other than 0 will do.
+        high = low + 1
+    tick = _choose_tick(high - low)
+    first = math.floor(low / tick + ROUNDING) * tick
+    last = math.ceil(high / tick - ROUNDING) * tick
+    # The rounded range may be so much wider that it needs another tick.
+    return _Axis(first, last, _choose_tick(last - first))
+
+
+def _all_values(curves: Sequence[Curve]) -> list[float]:
+    values: list[float] = []
+    for curve in curves:
+        values += curve.values
+        values += curve.low or ()
+        values += curve.high or ()
+    return values
+
+
+def _choose_tick(width: float) -> float:
+    """Return the smallest round number that goes into the width at most five times."""
+    magnitude = 10.0 ** math.floor(math.log10(width))
+    ticks = (magnitude * factor for factor in (0.2, 0.25, 0.5, 1.0, 2.0, 2.5))
+    return next(tick for tick in ticks if width / tick <= 5 + ROUNDING)
 
 
 def _x(share: float) -> float:
-    return LEFT + share * PLOT
-
-
-def _y(value: float, low: float, high: float) -> float:
-    return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+    return LEFT + share * PLOT_WIDTH
 
 
 def format_share(share: float, scale: float | None) -> str:
-    """A place on the horizontal axis in percent, or as a number up to `scale`."""
+    """Format a position on the horizontal axis in per cent, or as a number up to `scale`."""
     return f"{share * 100:.0f} %" if scale is None else f"{share * scale:.4g}"
 
 
-def _axes(low: float, high: float, across: str, up: str, scale: float | None) -> str:
-    step = _step(high - low)
-    marks = "".join(
-        f'<path class="ch-axis" d="M{LEFT} {_y(value, low, high):.1f}H{_x(1):.0f}"/>'
-        + _label(LEFT - 6, _y(value, low, high) + 4, f"{value:.3g}", "end")
-        for value in (low + place * step for place in range(round((high - low) / step) + 1))
-    )
-    below = "".join(
-        _label(_x(part / 4), HEIGHT - BOTTOM + 16, format_share(part / 4, scale), "end" if part == 4 else "middle")
-        for part in range(5)
-    )
-    side = f'<g transform="translate(11 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_label(0, 0, up)}</g>'
-    return f"{marks}{below}{_label(_x(0.5), HEIGHT - 8, across)}{side}"
+def _draw_axes(axis: _Axis, across: str, up: str, scale: float | None) -> str:
+    title_across = _draw_label(_x(0.5), HEIGHT - 8, across)
+    title_up = f'<g transform="translate(11 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_draw_label(0, 0, up)}</g>'
+    return f"{_draw_value_ticks(axis)}{_draw_share_ticks(scale)}{title_across}{title_up}"
 
 
-def _label(x: float, y: float, text: str, anchor: str = "middle") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{markup.escape(text)}</text>'
+def _draw_value_ticks(axis: _Axis) -> str:
+    elements = []
+    for index in range(round((axis.high - axis.low) / axis.tick) + 1):
+        value = axis.low + index * axis.tick
+        y = axis.y(value)
+        elements.append(f'<path class="ch-axis" d="M{LEFT} {y:.1f}H{PLOT_RIGHT:.0f}"/>')
+        elements.append(_draw_label(LEFT - 6, y + 4, f"{value:.3g}", "end"))
+    return "".join(elements)
 
 
-def _line(curve: Curve, place: int, low: float, high: float) -> str:
-    points = " ".join(
-        f"{_x(share):.1f},{_y(value, low, high):.1f}" for share, value in zip(curve.shares, curve.values, strict=True)
-    )
-    dash = _dash(place)
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<polyline points="{points}" style="stroke:{_stroke(place)}" fill="none" stroke-width="2.5"{dashed}/>'
+def _draw_share_ticks(scale: float | None) -> str:
+    labels = []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        # The last label would stick out to the right, where the curves have their names.
+        anchor = "end" if share == 1 else "middle"
+        labels.append(_draw_label(_x(share), PLOT_BOTTOM + 16, format_share(share, scale), anchor))
+    return "".join(labels)
 
 
-def _band(curve: Curve, place: int, low: float, high: float, opacity: float) -> str:
-    """The interval along a line; all of them lie under all lines."""
+def _draw_label(x: float, y: float, text: str, anchor: str = "middle") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html_parts.escape(text)}</text>'
+
+
+def _list_points(shares: Iterable[float], values: Iterable[float], axis: _Axis) -> list[str]:
+    return [f"{_x(share):.1f},{axis.y(value):.1f}" for share, value in zip(shares, values, strict=True)]
+
+
+def _draw_line(curve: Curve, index: int, axis: _Axis) -> str:
+    points = " ".join(_list_points(curve.shares, curve.values, axis))
+    style = f'style="stroke:{_stroke_color(index)}" fill="none" stroke-width="2.5"{_dash_attribute(index)}'
+    return f'<polyline points="{points}" {style}/>'
+
+
+def _draw_band(curve: Curve, index: int, axis: _Axis, opacity: float) -> str:
+    """Draw the interval along a line."""
     if curve.low is None or curve.high is None:
         return ""
-    upper = [
-        f"{_x(share):.1f},{_y(value, low, high):.1f}" for share, value in zip(curve.shares, curve.high, strict=True)
-    ]
-    lower = [
-        f"{_x(share):.1f},{_y(value, low, high):.1f}" for share, value in zip(curve.shares, curve.low, strict=True)
-    ]
-    return f'<polygon points="{" ".join(upper + lower[::-1])}" style="fill:{_stroke(place)}" opacity="{opacity:g}"/>'
+    upper = _list_points(curve.shares, curve.high, axis)
+    lower = _list_points(curve.shares, curve.low, axis)
+    points = " ".join(upper + lower[::-1])
+    return f'<polygon points="{points}" style="fill:{_stroke_color(index)}" opacity="{opacity:g}"/>'
 
 
-def _spread(curves: Sequence[Curve], low: float, high: float) -> list[float]:
-    """Heights for the names, moved apart where lines end close together."""
-    order = sorted(range(len(curves)), key=lambda place: -curves[place].values[-1])
-    heights, above = [0.0] * len(curves), TOP - 16.0
-    for place in order:
-        above = max(_y(curves[place].values[-1], low, high), above + 16)
-        heights[place] = above
-    over = max(0.0, above - (HEIGHT - BOTTOM + 8))
-    return [height - over for height in heights]
+def _place_names(curves: Sequence[Curve], axis: _Axis) -> list[float]:
+    """Return the heights of the names, moved apart where lines end close together."""
+    order = sorted(range(len(curves)), key=lambda index: -curves[index].values[-1])
+    # From the highest line down, each name stands at its line's end or one name below the previous one.
+    heights = [0.0] * len(curves)
+    lowest = float(TOP - NAME_HEIGHT)
+    for index in order:
+        lowest = max(axis.y(curves[index].values[-1]), lowest + NAME_HEIGHT)
+        heights[index] = lowest
+    # Names pushed below the plot move all of them up.
+    excess = max(0.0, lowest - (PLOT_BOTTOM + 8))
+    return [height - excess for height in heights]
 
 
-def _name(curve: Curve, place: int, y: float) -> str:
-    dash = _dash(place)
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    start = _x(1) + 6
+def _draw_name(curve: Curve, index: int, y: float) -> str:
+    start = PLOT_RIGHT + 6
     return (
-        f'<path d="M{start:.0f} {y:.1f}h22" style="stroke:{_stroke(place)}" stroke-width="2.5"{dashed}/>'
-        f'<text x="{start + 27:.0f}" y="{y + 4:.1f}">{markup.escape(_short(curve.name))}</text>'
+        f'<path d="M{start:.0f} {y:.1f}h22" style="stroke:{_stroke_color(index)}" stroke-width="2.5"'
+        f"{_dash_attribute(index)}/>"
+        f'<text x="{start + 27:.0f}" y="{y + 4:.1f}">{html_parts.escape(_shorten(curve.name))}</text>'
     )
 
 
-def _dash(place: int) -> str:
-    """After one round of colours the dashes have moved on, so that no two lines look the same."""
-    return DASHES[(place + place // len(STROKES)) % len(DASHES)]
+def _dash_attribute(index: int) -> str:
+    # The dashes shift by one after each round of colours, so that no two of 36 lines look the same.
+    rounds = index // len(STROKES)
+    dash = DASHES[(index + rounds) % len(DASHES)]
+    return f' stroke-dasharray="{dash}"' if dash else ""
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+def _shorten(name: str) -> str:
+    if len(name) <= MAX_NAME_LENGTH:
+        return name
+    return f"{name[: MAX_NAME_LENGTH - 1]}…"
 
 
-def _stroke(place: int) -> str:
-    light, dark = STROKES[place % len(STROKES)]
+def _stroke_color(index: int) -> str:
+    light, dark = STROKES[index % len(STROKES)]
     return f"light-dark({light},{dark})"
 
 
-def _said(curves: Sequence[Curve], title: str) -> str:
+def _describe(curves: Sequence[Curve], title: str) -> str:
+    """Return the text alternative of the chart."""
     ends = "; ".join(f"{curve.name} from {curve.values[0]:.2g} to {curve.values[-1]:.2g}" for curve in curves)
     return f"{title}: {ends}."
 
 
-def _table(curves: Sequence[Curve], across: str, scale: float | None) -> str:
-    shares = sorted({share for curve in curves for share in curve.shares})
-    rows = [(format_share(share, scale), *(_at(curve, share) for curve in curves)) for share in shares]
-    columns = [markup.escape(name) for name in (across, *(curve.name for curve in curves))]
-    return markup.folded("The curves as numbers", markup.table(columns, rows))
+def _render_table(curves: Sequence[Curve], across: str, scale: float | None) -> str:
+    shares: set[float] = set()
+    for curve in curves:
+        shares.update(curve.shares)
+    rows = [_table_row(curves, share, scale) for share in sorted(shares)]
+    columns = [html_parts.escape(across)]
+    columns += [html_parts.escape(curve.name) for curve in curves]
+    table = html_parts.scrollable("Values of the curves", html_parts.table(columns, rows))
+    return html_parts.folded("The curves as numbers", table)
 
 
-def _at(curve: Curve, share: float) -> str:
+def _table_row(curves: Sequence[Curve], share: float, scale: float | None) -> list[str]:
+    cells = [_format_value(curve, share) for curve in curves]
+    return [format_share(share, scale), *cells]
+
+
+def _format_value(curve: Curve, share: float) -> str:
+    """Format the value of a curve at a share with its interval, or "" if the curve has no value there."""
     if share not in curve.shares:
         return ""
-    place = curve.shares.index(share)
+    index = curve.shares.index(share)
+    value = f"{curve.values[index]:.3g}"
     if curve.low is None or curve.high is None:
-        return f"{curve.values[place]:.3g}"
-    return f"{curve.values[place]:.3g} [{curve.low[place]:.3g}, {curve.high[place]:.3g}]"
+        return value
+    return f"{value} [{curve.low[index]:.3g}, {curve.high[index]:.3g}]"

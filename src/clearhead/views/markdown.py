@@ -1,73 +1,104 @@
-"""Markdown: the text with its strong words set apart, and a table of them, for issues and notes."""
+"""Markdown for issues and notes: the text with its strong words emphasised, and a table of them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from clearhead.explanation import Explanation
-from clearhead.views.captions import diagnostics_caption, headline, number
-from clearhead.views.text_spans import Piece, largest, level_for, pieces, strongest, visible
+from clearhead.views.captions import format_diagnostics, format_headline, format_relevance
+from clearhead.views.text_spans import (
+    TextSpan,
+    default_level,
+    max_relevance,
+    select_scored,
+    split_segments,
+    strongest_spans,
+    visible,
+)
 
-COUNT = 10
-MARKS = "\\`*_[]<>#|~&$!"
-LIST = re.compile(r"^(\s*\d*)([-+.)=])")
-MARKER = r"\1\\\2"
+MAX_TABLE_ROWS = 10
+# A word is emphasised from a third of the strongest word's relevance on.
+EMPHASIS_DIVISOR = 3
+SPECIAL_CHARACTERS = "\\`*_[]<>#|~&$!"
+LIST_MARKER = re.compile(r"^(\s*\d*)([-+.)=])")
+ESCAPED_LIST_MARKER = r"\1\\\2"
 
 
 def document(explanations: Sequence[Explanation]) -> str:
-    """A section per explanation."""
-    return "\n".join(section(one) for one in explanations)
+    """Render a section per explanation."""
+    return "\n".join(map(section, explanations))
 
 
-def comparison(found: Mapping[str, Explanation]) -> str:
-    """A section per method."""
-    return "\n".join(section(one) for one in found.values())
+def comparison(explanations: Mapping[str, Explanation]) -> str:
+    """Render a section per method."""
+    return "\n".join(map(section, explanations.values()))
 
 
 def section(explanation: Explanation) -> str:
-    """Heading, quoted text with its strong words set apart, table, diagnostics."""
-    said = [f"## {escape(headline(explanation))}", "", *_text(explanation), *_table(explanation), ""]
-    notes = [escape(" · ".join(filter(None, [explanation.model, diagnostics_caption(explanation)])))]
-    return "\n".join([*said, *(f"{note}\n" for note in notes if note)])
+    """Render heading, quoted text with strong words emphasised, table, model and diagnostics."""
+    lines = [f"## {escape(format_headline(explanation))}", ""]
+    lines += _quote_text(explanation)
+    lines += _list_strongest(explanation)
+    lines.append("")
+    notes = " · ".join(filter(None, [explanation.model, format_diagnostics(explanation)]))
+    if notes:
+        lines.append(f"{escape(notes)}\n")
+    return "\n".join(lines)
 
 
-def _text(explanation: Explanation) -> Iterator[str]:
-    """The text; words of at least a third of the strongest are bold for the class, in italics against it."""
+def _quote_text(explanation: Explanation) -> Iterator[str]:
+    """Iterate over the lines of the text; words for the class are bold, words against it in italics."""
     if explanation.grid is not None:
         return
-    parts = pieces(explanation)
-    words = level_for(explanation) == "word"
-    full = largest(piece for part in parts for piece in part)
-    for part in parts:
-        for line in "".join(_marked(piece, full, words) for piece in part).splitlines():
-            yield f"> {LIST.sub(MARKER, line)}"
+    segments = split_segments(explanation)
+    is_word_level = default_level(explanation) == "word"
+    full = max_relevance(select_scored(segments))
+    for segment in segments:
+        text = "".join(_emphasise(span, full, is_word_level) for span in segment)
+        for line in text.splitlines():
+            yield f"> {_escape_list_marker(line)}"
         yield ">"
     yield f"> **bold** speaks for {escape(explanation.label)}, *italics* against it"
     yield ""
 
 
-def _marked(piece: Piece, full: float, words: bool) -> str:
-    """Between blanks anything can be set apart, inside a word only letters: Markdown leaves other stars as they are."""
-    text = "\n".join(_literal(line) for line in piece.text.split("\n"))
-    strong = piece.relevance is not None and abs(piece.relevance) * 3 >= full > 0
-    if not strong or not (words or piece.text.isalnum()):
+def _emphasise(span: TextSpan, full: float, is_word_level: bool) -> str:
+    text = "\n".join(map(_escape_characters, span.text.split("\n")))
+    is_strong = span.relevance is not None and abs(span.relevance) * EMPHASIS_DIVISOR >= full > 0
+    # Inside a word, Markdown takes stars as emphasis only around letters and digits.
+    can_be_emphasised = is_word_level or span.text.isalnum()
+    if not is_strong or not can_be_emphasised:
         return text
-    mark = "**" if (piece.relevance or 0.0) > 0 else "*"
+    mark = "**" if (span.relevance or 0.0) > 0 else "*"
     return f"{mark}{text}{mark}"
 
 
-def _table(explanation: Explanation) -> list[str]:
-    name = "patch" if explanation.grid is not None else level_for(explanation)
-    rows = [
-        f"| {escape(piece.text)} | {number(piece.relevance or 0.0)} | {piece.rank} |"
-        for piece in strongest(explanation, COUNT)
-    ]
-    return [f"| {name} | relevance | rank |", "|:--|--:|--:|", *rows]
+def _list_strongest(explanation: Explanation) -> list[str]:
+    name = default_level(explanation)
+    if explanation.grid is not None:
+        name = "patch"
+    lines = [f"| {name} | relevance | rank |", "|:--|--:|--:|"]
+    for span in strongest_spans(explanation, MAX_TABLE_ROWS):
+        lines.append(f"| {escape(span.text)} | {format_relevance(span.relevance or 0.0)} | {span.rank} |")
+    return lines
 
 
 def escape(text: str) -> str:
-    """Every character that Markdown or HTML would take as markup is written as itself."""
-    return LIST.sub(MARKER, _literal(text))
+    """Escape every character that Markdown or HTML would interpret."""
+    return _escape_list_marker(_escape_characters(text))
 
 
-def _literal(text: str) -> str:
-    return "".join(f"\\{one}" if one in MARKS else " " if one in "\r\n\t" else one for one in visible(text))
+def _escape_list_marker(line: str) -> str:
+    return LIST_MARKER.sub(ESCAPED_LIST_MARKER, line)
+
+
+def _escape_characters(text: str) -> str:
+    characters = []
+    # Line breaks would end a table row, a heading or a quote.
+    for character in visible(text):
+        if character in SPECIAL_CHARACTERS:
+            characters.append(f"\\{character}")
+        elif character in "\r\n\t":
+            characters.append(" ")
+        else:
+            characters.append(character)
+    return "".join(characters)

@@ -1,6 +1,7 @@
-"""Notebook cells: no style sheet and no script, so that a display costs little more than its data.
+"""Notebook cells, without style sheet and script, so that a cell is hardly larger than the explanation's data.
 
-Colours are translucent and ink is the notebook's own, which reads on any theme; nothing outside the cell can change.
+Colours are translucent and text has the notebook's own colour, which is legible in any theme; no rule of the cell can
+affect the rest of the notebook.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,118 +9,172 @@ from html import escape
 
 from clearhead.explanation import Explanation
 from clearhead.views import html
-from clearhead.views.captions import diagnostics_caption, number, percent, spelling, tip
-from clearhead.views.color import STEPS, step, translucent
-from clearhead.views.html_parts import full_of
-from clearhead.views.text_spans import LEVELS, Piece, aside, level_for, pieces, scored, visible
+from clearhead.views.captions import (
+    format_diagnostics,
+    format_probability,
+    format_relevance,
+    format_source,
+    format_tokens,
+    format_tooltip,
+)
+from clearhead.views.color import STEPS, color_step, translucent_tint
+from clearhead.views.html_parts import full_scale
+from clearhead.views.text_spans import (
+    TextSpan,
+    default_level,
+    has_negative_text,
+    has_text,
+    other_level,
+    select_scored,
+    special_tokens,
+    split_segments,
+    visible,
+)
 
-MOST = 100
-FEW = 3
+MAX_SHOWN = 100
+MAX_FULL_CARDS = 3
 
 
 def fragment(explanation: Explanation) -> str:
-    """One explanation with everything but its blocks, which `html.wrapped([layers.heat_map(e)])` shows."""
+    """Render one explanation without its scores per block; `html.wrapped([blocks.heat_map(e)])` shows those."""
+    # The layers of an image need the style sheet; compared with the image itself it is small.
     if explanation.grid is not None:
         return html.wrapped([html.card(explanation)])
-    level = level_for(explanation)
-    return _framed([*_heading(explanation), *_text(explanation, level), *_other(explanation, level)])
-
-
-def listing(explanations: Sequence[Explanation]) -> str:
-    """Many explanations: the text of each, no more than a hundred."""
-    shown = explanations[:MOST]
-    if any(one.grid is not None for one in shown):
-        return html.wrapped([*map(html.card if len(shown) <= FEW else html.brief, shown), *_more(explanations)])
-    if len(shown) <= FEW:
-        return "".join(map(fragment, shown))
-    return "".join([*(_framed([*_heading(one), *_text(one, level_for(one))]) for one in shown), *_more(explanations)])
-
-
-def comparison(found: Mapping[str, Explanation | Sequence[Explanation]]) -> str:
-    """Several methods on one input, or on each of many, no more than a hundred."""
-    rows = _inputs(found)[:MOST]
-    if any(one.grid is not None for row in rows for one in row.values()):
-        return html.wrapped(map(html.methods, rows))
-    return "".join(_framed(_stacked(row)) for row in rows)
-
-
-def _inputs(found: Mapping[str, Explanation | Sequence[Explanation]]) -> list[dict[str, Explanation]]:
-    """Per input its explanations by method."""
-    several = [[one] if isinstance(one, Explanation) else list(one) for one in found.values()]
-    return [dict(zip(found, row, strict=True)) for row in zip(*several, strict=True)]
-
-
-def _more(explanations: Sequence[Explanation]) -> list[str]:
-    rest = len(explanations) - MOST
-    return [f"<p>… and {rest} more.</p>"] if rest > 0 else []
-
-
-# --- parts -----------------------------------------------------------------------------------------------------
-
-
-def _framed(parts: Iterable[str]) -> str:
-    return (
-        f'<div style="max-width:75ch;margin:0 0 1em;white-space:pre-wrap;overflow-wrap:anywhere">{"".join(parts)}</div>'
+    level = default_level(explanation)
+    return _render_frame(
+        [
+            _render_heading(explanation),
+            *_render_text(explanation, level),
+            *_render_footer(explanation),
+            _render_other_level(explanation, level),
+        ]
     )
 
 
-def _heading(explanation: Explanation, *, method: bool = True) -> Iterator[str]:
-    probability = "" if explanation.probability is None else f" · {percent(explanation.probability)}"
-    said = [spelling(explanation)] if method else []
-    below = _small(" · ".join(filter(None, [*said, explanation.model])))
-    yield f"<div><b>{_escaped(explanation.label)}{probability}</b> {below}</div>"
+def listing(explanations: Sequence[Explanation]) -> str:
+    """Render many explanations: the input of each, at most a hundred."""
+    shown = explanations[:MAX_SHOWN]
+    rest = _render_rest(explanations)
+    is_short = len(shown) <= MAX_FULL_CARDS
+    if _has_image(shown):
+        # Cards of images share one style sheet.
+        cards = map(html.card if is_short else html.brief_card, shown)
+        return html.wrapped([*cards, rest])
+    return "".join(map(fragment if is_short else _render_brief, shown)) + rest
 
 
-def _stacked(found: Mapping[str, Explanation]) -> Iterator[str]:
-    yield from _heading(next(iter(found.values())), method=False)
-    for name, one in found.items():
-        yield f"<div>{_small(name)}</div>"
-        yield from _text(one, level_for(one))
+def comparison(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> str:
+    """Render several methods on one input, or on each of many, at most a hundred."""
+    rows = _group_by_input(explanations)[:MAX_SHOWN]
+    if any(_has_image(row.values()) for row in rows):
+        return html.wrapped(map(html.methods, rows))
+    return "".join(_render_frame(_render_methods(row)) for row in rows)
 
 
-def _text(explanation: Explanation, level: str) -> Iterator[str]:
-    """The coloured text with its legend."""
-    full = full_of(explanation)
-    yield from _paragraphs(pieces(explanation, level), full)
-    signed = any((piece.relevance or 0.0) < 0 for one in LEVELS for piece in scored(explanation, one))
-    below = f"against {number(-full)}" if signed else "0"
-    stops = [*([translucent(-STEPS)] if signed else []), "#0000", translucent(STEPS)]
-    bar = f'<i style="padding:0 3em;background:linear-gradient(90deg,{",".join(stops)})"></i>'
-    yield f"<div><small>{below} {bar} {number(full)} for {_escaped(explanation.label)}</small></div>"
+def _has_image(explanations: Iterable[Explanation]) -> bool:
+    return any(explanation.grid is not None for explanation in explanations)
 
 
-def _other(explanation: Explanation, level: str) -> Iterator[str]:
-    """Special tokens, diagnostics, and the text at the other level, folded away."""
-    others = ", ".join(f"{token} {number(value)}" for token, value in aside(explanation))
-    for line in filter(None, [others and f"Special tokens: {others}", diagnostics_caption(explanation)]):
-        yield f"<div>{_small(line)}</div>"
-    if explanation.text is not None and explanation.offsets is not None:
-        other = "word" if level == "token" else "token"
-        lines = "".join(_paragraphs(pieces(explanation, other), full_of(explanation)))
-        yield f"<details><summary>{_small(f'{other.title()}s')}</summary>{lines}</details>"
+def _group_by_input(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> list[dict[str, Explanation]]:
+    """Return the explanations of each input by method."""
+    columns = []
+    for column in explanations.values():
+        if isinstance(column, Explanation):
+            column = [column]
+        columns.append(column)
+    return [dict(zip(explanations, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _paragraphs(parts: Sequence[Sequence[Piece]], full: float) -> Iterator[str]:
-    count = sum(piece.relevance is not None for part in parts for piece in part)
-    for part in parts:
-        words = "".join(_piece(piece, full, count) for piece in part)
+def _render_rest(explanations: Sequence[Explanation]) -> str:
+    rest = len(explanations) - MAX_SHOWN
+    if rest <= 0:
+        return ""
+    return f"<p>… and {rest} more.</p>"
+
+
+def _render_frame(bodies: Iterable[str]) -> str:
+    style = "max-width:75ch;margin:0 0 1em;white-space:pre-wrap;overflow-wrap:anywhere"
+    return f'<div style="{style}">{"".join(bodies)}</div>'
+
+
+def _render_heading(explanation: Explanation, *, method: bool = True) -> str:
+    label = f"{_escape(explanation.label)}{format_probability(explanation)}"
+    return f"<div><b>{label}</b> {_render_small(format_source(explanation, method=method))}</div>"
+
+
+def _render_brief(explanation: Explanation) -> str:
+    text = _render_text(explanation, default_level(explanation))
+    return _render_frame([_render_heading(explanation), *text])
+
+
+def _render_methods(explanations: Mapping[str, Explanation]) -> Iterator[str]:
+    first = next(iter(explanations.values()))
+    yield _render_heading(first, method=False)
+    for name, explanation in explanations.items():
+        yield f"<div>{_render_small(name)}</div>"
+        yield from _render_text(explanation, default_level(explanation))
+
+
+def _render_text(explanation: Explanation, level: str) -> Iterator[str]:
+    """Render the coloured text and its legend."""
+    full = full_scale(explanation)
+    yield from _render_paragraphs(split_segments(explanation, level), full)
+    yield _render_legend(explanation, full)
+
+
+def _render_legend(explanation: Explanation, full: float) -> str:
+    lowest = "0"
+    # #0000 is transparent: relevance 0 has no colour.
+    colors = ["#0000", translucent_tint(STEPS)]
+    if has_negative_text(explanation):
+        lowest = f"against {format_relevance(-full)}"
+        colors.insert(0, translucent_tint(-STEPS))
+    bar = f'<i style="padding:0 3em;background:linear-gradient(90deg,{",".join(colors)})"></i>'
+    return f"<div><small>{lowest} {bar} {format_relevance(full)} for {_escape(explanation.label)}</small></div>"
+
+
+def _render_footer(explanation: Explanation) -> Iterator[str]:
+    """Render special tokens and diagnostics."""
+    tokens = ", ".join(format_tokens(special_tokens(explanation)))
+    if tokens:
+        yield f"<div>{_render_small(f'Special tokens: {tokens}')}</div>"
+    diagnostics = format_diagnostics(explanation)
+    if diagnostics:
+        yield f"<div>{_render_small(diagnostics)}</div>"
+
+
+def _render_other_level(explanation: Explanation, level: str) -> str:
+    """Render the text by token instead of by word, or the other way round, folded away."""
+    if not has_text(explanation):
+        return ""
+    other = other_level(level)
+    paragraphs = "".join(_render_paragraphs(split_segments(explanation, other), full_scale(explanation)))
+    return f"<details><summary>{_render_small(f'{other.title()}s')}</summary>{paragraphs}</details>"
+
+
+def _render_paragraphs(segments: Sequence[Sequence[TextSpan]], full: float) -> Iterator[str]:
+    count = len(select_scored(segments))
+    for segment in segments:
+        words = "".join(_render_span(span, full, count) for span in segment)
         yield f'<p dir="auto" style="line-height:1.9;margin:0;text-underline-offset:.3em">{words}</p>'
 
 
-def _piece(piece: Piece, full: float, count: int) -> str:
-    if piece.relevance is None:
-        return _escaped(piece.text)
-    place = step(piece.relevance, full)
-    told = f'title="{_escaped(tip(piece, count))}">{_escaped(piece.text)}'
-    if not place:
-        return f"<span {told}</span>"
-    dashed = ";text-decoration-style:dashed" if place < 0 else ""
-    return f'<u style="background:{translucent(place)}{dashed}" {told}</u>'
+def _render_span(span: TextSpan, full: float, count: int) -> str:
+    text = _escape(span.text)
+    if span.relevance is None:
+        return text
+    tooltip = _escape(format_tooltip(span, count))
+    step = color_step(span.relevance, full)
+    if step == 0:
+        return f'<span title="{tooltip}">{text}</span>'
+    # The underline shows the sign without colour: dashed is against the class.
+    dashed = ";text-decoration-style:dashed" if step < 0 else ""
+    return f'<u style="background:{translucent_tint(step)}{dashed}" title="{tooltip}">{text}</u>'
 
 
-def _small(text: str) -> str:
-    return f"<small>{_escaped(text)}</small>"
+def _render_small(text: str) -> str:
+    return f"<small>{_escape(text)}</small>"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(visible(text))

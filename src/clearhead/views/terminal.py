@@ -1,189 +1,228 @@
-"""Explanations in a terminal: signed colours behind the words of the original text, or plain text."""
+"""Explanations in a terminal: the words of the original text on signed colours, or plain text."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.arrays import Array
 from clearhead.explanation import Explanation
-from clearhead.views.captions import diagnostics_caption, number, percent, spelling
-from clearhead.views.color import LIGHT, STEPS, background, hexadecimal, step
-from clearhead.views.text_spans import Piece, aside, largest, pieces, scored, strongest, visible
+from clearhead.views.captions import (
+    format_diagnostics,
+    format_percent,
+    format_relevance,
+    format_source,
+    format_tokens,
+    format_word,
+)
+from clearhead.views.color import LIGHT, STEPS, background_color, color_step, format_hex
+from clearhead.views.text_spans import (
+    TextSpan,
+    has_negative,
+    max_relevance,
+    scored_spans,
+    select_scored,
+    special_tokens,
+    split_segments,
+    strongest_spans,
+    visible,
+)
 
-BAR = 12
-SHOWN_ASIDE = 6
-SHADES = (" ░▒▓█", " ·-=≡")
+BAR_WIDTH = 12
+MAX_SPECIAL_TOKENS = 6
+MAX_COMPARED_WORDS = 5
+POSITIVE_SHADES = " ░▒▓█"
+NEGATIVE_SHADES = " ·-=≡"
+# Texts come from users: nothing in them is markup, an emoji code or a number to highlight.
+LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 
 def console(*, plain: bool, width: int | None = None) -> Console:
-    """A console that never interprets what it prints; `plain` writes no escape sequences at all.
-
-    Terminals that do not say what they can do get 256 colours: in sixteen, for and against would look alike.
-    """
-    found = Console(width=width, highlight=False, markup=False, emoji=False)
-    system: Literal["256", "truecolor"] = "truecolor" if found.color_system == "truecolor" else "256"
-    return Console(
-        no_color=plain,
-        color_system=None if plain else system,
-        force_terminal=False if plain else None,
-        width=width,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
+    """Return a console that prints text literally; `plain` writes no escape sequences at all."""
+    if plain:
+        return Console(no_color=True, color_system=None, force_terminal=False, width=width, **LITERAL)
+    # Terminals that do not report their colours get 256: with 16, for and against would look alike.
+    detected = Console(width=width, **LITERAL).color_system
+    system: Literal["256", "truecolor"] = "truecolor" if detected == "truecolor" else "256"
+    return Console(no_color=False, color_system=system, width=width, **LITERAL)
 
 
 def render(explanation: Explanation, *, level: str | None = None, width: int = 100, color: bool = False) -> str:
-    """The explanation as text, with escape sequences if `color`."""
-    return captured(view(explanation, level=level), width=width, color=color)
+    """Render the explanation as text, with escape sequences if `color`."""
+    return capture(view(explanation, level=level), width=width, color=color)
 
 
-def captured(shown: RenderableType, *, width: int = 100, color: bool = False) -> str:
-    """Anything printable as text."""
+def capture(renderable: RenderableType, *, width: int = 100, color: bool = False) -> str:
+    """Return what a console would print, without trailing spaces."""
     target = Console(
         width=width,
         color_system="truecolor" if color else None,
         force_terminal=color,
-        highlight=False,
-        markup=False,
-        emoji=False,
+        # On old Windows consoles rich would call the console API instead of writing escape sequences.
         legacy_windows=False,
+        **LITERAL,
     )
-    with target.capture() as capture:
-        target.print(shown)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+    with target.capture() as captured:
+        target.print(renderable)
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    return "\n".join(lines) + "\n"
 
 
 def view(explanation: Explanation, *, level: str | None = None, count: int = 8) -> RenderableType:
-    """Answer, text, legend, the strongest words, and what else there is to know."""
-    parts: list[RenderableType] = [_answer(explanation), Text()]
+    """Return heading, text or patches, legend, the `count` strongest words, special tokens and diagnostics."""
+    renderables: list[RenderableType] = [_render_heading(explanation), Text()]
     if explanation.grid is not None:
-        parts += [_grid(explanation)]
+        renderables.append(_render_patches(explanation))
     else:
-        parts += [
-            *_texts(explanation, level),
-            Text(),
-            _legend(explanation, level),
-            Text(),
-            _top(explanation, level, count),
-        ]
-    return Group(*parts, *_footer(explanation))
+        renderables += _render_texts(explanation, level)
+        renderables += [Text(), _render_legend(explanation, level)]
+        renderables += [Text(), _render_strongest(explanation, level, count)]
+    return Group(*renderables, *_render_footer(explanation))
 
 
-def methods(found: Mapping[str, Explanation], *, level: str | None = None) -> RenderableType:
-    """Several methods on the same input, stacked."""
-    first = next(iter(found.values()))
-    parts: list[RenderableType] = [_answer(first, method=False), Text()]
-    for name, explanation in found.items():
-        body = (
-            [_grid(explanation)] if explanation.grid is not None else [*_texts(explanation, level), _short(explanation)]
-        )
-        parts += [Text(name, style="bold"), *body, Text()]
-    return Group(*parts)
+def methods(explanations: Mapping[str, Explanation], *, level: str | None = None) -> RenderableType:
+    """Return several methods on the same input below each other."""
+    first = next(iter(explanations.values()))
+    renderables: list[RenderableType] = [_render_heading(first, method=False), Text()]
+    for name, explanation in explanations.items():
+        renderables.append(Text(name, style="bold"))
+        if explanation.grid is not None:
+            renderables.append(_render_patches(explanation))
+        else:
+            renderables += [*_render_texts(explanation, level), _render_short_list(explanation)]
+        renderables.append(Text())
+    return Group(*renderables)
 
 
-def _answer(explanation: Explanation, *, method: bool = True) -> Text:
+def _render_heading(explanation: Explanation, *, method: bool = True) -> Text:
     line = Text(visible(explanation.label), style="bold")
     if explanation.probability is not None:
-        line.append(f"  {percent(explanation.probability)}", style="bold")
-    said = [spelling(explanation)] if method else []
-    line.append("   " + " · ".join([*said, visible(explanation.model)]).strip(" ·"), style="dim")
-    return line
+        line.append(f"  {format_percent(explanation.probability)}", style="bold")
+    source = visible(format_source(explanation, method=method))
+    return line.append(f"   {source}", style="dim")
 
 
-def _texts(explanation: Explanation, level: str | None) -> list[Text]:
-    parts = pieces(explanation, level)
-    full = largest(piece for part in parts for piece in part)
-    return [_text(part, full) for part in parts]
+def _render_texts(explanation: Explanation, level: str | None) -> list[Text]:
+    segments = split_segments(explanation, level)
+    full = max_relevance(select_scored(segments))
+    return [_render_text(segment, full) for segment in segments]
 
 
-def _text(part: Sequence[Piece], full: float) -> Text:
+def _render_text(spans: Sequence[TextSpan], full: float) -> Text:
     line = Text(overflow="fold")
-    for piece in part:
-        line.append(visible(piece.text), style=_style(0 if piece.relevance is None else step(piece.relevance, full)))
+    for span in spans:
+        line.append(visible(span.text), style=_word_style(color_step(span.relevance, full)))
     return line
 
 
-def _style(number: int) -> str:
-    """Dark ink on the light scale, so that it reads on any terminal; against the class is also underlined twice.
-
-    The lowest step has no colour: on a dark terminal the palest would stand out most.
-    """
-    if number == 0:
+def _word_style(step: int) -> str:
+    """Return dark ink on the light scale, which is legible in any terminal; negative words are underlined twice."""
+    if step == 0:
         return ""
-    underline = "underline" if number > 0 else "underline2"
-    if abs(number) == 1:
+    underline = "underline" if step > 0 else "underline2"
+    # On a dark terminal the palest background would stand out most, so the lowest step has none.
+    if abs(step) == 1:
         return underline
-    return f"{underline} {hexadecimal(LIGHT.ink)} on {hexadecimal(background(number, LIGHT))}"
+    return f"{underline} {format_hex(LIGHT.ink)} on {format_hex(background_color(step, LIGHT))}"
 
 
-def _legend(explanation: Explanation, level: str | None) -> Text:
-    several = scored(explanation, level)
-    full = largest(several)
+def _render_legend(explanation: Explanation, level: str | None) -> Text:
+    spans = scored_spans(explanation, level)
+    full = max_relevance(spans)
     line = Text(style="dim")
-    if any((piece.relevance or 0) < 0 for piece in several):
-        line.append(f"against {number(-full)} ").append_text(_swatches(range(-STEPS, 0, 2))).append(" ")
-    line.append("0 ").append_text(_swatches(range(1, STEPS + 1, 2)))
-    return line.append(f" {number(full)} for {visible(explanation.label)}")
+    if has_negative(spans):
+        line.append(f"against {format_relevance(-full)} ")
+        line.append_text(_render_swatches(range(-STEPS, 0, 2))).append(" ")
+    line.append("0 ").append_text(_render_swatches(range(1, STEPS + 1, 2)))
+    return line.append(f" {format_relevance(full)} for {visible(explanation.label)}")
 
 
-def _swatches(places: Iterable[int]) -> Text:
-    """The steps as blocks; without colour the shade still tells the sign."""
+def _render_swatches(steps: Iterable[int]) -> Text:
+    """Render the steps as blocks whose shade shows the sign without colour."""
     line = Text()
-    for place in places:
-        line.append("█" if place > 0 else "░", style=f"not dim {hexadecimal(background(place, LIGHT))}")
+    for step in steps:
+        color = format_hex(background_color(step, LIGHT))
+        line.append(_sign_block(step), style=f"not dim {color}")
     return line
 
 
-def _top(explanation: Explanation, level: str | None, count: int) -> Table:
-    found = strongest(explanation, count, level)
-    full = largest(found)
+def _sign_block(value: float) -> str:
+    """Return a full block for the class, a light one against it."""
+    return "█" if value > 0 else "░"
+
+
+def _render_strongest(explanation: Explanation, level: str | None, count: int) -> Table:
+    spans = strongest_spans(explanation, count, level)
+    full = max_relevance(spans)
     table = Table.grid(padding=(0, 2))
-    for piece in found:
-        value = piece.relevance or 0.0
-        size = abs(step(value, full)) * BAR // STEPS
-        bar = Text(("█" if value > 0 else "░") * size, style=hexadecimal(_ink(value)))
-        table.add_row(Text(visible(piece.text)), Text(number(value), justify="right"), bar)
+    for span in spans:
+        relevance = span.relevance or 0.0
+        number = Text(format_relevance(relevance), justify="right")
+        table.add_row(Text(visible(span.text)), number, _render_bar(relevance, full))
     return table
 
 
-def _ink(value: float) -> tuple[int, int, int]:
-    return LIGHT.positive if value > 0 else LIGHT.negative
+def _render_bar(relevance: float, full: float) -> Text:
+    length = abs(color_step(relevance, full)) * BAR_WIDTH // STEPS
+    return Text(_sign_block(relevance) * length, style=_sign_color(relevance))
 
 
-def _short(explanation: Explanation) -> Text:
-    found = [f"{visible(piece.text)} {number(piece.relevance or 0.0)}" for piece in strongest(explanation, 5)]
-    return Text("  ".join(found), style="dim")
+def _sign_color(relevance: float) -> str:
+    return format_hex(LIGHT.positive if relevance > 0 else LIGHT.negative)
 
 
-def _grid(explanation: Explanation) -> Text:
-    """A picture's patches, two characters each: blocks speak for the class, lines against it."""
+def _render_short_list(explanation: Explanation) -> Text:
+    words = map(format_word, strongest_spans(explanation, MAX_COMPARED_WORDS))
+    return Text("  ".join(words), style="dim")
+
+
+def _render_patches(explanation: Explanation) -> Text:
+    """Render the patches of an image, two characters each: blocks speak for the class, lines against it."""
     values = explanation.relevance[~explanation.special].reshape(explanation.grid or (0, 0))
     full = float(abs(values).max(initial=0.0))
-    line = Text()
+    text = Text()
     for row in values:
         for value in row:
-            line.append_text(_patch(float(value), full))
-        line.append("\n")
-    line.append(f"\n{SHADES[1][-1]} {number(-full)} against   " if (values < 0).any() else "\n", style="dim")
-    return line.append(f"{SHADES[0][-1]} {number(full)} for {visible(explanation.label)}", style="dim")
+            text.append_text(_render_patch(float(value), full))
+        text.append("\n")
+    return text.append_text(_render_patch_legend(values, full, explanation.label))
 
 
-def _patch(value: float, full: float) -> Text:
-    place = step(value, full)
-    shade = SHADES[value < 0][round(abs(place) / STEPS * 4)]
-    return Text(shade * 2, style=hexadecimal(_ink(value)) if place else "")
+def _render_patch(value: float, full: float) -> Text:
+    step = color_step(value, full)
+    if step == 0:
+        return Text("  ")
+    shades = POSITIVE_SHADES if step > 0 else NEGATIVE_SHADES
+    # A shade per quarter of the scale; the first, a space, is for less than an eighth.
+    shade = shades[round(abs(step) / STEPS * 4)]
+    return Text(shade * 2, style=_sign_color(value))
 
 
-def _footer(explanation: Explanation) -> list[Text]:
-    others = aside(explanation)
-    lines = [f"special  {_listed(others)}"] if others else []
-    lines += [diagnostics_caption(explanation)] if diagnostics_caption(explanation) else []
-    return [Text(), *(Text(line, style="dim") for line in lines)] if lines else []
+def _render_patch_legend(values: Array, full: float, label: str) -> Text:
+    legend = Text("\n")
+    if (values < 0).any():
+        legend.append(f"{NEGATIVE_SHADES[-1]} {format_relevance(-full)} against   ", style="dim")
+    return legend.append(f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {visible(label)}", style="dim")
 
 
-def _listed(others: Sequence[tuple[str, float]]) -> str:
-    found = [f"{visible(token)} {number(value)}" for token, value in others[:SHOWN_ASIDE]]
-    return "  ".join(found + ([f"and {len(others) - SHOWN_ASIDE} more"] if len(others) > SHOWN_ASIDE else []))
+def _render_footer(explanation: Explanation) -> list[Text]:
+    lines = []
+    tokens = special_tokens(explanation)
+    if tokens:
+        lines.append(Text(f"special  {_list_tokens(tokens)}", style="dim"))
+    diagnostics = format_diagnostics(explanation)
+    if diagnostics:
+        lines.append(Text(diagnostics, style="dim"))
+    if lines:
+        lines.insert(0, Text())
+    return lines
+
+
+def _list_tokens(tokens: Sequence[tuple[str, float]]) -> str:
+    shown = format_tokens(tokens[:MAX_SPECIAL_TOKENS])
+    rest = len(tokens) - MAX_SPECIAL_TOKENS
+    if rest > 0:
+        shown.append(f"and {rest} more")
+    return "  ".join(shown)

@@ -1,10 +1,14 @@
-"""Pieces: the original text cut where relevance changes, every character kept; and how hidden characters show."""
+"""Split the original text of an explanation into scored spans, keeping every character.
+
+Also spells out characters that are invisible or that reorder the text around them.
+"""
 
 import re
 import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +16,8 @@ from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 
 LEVELS = ("word", "token")
-TOKENS_PER_WORD = 4
+# More tokens than this per whitespace-separated word mean a script that has no spaces between words.
+MAX_TOKENS_PER_WORD = 4
 JOINERS = "\u200c\u200d"
 # Controls, soft hyphen, fillers, zero widths, bidi marks, surrogates, byte order mark, annotations, tags.
 HIDDEN = (
@@ -35,7 +40,7 @@ HIDDEN = (
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextSpan:
     """A stretch of text; `relevance` is None between words, `rank` 1 is the most relevant."""
 
     text: str
@@ -44,164 +49,268 @@ class Piece:
     rank: int = 0
 
 
-def require_explanations(given: Collection[Explanation]) -> None:
-    """Refuses what a view of several explanations cannot show."""
-    if not isinstance(given, Collection) or not all(isinstance(one, Explanation) for one in given):
-        raise BadInput("This view takes a list of explanations: put a single one in a list, show many inputs in turn.")
-    if not given:
-        raise BadInput("There is nothing to show: give at least one explanation.")
+class _Range(NamedTuple):
+    """Characters `start` to `end` of one text of the input; a tuple, because long texts compare many of them."""
+
+    segment: int
+    start: int
+    end: int
 
 
-def level_for(explanation: Explanation) -> str:
-    """Words where the script has blanks between them, tokens where it has not or where there is no text."""
-    if explanation.text is None or explanation.offsets is None:
-        return "token"
-    words = max(1, sum(len(segment.split()) for segment in segments(explanation)))
-    return "word" if (~explanation.special).sum() / words <= TOKENS_PER_WORD else "token"
+@dataclass(frozen=True)
+class _TokenGroup:
+    """A range of characters and the indices of the tokens whose relevance it shows."""
+
+    range: _Range
+    tokens: list[int]
 
 
-def segments(explanation: Explanation) -> tuple[str, ...]:
-    text = explanation.text
-    return text if isinstance(text, tuple) else () if text is None else (text,)
-
-
-def pieces(explanation: Explanation, level: str | None = None) -> list[list[Piece]]:
-    """Per text of the input its pieces in order; joined they are the original text."""
-    if explanation.text is None or explanation.offsets is None:
-        return [_bare(explanation)]
-    spans = _word_spans(explanation) if (level or level_for(explanation)) == "word" else _token_spans(explanation)
-    return [
-        _filled(segment, [span for span in spans if span[0] == number])
-        for number, segment in enumerate(segments(explanation))
-    ]
-
-
-def scored(explanation: Explanation, level: str | None = None) -> list[Piece]:
-    """Only the pieces that carry relevance, in reading order."""
-    return [piece for part in pieces(explanation, level) for piece in part if piece.relevance is not None]
-
-
-def strongest(explanation: Explanation, count: int, level: str | None = None) -> list[Piece]:
-    """The pieces with the largest relevance of either sign; ties by position."""
-    return sorted(scored(explanation, level), key=lambda piece: -abs(piece.relevance or 0.0))[:count]
-
-
-def largest(several: Iterable[Piece]) -> float:
-    """The largest size of any relevance: what the full colour stands for."""
-    sizes = [abs(piece.relevance) for piece in several if piece.relevance is not None and np.isfinite(piece.relevance)]
-    return max(sizes, default=0.0)
-
-
-def aside(explanation: Explanation) -> list[tuple[str, float]]:
-    """Tokens that are no part of the text: special ones, and those without characters."""
-    empty = [offset[-1] <= offset[-2] for offset in explanation.offsets or ()] or [False] * len(explanation.tokens)
-    return [
-        (token, float(relevance))
-        for token, relevance, special, nothing in zip(
-            explanation.tokens, explanation.relevance, explanation.special, empty, strict=True
+def require_explanations(explanations: Collection[Explanation]) -> None:
+    """Raise BadInput unless `explanations` is a non-empty collection of explanations."""
+    is_collection = isinstance(explanations, Collection)
+    if not is_collection or not all(isinstance(explanation, Explanation) for explanation in explanations):
+        raise BadInput(
+            "This view takes a list of explanations: put a single explanation in a list, show many inputs one by one."
         )
-        if special or nothing
-    ]
+    if not explanations:
+        raise BadInput("There is nothing to show: pass at least one explanation.")
 
 
-# --- cutting ---------------------------------------------------------------------------------------------------
-
-Span = tuple[int, int, int, Piece]
-
-
-def _bare(explanation: Explanation) -> list[Piece]:
-    """Tokens with blanks between them, where the original text is not known."""
-    kept = np.flatnonzero(~explanation.special)
-    ranks = _ranks([float(explanation.relevance[place]) for place in kept])
-    found: list[Piece] = []
-    for place, rank in zip(kept, ranks, strict=True):
-        token = explanation.tokens[place]
-        found += [Piece(" ")] if found else []
-        found.append(Piece(token, float(explanation.relevance[place]), (token,), rank))
-    return found
+def default_level(explanation: Explanation) -> str:
+    """Return "word", or "token" if there is no text or its script has no spaces between words."""
+    if not has_text(explanation):
+        return "token"
+    words = sum(len(segment.split()) for segment in text_segments(explanation))
+    tokens = (~explanation.special).sum()
+    if tokens / max(1, words) <= MAX_TOKENS_PER_WORD:
+        return "word"
+    return "token"
 
 
-def _word_spans(explanation: Explanation) -> list[Span]:
-    """Words between blanks with the sum of the tokens that begin in them, like `Explanation.words`, in one pass."""
-    words = [
-        (number, *match.span())
-        for number, segment in enumerate(segments(explanation))
-        for match in re.finditer(r"\S+", segment)
-    ]
+def other_level(level: str) -> str:
+    """Return the level that is not `level`."""
+    if level == "token":
+        return "word"
+    return "token"
+
+
+def has_text(explanation: Explanation) -> bool:
+    """Return whether the original text and the positions of the tokens in it are known."""
+    return explanation.text is not None and explanation.offsets is not None
+
+
+def text_segments(explanation: Explanation) -> tuple[str, ...]:
+    """Return the texts of the input: two for a pair, none for an image or for tensors."""
+    if explanation.text is None:
+        return ()
+    if isinstance(explanation.text, tuple):
+        return explanation.text
+    return (explanation.text,)
+
+
+def split_segments(explanation: Explanation, level: str | None = None) -> list[list[TextSpan]]:
+    """Return the spans of each text of the input in order; joined they are the original text."""
+    if not has_text(explanation):
+        return [_join_tokens(explanation)]
+    if (level or default_level(explanation)) == "word":
+        groups = _group_by_word(explanation)
+    else:
+        groups = _group_by_token(explanation)
+    spans = _score_groups(explanation, groups)
+    return _split_by_segment(explanation, groups, spans)
+
+
+def scored_spans(explanation: Explanation, level: str | None = None) -> list[TextSpan]:
+    """Return the spans that have a relevance, in reading order."""
+    return select_scored(split_segments(explanation, level))
+
+
+def select_scored(segments: Iterable[Sequence[TextSpan]]) -> list[TextSpan]:
+    """Return the spans of all texts without the text between words."""
+    spans: list[TextSpan] = []
+    for segment in segments:
+        spans += [span for span in segment if span.relevance is not None]
+    return spans
+
+
+def strongest_spans(explanation: Explanation, count: int, level: str | None = None) -> list[TextSpan]:
+    """Return the spans with the largest absolute relevance; ties by position."""
+    spans = scored_spans(explanation, level)
+    return sorted(spans, key=lambda span: -abs(span.relevance or 0.0))[:count]
+
+
+def max_relevance(spans: Iterable[TextSpan]) -> float:
+    """Return the largest absolute relevance, which gets the full colour; 0 if none is finite."""
+    largest = 0.0
+    for span in spans:
+        if span.relevance is not None and np.isfinite(span.relevance):
+            largest = max(largest, abs(span.relevance))
+    return largest
+
+
+def has_negative(spans: Iterable[TextSpan]) -> bool:
+    """Return whether any relevance speaks against the class."""
+    return any((span.relevance or 0.0) < 0 for span in spans)
+
+
+def has_negative_text(explanation: Explanation) -> bool:
+    """Return whether any word or token speaks against the class; the words may cancel what tokens show."""
+    return any(has_negative(scored_spans(explanation, level)) for level in LEVELS)
+
+
+def special_tokens(explanation: Explanation) -> list[tuple[str, float]]:
+    """Return tokens outside the text with their relevance: special tokens, and tokens without characters."""
+    tokens = []
+    for index, token in enumerate(explanation.tokens):
+        if explanation.special[index] or _is_empty(explanation, index):
+            tokens.append((token, float(explanation.relevance[index])))
+    return tokens
+
+
+def _is_empty(explanation: Explanation, index: int) -> bool:
+    if not explanation.offsets:
+        return False
+    start, end = explanation.offsets[index][-2:]
+    return end <= start
+
+
+def _join_tokens(explanation: Explanation) -> list[TextSpan]:
+    """Return the tokens with spaces between them, for inputs whose original text is unknown."""
+    indices = np.flatnonzero(~explanation.special)
+    relevances = [float(explanation.relevance[index]) for index in indices]
+    spans: list[TextSpan] = []
+    for index, relevance, rank in zip(indices, relevances, _rank(relevances), strict=True):
+        if spans:
+            spans.append(TextSpan(" "))
+        token = explanation.tokens[index]
+        spans.append(TextSpan(token, relevance, (token,), rank))
+    return spans
+
+
+def _group_by_word(explanation: Explanation) -> list[_TokenGroup]:
+    """Group the tokens by the whitespace-separated word they begin in.
+
+    The result equals `Explanation.words`, but is found in one pass over the tokens instead of one per word.
+    """
+    words = _find_words(explanation)
     owned: dict[int, list[int]] = {}
-    for place, (segment, start, _) in _placed(explanation):
-        word = bisect_right(words, (segment, start, sys.maxsize)) - 1
-        if word >= 0 and words[word][0] == segment and start < words[word][2]:
-            owned.setdefault(word, []).append(place)
-    found = sorted(owned.items())
-    return _spans(explanation, [(words[word], places) for word, places in found])
+    for index, token in _token_ranges(explanation):
+        # The last word that begins at or before the token; sys.maxsize compares above every end.
+        word = bisect_right(words, _Range(token.segment, token.start, sys.maxsize)) - 1
+        if word >= 0 and _contains_start(words[word], token):
+            owned.setdefault(word, []).append(index)
+    return [_TokenGroup(words[word], tokens) for word, tokens in sorted(owned.items())]
 
 
-def _spans(explanation: Explanation, owned: Sequence[tuple[tuple[int, int, int], list[int]]]) -> list[Span]:
-    """Stretches of text with the tokens they own, as pieces with their sums and ranks."""
-    sums = [float(explanation.relevance[places].sum()) for _, places in owned]
-    return [
-        (*span, Piece("", total, tuple(explanation.tokens[place] for place in places), rank))
-        for (span, places), total, rank in zip(owned, sums, _ranks(sums), strict=True)
-    ]
+def _find_words(explanation: Explanation) -> list[_Range]:
+    words = []
+    for number, segment in enumerate(text_segments(explanation)):
+        for match in re.finditer(r"\S+", segment):
+            words.append(_Range(number, *match.span()))
+    return words
 
 
-def _placed(explanation: Explanation) -> list[tuple[int, tuple[int, int, int]]]:
-    """Tokens with characters of their own: place, and (segment, start, end)."""
-    return [
-        (place, (offset[0] if len(offset) == 3 else 0, offset[-2], offset[-1]))
-        for place, offset in enumerate(explanation.offsets or ())
-        if not explanation.special[place] and offset[-1] > offset[-2]
-    ]
+def _contains_start(word: _Range, token: _Range) -> bool:
+    return word.segment == token.segment and token.start < word.end
 
 
-def _token_spans(explanation: Explanation) -> list[Span]:
-    """Tokens that share characters, as the bytes of an emoji do, become one span with their sum."""
-    merged: list[tuple[tuple[int, int, int], list[int]]] = []
-    for place, (segment, start, end) in sorted(_placed(explanation), key=lambda entry: entry[1]):
-        if merged and merged[-1][0][0] == segment and start < merged[-1][0][2]:
-            (_, before, until), places = merged[-1]
-            merged[-1] = ((segment, before, max(until, end)), [*places, place])
+def _token_ranges(explanation: Explanation) -> list[tuple[int, _Range]]:
+    """Return index and range of every token that has characters of its own."""
+    ranges = []
+    for index, offset in enumerate(explanation.offsets or ()):
+        start, end = offset[-2:]
+        if not explanation.special[index] and end > start:
+            segment = offset[0] if len(offset) == 3 else 0
+            ranges.append((index, _Range(segment, start, end)))
+    return ranges
+
+
+def _group_by_token(explanation: Explanation) -> list[_TokenGroup]:
+    """Return a group per token; tokens that share characters, such as the bytes of an emoji, are one group."""
+    groups: list[_TokenGroup] = []
+    for index, token in sorted(_token_ranges(explanation), key=lambda entry: entry[1]):
+        if groups and _contains_start(groups[-1].range, token):
+            groups[-1] = _extend(groups[-1], index, token)
         else:
-            merged.append(((segment, start, end), [place]))
-    return _spans(explanation, merged)
+            groups.append(_TokenGroup(token, [index]))
+    return groups
 
 
-def _ranks(values: Sequence[float]) -> list[int]:
-    order = sorted(range(len(values)), key=lambda place: -values[place])
+def _extend(group: _TokenGroup, index: int, token: _Range) -> _TokenGroup:
+    end = max(group.range.end, token.end)
+    return _TokenGroup(group.range._replace(end=end), [*group.tokens, index])
+
+
+def _score_groups(explanation: Explanation, groups: Sequence[_TokenGroup]) -> list[TextSpan]:
+    """Return a span per group with the sum of its tokens' relevance and its rank."""
+    # Ranks need all sums first.
+    sums = [float(explanation.relevance[group.tokens].sum()) for group in groups]
+    spans = []
+    for group, total, rank in zip(groups, sums, _rank(sums), strict=True):
+        tokens = tuple(explanation.tokens[index] for index in group.tokens)
+        spans.append(TextSpan(_read_range(explanation, group.range), total, tokens, rank))
+    return spans
+
+
+def _read_range(explanation: Explanation, characters: _Range) -> str:
+    text = text_segments(explanation)[characters.segment]
+    return text[characters.start : characters.end]
+
+
+def _rank(values: Sequence[float]) -> list[int]:
+    """Return the rank of each value; 1 is the highest, ties by position."""
+    order = sorted(range(len(values)), key=lambda index: -values[index])
     ranks = [0] * len(values)
-    for rank, place in enumerate(order, 1):
-        ranks[place] = rank
+    for rank, index in enumerate(order, 1):
+        ranks[index] = rank
     return ranks
 
 
-def _filled(text: str, spans: Sequence[Span]) -> list[Piece]:
-    found: list[Piece] = []
-    at = 0
-    for _, start, end, piece in spans:
-        found += [Piece(text[at:start])] if start > at else []
-        found.append(Piece(text[start:end], piece.relevance, piece.tokens, piece.rank))
-        at = end
-    return found + ([Piece(text[at:])] if at < len(text) else [])
+def _split_by_segment(
+    explanation: Explanation, groups: Sequence[_TokenGroup], spans: Sequence[TextSpan]
+) -> list[list[TextSpan]]:
+    """Distribute the spans over the texts of the input and add the text between them."""
+    scored: list[list[tuple[_Range, TextSpan]]] = [[] for _ in text_segments(explanation)]
+    for group, span in zip(groups, spans, strict=True):
+        scored[group.range.segment].append((group.range, span))
+    return [_fill_gaps(*pair) for pair in zip(text_segments(explanation), scored, strict=True)]
 
 
-# --- characters that do not show themselves --------------------------------------------------------------------
+def _fill_gaps(text: str, scored: Sequence[tuple[_Range, TextSpan]]) -> list[TextSpan]:
+    # Every character ends up in a span, so that joining them gives the text back.
+    spans: list[TextSpan] = []
+    position = 0
+    for span_range, span in scored:
+        if span_range.start > position:
+            spans.append(TextSpan(text[position : span_range.start]))
+        spans.append(span)
+        position = span_range.end
+    if position < len(text):
+        spans.append(TextSpan(text[position:]))
+    return spans
 
 
-def is_hidden(text: str, place: int) -> bool:
-    """Whether the character cannot be seen or reorders others; joiners inside emoji and scripts are left alone."""
-    character = text[place]
+def is_hidden(text: str, index: int) -> bool:
+    """Return whether a character is invisible or reorders others."""
+    character = text[index]
+    # Joiners belong to emoji sequences and to scripts such as Persian; between ASCII characters they only hide.
     if character in JOINERS:
-        return not (place + 1 < len(text) and ord(text[place + 1]) > 0x7F)
+        return not (index + 1 < len(text) and ord(text[index + 1]) > 0x7F)
+    if character in "\n\t\r":
+        return False
     code = ord(character)
-    return any(first <= code <= last for first, last in HIDDEN) and character not in "\n\t\r"
+    return any(first <= code <= last for first, last in HIDDEN)
 
 
 def visible(text: str) -> str:
-    """The text with hidden characters spelled out as ⟨U+202E⟩; never an escape sequence."""
-    return "".join(shown(character) if is_hidden(text, place) else character for place, character in enumerate(text))
+    """Return the text with hidden characters spelled out as ⟨U+202E⟩, so that it contains no escape sequence."""
+    characters = list(text)
+    for index, character in enumerate(text):
+        if is_hidden(text, index):
+            characters[index] = spell_out(character)
+    return "".join(characters)
 
 
-def shown(character: str) -> str:
-    """How one hidden character is spelled."""
+def spell_out(character: str) -> str:
+    """Return the code point of a hidden character as ⟨U+202E⟩."""
     return f"⟨U+{ord(character):04X}⟩"

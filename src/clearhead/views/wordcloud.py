@@ -1,4 +1,4 @@
-"""Word clouds, the only place that imports the wordcloud library."""
+"""Word clouds; the only module that imports the wordcloud library."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,33 +6,37 @@ from typing import Any
 from PIL import Image
 
 from clearhead.errors import BadInput, BadOption
-from clearhead.views.color import LIGHT, hexadecimal
+from clearhead.views.color import LIGHT, format_hex
+
+# Words in a smaller font are drawn in the colour of text, which is easier to read.
+MIN_COLORED_FONT_SIZE = 31
 
 
 def cloud(words: Sequence[tuple[str, float]], *, width: int = 480, height: int = 300, seed: int = 0) -> Image.Image:
-    """The words, each as large as its weight; the same words give the same picture."""
+    """Draw the words in sizes by their weights; the same words and seed give the same image."""
     weights = {word: weight for word, weight in words if weight > 0}
     if not weights:
         raise BadInput("A word cloud needs at least one word with a positive weight.")
-    drawn = library().WordCloud(
+    layout = library().WordCloud(
         width=width,
         height=height,
         background_color="white",
-        color_func=_ink,
+        color_func=_choose_color,
         random_state=seed,
         prefer_horizontal=1.0,
         relative_scaling=0.5,
     )
-    image: Image.Image = drawn.generate_from_frequencies(weights).to_image()
+    image: Image.Image = layout.generate_from_frequencies(weights).to_image()
     return image
 
 
-def _ink(*_: Any, font_size: int = 10, **__: Any) -> str:
-    return hexadecimal(LIGHT.above if font_size > 30 else LIGHT.ink)
+def _choose_color(*_: Any, font_size: int = 10, **__: Any) -> str:
+    color = LIGHT.above if font_size >= MIN_COLORED_FONT_SIZE else LIGHT.ink
+    return format_hex(color)
 
 
 def library() -> Any:
-    """The wordcloud library, or how to get it."""
+    """Import the wordcloud library, or raise BadOption with the command that installs it."""
     try:
         import wordcloud
     except ImportError as error:
