@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 from helpers.runs import SENTENCES
 
+from clearhead.bench.metric_groups import group_metrics, make_jobs
 from clearhead.bench.plan import expand_layers, read_plan_task
 from clearhead.bench.run import run_plan
 from clearhead.bench.runners.local import local
-from clearhead.bench.worker import group_metrics, make_jobs
 from clearhead.errors import BadOption
 
 
 def test_every_example_is_in_one_shard(plan):
-    streams = group_metrics(plan, read_plan_task(plan))
-    jobs = make_jobs(streams, 4)
-    covered = [(job.stream, place) for job in jobs for place in range(job.start, job.stop)]
+    groups = group_metrics(plan, read_plan_task(plan))
+    jobs = make_jobs(groups, 4)
+    covered = [(job.group, place) for job in jobs for place in range(job.start, job.stop)]
     assert covered == [(0, place) for place in range(len(SENTENCES))]
     assert [job.number for job in jobs] == [0, 1, 2]
 

@@ -9,12 +9,14 @@ import pytest
 from helpers.samples import HOSTILE, save_text_model
 
 from clearhead.bench import report
+from clearhead.bench.evidence import Evidence
+from clearhead.bench.format import format_number
 from clearhead.bench.plan import Plan
 from clearhead.bench.run import run_plan
-from clearhead.bench.run_folder import FORMAT, MANIFEST, SUMMARY, RunFolder, format_number
+from clearhead.bench.run_folder import FORMAT, MANIFEST, SUMMARY, RunFolder
 from clearhead.bench.runners.local import local
 from clearhead.bench.summary import LAYOUT
-from clearhead.bench.verdict import standings, verdict
+from clearhead.bench.verdict import verdict
 from clearhead.cli import main
 from clearhead.model import zoo
 
@@ -106,7 +108,7 @@ def test_nothing_is_bold_without_tests(folder):
 
 
 def test_lower_is_better_where_it_is():
-    found = {one.name: one for one in standings(summary())}
+    found = {one.name: one for one in Evidence(summary()).standings}
     assert found["lodds"].best == "att-cat"
     assert found["lodds"].leading == ("att-cat", "cat")
     assert not found["lodds"].shown
@@ -309,7 +311,7 @@ def test_words_of_classes_are_listed_with_what_they_share(folder):
 
 
 def test_many_curves_are_spread_over_charts(folder):
-    lines = [{"method": f"m{place}", "x": [0.0, 1.0], "y": [0.0, 1.0]} for place in range(report.LINES + 1)]
+    lines = [{"method": f"m{place}", "x": [0.0, 1.0], "y": [0.0, 1.0]} for place in range(report.MAX_CHART_LINES + 1)]
     found = summary(curves={"hiding": lines})
     assert report.page(folder(found), found).count("<svg") == 2
 
@@ -374,8 +376,8 @@ def test_a_run_under_way_is_reported_and_left_as_it_is(run, tmp_path):
     task.write_text("label\tsentence\n0\ta bad film\n1\ta good film\n")
     plan = Plan(str(task), ("att-cat", "rollout"), ("aopc",), model=model, shard=1)
 
-    def stopping(plan, jobs):
-        yield next(iter(local(plan, jobs)))
+    def stopping(plan, groups, jobs):
+        yield next(iter(local(plan, groups, jobs)))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -400,7 +402,7 @@ def test_the_ending_says_what_to_write(run, folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        (["{folder}/nowhere"], "is no run folder"),
+        (["{folder}/nowhere"], "is not a run folder"),
         (["{folder}", "--out", "{folder}/r.pdf"], "r.pdf"),
         (["{folder}", "--out", "{folder}/no/r.html"], "There is no folder"),
     ],

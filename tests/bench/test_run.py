@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from helpers.commands import child
 from helpers.runs import SENTENCES, forgetful, values
 
 import clearhead
 from clearhead.bench import run_folder as results
+from clearhead.bench import worker
 from clearhead.bench.run import run_plan
 from clearhead.bench.run_folder import RunFolder
 from clearhead.bench.runners.local import local
@@ -44,6 +46,30 @@ def test_the_manifest_says_what_was_run(plan, whole):
     assert manifest["shards"] == 5
 
 
+def test_a_run_reads_its_task_once(plan, tmp_path, monkeypatch):
+    from clearhead.data import read
+
+    read_task = read.read_task
+    sources = []
+
+    def read_counted(source, **options):
+        sources.append(source)
+        return read_task(source, **options)
+
+    monkeypatch.setattr(read, "read_task", read_counted)
+    run_plan(plan, tmp_path / "run", local)
+    assert sources == [plan.task]
+
+
+def test_a_finished_run_is_shown_without_importing_torch(plan, whole):
+    code = "import sys; from clearhead.cli import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
+    arguments = ["bench", "--task", plan.task, "--model", plan.model, "--shard", "2", "--out", str(whole)]
+    arguments += ["--methods", ",".join(plan.methods[:2]), "--methods", plan.methods[2], "--metrics", "aopc,hiding"]
+    shown = child("-c", code, *arguments)
+    assert shown.returncode == 0, shown.stderr
+    assert "att-cat" in shown.stdout
+
+
 def test_a_second_run_computes_nothing(plan, whole):
     before = {path: path.stat().st_mtime_ns for path in whole.rglob("*") if path.is_file()}
     assert run_plan(plan, whole, forgetful) == RunFolder(whole).summary()
@@ -70,18 +96,17 @@ def test_nothing_measured_is_an_error(plan, tmp_path):
 
 def limited(monkeypatch, most: int) -> list[int]:
     """As if memory ended at batches of `most`."""
-    from clearhead.evaluation import explained as cases
+    explain_examples = worker.explain_examples
+    sizes = []
 
-    real, seen = cases.explain_examples, []
-
-    def explain_cases(*arguments, batch_size, **options):
-        seen.append(batch_size)
+    def explain_limited(*arguments, batch_size, **options):
+        sizes.append(batch_size)
         if batch_size is not None and batch_size > most:
             raise torch.OutOfMemoryError
-        return real(*arguments, batch_size=batch_size, **options)
+        return explain_examples(*arguments, batch_size=batch_size, **options)
 
-    monkeypatch.setattr(cases, "explain_examples", explain_cases)
-    return seen
+    monkeypatch.setattr(worker, "explain_examples", explain_limited)
+    return sizes
 
 
 def test_automatic_batches_are_halved_until_they_fit(plan, whole, tmp_path, monkeypatch):

@@ -79,9 +79,9 @@ def test_a_full_disk_loses_nothing(plan, whole, tmp_path, monkeypatch, moment):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(BadFile, match=r"No space left on device. What is done is kept"):
+        with pytest.raises(BadFile, match=r"No space left on device. Completed shards are kept"):
             run_plan(plan, tmp_path / "run", local)
-    assert not list((tmp_path / "run").rglob(".partial-*"))
+    assert not list((tmp_path / "run").rglob(".*"))
     run_plan(plan, tmp_path / "run", local)
     assert values(tmp_path / "run") == values(whole)
 

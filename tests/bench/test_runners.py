@@ -74,7 +74,7 @@ def test_ray_gives_the_local_values_though_a_worker_is_killed(plan, cluster, wan
 def test_a_shard_that_kills_every_worker_is_given_up_and_nothing_is_lost(plan, cluster, wanted, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.bench.runners.ray.RayWorker", Doomed)
-        patch.setattr("clearhead.bench.runners.ray.ATTEMPTS", 2)
+        patch.setattr("clearhead.bench.runners.ray.MAX_ATTEMPTS", 2)
         with pytest.raises(ClearheadError, match="lost its worker 2 times"):
             run_plan(plan, tmp_path / "run", Cluster(workers=1))
     run_plan(plan, tmp_path / "run", local)

@@ -185,7 +185,7 @@ def test_tables_are_read_as_tasks_are(run, model, tmp_path):
     (first, *_) = records(run("compare", bare, "--text-column", "1", "-m", model, "--json")[1])
     assert first["text"] == "Business"
     assert run("words", bare, "--text-column", "2", "-m", model)[0] == 0
-    asked = "Say --text-column 1 ('Business') or --text-column 2 ('a bad film'), or say its name"
+    asked = "Use --text-column 1 ('Business') or --text-column 2 ('a bad film'), or the column's name"
     one_line(*run("words", bare, "-m", model), asked)
     one_line(*run("explain", bare, "--gold", "2", "--out", str(tmp_path / "x.html"), "-m", model), asked)
     (tmp_path / "remarks.tsv").write_text("remark\twhy\na bad film\tbad\n")
@@ -251,11 +251,20 @@ def test_long_texts(run, model):
     code, _, errors = run("explain", long, "-m", model)
     assert code == 2
     assert "102 tokens" in errors
-    assert "Use --long truncate" in errors and "or --long windows" in errors and "long=" not in errors
-    one_line(*run("explain", long, long, "--pair", "-m", model, "--long", "windows"), "use --long truncate")
-    (found,) = records(run("explain", long, "-m", model, "--long", "windows", "--json")[1])
+    assert "Use --overflow truncate" in errors and "or --overflow windows" in errors and "long=" not in errors
+    one_line(*run("explain", long, long, "--pair", "-m", model, "--overflow", "windows"), "use --overflow truncate")
+    (found,) = records(run("explain", long, "-m", model, "--overflow", "windows", "--json")[1])
     assert len(found["tokens"]) == 100
-    assert records(run("explain", long, "-m", model, "--long", "truncate", "--json")[1])[0]["tokens"][-1]["special"]
+    assert records(run("explain", long, "-m", model, "--overflow", "truncate", "--json")[1])[0]["tokens"][-1]["special"]
+
+
+@pytest.mark.parametrize("command", ["explain", "compare", "plan", "words"])
+def test_the_former_name_of_overflow_still_works_but_is_not_shown(run, model, command):
+    long = "film " * 100
+    shown = run(command, "--help")[1]
+    assert "--overflow" in shown and "--long" not in shown
+    assert run(command, long, "-m", model, "--long", "truncate", "--json")[0] == 0
+    one_line(*run(command, long, "-m", model, "--long", "error"), "Use --overflow truncate")
 
 
 def test_images(run, image_model, tmp_path):

@@ -35,7 +35,7 @@ LATE = {
     "label": (["--target", "positve"], "Did you mean 'positive'?"),
     "class number": (["--target", "7"], "classes 0 … 1"),
     "itself": (["--target", "0", "--versus", "0"], "cannot be contrasted with itself: choose another --versus."),
-    "long": (["--long", "cut"], "--long cut is not a choice. Use one of error, truncate, windows"),
+    "overflow": (["--overflow", "cut"], "--overflow cut is not a choice. Use one of error, truncate, windows"),
     "precision": (["--precision", "float63"], "float32, float64"),
     "device": (["--device", "gpu"], "gpu"),
     "no device": (["--device", "meta"], "Nothing is computed on 'meta'"),
@@ -57,7 +57,7 @@ def test_a_mistake_about_the_model_is_one_line(run, model, arguments, wanted):
 
 FILES = {
     "missing": (None, "review.txt", "no file"),
-    "kind": (b"x", "page.pdf", "not read"),
+    "kind": (b"x", "page.pdf", "unsupported file type"),
     "encoding": (b"\xff\xfe\xfa", "a.txt", "UTF-8"),
     "empty table": (b"text\n", "a.csv", "no rows"),
     "column": (b"a,b\n1,2\n", "a.csv", "--text-column"),
@@ -69,12 +69,12 @@ FILES = {
     "another encoding": ("text,n\na film,1\n".encode("utf-16"), "a.csv", "UTF-16"),
     "depth": (b"[" * 100_000, "a.jsonl", "Line 1"),
     "digits": (b'{"text": "a", "n": ' + b"1" * 6000 + b"}", "a.jsonl", "Line 1"),
-    "numbers": (b'{"text": 5}', "a.jsonl", "holds no text but int"),
+    "numbers": (b'{"text": 5}', "a.jsonl", "holds int, not text"),
     "no object": (b"[1]\n", "a.jsonl", "named columns"),
     "picture": (
         b"not a picture",
         "a.png",
-        "a.png' is a picture, but the model reads text. Choose --model clearhead/pets-vit.",
+        "a.png' is an image, but the model reads text. Choose --model clearhead/pets-vit.",
     ),
     "empty text": (b"  \n", "a.txt", "empty"),
 }
@@ -118,10 +118,10 @@ def test_one_picture_holds_one_explanation(run, model, tmp_path):
     assert run("compare", "a", "-m", model, "--methods", "cat", "--out", str(tmp_path / "x.json"))[0] == 0
     assert clearhead.read(tmp_path / "x.json").method == "cat"
     told = " ".join(re.sub("[│\\s]+", " ", run("compare", "--help")[1]).split())
-    assert "of one explanation .json" in told
+    assert "for one explanation .json" in told
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("clearhead.cli.outputs.check", lambda out, parts: 1 / 0)
+    monkeypatch.setattr("clearhead.cli.outputs.check_path", lambda out, page_options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["explain", "x"])

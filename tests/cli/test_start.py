@@ -6,7 +6,7 @@ import pytest
 from helpers.commands import child
 
 import clearhead
-from clearhead.cli.options import method_names
+from clearhead.cli.options import complete_methods
 from clearhead.version import __version__
 
 
@@ -56,4 +56,4 @@ def test_shell_completion_knows_the_methods():
     }
     done = child("-c", "import sys; sys.argv = ['clearhead']; from clearhead.cli import main; main()", **completing)
     assert set(done.stdout.split()) == {name for name in clearhead.methods() if name.startswith("att")}
-    assert sorted(method_names("")) == sorted(clearhead.methods())
+    assert sorted(complete_methods("")) == sorted(clearhead.methods())

@@ -1,4 +1,4 @@
-"""What a benchmark is: a table or figure of a paper, as data."""
+"""Benchmark: a table or figure of a paper as data, and the registry of them."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from clearhead.registry import Registry
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A table or figure of a paper: what it compares, and on what kind of data."""
+    """A table or figure of a paper: the methods and metrics it compares, and the data it needs."""
 
     name: str
     title: str
@@ -32,10 +32,11 @@ BENCHMARKS: Registry[Benchmark] = Registry(
 
 
 def benchmarks() -> Registry[Benchmark]:
-    """The papers' tables and figures by name."""
+    """Return the papers' tables and figures by name."""
     return BENCHMARKS
 
 
-def register(*several: Benchmark) -> None:
-    for one in several:
-        BENCHMARKS.add(one.name, one)
+def register(*entries: Benchmark) -> None:
+    """Add benchmarks to the registry."""
+    for benchmark in entries:
+        BENCHMARKS.add(benchmark.name, benchmark)

@@ -1,34 +1,31 @@
-"""TODO."""
+"""Plan of a benchmark run in names only, its manifest, and layer ranges in method specs."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.bench.run_folder import (
-    FORMAT,
-    fingerprint,
-    hash_files,
-    versions,
-)
+from clearhead.bench.run_folder import FORMAT, fingerprint, hash_files, versions
 from clearhead.errors import BadOption
 from clearhead.model import zoo
 
 if TYPE_CHECKING:
     from clearhead.data.task import Task
 
-
+# At most this many examples are computed again after a crash.
 EXAMPLES_PER_SHARD = 32
-RANGE = re.compile(r"(\w+)=(\d+)\.\.(\d+)")
-SHARE = re.compile(r"(\w+)=(\d+)/(\d+)")
-EVERY = re.compile(r"(\w+)=\*")
+# layer=3..6, layer=7/12 and layer=*, for any option name.
+LAYER_RANGE = re.compile(r"(\w+)=(\d+)\.\.(\d+)")
+LAYER_SHARE = re.compile(r"(\w+)=(\d+)/(\d+)")
+EVERY_LAYER = re.compile(r"(\w+)=\*")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run, in names only, so that it can be written down, compared, and sent to another machine."""
+    """What is run, in names only, so that it can be saved, compared, and sent to another machine."""
 
     task: str
     methods: tuple[str, ...]
@@ -47,45 +44,91 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """One shard: examples start … stop by every method and metric, since all methods share a trace."""
+    """One shard: examples start … stop of a metric group, for every method, since all methods share a trace."""
 
     number: int
-    stream: int
+    group: int
     start: int
     stop: int
 
 
-def expand_layers(spellings: Sequence[str], blocks: int) -> list[str]:
-    """layer=* is every layer, layer=7/12 that share of the depth rounded up, layer=3..6 four of them."""
-    found = [one for spelling in spellings for one in _expand_layers(spelling, blocks)]
-    return list(dict.fromkeys(found))
+class PlannedTask:
+    """The task of a plan, read once, when its examples are first needed."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    @cached_property
+    def task(self) -> "Task":
+        return read_plan_task(self.plan)
+
+    @property
+    def digest(self) -> str:
+        """Hash of the files, which needs no parsing; of a data set without a path, of its examples."""
+        path = Path(self.plan.task)
+        if path.exists():
+            return hash_files(path)
+        from clearhead.data.task import task_digest
+
+        return task_digest(self.task)
 
 
-def _expand_layers(spelling: str, blocks: int) -> Iterator[str]:
-    if any(int(match[3]) < 1 for match in SHARE.finditer(spelling)):
-        raise BadOption(f"'{spelling}' names no layer: a share of the depth is written layer=7/12.")
-    spelling = SHARE.sub(lambda match: f"{match[1]}={-(-int(match[2]) * blocks // int(match[3]))}", spelling)
-    spelling = EVERY.sub(lambda match: f"{match[1]}=0..{blocks}", spelling)
-    match = RANGE.search(spelling)
+def read_plan_task(plan: Plan) -> "Task":
+    """Read the plan's task, with as many examples as it asks for."""
+    # Imported here because a finished run is shown without NumPy and Pillow.
+    from clearhead.data.read import read_task
+
+    return read_task(plan.task, limit=plan.limit, **plan.columns)
+
+
+def expand_layers(specs: Sequence[str], blocks: int) -> list[str]:
+    """Replace layer=* (every layer), layer=7/12 (share of the depth, rounded up) and layer=3..6 by single layers."""
+    expanded: list[str] = []
+    for spec in specs:
+        expanded.extend(_expand_spec(spec, blocks))
+    return list(dict.fromkeys(expanded))
+
+
+def _expand_spec(spec: str, blocks: int) -> Iterator[str]:
+    spec = _resolve_shares(spec, blocks)
+    spec = EVERY_LAYER.sub(rf"\1=0..{blocks}", spec)
+    match = LAYER_RANGE.search(spec)
     if match is None:
-        yield spelling
+        yield spec
         return
-    if int(match[3]) < int(match[2]):
-        raise BadOption(f"'{spelling}' names no layer: the first of a range comes first, layer={match[3]}..{match[2]}.")
-    for number in range(int(match[2]), int(match[3]) + 1):
-        yield from _expand_layers(f"{spelling[: match.start()]}{match[1]}={number}{spelling[match.end() :]}", blocks)
+    first = int(match[2])
+    last = int(match[3])
+    if last < first:
+        raise BadOption(f"Invalid layer range in '{spec}': write the lower layer first, layer={last}..{first}.")
+    for layer in range(first, last + 1):
+        # A spec may hold further ranges, which the recursion expands.
+        yield from _expand_spec(f"{spec[: match.start()]}{match[1]}={layer}{spec[match.end() :]}", blocks)
 
 
-def make_manifest(plan: Plan) -> dict[str, Any]:
-    """What decides the values: the plan and the content of every file it names, with the versions used."""
-    wanted = {**asdict(plan), "columns": dict(plan.columns)}
-    del wanted["device"]
-    plain = json.loads(json.dumps(wanted))
-    hashes = {"task": _task_digest(plan), "model": _model_digest(plan.model), **_file_digests(plan)}
-    found = versions()
+def _resolve_shares(spec: str, blocks: int) -> str:
+    def resolve(match: re.Match[str]) -> str:
+        numerator = int(match[2])
+        denominator = int(match[3])
+        if denominator < 1:
+            raise BadOption(f"Invalid layer in '{spec}': write a share of the depth as layer=7/12.")
+        layer = -(-numerator * blocks // denominator)  # rounded up, in integers
+        return f"{match[1]}={layer}"
+
+    return LAYER_SHARE.sub(resolve, spec)
+
+
+def make_manifest(plan: Plan, task: PlannedTask) -> dict[str, Any]:
+    """Return what determines the values: the plan and the hash of every file it names, with the versions used."""
+    settings = asdict(plan)
+    settings["columns"] = dict(plan.columns)
+    # A run may be resumed on another device.
+    del settings["device"]
+    # Through JSON and back, so that it equals what is read from a manifest (tuples become lists).
+    plain = json.loads(json.dumps(settings))
+    hashes = {"task": task.digest, "model": _model_digest(plan.model), **_file_digests(plan)}
     return {
         "format": FORMAT,
-        "versions": found,
+        "versions": versions(),
         "plan": plain,
         "hashes": hashes,
         "seeds": {"intervals": plan.seed},
@@ -93,32 +136,33 @@ def make_manifest(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _task_digest(plan: Plan) -> str:
-    path = Path(plan.task)
-    if path.exists():
-        return hash_files(path)
-    from clearhead.data import task
-
-    return task.task_digest(read_plan_task(plan))
-
-
 def _model_digest(name: str | None) -> str:
-    """Of an embedded model its checksums, of a folder its files, of a hub id its downloaded snapshot."""
-    if zoo.names() and (name is None or name in zoo.names()):
-        checksums = Path(zoo.__file__).with_name("checksums.json")
-        return fingerprint(
-            {"name": name or zoo.names()[0], "checksums": hash_files(checksums) if checksums.exists() else ""}
-        )
+    """Return the hash of an embedded model's checksums, of a folder, or of the downloaded snapshot of a hub id."""
+    embedded = zoo.names()
+    if embedded and (name is None or name in embedded):
+        return _embedded_digest(name or embedded[0])
     if name is None:
-        raise BadOption("Which model? This build has no embedded one: name a folder or a hub id with --model.")
+        raise BadOption("No model given, and this build has no embedded one: name a folder or a hub id with --model.")
     if Path(name).is_dir():
         return hash_files(Path(name))
+    return _hub_digest(name)
+
+
+def _embedded_digest(name: str) -> str:
+    # The checksums cover the weights, so these need not be read.
+    checksums = Path(zoo.__file__).with_name("checksums.json")
+    digest = hash_files(checksums) if checksums.exists() else ""
+    return fingerprint({"name": name, "checksums": digest})
+
+
+def _hub_digest(name: str) -> str:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return hash_files(Path(snapshot_download(name, local_files_only=True)))
     except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError):
+        # Not downloaded yet: loading downloads it, or raises an error that says what is wrong with the name.
         from clearhead.model.loading import load
 
         load(name)
@@ -126,16 +170,14 @@ def _model_digest(name: str | None) -> str:
 
 
 def _file_digests(plan: Plan) -> dict[str, str]:
-    """The files that options name: a masked-LM model, a reference corpus."""
-    named = [
-        plan.lm_head or "",
-        *(text.partition("=")[2] for one in plan.metrics for text in one.split(":", 1)[-1].split(",")),
-    ]
-    return {name: hash_files(Path(name)) for name in sorted(set(named)) if name and Path(name).exists()}
+    """Return the hashes of files that options name: a masked-LM model, a reference corpus."""
+    names = {plan.lm_head or ""}
+    for metric in plan.metrics:
+        names.update(_option_values(metric))
+    # Whatever exists is taken for a file: one hash too many does no harm, a missing one would mix results.
+    return {name: hash_files(Path(name)) for name in sorted(names) if name and Path(name).exists()}
 
 
-def read_plan_task(plan: Plan) -> "Task":
-    """The plan's task, with as many examples as it asks for."""
-    from clearhead.data.read import read_task
-
-    return read_task(plan.task, limit=plan.limit, **plan.columns)
+def _option_values(spec: str) -> list[str]:
+    options = spec.split(":", 1)[-1]
+    return [option.partition("=")[2] for option in options.split(",")]

@@ -1,282 +1,234 @@
-"""Results → one self-contained file: a verdict in plain words, tables with intervals, curves, cost."""
+"""Report of a run as one self-contained file: verdict, tables with intervals, curves, cost."""
 
 import math
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clearhead.bench.benchmark import BENCHMARKS
-from clearhead.bench.run_folder import ARROWS, RunFolder, format_number
-from clearhead.bench.verdict import LEVEL, Row, better, examples_text, standings, time_text, verdict
+from clearhead.bench.evidence import LEVEL, Evidence, Row, Summary
+from clearhead.bench.format import format_column, format_number, format_seconds
+from clearhead.bench.run_folder import RunFolder
+from clearhead.bench.sections import Cell, Chart, Grid, Section, section_html, section_markdown
+from clearhead.bench.verdict import examples_text, verdict
 from clearhead.model import zoo
 from clearhead.views import html, markdown
-from clearhead.views import html_parts as markup
-from clearhead.views import line_chart as curves
 from clearhead.views.line_chart import Curve
 
-LINES = 12
-NUMERIC = re.compile(r"[-+\de.,\[\] ×–sm%]*")
+# More lines in one chart cannot be told apart.
+MAX_CHART_LINES = 12
+EMPTY = "–"
 
-
-@dataclass(frozen=True)
-class Cell:
-    """A number or a name in a table; a strong one is best, and shown to be."""
-
-    text: str
-    strong: bool = False
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table whose first column names the rows."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Lines over a share (0 … 1) or, with `scale`, over a number up to it."""
-
-    title: str
-    lines: tuple[Curve, ...]
-    across: str
-    up: str
-    scale: float | None = None
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the report, to be written as HTML or Markdown."""
-
-    title: str
-    said: tuple[str, ...] = ()
-    grids: tuple[Grid, ...] = ()
-    charts: tuple[Chart, ...] = ()
-    folded: bool = False
-
-
-def page(results: RunFolder, summary: Mapping[str, Any]) -> str:
-    """The report as one HTML file: no scripts, nothing fetched."""
-    return html.page([_html(one) for one in sections(results, summary)], title(results))
-
-
-def document(results: RunFolder, summary: Mapping[str, Any]) -> str:
-    """The report as Markdown; curves become tables."""
-    parts = [f"# {markdown.escape(title(results))}", *(_markdown(one) for one in sections(results, summary))]
-    return "\n\n".join(parts) + "\n"
-
-
-def title(results: RunFolder) -> str:
-    plan = results.manifest["plan"]
-    if plan["benchmark"] in BENCHMARKS:
-        return BENCHMARKS[plan["benchmark"]].title
-    return f"Which explanation may be trusted? {_model(plan)} on {_file(plan['task'])}"
-
-
-def sections(results: RunFolder, summary: Mapping[str, Any]) -> list[Section]:
-    """The parts of the report in their order."""
-    manifest = results.manifest
-    found = [
-        Section("Verdict", tuple(verdict(summary))),
-        Section("Values", (_legend(summary),), (_table(manifest, summary),)),
-        Section("Curves", (BANDS,), (), tuple(_charts(summary))),
-        Section("Words", (WORDS,), tuple(_words(summary)), folded=True),
-        Section("Cost", (COST,), tuple(_costs(summary))),
-        Section("Comparisons", (TESTS,), tuple(_comparisons(summary)), folded=True),
-        Section("What was run", tuple(_provenance(manifest, summary)), folded=True),
-    ]
-    return [one for one in found if one.grids or one.charts or one.title in ("Verdict", "What was run")]
-
-
-# --- tables and curves -----------------------------------------------------------------------------------------
-
-COST = (
+INTERVAL_NOTE = "Around each line: 95 % interval at each point, from resampling the examples."
+WORDS_NOTE = (
+    "The strongest tokens of each predicted class, summed over its examples, and which of them another class has too."
+)
+COST_NOTE = (
     "Seconds for one example when the method runs alone, measured on the first examples of the run; together methods "
     "share one pass through the model and cost less."
 )
-BANDS = "Around each line: 95 % interval at each place, from resampling the examples."
-WORDS = (
-    "The strongest tokens of each predicted class, summed over its examples, and which of them another class has too."
-)
-TESTS = (
+TESTS_NOTE = (
     "Every pair of methods, example by example; p is corrected for the number of comparisons within a value (Holm). "
     "Below 0.05 the two are taken to differ."
 )
 
 
-def _legend(summary: Mapping[str, Any]) -> str:
-    said = examples_text(summary)
+def page(run: RunFolder, summary: Summary) -> str:
+    """Return the report as one HTML file: no scripts, nothing fetched."""
+    bodies = [section_html(section) for section in sections(run, summary)]
+    return html.page(bodies, title(run))
+
+
+def document(run: RunFolder, summary: Summary) -> str:
+    """Return the report as Markdown; curves become tables."""
+    blocks = [f"# {markdown.escape(title(run))}"]
+    for section in sections(run, summary):
+        blocks.append(section_markdown(section))
+    return "\n\n".join(blocks) + "\n"
+
+
+def title(run: RunFolder) -> str:
+    """Return the title of the paper's table, or the model and data."""
+    plan = run.manifest["plan"]
+    if plan["benchmark"] in BENCHMARKS:
+        return BENCHMARKS[plan["benchmark"]].title
+    return f"Which explanation may be trusted? {_model_name(plan)} on {_file_name(plan['task'])}"
+
+
+def sections(run: RunFolder, summary: Summary) -> list[Section]:
+    """Return the sections in their order, without empty tables and charts."""
+    manifest = run.manifest
+    data = [
+        Section("Values", (_legend(summary),), (_value_grid(manifest, summary),)),
+        Section("Curves", (INTERVAL_NOTE,), charts=tuple(_charts(summary))),
+        Section("Words", (WORDS_NOTE,), tuple(_word_grids(summary)), folded=True),
+        Section("Cost", (COST_NOTE,), tuple(_cost_grids(summary))),
+        Section("Comparisons", (TESTS_NOTE,), tuple(_comparison_grids(summary)), folded=True),
+    ]
+    return [
+        Section("Verdict", tuple(verdict(summary))),
+        *(section for section in data if section.grids or section.charts),
+        Section("What was run", tuple(_provenance(manifest, summary)), folded=True),
+    ]
+
+
+def _legend(summary: Summary) -> str:
+    examples = examples_text(summary)
     return (
-        f"{said[0].upper()}{said[1:]}. In brackets: 95 % interval from resampling the examples. ↑ higher is better, "
-        "↓ lower. Bold: best, and shown to be better than every other method after correction for many comparisons."
+        f"{examples[0].upper()}{examples[1:]}. In brackets: 95 % interval from resampling the examples. ↑ higher is "
+        "better, ↓ lower. Bold: best, and shown to be better than every other method after correction for many "
+        "comparisons."
     )
 
 
-def _table(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Grid:
-    strong = {(one.name, one.best) for one in standings(summary) if one.shown}
-    cells = {
-        (row["name"], row["method"]): Cell(_value(row), (row["name"], row["method"]) in strong)
-        for row in summary["rows"]
-    }
-    heads = [f"{name} {ARROWS.get(better(summary, name), '')}".strip() for name in summary["values"]]
-    empty = Cell("–")
+def _value_grid(manifest: Mapping[str, Any], summary: Summary) -> Grid:
+    """Return the table of values, with the methods across if the paper prints it so."""
+    methods = list(summary["methods"])
+    cells = _value_cells(summary)
+    headings = [format_column(name, better).strip() for name, better in summary["values"].items()]
     benchmark = BENCHMARKS.get(manifest["plan"]["benchmark"] or "")
+    by_value = []
+    for name in summary["values"]:
+        by_value.append([cells[name, method] for method in methods])
     if benchmark is not None and benchmark.methods_across:
-        rows = [
-            (Cell(head), *(cells.get((name, method), empty) for method in summary["methods"]))
-            for head, name in zip(heads, summary["values"], strict=True)
-        ]
-        return Grid(("", *summary["methods"]), tuple(rows))
-    rows = [
-        (Cell(method), *(cells.get((name, method), empty) for name in summary["values"]))
-        for method in summary["methods"]
-    ]
-    return Grid(("method", *heads), tuple(rows))
+        return _make_grid(["", *methods], headings, by_value)
+    by_method = list(zip(*by_value, strict=True))
+    return _make_grid(["method", *headings], methods, by_method)
 
 
-def _value(row: Row) -> str:
+def _make_grid(columns: Sequence[str], names: Sequence[str], cells: Sequence[Sequence[Cell]]) -> Grid:
+    """Return a grid with the names in the first column."""
+    rows = []
+    for name, row in zip(names, cells, strict=True):
+        rows.append((Cell(name), *row))
+    return Grid(tuple(columns), tuple(rows))
+
+
+def _value_cells(summary: Summary) -> Mapping[tuple[str, str], Cell]:
+    """Return the cells by value name and method; empty for what was not measured."""
+    standings = Evidence(summary).standings
+    best = {(standing.name, standing.best) for standing in standings if standing.shown}
+    cells = defaultdict(lambda: Cell(EMPTY))
+    for row in summary["rows"]:
+        key = (row["name"], row["method"])
+        cells[key] = Cell(_format_interval(row), strong=key in best)
+    return cells
+
+
+def _format_interval(row: Row) -> str:
     if not math.isfinite(row["value"]):
-        return "–"
+        return EMPTY
+    value = format_number(row["value"])
     if row["low"] is None or not math.isfinite(row["low"]):
-        return format_number(row["value"])
-    return f"{format_number(row['value'])} [{format_number(row['low'])}, {format_number(row['high'])}]"
+        return value
+    return f"{value} [{format_number(row['low'])}, {format_number(row['high'])}]"
 
 
-def _charts(summary: Mapping[str, Any]) -> Iterator[Chart]:
+def _charts(summary: Summary) -> Iterator[Chart]:
+    """Yield the curves of each metric, spread over several charts if there are many."""
     for name, lines in summary["curves"].items():
         ends = [max(line["x"]) for line in lines if line["x"]]
-        scale = max(ends, default=1.0)
-        shares = scale <= 1
-        drawn = [
-            Curve(line["method"], tuple(x if shares else x / scale for x in line["x"]), tuple(line["y"]), *_band(line))
-            for line in lines
-            if line["x"] and all(map(math.isfinite, line["y"]))
-        ]
-        for start in range(0, len(drawn), LINES):
-            part = tuple(drawn[start : start + LINES])
-            yield Chart(name, part, "share of tokens" if shares else "k", name, None if shares else scale)
+        largest = max(ends, default=1.0)
+        # Up to 1 the axis is a share of the tokens, beyond that a number of tokens k.
+        if largest <= 1:
+            yield from _split_chart(Chart(name, _curves(lines, 1.0), "share of tokens", name))
+        else:
+            yield from _split_chart(Chart(name, _curves(lines, largest), "k", name, largest))
+
+
+def _split_chart(chart: Chart) -> Iterator[Chart]:
+    for start in range(0, len(chart.lines), MAX_CHART_LINES):
+        lines = chart.lines[start : start + MAX_CHART_LINES]
+        yield Chart(chart.title, lines, chart.across, chart.up, chart.scale)
+
+
+def _curves(lines: list[dict[str, Any]], scale: float) -> tuple[Curve, ...]:
+    """Return the lines with finite values, over shares of `scale`."""
+    curves = []
+    for line in lines:
+        if line["x"] and all(map(math.isfinite, line["y"])):
+            shares = tuple(x / scale for x in line["x"])
+            curves.append(Curve(line["method"], shares, tuple(line["y"]), *_band(line)))
+    return tuple(curves)
 
 
 def _band(line: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]] | tuple[()]:
-    """The interval along a line, where there is one everywhere."""
-    low, high = line.get("low") or (), line.get("high") or ()
-    whole = len(low) == len(line["x"]) and all(map(math.isfinite, (*low, *high)))
-    return (tuple(low), tuple(high)) if whole else ()
+    """Return the interval along a line; nothing unless it is finite at every point."""
+    low = tuple(line.get("low") or ())
+    high = tuple(line.get("high") or ())
+    if len(low) != len(line["x"]) or not all(map(math.isfinite, (*low, *high))):
+        return ()
+    return low, high
 
 
-def _costs(summary: Mapping[str, Any]) -> Iterator[Grid]:
+def _cost_grids(summary: Summary) -> Iterator[Grid]:
     costs = {name: seconds for name, seconds in summary["costs"].items() if seconds}
-    if costs:
-        least = min(costs.values())
-        rows = [(Cell(name), Cell(time_text(costs[name])), Cell(f"{costs[name] / least:.1f} ×")) for name in costs]
-        yield Grid(("method", "time per example", "beside the cheapest"), tuple(rows))
+    if not costs:
+        return
+    least = min(costs.values())
+    rows = []
+    for name, seconds in costs.items():
+        rows.append((Cell(name), Cell(format_seconds(seconds)), Cell(f"{seconds / least:.1f} ×")))
+    yield Grid(("method", "time per example", "relative to the cheapest"), tuple(rows))
 
 
-def _words(summary: Mapping[str, Any]) -> Iterator[Grid]:
-    rows = [
-        (Cell(one["method"]), Cell(one["class"]), Cell(" ".join(one["tokens"])), Cell(" ".join(one["shared"])))
-        for one in summary["words"]
-    ]
+def _word_grids(summary: Summary) -> Iterator[Grid]:
+    rows = []
+    for words in summary["words"]:
+        tokens = Cell(" ".join(words["tokens"]))
+        shared = Cell(" ".join(words["shared"]))
+        rows.append((Cell(words["method"]), Cell(words["class"]), tokens, shared))
     if rows:
         yield Grid(("method", "class", "strongest tokens", "shared"), tuple(rows))
 
 
-def _comparisons(summary: Mapping[str, Any]) -> Iterator[Grid]:
-    rows = [
-        (
-            Cell(one["name"]),
-            Cell(one["first"]),
-            Cell(one["second"]),
-            Cell(_value(one)),
-            Cell(_p(one["p_corrected"]), one["p_corrected"] < LEVEL),
-        )
-        for one in summary["comparisons"]
-    ]
+def _comparison_grids(summary: Summary) -> Iterator[Grid]:
+    rows = [_comparison_cells(comparison) for comparison in summary["comparisons"]]
     if rows:
         yield Grid(("value", "first", "second", "difference", "p"), tuple(rows))
 
 
-def _p(value: float) -> str:
-    return "–" if not math.isfinite(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"
+def _comparison_cells(comparison: Row) -> tuple[Cell, ...]:
+    p = comparison["p_corrected"]
+    return (
+        Cell(comparison["name"]),
+        Cell(comparison["first"]),
+        Cell(comparison["second"]),
+        Cell(_format_interval(comparison)),
+        Cell(_format_p(p), strong=p < LEVEL),
+    )
 
 
-def _provenance(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[str]:
+def _format_p(p: float) -> str:
+    if not math.isfinite(p):
+        return EMPTY
+    if p < 0.001:
+        return "< 0.001"
+    return f"{p:.3f}"
+
+
+def _provenance(manifest: Mapping[str, Any], summary: Summary) -> Iterator[str]:
     plan = manifest["plan"]
-    yield f"Data: {plan['task']} (SHA-256 {manifest['hashes']['task'][:12]}), {examples_text(summary)}."
-    yield from (f"Skipped: {one}" for one in summary["skipped"])
-    yield from (f"Refused: {one}" for one in summary["refused"])
-    yield f"Model: {_model(plan)} (SHA-256 {manifest['hashes']['model'][:12]})."
+    hashes = manifest["hashes"]
+    yield f"Data: {plan['task']} (SHA-256 {hashes['task'][:12]}), {examples_text(summary)}."
+    for reason in summary["skipped"]:
+        yield f"Skipped: {reason}"
+    for reason in summary["refused"]:
+        yield f"Refused: {reason}"
+    yield f"Model: {_model_name(plan)} (SHA-256 {hashes['model'][:12]})."
     yield f"Methods: {', '.join(plan['methods'])}. Metrics: {', '.join(plan['metrics'])}. Seed {plan['seed']}."
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()) + "."
-    seconds = summary["seconds"]
-    yield f"Computing took {seconds:.0f} s." if seconds else "No times were kept."
+    if summary["seconds"]:
+        yield f"Computing took {summary['seconds']:.0f} s."
+    else:
+        yield "No times were kept."
 
 
-def _model(plan: Mapping[str, Any]) -> str:
-    """The model that was named, or the embedded one that is taken without a name."""
+def _model_name(plan: Mapping[str, Any]) -> str:
+    """Return the model's name; that of the default embedded model if the plan names none."""
     return str(plan["model"] or next(iter(zoo.names()), "the embedded model"))
 
 
-def _file(task: str) -> str:
+def _file_name(task: str) -> str:
+    # Not pathlib: a run made on Windows may be reported elsewhere.
     return task.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
-
-
-# --- two ways to write it --------------------------------------------------------------------------------------
-
-
-def _html(section: Section) -> str:
-    paragraphs = "".join(f"<p>{markup.escape(line)}</p>" for line in section.said)
-    grids = "".join(f'<div style="overflow-x:auto">{_html_grid(grid)}</div>' for grid in section.grids)
-    charts = "".join(
-        curves.chart(one.lines, title=one.title, across=one.across, up=one.up, scale=one.scale)
-        for one in section.charts
-    )
-    body = paragraphs + grids + charts
-    if section.folded:
-        return markup.card(markup.folded(section.title, body))
-    return markup.card(f"<h2>{markup.escape(section.title)}</h2>", body)
-
-
-def _html_grid(grid: Grid) -> str:
-    rows = [[_html_cell(cell) for cell in row] for row in grid.rows]
-    return markup.table([markup.escape(column) for column in grid.columns], rows)
-
-
-def _html_cell(cell: Cell) -> str:
-    text = markup.escape(cell.text)
-    return f"<strong>{text}</strong>" if cell.strong else text
-
-
-def _markdown(section: Section) -> str:
-    said = [markdown.escape(line) for line in section.said]
-    if section.title == "Verdict":
-        said = [f"- {line}" for line in said]
-        said = ["\n".join(said)]
-    grids = [_markdown_grid(grid) for grid in section.grids]
-    charts = [f"### {markdown.escape(one.title)}\n\n{_markdown_grid(_numbers(one))}" for one in section.charts]
-    return "\n\n".join([f"## {section.title}", *said, *grids, *charts])
-
-
-def _markdown_grid(grid: Grid) -> str:
-    head = "| " + " | ".join(markdown.escape(column) for column in grid.columns) + " |"
-    line = "|:--|" + "--:|" * (len(grid.columns) - 1)
-    rows = ["| " + " | ".join(_markdown_cell(cell) for cell in row) + " |" for row in grid.rows]
-    return "\n".join([head, line, *rows])
-
-
-def _markdown_cell(cell: Cell) -> str:
-    text = cell.text if NUMERIC.fullmatch(cell.text) else markdown.escape(cell.text)
-    return f"**{text}**" if cell.strong else text
-
-
-def _numbers(chart: Chart) -> Grid:
-    """A chart as a table: a row per line."""
-    shares = sorted({share for line in chart.lines for share in line.shares})
-    heads = [curves.format_share(share, chart.scale) for share in shares]
-    rows = []
-    for line in chart.lines:
-        at = dict(zip(line.shares, line.values, strict=True))
-        rows.append((Cell(line.name), *(Cell(format_number(at[share]) if share in at else "") for share in shares)))
-    return Grid((chart.across, *heads), tuple(rows))

@@ -1,85 +1,97 @@
-"""Benchmarks: task × model × methods × metrics, cut into jobs that can be lost and done again."""
+"""Run: completes or resumes a plan in its folder; a job that is lost is done again."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.bench.plan import Job, Plan, expand_layers, make_manifest, read_plan_task
-from clearhead.bench.run_folder import (
-    MANIFEST,
-    SUMMARY,
-    RunFolder,
-    ShardResult,
-    check_same,
-    open_run,
-)
+from clearhead.bench.plan import Job, Plan, PlannedTask, expand_layers, make_manifest
+from clearhead.bench.run_folder import MANIFEST, SUMMARY, RunFolder, ShardResult, check_same, open_run
 from clearhead.bench.summary import summarise_run
-from clearhead.bench.worker import group_metrics, make_jobs
 from clearhead.data.parquet import to_parquet
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.validation import require_integer
 
 if TYPE_CHECKING:
-    pass
+    from clearhead.bench.metric_groups import MetricGroup
 
-
-Record = dict[str, Any]
-Runner = Callable[[Plan, Sequence[Job]], Iterator[ShardResult]]
+# Runs the jobs of a plan and yields their results in any order.
+Runner = Callable[[Plan, Sequence["MetricGroup"], Sequence[Job]], Iterator[ShardResult]]
+# Shows progress: shards done, shards in all, and what is being done.
 Advance = Callable[[int, int, str], None]
 
-
-# --- spellings of several methods ------------------------------------------------------------------------------
-
-
-# --- before a run ----------------------------------------------------------------------------------------------
+# Depth with which layer ranges are expanded to validate method names before the model is loaded.
+PLACEHOLDER_BLOCKS = 12
 
 
-# --- one job ---------------------------------------------------------------------------------------------------
+def _ignore_progress(done: int, total: int, label: str) -> None:
+    """Show nothing."""
 
 
-# --- a whole run -----------------------------------------------------------------------------------------------
-
-
-def run_plan(plan: Plan, folder: Path, runner: Runner, advance: Advance = lambda *_: None) -> dict[str, Any]:
-    """Runs what is missing of a plan into its folder, and sums up; a finished run is only read."""
-    manifest = make_manifest(plan)
+def run_plan(plan: Plan, folder: Path, runner: Runner, advance: Advance = _ignore_progress) -> dict[str, Any]:
+    """Run what is missing of a plan into its folder, and return the summary; a finished run is only read."""
+    task = PlannedTask(plan)
+    manifest = make_manifest(plan, task)
     if is_finished(folder, manifest):
-        return _checked(summarise_run(RunFolder(folder)))
-    task = read_plan_task(plan)
-    check(plan)
-    jobs = make_jobs(group_metrics(plan, task), plan.shard)
-    manifest |= {"examples": len(task), "shards": len(jobs), "skipped": task.notice}
-    with open_run(folder, manifest) as results:
-        missing = [job for job in jobs if not results.has(job.number)]
-        done = len(jobs) - len(missing)
-        advance(done, len(jobs), "Measuring")
-        for place, outcome in enumerate(runner(plan, missing) if missing else (), 1):
-            results.keep(outcome)
-            advance(done + place, len(jobs), "Measuring")
-        return _checked(summarise_run(results))
-
-
-def _checked(summary: dict[str, Any]) -> dict[str, Any]:
-    if not summary["rows"]:
-        raise UnsupportedModel(f"Nothing could be measured. {' '.join(summary['refused'][:1])}")
+        summary = summarise_run(RunFolder(folder))
+    else:
+        summary = _complete(plan, task, folder, manifest, runner, advance)
+    _require_rows(summary)
     return summary
 
 
+def _complete(
+    plan: Plan, task: PlannedTask, folder: Path, manifest: Mapping[str, Any], runner: Runner, advance: Advance
+) -> dict[str, Any]:
+    """Run the missing jobs and return the summary."""
+    examples = task.task
+    validate_plan(plan)
+    # Imported here because it imports torch, which showing a finished run does not need.
+    from clearhead.bench.metric_groups import group_metrics, make_jobs
+
+    groups = group_metrics(plan, examples)
+    jobs = make_jobs(groups, plan.shard)
+    sizes = {"examples": len(examples), "shards": len(jobs), "skipped": examples.notice}
+    with open_run(folder, {**manifest, **sizes}) as run:
+        # Shards that an earlier, interrupted run completed are not computed again.
+        missing = [job for job in jobs if not run.has_shard(job.number)]
+        done = len(jobs) - len(missing)
+        advance(done, len(jobs), "Measuring")
+        for result in _run_jobs(runner, plan, groups, missing):
+            run.write_shard(result)
+            done += 1
+            advance(done, len(jobs), "Measuring")
+        return summarise_run(run)
+
+
+def _run_jobs(
+    runner: Runner, plan: Plan, groups: "Sequence[MetricGroup]", jobs: Sequence[Job]
+) -> Iterator[ShardResult]:
+    # Without jobs the runner, and with it the model, is not needed.
+    if jobs:
+        yield from runner(plan, groups, jobs)
+
+
+def _require_rows(summary: Mapping[str, Any]) -> None:
+    if not summary["rows"]:
+        raise UnsupportedModel(f"Nothing could be measured. {' '.join(summary['refused'][:1])}")
+
+
 def is_finished(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether the folder holds this very run, summed up."""
+    """Return whether the folder holds this run with its summary; raise BadFile if it holds another run."""
     if not (folder / MANIFEST).exists() or not (folder / SUMMARY).exists():
         return False
     check_same(folder, manifest)
     return True
 
 
-def check(plan: Plan) -> None:
-    """Names and options that make no sense are refused before anything is written or loaded."""
+def validate_plan(plan: Plan) -> None:
+    """Raise BadOption for invalid names and options before anything is written or loaded."""
     from clearhead.attribution.method import parse_method
 
     if not plan.methods or not plan.metrics:
         raise BadOption("Name at least one method and one metric.")
     require_integer("seed", plan.seed, 0, is_flag=True)
-    for one in expand_layers(plan.methods, 12):
-        parse_method(one)
+    for spec in expand_layers(plan.methods, PLACEHOLDER_BLOCKS):
+        parse_method(spec)
+    # Raises if pyarrow is not installed, instead of failing on the first shard.
     to_parquet([])

@@ -1,17 +1,17 @@
-"""Results on disk: a run folder that survives being killed, and refuses what does not belong to it.
+"""Run folder: manifest, shards and summary on disk, safe against being killed and against mixing two runs.
 
-RUN/manifest.json                     what is run: plan, versions, seeds, hashes; kept from the first shard on
+RUN/manifest.json                     what is run: plan, versions, seeds, hashes; fixed from the first shard on
 RUN/shards/00000-explanations.parquet one row per example, method and explained class
-RUN/shards/00000-values.parquet       one row per example, method and metric; written last: then the shard is done
+RUN/shards/00000-values.parquet       one row per example, method and metric; written last: then the shard is complete
 RUN/shards/00000-notes.json           methods that refused the model, examples that were skipped
-RUN/times/00000.json                  seconds, which differ from run to run and so live apart
+RUN/times/00000.json                  seconds, apart from the shards because they differ from run to run
 RUN/summary.json                      the table with its intervals, written at the end
 """
 
 import hashlib
 import json
-import os
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,19 +21,28 @@ from typing import Any
 
 from clearhead.data.parquet import read_parquet, to_parquet
 from clearhead.errors import BadFile
+from clearhead.files import write_atomically
 from clearhead.version import __version__
 
 FORMAT = 1
-MANIFEST, SUMMARY, LOCK = "manifest.json", "summary.json", "lock"
-PARTIAL = ".partial-"
-DECISIVE = ("clearhead", "torch", "transformers")
-ARROWS = {"higher": "↑", "lower": "↓"}
-AGAIN = "What is done is kept: the same command goes on from there."
+MANIFEST = "manifest.json"
+SUMMARY = "summary.json"
+LOCK = "lock"
+# Temporary files of `write_atomically`, which a killed process leaves behind: a dot, the name, and a random ending.
+TEMPORARY = re.compile(r"\.(manifest\.json|summary\.json|\d{5}\.json|\d{5}-\w+\.(json|parquet))\.\w+")
+# Packages whose versions must not change within a run.
+DECISIVE_PACKAGES = ("clearhead", "torch", "transformers")
+# Packages whose versions are recorded, besides Clearhead and Python.
+RECORDED_PACKAGES = ("torch", "transformers", "numpy")
+MAX_SHOWN_CHARACTERS = 80
+RESUME_HINT = "Completed shards are kept: the same command resumes the run."
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What one job found: rows for the two Parquet files, and the seconds it took, by what they went to."""
+    """Result of one job: rows for the two Parquet files, seconds by step, and what was refused or skipped."""
 
     number: int
     explanations: Sequence[Mapping[str, Any]]
@@ -44,7 +53,7 @@ class ShardResult:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder."""
+    """The files of a run."""
 
     folder: Path
 
@@ -52,86 +61,113 @@ class RunFolder:
     def manifest(self) -> dict[str, Any]:
         return read_manifest(self.folder)
 
-    def has(self, number: int) -> bool:
-        return self._shard(number, "values").exists()
+    def has_shard(self, number: int) -> bool:
+        """Return whether a shard is complete."""
+        return self._shard_path(number, "values.parquet").exists()
 
-    def keep(self, outcome: ShardResult) -> None:
-        """Writes a shard; its values come last, so that a shard with values is whole."""
-        write(self._times(outcome.number), _json(outcome.seconds))
-        write(self.folder / "shards" / f"{outcome.number:05d}-notes.json", _json(outcome.notes))
-        write(self._shard(outcome.number, "explanations"), to_parquet([dict(row) for row in outcome.explanations]))
-        write(self._shard(outcome.number, "values"), to_parquet([dict(row) for row in outcome.values]))
+    def count_shards(self, total: int) -> int:
+        """Return how many of `total` shards are complete."""
+        return sum(self.has_shard(number) for number in range(total))
 
-    def values(self) -> Iterator[dict[str, Any]]:
-        """The rows of every shard that is done, in the order of the examples."""
-        for path in sorted((self.folder / "shards").glob("*-values.parquet")):
-            yield from ({**row, "record": json.loads(row["record"])} for row in read_parquet(path))
+    def write_shard(self, result: ShardResult) -> None:
+        """Write a shard; its values come last, so that a shard with values is complete."""
+        explanations = [dict(row) for row in result.explanations]
+        values = [dict(row) for row in result.values]
+        _write(self.folder / "times" / f"{result.number:05d}.json", _to_json(result.seconds))
+        _write(self._shard_path(result.number, "notes.json"), _to_json(result.notes))
+        _write(self._shard_path(result.number, "explanations.parquet"), to_parquet(explanations))
+        _write(self._shard_path(result.number, "values.parquet"), to_parquet(values))
 
-    def explanations(self) -> Iterator[dict[str, Any]]:
-        """The explanations of every shard that is done, as records with an `example` each."""
-        for path in sorted((self.folder / "shards").glob("*-explanations.parquet")):
+    def values(self) -> Iterator[Row]:
+        """Yield the value rows of every complete shard, in the order of the examples."""
+        for path in self._shard_paths("values.parquet"):
+            for row in read_parquet(path):
+                # Records differ between metrics, so Parquet holds them as JSON.
+                yield {**row, "record": json.loads(row["record"])}
+
+    def explanations(self) -> Iterator[Row]:
+        """Yield the explanations of every shard, as records with an `example` each."""
+        for path in self._shard_paths("explanations.parquet"):
             yield from read_parquet(path)
 
-    def notes(self) -> Iterator[dict[str, Any]]:
-        """By shard what was refused and skipped."""
-        yield from (_parsed(path) for path in sorted((self.folder / "shards").glob("*-notes.json")))
+    def notes(self) -> Iterator[Row]:
+        """Yield what was refused and skipped, by shard."""
+        for path in self._shard_paths("notes.json"):
+            yield _read_json(path)
 
     def seconds(self) -> list[dict[str, float]]:
-        return [_parsed(path) for path in sorted((self.folder / "times").glob("*.json"))]
+        """Return the seconds by step, by shard."""
+        return [_read_json(path) for path in sorted((self.folder / "times").glob("*.json"))]
 
     def summary(self) -> dict[str, Any] | None:
-        """What was found at the end of a finished run."""
+        """Return the summary of a finished run, None before its end."""
         path = self.folder / SUMMARY
-        return dict(_parsed(path)) if path.exists() else None
+        if not path.exists():
+            return None
+        return _read_json(path)
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        write(self.folder / SUMMARY, _json(summary))
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        _write(self.folder / SUMMARY, _to_json(summary))
 
-    def _shard(self, number: int, kind: str) -> Path:
-        return self.folder / "shards" / f"{number:05d}-{kind}.parquet"
+    def _shard_path(self, number: int, name: str) -> Path:
+        return self.folder / "shards" / f"{number:05d}-{name}"
 
-    def _times(self, number: int) -> Path:
-        return self.folder / "times" / f"{number:05d}.json"
-
-
-# --- the folder ------------------------------------------------------------------------------------------------
+    def _shard_paths(self, name: str) -> list[Path]:
+        return sorted((self.folder / "shards").glob(f"*-{name}"))
 
 
 @contextmanager
 def open_run(folder: Path, manifest: Mapping[str, Any]) -> Iterator[RunFolder]:
-    """The run folder of this manifest, new or as it was left; nobody else writes into it meanwhile."""
+    """Open the run folder of this manifest, new or begun, locked against other processes."""
     _check_free(folder)
-    with _writing(folder):
+    with _write_errors(folder):
         for name in ("shards", "times"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with _lock(folder):
+        _remove_temporary_files(folder)
         if (folder / MANIFEST).exists() and any((folder / "shards").glob("*-values.parquet")):
             check_same(folder, manifest)
         else:
-            write(folder / MANIFEST, _json(manifest))
+            # Nothing has been computed yet, so the folder may be planned anew.
+            _write(folder / MANIFEST, _to_json(manifest))
         yield RunFolder(folder)
 
 
 def _check_free(folder: Path) -> None:
-    """A folder with something else in it is left alone."""
+    """Raise BadFile if the folder holds anything but a run."""
     if not folder.is_dir() or (folder / MANIFEST).exists():
         return
-    ours = {"shards", "times", LOCK, PARTIAL + MANIFEST}
-    others = sorted(one.name for one in folder.iterdir() if one.name not in ours)
-    if others:
-        raise BadFile(f"'{folder}' is no run folder and not empty (it holds '{others[0]}'). Choose another --out.")
+    # What a run leaves behind that was killed before its manifest was written.
+    own_names = {"shards", "times", LOCK}
+    foreign_names = []
+    for path in sorted(folder.iterdir()):
+        if path.name not in own_names and not TEMPORARY.fullmatch(path.name):
+            foreign_names.append(path.name)
+    if foreign_names:
+        raise BadFile(
+            f"'{folder}' is not empty and is not a run folder (it holds '{foreign_names[0]}'). Choose another --out."
+        )
+
+
+def _remove_temporary_files(folder: Path) -> None:
+    """Delete what killed processes were writing; only under the lock, when nobody else writes."""
+    for path in folder.rglob(".*"):
+        if TEMPORARY.fullmatch(path.name):
+            with suppress(OSError):
+                path.unlink()
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time; the system drops the lock of a killed one."""
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of the folder; the system releases that of a killed process."""
     try:
         import fcntl
     except ImportError:
+        # Windows has no fcntl: two processes there are not kept apart.
         yield
         return
-    with _writing(folder):
-        file = open(folder / LOCK, "w")  # noqa: SIM115
+    with _write_errors(folder):
+        file = open(folder / LOCK, "w")  # noqa: SIM115  closed below
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,140 +176,131 @@ def _locked(folder: Path) -> Iterator[None]:
                 f"Another process is writing into '{folder}'. Wait for it, or choose another --out."
             ) from error
         except OSError:
-            pass  # a file system without locks
+            # Some network file systems have no locks: run without one rather than not at all.
+            pass
         yield
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
+    """Re-raise OSError as BadFile that says how to resume."""
     try:
         yield
     except OSError as error:
-        raise BadFile(f"'{path}' cannot be written: {error.strerror or error}. {AGAIN}") from error
+        raise BadFile(f"'{path}' cannot be written: {error.strerror or error}. {RESUME_HINT}") from error
 
 
-def write(path: Path, content: bytes) -> None:
-    """Writes beside the place, waits until it is on the disk, and moves: a file is whole or not there."""
-    beside = path.with_name(PARTIAL + path.name)
-    with _writing(path):
-        try:
-            with open(beside, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
-            _settle(path.parent)
-        except OSError:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
-            raise
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that survives a crash complete or is absent after it."""
+    try:
+        write_atomically(path, content, durable=True)
+    except BadFile as error:
+        raise BadFile(f"{error}. {RESUME_HINT}") from error
 
 
-def _settle(folder: Path) -> None:
-    """The new name, too, is on the disk."""
-    with suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
-
-
-def _json(plain: Mapping[str, Any]) -> bytes:
-    return (json.dumps(plain, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
-
-
-# --- the manifest ----------------------------------------------------------------------------------------------
+def _to_json(content: Mapping[str, Any]) -> bytes:
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    # A path may hold bytes that are not UTF-8, which Python represents as surrogates.
+    return text.encode("utf-8", "surrogatepass")
 
 
 def versions() -> dict[str, str]:
-    """Of everything that can change a number; read without importing it."""
-    found = {"clearhead": __version__, "python": platform.python_version()}
-    for name in ("torch", "transformers", "numpy"):
+    """Return the versions of every package that can change a number, without importing them."""
+    installed = {"clearhead": __version__, "python": platform.python_version()}
+    for name in RECORDED_PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            installed[name] = version(name)
+    return installed
 
 
-def fingerprint(parts: Mapping[str, Any]) -> str:
-    """One number for everything that decides the values."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """Return one hash for everything that determines the values."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def hash_files(path: Path) -> str:
-    """SHA-256 of a file, or of the names and contents of all files in a folder."""
-    found = hashlib.sha256()
-    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+    """Return the SHA-256 of a file, or of the names and contents of all files in a folder."""
+    digest = hashlib.sha256()
     try:
-        for file in files:
-            found.update(b"" if path.is_file() else str(file.relative_to(path)).encode())
-            with open(file, "rb") as opened_file:
-                found.update(hashlib.file_digest(opened_file, "sha256").digest())
+        if path.is_file():
+            digest.update(_file_digest(path))
+            return digest.hexdigest()
+        # Sorted, because the order in which a file system lists files is arbitrary.
+        for file in sorted(path.rglob("*")):
+            if file.is_file():
+                digest.update(str(file.relative_to(path)).encode())
+                digest.update(_file_digest(file))
     except OSError as error:
         raise BadFile(f"'{path}' cannot be read: {error.strerror or error}") from error
-    return found.hexdigest()
+    return digest.hexdigest()
+
+
+def _file_digest(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a run folder, after checking that this version reads it."""
+    """Read the manifest of a run folder; raise BadFile if this version cannot read it."""
     path = folder / MANIFEST
     if not path.exists():
         raise BadFile(
-            f"'{folder}' is no run folder: it has no {MANIFEST}. Make one with clearhead bench … --out {folder}."
+            f"'{folder}' is not a run folder: it has no {MANIFEST}. Make one with clearhead bench … --out {folder}."
         )
-    found = _parsed(path)
-    if found.get("format") != FORMAT:
+    manifest = _read_json(path)
+    if manifest.get("format") != FORMAT:
         raise BadFile(
-            f"'{folder}' has format {found.get('format')}, written by Clearhead {_of(found, 'clearhead')}; this "
-            f"version reads format {FORMAT}. Use that version, or choose another folder."
+            f"'{folder}' has format {manifest.get('format')}, written by Clearhead "
+            f"{_recorded_version(manifest, 'clearhead')}; this version reads format {FORMAT}. Use that version, or "
+            "choose another folder."
         )
-    return found
+    return manifest
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise BadFile(f"'{path}' cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise BadFile(f"'{path}' cannot be read: it holds no object.")
-    return found
+    if not isinstance(content, dict):
+        raise BadFile(f"'{path}' cannot be read: it holds no JSON object.")
+    return content
 
 
-def _of(manifest: Mapping[str, Any], name: str) -> str:
-    return str((manifest.get("versions") or {}).get(name, "?"))
+def _recorded_version(manifest: Mapping[str, Any], name: str) -> str:
+    recorded = manifest.get("versions") or {}
+    return str(recorded.get(name, "?"))
 
 
-def check_same(folder: Path, wanted: Mapping[str, Any]) -> None:
-    """Results of one thing never mix with those of another: the first difference is named."""
-    kept = read_manifest(folder)
-    for name in DECISIVE:
-        before, now = _of(kept, name), _of(wanted, name)
+def check_same(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise BadFile, naming the first difference, if the folder holds results of another plan or other versions."""
+    existing = read_manifest(folder)
+    for name in DECISIVE_PACKAGES:
+        before = _recorded_version(existing, name)
+        now = _recorded_version(manifest, name)
         if before != now:
             raise BadFile(
-                f"'{folder}' was begun with {name} {before}; this is {name} {now}. Finish it there, or choose another "
-                "--out."
+                f"'{folder}' was begun with {name} {before}; this is {name} {now}. Finish it with that version, or "
+                "choose another --out."
             )
-    if kept["fingerprint"] != wanted["fingerprint"]:
-        raise BadFile(f"'{folder}' holds another run: {_difference(kept, wanted)}. Choose another --out.")
+    if existing["fingerprint"] != manifest["fingerprint"]:
+        raise BadFile(f"'{folder}' holds another run: {_difference(existing, manifest)}. Choose another --out.")
 
 
-def _difference(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    for part in ("plan", "hashes"):
-        for name in sorted({*kept[part], *wanted[part]}):
-            before, now = kept[part].get(name), wanted[part].get(name)
+def _difference(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+    for section in ("plan", "hashes"):
+        for name in sorted({*existing[section], *manifest[section]}):
+            before = existing[section].get(name)
+            now = manifest[section].get(name)
             if before != now:
-                return f"its {name} was {_said(before)}, and is now {_said(now)}"
+                return f"its {name} was {_quote(before)}, and is now {_quote(now)}"
     return "it was planned differently"
 
 
-def _said(value: Any) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return f"'{text}'" if len(text) < 80 else f"'{text[:77]}…'"
-
-
-def format_number(value: float) -> str:
-    """A value as tables show it: three decimals, two for what is counted in percent, one digit of what is tiny."""
-    if abs(value) < 0.0005:
-        return "0" if value == 0 else f"{value:.1g}"
-    return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"
+def _quote(value: Any) -> str:
+    text = str(value)
+    if isinstance(value, list):
+        text = ", ".join(map(str, value))
+    if len(text) >= MAX_SHOWN_CHARACTERS:
+        text = f"{text[: MAX_SHOWN_CHARACTERS - 3]}…"
+    return f"'{text}'"

@@ -1,247 +1,220 @@
-"""A summary in plain words: which method to use and why, what beats noise, and where no difference can be shown."""
+"""Verdict in sentences: which method to use and why, what beats the control, where no difference can be shown."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-LEVEL = 0.05
-FEW = 100
-MORE = "measure more examples"
-Row = Mapping[str, Any]
+from clearhead.bench.controls import is_control
+from clearhead.bench.evidence import Evidence, Standing, Summary
+from clearhead.bench.format import format_seconds, join_names
 
-
-@dataclass(frozen=True)
-class Standing:
-    """On one value: the best method, and those not shown to be worse; `shown` when it beats all others."""
-
-    name: str
-    best: str
-    leading: tuple[str, ...]
-    shown: bool
+# With fewer examples the verdict says that more would narrow the intervals.
+MIN_EXAMPLES = 100
+MORE_EXAMPLES = "measure more examples"
 
 
-def standings(summary: Mapping[str, Any]) -> list[Standing]:
-    """Who leads on each value."""
-    found = []
-    for name in summary["values"]:
-        rows = [row for row in _rows(summary, name) if math.isfinite(row["value"])]
-        if not rows:
-            continue
-        sign = -1 if better(summary, name) == "lower" else 1
-        best = max(rows, key=lambda row: sign * row["value"])["method"]
-        leading = tuple(row["method"] for row in rows if row["method"] == best or not _differ(summary, name, best, row))
-        found.append(Standing(name, best, leading, len(rows) > 1 and leading == (best,)))
-    return found
-
-
-def _differ(summary: Mapping[str, Any], name: str, first: str, row: Row) -> bool:
-    """Whether a test shows the two methods to differ; untested ones are taken as alike."""
-    pair = {first, row["method"]}
-    found = [one for one in summary["comparisons"] if one["name"] == name and {one["first"], one["second"]} == pair]
-    return bool(found) and found[0]["p_corrected"] < LEVEL
-
-
-def verdict(summary: Mapping[str, Any]) -> Iterator[str]:
-    """In plain words: which method to use and why, what beats noise, and where no difference can be shown."""
-    found = standings(summary)
+def verdict(summary: Summary) -> Iterator[str]:
+    """Yield sentences: which method to use and why, who leads on each value, and what does not beat the control."""
+    evidence = Evidence(summary)
     if summary["done"] < summary["shards"]:
-        yield (
-            f"This run is not finished: {summary['done']} of {summary['shards']} shards are done, with "
-            f"{examples_text(summary)}."
-        )
-    if not found:
+        shards = f"{summary['done']} of {summary['shards']} shards"
+        yield f"This run is not finished: {shards} are done, with {examples_text(summary)}."
+    if not evidence.standings:
         yield "Nothing could be measured: no example gave a finite value."
         return
-    yield _advice(summary, found)
-    yield from (_standing(summary, one) for one in found)
-    yield from _noise(summary, found)
-    if _measured(summary) < FEW:
-        yield f"Only {_measured(summary)} examples were measured: more would narrow the intervals."
+    yield _advise(evidence)
+    for standing in evidence.standings:
+        yield _describe_standing(evidence, standing)
+    yield from _compare_with_control(evidence)
+    measured = _count_measured(summary)
+    if measured < MIN_EXAMPLES:
+        yield f"Only {measured} examples were measured: more would narrow the intervals."
 
 
-def examples_text(summary: Mapping[str, Any]) -> str:
-    """How many examples the values stand on, and of how many where some are missing."""
-    count, measured = summary["examples"], summary["measured"]
+def examples_text(summary: Summary) -> str:
+    """Return how many examples the values rest on, and of how many if some are missing."""
+    count = summary["examples"]
+    measured = summary["measured"]
     if measured is None:
         return f"those made of {count} examples"
-    return f"{count} examples" if measured == count else f"{measured} of {count} examples"
+    if measured == count:
+        return f"{count} examples"
+    return f"{measured} of {count} examples"
 
 
-def _measured(summary: Mapping[str, Any]) -> int:
-    return int(summary["examples"] if summary["measured"] is None else summary["measured"])
+def _count_measured(summary: Summary) -> int:
+    measured = summary["measured"]
+    if measured is None:
+        measured = summary["examples"]
+    return int(measured)
 
 
-def _advice(summary: Mapping[str, Any], found: Sequence[Standing]) -> str:
-    """Which method to use, and why; the controls are no candidates."""
-    tried = [name for name in summary["methods"] if not _is_control(name)]
-    if len(tried) < 2:
-        only = f"Only {_listed(tried or ['the control'])} was run, so there is nothing to choose from."
-        return " ".join([only, *(_against_control(summary, found, name) for name in tried)]).strip()
-    if all(set(tried) <= set(one.leading) for one in found):
-        return _alike(summary, found, tried)
-    leads = {name: sum(name in one.leading for one in found) for name in tried}
+def _advise(evidence: Evidence) -> str:
+    """Return which method to use, and why; controls are no candidates."""
+    candidates = evidence.candidates
+    if len(candidates) < 2:
+        return _describe_only(evidence)
+    leads = {method: evidence.count_leads(method) for method in candidates}
+    if min(leads.values()) == len(evidence.standings):
+        return _advise_among_equals(evidence)
     most = max(leads.values())
     if most == 0:
         return "On no value is any method among the best: the control does better. Trust none of them here."
-    return _leader(summary, found, [name for name in tried if leads[name] == most], most)
+    return _advise_leader(evidence, [method for method in candidates if leads[method] == most])
 
 
-def _leader(summary: Mapping[str, Any], found: Sequence[Standing], tied: Sequence[str], most: int) -> str:
-    """Of those that lead on `most` values the one to use: by what beats noise, then by best values, then by cost."""
-    merits = {name: (-_wins(summary, found, name), -sum(one.best == name for one in found)) for name in tied}
-    chosen = min(tied, key=lambda name: (*merits[name], _cost(summary, name)))
-    rivals = [name for name in tied if name != chosen and merits[name] == merits[chosen]]
-    said = f"Use {chosen}: it is the best, or not shown to be worse than the best, on {_where(most, len(found))}"
-    others = [name for name in tied if name != chosen and merits[name][0] == merits[chosen][0]]
-    parts = [f"{said}{_price(summary, chosen, rivals)}.", _against_control(summary, found, chosen)]
-    return " ".join(filter(None, [*parts, _as_good(summary, chosen, others)]))
+def _describe_only(evidence: Evidence) -> str:
+    subject = join_names(evidence.candidates or ["the control"])
+    sentences = [f"Only {subject} was run, so there is nothing to choose from."]
+    for method in evidence.candidates:
+        sentences.append(_describe_wins(evidence, method))
+    return " ".join(sentences).strip()
 
 
-def _alike(summary: Mapping[str, Any], found: Sequence[Standing], tried: Sequence[str]) -> str:
-    """What to do where no method is shown to be worse than another: what beats noise counts, then the cost."""
-    control = _control(summary)
-    if control is None:
-        return f"No difference between the methods can be shown: {_cheapest(summary, tried)}."
-    wins = {name: _wins(summary, found, name) for name in tried}
+def _advise_leader(evidence: Evidence, tied: Sequence[str]) -> str:
+    """Choose among the methods that lead on the most values: by wins over the control, best values, then cost."""
+
+    def merit(method: str) -> tuple[int, int]:
+        return evidence.count_wins(method), evidence.count_best(method)
+
+    strongest = max(merit(method) for method in tied)
+    equals = [method for method in tied if merit(method) == strongest]
+    chosen = min(equals, key=evidence.cost)
+    # The cost is compared only with methods that it alone decided against.
+    cost = _describe_cost(evidence, chosen, _without(equals, chosen))
+    values = _value_count(evidence, evidence.count_leads(chosen))
+    sentences = [
+        f"Use {chosen}: it is the best, or not shown to be worse than the best, on {values}{cost}.",
+        _describe_wins(evidence, chosen),
+        _describe_equals(evidence, chosen, tied),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _without(methods: Sequence[str], excluded: str) -> list[str]:
+    return [method for method in methods if method != excluded]
+
+
+def _describe_equals(evidence: Evidence, chosen: str, tied: Sequence[str]) -> str:
+    """Name the other methods with as many leads and wins, and those of them that cost less."""
+    wins = evidence.count_wins(chosen)
+    equals = [method for method in _without(tied, chosen) if evidence.count_wins(method) == wins]
+    if not equals:
+        return ""
+    sentence = f"{join_names(equals)} {_are(equals)} not shown to be worse on as many values"
+    cheaper = [method for method in equals if evidence.cost(method) < evidence.cost(chosen)]
+    if cheaper:
+        costs = [f"{method} ({format_seconds(evidence.cost(method))})" for method in cheaper]
+        verb = "costs" if len(cheaper) == 1 else "cost"
+        sentence = f"{sentence}; {join_names(costs)} {verb} less"
+    return f"{sentence}."
+
+
+def _advise_among_equals(evidence: Evidence) -> str:
+    """Advise where no method is shown to be worse than another: by wins over the control, then by cost."""
+    candidates = evidence.candidates
+    if evidence.control is None:
+        return f"No difference between the methods can be shown: {_recommend_cheapest(evidence, candidates)}."
+    wins = {method: evidence.count_wins(method) for method in candidates}
     most = max(wins.values())
     if most == 0:
-        return f"No difference between the methods can be shown, nor that any is better than {control}: {MORE}."
-    shown = [name for name in tried if wins[name] == most]
-    rest = [name for name in tried if wins[name] < most]
-    said = f"shown to be better than {control} on {_where(most, len(found))}{_fewer(rest)}"
-    if len(shown) == 1:
-        return f"Use {shown[0]}: it is {said}. No difference between the methods themselves can be shown."
+        return (
+            "No difference between the methods can be shown, nor that any is better than "
+            f"{evidence.control}: {MORE_EXAMPLES}."
+        )
+    winners = [method for method in candidates if wins[method] == most]
+    rest = [method for method in candidates if wins[method] < most]
+    return _recommend_winners(evidence, winners, rest)
+
+
+def _recommend_winners(evidence: Evidence, winners: Sequence[str], rest: Sequence[str]) -> str:
+    values = _value_count(evidence, evidence.count_wins(winners[0]))
+    reason = f"shown to be better than {evidence.control} on {values}"
+    if rest:
+        reason = f"{reason}, {join_names(rest)} on fewer"
+    if len(winners) == 1:
+        return f"Use {winners[0]}: it is {reason}. No difference between the methods themselves can be shown."
     return (
-        f"{_listed(shown)} are {said}. No difference between the methods themselves can be shown: "
-        f"{_cheapest(summary, shown)}."
+        f"{join_names(winners)} are {reason}. No difference between the methods themselves can be shown: "
+        f"{_recommend_cheapest(evidence, winners)}."
     )
 
 
-def _fewer(names: Sequence[str]) -> str:
-    return f", {_listed(names)} on fewer" if names else ""
+def _recommend_cheapest(evidence: Evidence, methods: Sequence[str]) -> str:
+    """Recommend by the measured cost alone, and state it."""
+    chosen = min(methods, key=evidence.cost)
+    if not math.isfinite(evidence.cost(chosen)):
+        return f"take any of them, or {MORE_EXAMPLES}"
+    cost = _describe_cost(evidence, chosen, _without(methods, chosen))
+    return f"take the cheapest, {chosen}{cost}, or {MORE_EXAMPLES}"
 
 
-def _cheapest(summary: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Advice that rests on the measured cost alone, which it therefore tells."""
-    chosen = min(names, key=lambda name: _cost(summary, name))
-    if not math.isfinite(_cost(summary, chosen)):
-        return f"take any of them, or {MORE}"
-    others = [name for name in names if name != chosen]
-    return f"take the cheapest, {chosen}{_price(summary, chosen, others)}, or {MORE}"
-
-
-def _price(summary: Mapping[str, Any], chosen: str, rivals: Sequence[str]) -> str:
-    """What a method costs and, where it was chosen for that, how much less than the next."""
-    seconds = _cost(summary, chosen)
+def _describe_cost(evidence: Evidence, chosen: str, rivals: Sequence[str]) -> str:
+    """Return what a method costs, and how much less than the cheapest rival."""
+    seconds = evidence.cost(chosen)
     if not math.isfinite(seconds):
         return ""
-    dearer = min((_cost(summary, name), name) for name in rivals) if rivals else (math.inf, "")
-    share = 0 if dearer[0] == math.inf else round(100 * (1 - seconds / dearer[0]))
-    less = f", {share} % less than {dearer[1]}" if share else ""
-    return f", at {time_text(seconds)} per example{less}"
+    return f", at {format_seconds(seconds)} per example{_describe_saving(evidence, seconds, rivals)}"
 
 
-def _as_good(summary: Mapping[str, Any], chosen: str, others: Sequence[str]) -> str:
-    if not others:
+def _describe_saving(evidence: Evidence, seconds: float, rivals: Sequence[str]) -> str:
+    if not rivals:
         return ""
-    cheaper = [name for name in others if _cost(summary, name) < _cost(summary, chosen)]
-    prices = [f"{name} ({time_text(_cost(summary, name))})" for name in cheaper]
-    note = f"; {_listed(prices)} {_costs_less(cheaper)}" if cheaper else ""
-    return f"{_listed(others)} {_are(others)} not shown to be worse on as many values{note}."
-
-
-def _against_control(summary: Mapping[str, Any], found: Sequence[Standing], name: str) -> str:
-    """On how many values a method is shown to beat noise; nothing where no control was run."""
-    control = _control(summary)
-    if control is None:
+    rival_seconds, rival = min((evidence.cost(method), method) for method in rivals)
+    if rival_seconds == math.inf:
         return ""
-    wins = _wins(summary, found, name)
+    # Rounded to 0 the difference is within the noise of timing, and not mentioned.
+    percent = round(100 * (1 - seconds / rival_seconds))
+    return f", {percent} % less than {rival}" if percent else ""
+
+
+def _describe_wins(evidence: Evidence, method: str) -> str:
+    """Return on how many values a method is shown to beat the control; empty if no control was run."""
+    if evidence.control is None:
+        return ""
+    wins = evidence.count_wins(method)
     if wins == 0:
-        return f"It is not shown to be better than {control} on any value."
-    return f"It is shown to be better than {control} on {_where(wins, len(found))}."
+        return f"It is not shown to be better than {evidence.control} on any value."
+    return f"It is shown to be better than {evidence.control} on {_value_count(evidence, wins)}."
 
 
-def _wins(summary: Mapping[str, Any], found: Sequence[Standing], name: str) -> int:
-    """On how many values a method is shown to beat the control."""
-    control = _control(summary)
-    rows = [(one.name, row) for one in found for row in _rows(summary, one.name) if row["method"] == name]
-    return 0 if control is None else sum(_beats(summary, value, row, control) for value, row in rows)
+def _value_count(evidence: Evidence, count: int) -> str:
+    total = len(evidence.standings)
+    if count == total:
+        return "every value"
+    return f"{count} of {total} values"
 
 
-def _where(count: int, whole: int) -> str:
-    return "every value" if count == whole else f"{count} of {whole} values"
+def _describe_standing(evidence: Evidence, standing: Standing) -> str:
+    value = f"{standing.name} ({evidence.better[standing.name]} is better)"
+    methods = list(evidence.measured(standing.name))
+    if standing.shown:
+        return f"{value}: {standing.best} is best, and the tests show it against every other method."
+    # Leading alone without being shown: no other method has a finite value.
+    if standing.leading == (standing.best,):
+        return f"{value}: only {standing.best} was measured."
+    if len(standing.leading) == len(methods):
+        return f"{value}: no difference between {join_names(methods)} can be shown."
+    rivals = join_names(_without(standing.leading, standing.best))
+    return f"{value}: {standing.best} has the best value, but no difference from {rivals} can be shown."
 
 
-def _costs_less(names: Sequence[str]) -> str:
-    return "costs less" if len(names) == 1 else "cost less"
-
-
-def _cost(summary: Mapping[str, Any], name: str) -> float:
-    """Seconds per example; a method without a time comes last."""
-    return summary["costs"].get(name) or math.inf
-
-
-def _standing(summary: Mapping[str, Any], one: Standing) -> str:
-    value = f"{one.name} ({better(summary, one.name)} is better)"
-    several = [row["method"] for row in _rows(summary, one.name)]
-    if len(several) == 1:
-        return f"{value}: only {one.best} was measured."
-    if one.shown:
-        return f"{value}: {one.best} is best, and the tests show it against every other method."
-    if len(one.leading) == len(several):
-        return f"{value}: no difference between {_listed(several)} can be shown."
-    others = [name for name in one.leading if name != one.best]
-    return f"{value}: {one.best} has the best value, but no difference from {_listed(others)} can be shown."
-
-
-def _noise(summary: Mapping[str, Any], found: Sequence[Standing]) -> Iterator[str]:
-    """Where a method is not shown to beat the random control."""
-    control = _control(summary)
+def _compare_with_control(evidence: Evidence) -> Iterator[str]:
+    """Yield for each value the methods that are not shown to beat the control."""
+    control = evidence.control
     if control is None:
         yield "No control was run: add random to the methods to see what noise would score."
         return
-    for one in found:
-        rows = _rows(summary, one.name)
-        if all(row["method"] != control for row in rows):
+    for standing in evidence.standings:
+        name = standing.name
+        if control not in evidence.measured(name):
             continue
-        weak = [row["method"] for row in rows if not _beats(summary, one.name, row, control)]
-        weak = [name for name in weak if not _is_control(name)]
-        if weak:
-            yield f"{one.name}: {_listed(weak)} {_are(weak)} not shown to be better than {control}."
-
-
-def _beats(summary: Mapping[str, Any], name: str, row: Row, control: str) -> bool:
-    noise = next((one for one in _rows(summary, name) if one["method"] == control), None)
-    if noise is None:
-        return False
-    ahead = row["value"] < noise["value"] if better(summary, name) == "lower" else row["value"] > noise["value"]
-    return ahead and _differ(summary, name, control, row)
-
-
-def _control(summary: Mapping[str, Any]) -> str | None:
-    return next((name for name in summary["methods"] if _is_control(name)), None)
-
-
-def _is_control(name: str) -> bool:
-    return name.split(":")[0].split(" ")[0] == "random"
-
-
-def _rows(summary: Mapping[str, Any], name: str) -> list[Row]:
-    return [row for row in summary["rows"] if row["name"] == name]
-
-
-def better(summary: Mapping[str, Any], name: str) -> str:
-    return str(summary["values"][name])
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        losers = []
+        for method in evidence.measured(name):
+            if not is_control(method) and not evidence.beats_control(name, method):
+                losers.append(method)
+        if losers:
+            yield f"{name}: {join_names(losers)} {_are(losers)} not shown to be better than {control}."
 
 
 def _are(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
-
-
-def time_text(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"

@@ -1,36 +1,41 @@
-"""TODO."""
+"""Worker: explains, measures and times one shard at a time, and keeps the model between shards."""
 
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from clearhead.attribution.method import MethodSpec
+from clearhead.bench.metric_groups import MetricGroup, group_metrics
 from clearhead.bench.plan import Job, Plan, expand_layers, read_plan_task
-from clearhead.bench.run_folder import (
-    ShardResult,
-)
-from clearhead.bench.summary import parse_metrics
+from clearhead.bench.run_folder import ShardResult
+from clearhead.data.task import Example
 from clearhead.errors import BadOption
+from clearhead.evaluation.evaluate import parse_entries
+from clearhead.evaluation.explained import (
+    REFUSALS,
+    ExplainedExamples,
+    check_labels,
+    explain_examples,
+    required_targets,
+)
+from clearhead.evaluation.metric import ExplainedExample, MetricSpec
+from clearhead.model.loading import load
+from clearhead.model.model import Model
+from clearhead.model.placement import with_precision
+from clearhead.views.json_record import row as explanation_row
 
-if TYPE_CHECKING:
-    from clearhead.attribution.method import MethodSpec
-    from clearhead.data.task import Example, Task
-    from clearhead.evaluation.explained import ExplainedExamples
-    from clearhead.evaluation.metric import ExplainedExample, MetricSpec
-    from clearhead.model.model import Model
+Row = dict[str, Any]
+CasesByMethod = Mapping[str, Sequence[ExplainedExample]]
 
-
-TIMED_EXAMPLES = 8
-
-
-@dataclass(frozen=True)
-class MetricGroup:
-    """Metrics that look at the same examples: the task's own, or those that one metric makes of them."""
-
-    measures: "tuple[MetricSpec, ...]"
-    examples: "Sequence[Example]"
+# Enough for a stable time per example, few enough not to prolong the run.
+MAX_TIMED_EXAMPLES = 8
+# How configurations of different architectures name the number of blocks.
+BLOCK_COUNT_NAMES = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
 
 @dataclass(frozen=True)
@@ -38,143 +43,157 @@ class Worker:
     """What a process keeps between jobs: the model, the methods, and the examples."""
 
     plan: Plan
-    model: "Model"
-    spellings: "tuple[MethodSpec, ...]"
-    streams: tuple[MetricGroup, ...]
+    model: Model
+    methods: tuple[MethodSpec, ...]
+    groups: tuple[MetricGroup, ...]
 
 
-def group_metrics(plan: Plan, task: "Task") -> tuple[MetricGroup, ...]:
-    """One stream for all metrics that take the examples as they are, one for each that makes its own."""
-    measures = parse_metrics(plan.metrics)
-    plain = tuple(one for one in measures if one.metric.prepare is None)
-    others = [one for one in measures if one.metric.prepare is not None]
-    found = [MetricGroup(plain, task.examples)] if plain else []
-    return (*found, *(MetricGroup((one,), one.prepare(task)) for one in others))
+def make_worker(plan: Plan, groups: Sequence[MetricGroup] | None = None) -> Worker:
+    """Load what the jobs of a plan need, and raise BadInput for a wrong label before anything is computed.
+
+    Without `groups` the task is read again, as by a worker in another process.
+    """
+    model = load(plan.model, device=plan.device, lm_head=plan.lm_head)
+    model = with_precision(model, plan.precision)
+    methods = _parse_methods(model, plan.methods)
+    if groups is None:
+        groups = group_metrics(plan, read_plan_task(plan))
+    for group in groups:
+        check_labels(model, group.examples, required_targets(group.metrics))
+    return Worker(plan, model, methods, tuple(groups))
 
 
-def make_jobs(streams: Sequence[MetricGroup], shard: int) -> list[Job]:
-    """The shards of every stream, numbered through."""
-    places = [
-        (stream, start, min(start + shard, len(one.examples)))
-        for stream, one in enumerate(streams)
-        for start in range(0, len(one.examples), shard)
-    ]
-    return [Job(number, *place) for number, place in enumerate(places)]
+def _parse_methods(model: Model, methods: Sequence[str]) -> tuple[MethodSpec, ...]:
+    """Parse the methods, layer ranges expanded and `random` as one spec per seed, each once."""
+    specs: dict[str, MethodSpec] = {}
+    for entry in parse_entries(expand_layers(methods, _count_blocks(model, methods))):
+        for spec in entry.spellings:
+            specs[spec.text] = spec
+    return tuple(specs.values())
 
 
-def make_worker(plan: Plan) -> Worker:
-    """Loads what the jobs of a plan need, and finds a wrong label before anything is computed."""
-    from clearhead.evaluation.evaluate import parse_entries
-    from clearhead.evaluation.explained import check_labels, required_targets
-    from clearhead.model.loading import load
-    from clearhead.model.placement import with_precision
-
-    model = with_precision(load(plan.model, device=plan.device, lm_head=plan.lm_head), plan.precision)
-    wanted = parse_entries(expand_layers(plan.methods, _count_blocks(model, plan.methods)))
-    spellings = {one.text: one for entry in wanted for one in entry.spellings}
-    streams = group_metrics(plan, read_plan_task(plan))
-    for stream in streams:
-        check_labels(model, stream.examples, required_targets(stream.measures))
-    return Worker(plan, model, tuple(spellings.values()), streams)
-
-
-def _count_blocks(model: "Model", methods: Sequence[str]) -> int:
-    """How many blocks the network has, where a method's layers are counted by them."""
-    names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    found = next((getattr(model.config, name) for name in names if getattr(model.config, name, None)), None)
-    if found is None and expand_layers(methods, 0) != list(methods):
-        raise BadOption(f"How deep {model.name} is cannot be told: write layers as numbers, such as layer=4.")
-    return int(found or 0)
+def _count_blocks(model: Model, methods: Sequence[str]) -> int:
+    """Return the number of blocks from the model's configuration; only layer ranges need it."""
+    for name in BLOCK_COUNT_NAMES:
+        count = getattr(model.config, name, None)
+        if count:
+            return int(count)
+    if expand_layers(methods, 0) != list(methods):
+        raise BadOption(f"The depth of {model.name} is unknown: write layers as numbers, such as layer=4.")
+    return 0
 
 
 def run_job(worker: Worker, job: Job) -> ShardResult:
-    """Explains the examples of a shard by every method, from shared traces, and measures the explanations."""
-    from clearhead.evaluation.explained import REFUSALS, required_targets
-
-    stream = worker.streams[job.stream]
-    examples = stream.examples[job.start : job.stop]
+    """Explain the examples of a shard by every method, from shared traces, and measure the explanations."""
+    group = worker.groups[job.group]
+    examples = group.examples[job.start : job.stop]
     seconds: dict[str, float] = {"examples": len(examples)}
     with timed(seconds, "explaining"):
-        found = _explain_shard(worker, examples, required_targets(stream.measures))
-    values, refused = [], dict(found.refused)
-    for measure in stream.measures:
-        try:
-            with timed(seconds, f"measuring {measure.text}"):
-                values += _measure(worker.model, measure, found.cases)
-        except REFUSALS as error:
-            refused[measure.text] = str(error)
+        explained = _explain_shard(worker, examples, required_targets(group.metrics))
+    refused = dict(explained.refused)
+    values = _measure_shard(worker.model, group.metrics, explained.cases, seconds, refused)
+    # Once per run: every job would measure the same.
     if job.number == 0:
-        seconds |= measure_costs(worker, examples, found.cases)
-    explanations = [
-        row for method, several in found.cases.items() for case in several for row in _explanation_rows(case, method)
-    ]
-    return ShardResult(job.number, explanations, values, seconds, {"refused": refused, "skipped": dict(found.skipped)})
+        seconds |= measure_costs(worker, examples, explained.cases)
+    notes = {"refused": refused, "skipped": dict(explained.skipped)}
+    return ShardResult(job.number, _explanation_rows(explained.cases), values, seconds, notes)
 
 
-def _explain_shard(worker: Worker, examples: "Sequence[Example]", needs: Sequence[str]) -> "ExplainedExamples":
-    """The cases; with an automatic batch size, batches are halved until they fit into memory."""
-    import torch
-
-    from clearhead.evaluation.explained import explain_examples
-
+def _explain_shard(worker: Worker, examples: Sequence[Example], targets: Sequence[str]) -> ExplainedExamples:
+    """Explain the examples; with an automatic batch size, halve batches until they fit into memory."""
     size = worker.plan.batch_size or len(examples)
     while True:
         try:
-            return explain_examples(worker.model, examples, worker.spellings, needs, batch_size=size)
+            return explain_examples(worker.model, examples, worker.methods, targets, batch_size=size)
         except (torch.OutOfMemoryError, MemoryError) as error:
             if worker.plan.batch_size is not None or size == 1:
                 raise BadOption(f"A batch of {size} does not fit into memory: give a smaller --batch-size.") from error
+        # Outside the handler: the exception, and with it the tensors of the failed attempt, is gone by now.
         size = max(1, size // 2)
         torch.cuda.empty_cache()
 
 
+def _measure_shard(
+    model: Model,
+    metrics: Sequence[MetricSpec],
+    cases: CasesByMethod,
+    seconds: dict[str, float],
+    refused: dict[str, str],
+) -> list[Row]:
+    """Return the value rows of every metric; add its time to `seconds`, or why it cannot run to `refused`."""
+    rows = []
+    for spec in metrics:
+        try:
+            with timed(seconds, f"measuring {spec.text}"):
+                rows += _measure(model, spec, cases)
+        except REFUSALS as error:
+            refused[spec.text] = str(error)
+    return rows
+
+
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    begun = time.perf_counter()
+    """Store how long the block took, unless it raises."""
+    start = time.perf_counter()
     yield
-    seconds[name] = time.perf_counter() - begun
+    seconds[name] = time.perf_counter() - start
 
 
-def measure_costs(worker: Worker, examples: "Sequence[Example]", methods: Collection[str]) -> dict[str, float]:
-    """Seconds per example of each method by itself, on a few examples."""
-    from clearhead.evaluation.explained import explain_examples
-
-    few, found = examples[:TIMED_EXAMPLES], dict[str, float]()
-    for spelling in (one for one in worker.spellings if one.text in methods and not _is_repeat(one, methods)):
-        for attempt in ("first", "second"):
-            with timed(found, f"{attempt} {spelling.text}"):
-                explain_examples(worker.model, few, [spelling], ["prediction"], batch_size=worker.plan.batch_size)
-        fastest = min(found.pop(f"first {spelling.text}"), found.pop(f"second {spelling.text}"))
-        found[f"alone {spelling.text}"] = fastest / len(few)
-    return found
+def measure_costs(worker: Worker, examples: Sequence[Example], methods: Collection[str]) -> dict[str, float]:
+    """Return the seconds per example of each method run alone, on a few examples."""
+    sample = examples[:MAX_TIMED_EXAMPLES]
+    costs: dict[str, float] = {}
+    for spec in worker.methods:
+        if spec.text in methods and not _is_repeat(spec, methods):
+            costs[f"alone {spec.text}"] = _time_alone(worker, spec, sample) / len(sample)
+    return costs
 
 
-def _is_repeat(spelling: "MethodSpec", methods: Collection[str]) -> bool:
-    """Further seeds cost what the first does."""
-    seed = spelling.options.get("seed", 0)
-    return bool(seed) and f"{spelling.method.name}:seed=0" in methods
+def _time_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -> float:
+    # The faster of two runs: the first may pay for one-time work such as compiling kernels.
+    seconds: dict[str, float] = {}
+    for attempt in ("first", "second"):
+        with timed(seconds, attempt):
+            explain_examples(worker.model, examples, [spec], ["prediction"], batch_size=worker.plan.batch_size)
+    return min(seconds.values())
 
 
-def _measure(
-    model: "Model", measure: "MetricSpec", cases: "Mapping[str, list[ExplainedExample]]"
-) -> list[dict[str, Any]]:
-    """The records of all methods at once, so that what they run shares batches."""
-    together = [(method, case) for method, several in cases.items() for case in several]
-    records = measure.measure(model, [case for _, case in together])
-    return [_value_row(case, method, measure, one) for (method, case), one in zip(together, records, strict=True)]
+def _is_repeat(spec: MethodSpec, methods: Collection[str]) -> bool:
+    """Return whether the method is a further seed of another, which costs the same."""
+    return bool(spec.options.get("seed", 0)) and f"{spec.method.name}:seed=0" in methods
 
 
-def _value_row(
-    case: "ExplainedExample", method: str, measure: "MetricSpec", record: Mapping[str, Any]
-) -> dict[str, Any]:
-    first = record.get(measure.metric.values[0])
+def _measure(model: Model, spec: MetricSpec, cases: CasesByMethod) -> list[Row]:
+    """Measure all methods in one call, so that the perturbed inputs of all of them share batches."""
+    names: list[str] = []
+    all_cases: list[ExplainedExample] = []
+    for method, method_cases in cases.items():
+        names += [method] * len(method_cases)
+        all_cases += method_cases
+    records = spec.measure(model, all_cases)
+    rows = []
+    for method, case, record in zip(names, all_cases, records, strict=True):
+        rows.append(_value_row(case, method, spec, record))
+    return rows
+
+
+def _value_row(case: ExplainedExample, method: str, spec: MetricSpec, record: Mapping[str, Any]) -> Row:
+    # A metric that is no mean over records has no number per example.
+    first = record.get(spec.metric.values[0])
     value = float(first) if isinstance(first, int | float) else None
-    found = {"example": case.example.id, "method": method, "metric": measure.text, "value": value}
-    return {**found, "record": json.dumps(record)}
+    return {
+        "example": case.example.id,
+        "method": method,
+        "metric": spec.text,
+        "value": value,
+        "record": json.dumps(record),
+    }
 
 
-def _explanation_rows(case: "ExplainedExample", method: str) -> Iterator[dict[str, Any]]:
-    from clearhead.views.json_record import row
-
-    for explained, explanation in case.explanations.items():
-        yield {"example": case.example.id, "explained": explained, **row(explanation, method)}
+def _explanation_rows(cases: CasesByMethod) -> list[Row]:
+    rows = []
+    for method, method_cases in cases.items():
+        for case in method_cases:
+            for target, explanation in case.explanations.items():
+                rows.append({"example": case.example.id, "explained": target, **explanation_row(explanation, method)})
+    return rows

@@ -1,4 +1,4 @@
-"""The command line: one file per command, each added to `app` below.
+"""Command line: one file per command, each added to `app` below.
 
 Commands import the engine when they run, so that `--help` and shell completion answer at once.
 """
@@ -14,21 +14,28 @@ import typer
 from clearhead.cli.bench import bench
 from clearhead.cli.compare import compare
 from clearhead.cli.explain import explain
-from clearhead.cli.list_ import listing
+from clearhead.cli.list_ import list_catalogue
 from clearhead.cli.plan import plan
 from clearhead.cli.report import report
 from clearhead.cli.serve import serve
 from clearhead.cli.words import words
 from clearhead.version import __version__
 
-MISTAKE = 2
-GONE = 1
-"""How Typer and Rich leave by themselves when the reader of a pipe has gone."""
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+# Typer and Rich exit with this code by themselves when the reader of a pipe has gone.
+EXIT_CLOSED_PIPE = 1
+# Errors of standard output that are the user's to mend: disk full, quota, file size limit, input/output error.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+ENVIRONMENT = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_VERBOSITY": "error",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 
 app = typer.Typer(
     name="clearhead",
-    help="Why a Transformer decided what it decided, and how far the explanation can be trusted.",
+    help="Explain decisions of Transformer models, and measure how far the explanations can be trusted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -39,56 +46,57 @@ app.command("plan")(plan)
 app.command("words")(words)
 app.command("bench")(bench)
 app.command("report")(report)
-app.command("list")(listing)
+app.command("list")(list_catalogue)
 app.command("serve")(serve)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         typer.echo(f"clearhead {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def _options(
+def _add_global_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Why a Transformer decided what it decided, and how far the explanation can be trusted."""
+    """Explain decisions of Transformer models, and measure how far the explanations can be trusted."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs a command; a user's mistake is one line on stderr and exit code 2."""
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    _open_streams()
+    """Run a command; a user's mistake is one line on stderr and exit code 2."""
+    # The libraries read these when they are imported, which happens inside the commands.
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    _prepare_streams()
     try:
         code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        code = 130
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
-        code = _left_alone()
-    except SystemExit as left:
-        code = _left_alone() if left.code == GONE else left.code
+        code = _discard_output()
+    except SystemExit as exit_:
+        code = _discard_output() if exit_.code == EXIT_CLOSED_PIPE else exit_.code
     except Exception as error:
-        message = _mistake(error)
+        message = _user_message(error)
         if message is None:
             raise
-        code = _complain(message)
+        code = _print_error(message)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _left_alone() -> int:
-    """Nobody reads any more, which is no mistake."""
+def _discard_output() -> int:
+    """Exit quietly after a closed pipe."""
+    # Without a stream Python does not try to flush the rest at exit, which would raise again.
     sys.stdout = None
     return 0
 
 
-def _open_streams() -> None:
-    """Streams that were closed take and give nothing; what an encoding cannot hold is written as an escape."""
+def _prepare_streams() -> None:
+    """Replace closed streams by the null device, and escape characters that the encoding of stdout lacks."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  until the process ends
@@ -96,22 +104,24 @@ def _open_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _mistake(error: Exception) -> str | None:
-    """The line for a user's mistake; None for a fault of ours, which keeps its traceback."""
+def _user_message(error: Exception) -> str | None:
+    """Return the line for a user's mistake; None for a bug, which keeps its traceback."""
     from clearhead.errors import ClearheadError
 
     if isinstance(error, ClearheadError):
-        return error.with_flags
+        # The library calls the argument `long`, the command line --overflow.
+        return error.with_flags.replace("--long ", "--overflow ")
+    # Errors of Click, without importing it: Typer may bring its own copy.
     if hasattr(error, "format_message"):
-        return str(error.format_message()) or "Nothing was asked. See clearhead --help."
+        return str(error.format_message()) or "No command given. See clearhead --help."
     if isinstance(error, typer.Abort):
-        return "Stopped."
+        return "Aborted."
     if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
         sys.stdout = None
         return f"The output cannot be written: {error.strerror}."
     return None
 
 
-def _complain(message: str) -> int:
+def _print_error(message: str) -> int:
     print(f"clearhead: {' '.join(message.split())}", file=sys.stderr)
-    return MISTAKE
+    return EXIT_USER_ERROR

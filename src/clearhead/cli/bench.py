@@ -1,17 +1,15 @@
 """clearhead bench."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli import options as option
-from clearhead.cli import outputs as sink
-from clearhead.cli.compare import METHODS, named
+from clearhead.cli import options, outputs
 from clearhead.errors import BadOption
+from clearhead.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,185 +18,173 @@ if TYPE_CHECKING:
     from clearhead.bench.run import Runner
 
 
-def benchmark_names(incomplete: str) -> list[str]:
-    """For shell completion."""
+def complete_benchmarks(incomplete: str) -> list[str]:
+    """Return benchmark names for shell completion."""
     from clearhead.bench.benchmark import BENCHMARKS
 
     return [name for name in BENCHMARKS if name.startswith(incomplete)]
 
 
-NAME = Annotated[
+Name = Annotated[
     str | None,
     typer.Argument(
-        metavar="[NAME]",
-        autocompletion=benchmark_names,
+        metavar="NAME",
+        autocompletion=complete_benchmarks,
         show_default=False,
-        help="A paper's table, such as attcat-table1: its methods and metrics. See clearhead list benchmarks.",
+        help="A paper's table, such as attcat-table1, for its methods and metrics; see clearhead list benchmarks.",
     ),
 ]
-TASK = Annotated[
-    str | None, typer.Option(metavar="PATH|NAME", help="The data: .tsv, .csv, .jsonl, .parquet, a folder …")
-]
-METRICS = Annotated[
-    list[str] | None,
-    typer.Option("--metrics", metavar="A,B,C", help="As --methods; see clearhead list metrics."),
-]
-RUN = Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder: new, or begun and to be finished.")]
-LABEL = Annotated[str | None, typer.Option(metavar="C", help="The table's column with the labels.")]
-READER = Annotated[str | None, typer.Option(metavar="KIND", help="How to read the data; see clearhead list tasks.")]
-LIMIT = Annotated[int | None, typer.Option(metavar="N", min=1, help="Draw so many examples, always the same.")]
-BATCH = Annotated[str, typer.Option(metavar="auto|N", help="How many inputs share a pass.")]
-SHARD = Annotated[int, typer.Option(metavar="N", min=1, help="How many examples are kept at a time.")]
-SEED = Annotated[int, typer.Option(metavar="N", help="For the intervals and tests.")]
-RAY = Annotated[
+TaskName = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS|local", help="Run on a Ray cluster: its address, or local for this machine."),
+    typer.Option(metavar="PATH|NAME", help="Data: a .tsv, .csv, .jsonl or .parquet table, a folder …"),
 ]
-WORKERS = Annotated[int | None, typer.Option(metavar="N", min=1, help="How many Ray workers hold a model.")]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option("--metrics", metavar="A,B,C", help="Metrics, written as --methods; see clearhead list metrics."),
+]
+Run = Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder: new, or one to resume.")]
+LabelColumn = Annotated[str | None, typer.Option(metavar="C", help="Label column of the table.")]
+Reader = Annotated[str | None, typer.Option(metavar="NAME", help="Reader of the data; see clearhead list tasks.")]
+Limit = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Number of examples, drawn at random with a fixed seed.")
+]
+BatchSize = Annotated[
+    str, typer.Option(metavar="auto|N", help="Inputs per forward pass; auto halves batches that do not fit.")
+]
+Shard = Annotated[int, typer.Option(metavar="N", min=1, help="Examples per shard, the unit that is saved and resumed.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the intervals and tests.")]
+Ray = Annotated[str | None, typer.Option(metavar="ADDRESS|local", help="Run on a Ray cluster: its address, or local.")]
+Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help="Number of Ray workers; each holds a model.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per value.")]
 
 
 def bench(
-    name: NAME = None,
-    task: TASK = None,
-    model: option.MODEL = None,
-    methods: METHODS = None,
-    metrics: METRICS = None,
+    name: Name = None,
+    task: TaskName = None,
+    model: options.ModelName = None,
+    methods: options.Methods = None,
+    metrics: Metrics = None,
     *,
-    out: RUN,
-    text_column: option.COLUMN = None,
-    label_column: LABEL = None,
-    reader: READER = None,
-    limit: LIMIT = None,
-    batch_size: BATCH = "auto",
-    shard: SHARD = 32,
-    seed: SEED = 0,
-    precision: option.PRECISION = None,
-    device: option.DEVICE = None,
-    lm_head: option.LM_HEAD = None,
-    ray: RAY = None,
-    workers: WORKERS = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per value.")] = False,
+    out: Run,
+    text_column: options.TextColumn = None,
+    label_column: LabelColumn = None,
+    reader: Reader = None,
+    limit: Limit = None,
+    batch_size: BatchSize = "auto",
+    shard: Shard = 32,
+    seed: Seed = 0,
+    precision: options.Precision = None,
+    device: options.Device = None,
+    lm_head: options.LmHead = None,
+    ray: Ray = None,
+    workers: Workers = None,
+    json: Json = False,
 ) -> None:
-    """Measure how far explanations can be trusted, on your model and data; killed, it goes on where it was."""
+    """Measure how far explanations can be trusted on your model and data; resumable."""
     from clearhead.bench.plan import Plan
     from clearhead.bench.run import run_plan
 
-    chosen = _chosen(name)
+    benchmark = _get_benchmark(name)
+    # What is not given is not part of the plan, so that the reader uses its own defaults.
     columns = {"text_column": text_column, "label_column": label_column, "reader": reader}
     plan = Plan(
-        task=_task(task, chosen),
+        task=_require_task(task, benchmark),
         model=model,
-        methods=tuple(named(methods)) if methods else _default(chosen, "methods"),
-        metrics=tuple(named(metrics)) if metrics else _default(chosen, "metrics"),
+        methods=_choose_names("methods", methods, benchmark),
+        metrics=_choose_names("metrics", metrics, benchmark),
         columns={key: value for key, value in columns.items() if value is not None},
         limit=limit,
         shard=shard,
-        batch_size=_batch(batch_size),
+        batch_size=_parse_batch_size(batch_size),
         precision=precision,
         lm_head=lm_head,
         seed=seed,
         device=device,
         benchmark=name,
     )
-    with progress() as advance:
-        found = run_plan(plan, out, _runner(ray, workers), advance)
-    show(found, json)
-    for line in (*found["skipped"], *found["refused"]):
-        print(line, file=sys.stderr)
+    with progress(None, "Starting", at_once=True) as bar:
+        summary = run_plan(plan, out, _make_runner(ray, workers), bar.update)
+    _print_summary(summary, json=json)
     print(f"Results are in {out}. Tables, curves and a verdict: clearhead report {out}", file=sys.stderr)
 
 
-def _chosen(name: str | None) -> "Benchmark | None":
-    if name is None:
-        return None
+def _get_benchmark(name: str | None) -> "Benchmark | None":
     from clearhead.bench.benchmark import BENCHMARKS
 
+    if name is None:
+        return None
     return BENCHMARKS[name]
 
 
-def _task(task: str | None, chosen: "Benchmark | None") -> str:
-    if task is None:
-        hint = f"{chosen.name} wants {chosen.data}." if chosen else "For example --task dev.tsv."
-        raise BadOption(f"Which data? Name it with --task. {hint}")
-    return task
+def _require_task(task: str | None, benchmark: "Benchmark | None") -> str:
+    if task is not None:
+        return task
+    hint = "For example --task dev.tsv."
+    if benchmark is not None:
+        hint = f"{benchmark.name} needs {benchmark.data}."
+    raise BadOption(f"No data given: name it with --task. {hint}")
 
 
-def _default(chosen: "Benchmark | None", kind: str) -> tuple[str, ...]:
-    if chosen is None:
-        raise BadOption(f"Which {kind}? Name them with --{kind} (see clearhead list {kind}), or name a paper's table.")
-    found: tuple[str, ...] = getattr(chosen, kind)
-    return found
+def _choose_names(flag: str, names: list[str] | None, benchmark: "Benchmark | None") -> tuple[str, ...]:
+    """Return the methods or metrics that were named, else those of the paper's table."""
+    if names:
+        return tuple(options.split_names(names))
+    if benchmark is None:
+        raise BadOption(
+            f"No {flag} given: name them with --{flag} (see clearhead list {flag}), or name a paper's table."
+        )
+    defaults: tuple[str, ...] = getattr(benchmark, flag)
+    return defaults
 
 
-def _batch(text: str) -> int | None:
+def _parse_batch_size(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise BadOption(f"--batch-size {text} makes no sense: give auto, or a whole number, at least 1.")
+        raise BadOption(f"Invalid --batch-size '{text}': use auto or a positive integer.")
     return int(text)
 
 
-def _runner(ray: str | None, workers: int | None) -> "Runner":
-    if ray is None:
-        if workers is not None:
-            raise BadOption("--workers counts Ray workers: give --ray local, or a cluster's address, with it.")
-        from clearhead.bench.runners.local import local
+def _make_runner(ray: str | None, workers: int | None) -> "Runner":
+    if ray is not None:
+        from clearhead.bench.runners.ray import Cluster
 
-        return local
-    from clearhead.bench.runners.ray import Cluster
+        return Cluster(None if ray == "local" else ray, workers)
+    if workers is not None:
+        raise BadOption("--workers counts Ray workers: give --ray local, or a cluster's address, with it.")
+    from clearhead.bench.runners.local import local
 
-    return Cluster(None if ray == "local" else ray, workers)
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[int, int, str], None]]:
-    """A bar with the time left on stderr, where that is a terminal, and no other beside it."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from clearhead.progress import BAR
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    left = (TextColumn("left"), TimeRemainingColumn())
-    with BAR, Progress(*columns, *left, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Starting", total=None)
-
-        def advance(done: int, total: int, said: str) -> None:
-            bar.update(task, completed=done, total=total, description=said)
-
-        yield advance
+    return local
 
 
-def show(found: Mapping[str, Any], json: bool) -> None:
-    """The table: lines of JSON for programs, a grid for people."""
+def _print_summary(summary: Mapping[str, Any], *, json: bool) -> None:
+    """Print the table, and on stderr what was skipped or refused."""
     if json:
-        for row in found["rows"]:
-            sink.print_json(row)
-        return
+        for row in summary["rows"]:
+            outputs.print_json(row)
+    else:
+        _print_table(summary)
+    for line in (*summary["skipped"], *summary["refused"]):
+        print(line, file=sys.stderr)
+
+
+def _print_table(summary: Mapping[str, Any]) -> None:
     from rich.console import Console
 
-    Console(highlight=False, markup=False, no_color=sink.is_plain()).print(_grid(found))
+    Console(highlight=False, markup=False, no_color=outputs.is_plain()).print(_make_table(summary))
 
 
-def _grid(found: Mapping[str, Any]) -> "Table":
-    """A row per method, a column per value."""
+def _make_table(summary: Mapping[str, Any]) -> "Table":
+    """Return a table with a row per method and a column per value."""
     from rich.table import Table
 
-    from clearhead.bench.run_folder import ARROWS, format_number
+    from clearhead.bench.format import format_column, format_number
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("method", no_wrap=True)
-    for name, better in found["values"].items():
-        table.add_column(f"{name} {ARROWS.get(better, '')}", justify="right")
-    cells = {(row["method"], row["name"]): f"{format_number(row['value'])}" for row in found["rows"]}
-    for method in found["methods"]:
-        table.add_row(method, *(cells.get((method, name), "–") for name in found["values"]))
+    for name, better in summary["values"].items():
+        table.add_column(format_column(name, better), justify="right")
+    cells = {(row["method"], row["name"]): format_number(row["value"]) for row in summary["rows"]}
+    for method in summary["methods"]:
+        table.add_row(method, *(cells.get((method, name), "–") for name in summary["values"]))
     return table

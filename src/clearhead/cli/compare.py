@@ -1,92 +1,70 @@
 """clearhead compare."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from clearhead.cli import inputs as source
-from clearhead.cli import options as option
-from clearhead.cli import outputs as sink
+from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.cli import options, outputs
 from clearhead.cli.cards import removal_card
+from clearhead.cli.chunks import compare_in_chunks
+from clearhead.cli.inputs import InputReader, check_text_column
 
 if TYPE_CHECKING:
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
 
-METHODS = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--methods",
-        metavar="A,B,C",
-        help="Names with commas between; repeat the flag for spellings with options, as name:key=value,key=value.",
-    ),
-]
-
 
 def compare(
-    inputs: option.INPUTS,
-    methods: METHODS = None,
-    model: option.MODEL = None,
-    target: option.TARGET = None,
-    versus: option.VERSUS = None,
-    out: option.OUT = None,
-    json: option.JSON = False,
-    text_column: option.COLUMN = None,
-    pair: option.PAIR = False,
-    curves: option.CURVES = False,
-    long: option.LONG = "error",
-    precision: option.PRECISION = None,
-    device: option.DEVICE = None,
-    lm_head: option.LM_HEAD = None,
+    inputs: options.Inputs,
+    methods: options.Methods = None,
+    model: options.ModelName = None,
+    target: options.Target = None,
+    versus: options.Versus = None,
+    out: options.Out = None,
+    json: options.Json = False,
+    text_column: options.TextColumn = None,
+    pair: options.Pair = False,
+    curves: options.Curves = False,
+    overflow: options.Overflow = "error",
+    long: options.Long = None,
+    precision: options.Precision = None,
+    device: options.Device = None,
+    lm_head: options.LmHead = None,
 ) -> None:
-    """Compare methods on texts or images, all computed from the same pass through the model."""
-    sink.check(out, parts={"--curves": curves})
-    source.check_column(inputs, text_column)
+    """Compare methods on texts or images, all computed from the same forward pass."""
+    outputs.check_path(out, page_options={"--curves": curves})
+    check_text_column(inputs, text_column)
+    # Imported here because it imports torch, without which --help and the checks above answer at once.
     from clearhead.attribution.method import parse_method
-    from clearhead.attribution.names import DEFAULT_METHOD
 
-    spellings = [parse_method(name) for name in named(methods or [DEFAULT_METHOD])]
-    opened = option.load_model(model, device, lm_head)
-    read = source.read_inputs(inputs, text_column=text_column, pair=pair, pictures=opened.takes_images)
-    sink.check_count(out, len(read), len(spellings))
-    wanted = option.parse_target(opened, target, versus)
-    rows = list(_compared(opened, read, spellings, wanted, {"precision": precision, "long": long}))
-    found = [entry for row in rows for entry in row.items()]
-    if out is not None and out.suffix.casefold() == ".html":
-        sink.write_page(out, _bodies(opened, read, rows, curves), [one for _, one in found])
-    elif out is not None:
-        sink.write(out, found)
-    if json:
-        sink.print_lines(found)
-    else:
-        sink.show(rows, compared=True, all_rows=out is None)
-
-
-def _compared(
-    model: "Model", inputs: list[Any], spellings: list[Any], target: Any, settings: dict[str, Any]
-) -> "Iterator[dict[str, Explanation]]":
-    """Per input its explanations by method."""
-    from clearhead import api as pipeline
-    from clearhead.progress import progress
-
-    with progress(len(inputs), "inputs") as advance:
-        for start in range(0, len(inputs), option.CHUNK):
-            part = inputs[start : start + option.CHUNK]
-            found = pipeline.compare(model, part, spellings, target, **settings)
-            yield from (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
-            advance(len(part))
+    specs = [parse_method(name) for name in options.split_names(methods or [DEFAULT_METHOD])]
+    loaded = options.load_model(model, device, lm_head)
+    raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
+    outputs.check_count(out, len(raw_inputs), len(specs))
+    settings = {"precision": precision, "long": options.choose_overflow(overflow, long)}
+    targets = options.parse_target(loaded, target, versus)
+    rows = list(compare_in_chunks(loaded, raw_inputs, specs, targets, settings))
+    named: list[tuple[str, Explanation]] = []
+    for row in rows:
+        named += row.items()
+    outputs.deliver(
+        named,
+        out=out,
+        json=json,
+        render_page=partial(_render_bodies, loaded, raw_inputs, rows, curves=curves),
+        show=partial(outputs.show_comparisons, rows, everything=out is None),
+    )
 
 
-def _bodies(model: "Model", inputs: list[Any], rows: "list[dict[str, Explanation]]", curves: bool) -> list[str]:
+def _render_bodies(
+    model: "Model", inputs: Sequence[Any], rows: "Sequence[Mapping[str, Explanation]]", *, curves: bool
+) -> list[str]:
     from clearhead.views import html
 
     bodies = []
-    for source_, row in zip(inputs, rows, strict=True):
-        bodies += [html.methods(row), *([removal_card(model, source_, row)] if curves else [])]
+    for raw, row in zip(inputs, rows, strict=True):
+        bodies.append(html.methods(row))
+        if curves:
+            bodies.append(removal_card(model, raw, row))
     return bodies
-
-
-def named(flags: list[str]) -> list[str]:
-    """a,b,c are three methods; after a colon commas separate options, so such a flag is one method."""
-    return [name.strip() for flag in flags for name in ([flag] if ":" in flag else flag.split(",")) if name.strip()]

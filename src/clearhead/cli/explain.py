@@ -1,131 +1,152 @@
 """clearhead explain."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli import inputs as source
-from clearhead.cli import options as option
-from clearhead.cli import outputs as sink
+from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.cli import options, outputs
 from clearhead.cli.cards import class_words_cards, removal_card
+from clearhead.cli.chunks import explain_in_chunks
+from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
+    from clearhead.attribution.method import MethodSpec
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
 
 
 def explain(
-    inputs: option.INPUTS,
-    model: option.MODEL = None,
-    method: option.METHOD = "trans-att",
-    target: option.TARGET = None,
-    versus: option.VERSUS = None,
-    out: option.OUT = None,
-    json: option.JSON = False,
-    options: option.OPTIONS = None,
-    text_column: option.COLUMN = None,
-    pair: option.PAIR = False,
-    curves: option.CURVES = False,
-    gold: option.GOLD = None,
-    long: option.LONG = "error",
-    precision: option.PRECISION = None,
-    batch_size: option.BATCH_SIZE = None,
-    device: option.DEVICE = None,
-    lm_head: option.LM_HEAD = None,
+    inputs: options.Inputs,
+    model: options.ModelName = None,
+    method: options.Method = DEFAULT_METHOD,
+    target: options.Target = None,
+    versus: options.Versus = None,
+    out: options.Out = None,
+    json: options.Json = False,
+    method_options: options.MethodOptions = None,
+    text_column: options.TextColumn = None,
+    pair: options.Pair = False,
+    curves: options.Curves = False,
+    gold: options.Gold = None,
+    overflow: options.Overflow = "error",
+    long: options.Long = None,
+    precision: options.Precision = None,
+    batch_size: options.BatchSize = None,
+    device: options.Device = None,
+    lm_head: options.LmHead = None,
 ) -> None:
     """Explain texts or images: which words or patches made the model decide."""
-    sink.check(out, parts={"--curves": curves, "--gold": bool(gold)})
-    source.check_column(inputs, text_column)
+    outputs.check_path(out, page_options={"--curves": curves, "--gold": bool(gold)})
+    check_text_column(inputs, text_column)
+    # Imported here because it imports torch, without which --help and the checks above answer at once.
     from clearhead.attribution.method import parse_method
 
-    spelling = parse_method(method, **option.pairs(options or []))
-    opened = option.load_model(model, device, lm_head)
-    reading: dict[str, Any] = {"text_column": text_column, "pair": pair, "pictures": opened.takes_images}
-    read = source.read_inputs(inputs, marks=gold or (), **reading)
-    marks = _marks(read, source.read_marks(inputs, gold, **reading)) if gold else []
-    sink.check_count(out, len(read))
-    settings = {"precision": precision, "batch_size": batch_size, "long": long}
-    results = list(explained(opened, read, spelling, option.parse_target(opened, target, versus), settings))
-    found = [(spelling.text, one) for one in results]
-    if out is not None and out.suffix.casefold() == ".html":
-        sink.write_page(out, _bodies(opened, read, spelling, results, settings, curves, marks), results)
-    elif out is not None:
-        sink.write(out, found)
-    if json:
-        sink.print_lines(found)
-    else:
-        sink.show([{name: one} for name, one in found], compared=False, all_rows=out is None)
+    spec = parse_method(method, **options.parse_method_options(method_options or []))
+    loaded = options.load_model(model, device, lm_head)
+    reader = InputReader(loaded.takes_images, text_column, pair, gold or ())
+    raw_inputs = reader.read(inputs)
+    annotations = _read_annotations(reader, inputs, raw_inputs)
+    outputs.check_count(out, len(raw_inputs))
+    settings = {
+        "precision": precision,
+        "batch_size": batch_size,
+        "long": options.choose_overflow(overflow, long),
+    }
+    targets = options.parse_target(loaded, target, versus)
+    explanations = list(explain_in_chunks(loaded, raw_inputs, spec, targets, settings))
+    page = _Page(loaded, spec, settings, curves=curves, annotated=bool(gold))
+    outputs.deliver(
+        [(spec.text, explanation) for explanation in explanations],
+        out=out,
+        json=json,
+        render_page=partial(page.render, raw_inputs, explanations, annotations),
+        show=partial(outputs.show_explanations, explanations, everything=out is None),
+    )
 
 
-def _bodies(
-    model: "Model",
-    inputs: list[Any],
-    spelling: Any,
-    found: list["Explanation"],
-    settings: dict[str, Any],
-    curves: bool,
-    marks: list[Any],
-) -> list[str]:
-    """The page's parts; a few inputs also get a row of rollout, two classes side by side, curves, and gold marks."""
-    from clearhead.views import html
+def _read_annotations(reader: InputReader, arguments: Sequence[str], raw_inputs: Sequence[Any]) -> list[Any]:
+    """Return per input the spans or the mask that people marked, None where they marked nothing."""
+    if not reader.gold:
+        return [None] * len(raw_inputs)
+    annotations = []
+    for raw, marks in zip(raw_inputs, reader.read_gold(arguments), strict=True):
+        annotations.append(_parse_annotation(raw, marks) if marks else None)
+    return annotations
 
-    if len(inputs) > html.MANY and not curves and not marks:
-        return [*class_words_cards(found), *html.cards(found)]
-    rollouts = _rollouts(model, inputs, found, settings)
-    bodies = []
-    for place, (one, source_, rollout) in enumerate(zip(found, inputs, rollouts, strict=True)):
-        bodies.append(html.card(one, rollout=rollout))
-        classes = [one]
-        if one.target.versus is not None:
-            pair = [one.target.index, one.target.versus]
-            classes = list(explained(model, [source_] * 2, spelling, pair, settings))
+
+def _parse_annotation(raw: Any, marks: Sequence[Any]) -> Any:
+    from clearhead.views import annotations
+
+    # The reader returns phrases as text and masks as paths.
+    if isinstance(marks[0], str):
+        return annotations.spans_of(raw, marks)
+    if len(marks) > 1:
+        raise BadOption(f"--gold takes one mask per image, but {len(marks)} were given.")
+    return annotations.mask_of(marks[0], Path(raw))
+
+
+@dataclass(frozen=True)
+class _Page:
+    """The body of an .html file, with the passes through the model that only a page needs."""
+
+    model: "Model"
+    spec: "MethodSpec"
+    settings: Mapping[str, Any]
+    curves: bool
+    annotated: bool
+
+    def render(
+        self, inputs: Sequence[Any], explanations: "Sequence[Explanation]", annotations: Sequence[Any]
+    ) -> list[str]:
+        """Return the cards; few inputs also get a rollout row, two classes side by side, curves and annotations."""
+        from clearhead.views import html
+
+        # A page of many inputs is kept short, without the extra passes through the model.
+        if len(inputs) > html.MANY and not self.curves and not self.annotated:
+            return [*class_words_cards(explanations), *html.cards(explanations)]
+        bodies = []
+        rollouts = self._rollouts(inputs, explanations)
+        for raw, explanation, rollout, annotation in zip(inputs, explanations, rollouts, annotations, strict=True):
+            bodies.append(html.card(explanation, rollout=rollout))
+            bodies += self._render_extras(raw, explanation, annotation)
+        return bodies
+
+    def _render_extras(self, raw: Any, explanation: "Explanation", annotation: Any) -> list[str]:
+        from clearhead.views import html
+
+        bodies = []
+        classes = [explanation]
+        if explanation.target.versus is not None:
+            classes = self._explain_both_classes(raw, explanation)
             bodies.append(html.classes(classes))
-        if marks and marks[place] is not None:
-            bodies.append(_gold(classes, marks[place]))
-        if curves:
-            bodies.append(removal_card(model, source_, {spelling.text: one}))
-    return bodies
+        if annotation is not None:
+            bodies.append(_render_annotation(classes, annotation))
+        if self.curves:
+            bodies.append(removal_card(self.model, raw, {self.spec.text: explanation}))
+        return bodies
+
+    def _explain_both_classes(self, raw: Any, explanation: "Explanation") -> "list[Explanation]":
+        """Explain the two classes of a contrast separately."""
+        classes = [explanation.target.index, explanation.target.versus]
+        return list(explain_in_chunks(self.model, [raw, raw], self.spec, classes, self.settings))
+
+    def _rollouts(self, inputs: Sequence[Any], explanations: "Sequence[Explanation]") -> "Sequence[Explanation | None]":
+        """Return attention rollout of the same inputs if the method has scores per block of a text, else None."""
+        for explanation in explanations:
+            if explanation.layers is None or explanation.grid is not None:
+                return [None] * len(inputs)
+        targets = [explanation.target for explanation in explanations]
+        return list(explain_in_chunks(self.model, inputs, "rollout", targets, self.settings))
 
 
-def _marks(inputs: list[Any], marks: list[list[Any]]) -> list[Any]:
-    """Per input the spans or the mask that people marked; None where they marked nothing."""
-    return [None if not own else _marked(one, own) for one, own in zip(inputs, marks, strict=True)]
+def _render_annotation(classes: "Sequence[Explanation]", annotation: Any) -> str:
+    """Return a card with the annotation beside the explanations of one class or two."""
+    from clearhead.views import annotations
 
-
-def _marked(one: Any, marks: list[Any]) -> Any:
-    from clearhead.views import annotations as gold
-
-    if not isinstance(marks[0], str) and len(marks) > 1:
-        raise BadOption(f"--gold names one mask of a picture, but was given {len(marks)} times.")
-    return gold.spans_of(one, marks) if isinstance(marks[0], str) else gold.mask_of(marks[0], Path(one))
-
-
-def _gold(classes: list["Explanation"], marked: Any) -> str:
-    """What people marked, beside the explanation of one class or two."""
-    from clearhead.views import annotations as gold
-
-    return (gold.text_with_rationale if classes[0].grid is None else gold.image_with_mask)(classes, marked)
-
-
-def _rollouts(
-    model: "Model", inputs: list[Any], found: list["Explanation"], settings: dict[str, Any]
-) -> list["Explanation | None"]:
-    """For methods with scores per block, what rollout says of the same inputs."""
-    if any(one.layers is None or one.grid is not None for one in found):
-        return [None] * len(inputs)
-    return list(explained(model, inputs, "rollout", [one.target for one in found], settings))
-
-
-def explained(
-    model: "Model", inputs: list[Any], spelling: Any, target: Any, settings: dict[str, Any]
-) -> Iterator["Explanation"]:
-    from clearhead.api import explain
-    from clearhead.progress import progress
-
-    with progress(len(inputs), "inputs") as advance:
-        for start in range(0, len(inputs), option.CHUNK):
-            part = inputs[start : start + option.CHUNK]
-            own = target[start : start + option.CHUNK] if isinstance(target, list) else target
-            yield from explain(model, part, spelling, own, **settings)
-            advance(len(part))
+    if classes[0].grid is None:
+        return annotations.text_with_rationale(classes, annotation)
+    return annotations.image_with_mask(classes, annotation)

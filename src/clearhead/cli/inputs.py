@@ -1,109 +1,196 @@
-"""What INPUT means: a text, standard input, a text file, a picture, or a table with a row each."""
+"""INPUT arguments: a text, standard input, a text file, an image, or a table with one input per row."""
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import BadFile, BadInput, BadOption
 
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
-Row = dict[str, Any]
-
 if TYPE_CHECKING:
     from clearhead.data.text_files import Numbered
 
-
-def check_column(arguments: Sequence[str], text_column: str | None) -> None:
-    """Refuses to name a column where no INPUT is a table, before any work is done."""
-    if text_column is not None and not any(Path(one).suffix.casefold() in TABLES for one in arguments):
-        raise BadOption(
-            f"--text-column {text_column} names a column of a table, but no table was given, and a text has no "
-            f"columns. Leave it out, or give a table: {', '.join(TABLES)}."
-        )
+IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+READABLE_ENDINGS = (".txt", *TABLE_ENDINGS, *IMAGE_ENDINGS)
+GOLD_SEPARATOR = "|"
+Row = dict[str, Any]
 
 
-def read_inputs(
-    arguments: Sequence[str], *, text_column: str | None, pair: bool, pictures: bool, marks: Sequence[str] = ()
-) -> list[Any]:
-    """Every INPUT in order; `pictures` says that the model reads images, so that texts in tables are paths.
+def check_text_column(arguments: Sequence[str], text_column: str | None) -> None:
+    """Raise BadOption if --text-column is given without a table, before any work is done."""
+    if text_column is None or any(_ending(Path(argument)) in TABLE_ENDINGS for argument in arguments):
+        return
+    raise BadOption(
+        f"--text-column {text_column} names a column of a table, but no table was given, and a text has no columns. "
+        f"Leave it out, or give a table: {', '.join(TABLE_ENDINGS)}."
+    )
 
-    `marks` are those of `read_marks`: naming a column of a table tells that it has a header.
+
+@dataclass(frozen=True)
+class InputReader:
+    """How INPUT arguments are read.
+
+    With `images` the model reads images, so that texts in tables are paths. `gold` are the values of --gold: phrases,
+    mask files, or one column of a table.
     """
-    mark = next(iter(marks), None)
-    found = [one for argument in arguments for one in _read(argument, text_column, mark, pictures)]
-    if not found:
-        raise BadInput(f"'{arguments[0]}' has no rows: there is nothing to explain.")
-    return _paired(found) if pair else found
 
+    images: bool
+    text_column: str | None = None
+    pair: bool = False
+    gold: Sequence[str] = ()
 
-def read_marks(
-    arguments: Sequence[str], marks: Sequence[str], *, text_column: str | None, pair: bool, pictures: bool
-) -> list[list[Any]]:
-    """Per input what people marked: phrases, or mask pictures; of a table the column that holds them."""
-    found = [one for argument in arguments for one in _read_marks(argument, marks, text_column, pictures)]
-    return found[:1] if pair else found
+    def read(self, arguments: Sequence[str]) -> list[Any]:
+        """Return every input in order."""
+        inputs: list[Any] = []
+        for argument in arguments:
+            inputs += self._read_argument(argument)
+        if not inputs:
+            raise BadInput(f"'{arguments[0]}' has no rows: there is nothing to explain.")
+        return _make_pair(inputs) if self.pair else inputs
 
+    def read_gold(self, arguments: Sequence[str]) -> list[list[Any]]:
+        """Return per input what people marked: phrases, or paths of mask images."""
+        marks: list[list[Any]] = []
+        for argument in arguments:
+            marks += self._read_gold(argument)
+        # The two texts of a pair are one input.
+        return marks[:1] if self.pair else marks
 
-def _read_marks(argument: str, marks: Sequence[str], text_column: str | None, pictures: bool) -> list[list[Any]]:
-    path = Path(argument)
-    if argument == "-" or not _exists(path) or path.suffix.casefold() not in TABLES:
-        return [[Path(mark) if pictures else mark for mark in marks]]
-    if len(marks) != 1:
-        raise BadInput(f"--gold names one column of '{path}', but was given {len(marks)} times.")
-    from clearhead.data.columns import text_columns
-
-    rows = _rows(path, text_column, marks[0])
-    name = text_columns(str(path), list(rows[0]), marks[0])[0]
-    cells = [[part.strip() for part in str(row.get(name) or "").split("|") if part.strip()] for row in rows]
-    return [[path.parent / part if pictures else part for part in cell] for cell in cells]
-
-
-def _paired(found: list[Any]) -> list[Any]:
-    if len(found) != 2 or not all(isinstance(one, str) for one in found):
-        given = f"{len(found)} inputs" if all(isinstance(one, str) for one in found) else "pictures or tables"
-        raise BadInput(f"--pair takes exactly two texts, but {given} were given.")
-    return [(found[0], found[1])]
-
-
-def _read(argument: str, text_column: str | None, mark: str | None, pictures: bool) -> list[Any]:
-    if argument == "-":
-        return [_stdin()]
-    if not argument.strip():
-        raise BadInput("The text is empty: there is nothing to explain.")
-    path = Path(argument)
-    kind = path.suffix.casefold()
-    if not _exists(path):
-        if _is_a_place(argument):
-            raise BadFile(f"There is no file '{argument}'.{_nearby(path)}")
+    def _read_argument(self, argument: str) -> list[Any]:
+        if argument == "-":
+            return [_read_stdin()]
+        if not argument.strip():
+            raise BadInput("The text is empty: there is nothing to explain.")
+        path = Path(argument)
+        # What is no file is a text, unless it can only be meant as a file.
+        if _exists(path):
+            return self._read_file(path, argument)
+        if _is_path(argument):
+            raise BadFile(f"There is no file '{argument}'.{_suggest_file(path)}")
         return [argument]
-    if path.is_dir():
-        raise BadFile(f"'{argument}' is a folder: name the files in it, for example {argument.rstrip('/')}/*.txt.")
-    if kind in TABLES:
-        return _column(path, text_column, mark, pictures)
-    if kind == ".txt":
-        return [_text(path)]
-    if kind in PICTURES:
-        if not pictures:
-            raise BadInput(f"'{argument}' is a picture, but the model reads text. Choose {_picture_models()}.")
+
+    def _read_file(self, path: Path, argument: str) -> list[Any]:
+        ending = _ending(path)
+        if path.is_dir():
+            raise BadFile(f"'{argument}' is a folder: name the files in it, for example {argument.rstrip('/')}/*.txt.")
+        if ending in TABLE_ENDINGS:
+            return self._read_table(path)
+        if ending == ".txt":
+            return [_read_text(path)]
+        if ending not in IMAGE_ENDINGS:
+            raise BadFile(f"'{argument}' has an unsupported file type. Supported: {', '.join(READABLE_ENDINGS)}.")
+        if not self.images:
+            raise BadInput(f"'{argument}' is an image, but the model reads text. Choose {_list_image_models()}.")
         return [path]
-    endings = ", ".join((".txt", *TABLES, *PICTURES))
-    raise BadFile(f"'{argument}' is a file of a kind that is not read. There is: {endings}.")
+
+    def _read_table(self, path: Path) -> list[Any]:
+        from clearhead.data.columns import text_columns
+
+        rows = self._read_rows(path)
+        if not rows:
+            raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
+        columns = list(rows[0])
+        chosen = self.text_column
+        # The only column needs no known name.
+        if chosen is None and len(columns) == 1:
+            chosen = columns[0]
+        names = text_columns(str(path), columns, chosen)
+        inputs = []
+        for number, row in enumerate(rows, 1):
+            texts = _read_cells(path, number, row, names)
+            inputs.append(self._make_input(path, texts))
+        return inputs
+
+    def _make_input(self, path: Path, texts: Sequence[str]) -> Any:
+        if self.images:
+            return path.parent / texts[0]
+        if len(texts) == 1:
+            return texts[0]
+        return texts[0], texts[1]
+
+    def _read_gold(self, argument: str) -> list[list[Any]]:
+        path = Path(argument)
+        if argument == "-" or not _exists(path) or _ending(path) not in TABLE_ENDINGS:
+            return [[Path(mark) if self.images else mark for mark in self.gold]]
+        if len(self.gold) != 1:
+            raise BadInput(f"--gold names one column of '{path}', but was given {len(self.gold)} times.")
+        return self._read_gold_column(path, self.gold[0])
+
+    def _read_gold_column(self, path: Path, column: str) -> list[list[Any]]:
+        from clearhead.data.columns import text_columns
+
+        rows = self._read_rows(path)
+        name = text_columns(str(path), list(rows[0]), column)[0]
+        marks: list[list[Any]] = []
+        for row in rows:
+            cell = _split_gold(row.get(name))
+            marks.append([path.parent / file for file in cell] if self.images else [*cell])
+        return marks
+
+    def _read_rows(self, path: Path) -> list[Row]:
+        """Return the rows by column; raise BadFile for a bad row."""
+        rows = []
+        for line, row in self._read_numbered_rows(path):
+            if not isinstance(row, dict):
+                raise BadFile(f"Line {line} of '{path}': {row.reason}.")
+            rows.append(row)
+        return rows
+
+    def _read_numbered_rows(self, path: Path) -> "Numbered":
+        ending = _ending(path)
+        if ending == ".parquet":
+            from clearhead.data.parquet import read_parquet
+
+            return iter(enumerate(read_parquet(path), 1))
+        if ending == ".jsonl":
+            from clearhead.data.text_files import json_lines
+
+            return json_lines(path)
+        return self._read_delimited(path, "," if ending == ".csv" else "\t")
+
+    def _read_delimited(self, path: Path, delimiter: str) -> "Numbered":
+        from clearhead.data.readers.tables import named_rows
+
+        # Naming a column, of texts or annotations, tells that the first row is a header.
+        gold_column = self.gold[0] if self.gold else None
+        rows, text_column, _ = named_rows(path, delimiter, self.text_column, gold_column)
+        if text_column != self.text_column:
+            # The reader picked a column by its content. The user would not notice a wrong guess.
+            first = next((row for _, row in rows if isinstance(row, dict)), {})
+            raise BadInput(_ask_for_column(path, first))
+        return rows
 
 
-def _is_a_place(argument: str) -> bool:
-    """Whether this can only have been meant as a file: one word, with an ending or a path before it."""
-    word = not any(blank in argument for blank in " \n\t")
-    ending = Path(argument).suffix.casefold() in (*PICTURES, *TABLES, ".txt")
-    path = argument.startswith(("./", "../", "~/"))
-    absolute = argument.count("/") > 1 and argument.startswith("/") and _exists(Path(*Path(argument).parts[:2]))
-    return word and (ending or path or absolute)
+def _ending(path: Path) -> str:
+    return path.suffix.casefold()
 
 
-def _picture_models() -> str:
-    """The embedded models that read pictures, as flags."""
+def _make_pair(inputs: Sequence[Any]) -> list[Any]:
+    # Images are paths, rows of a table with two text columns are tuples.
+    if not all(isinstance(text, str) for text in inputs):
+        raise BadInput("--pair takes exactly two texts, but images or tables were given.")
+    if len(inputs) != 2:
+        raise BadInput(f"--pair takes exactly two texts, but {len(inputs)} inputs were given.")
+    return [(inputs[0], inputs[1])]
+
+
+def _is_path(argument: str) -> bool:
+    """Return whether this can only be meant as a file: one word, with a known ending or the beginning of a path."""
+    if any(blank in argument for blank in " \n\t"):
+        return False
+    if _ending(Path(argument)) in READABLE_ENDINGS or argument.startswith(("./", "../", "~/")):
+        return True
+    # '/film' and '/r/movies' are texts, unless the first folder exists.
+    if not argument.startswith("/") or argument.count("/") < 2:
+        return False
+    return _exists(Path(*Path(argument).parts[:2]))
+
+
+def _list_image_models() -> str:
+    """Return the embedded models that read images, as flags."""
     from clearhead.model import zoo
 
     names = [name for name in zoo.names() if zoo.describe(name)["task"] == "image-classification"]
@@ -114,25 +201,31 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError):
+        # A text can be too long, or hold characters that no path may have.
         return False
 
 
-def _nearby(path: Path) -> str:
+def _suggest_file(path: Path) -> str:
     from difflib import get_close_matches
 
-    names = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+    names: list[str] = []
+    if path.parent.is_dir():
+        names = [neighbour.name for neighbour in path.parent.iterdir()]
     close = get_close_matches(path.name, names, n=1)
-    return f" Did you mean '{path.with_name(close[0])}'?" if close else " Check the name and the folder."
+    if close:
+        return f" Did you mean '{path.with_name(close[0])}'?"
+    return " Check the name and the folder."
 
 
-def _stdin() -> str:
+def _read_stdin() -> str:
+    # Windows tools put a byte order mark before piped text.
     text = sys.stdin.read().removeprefix("\ufeff").rstrip("\r\n")
     if not text.strip():
         raise BadInput("Standard input was empty: there is nothing to explain.")
     return text
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -141,70 +234,30 @@ def _text(path: Path) -> str:
         raise BadFile(f"'{path}' cannot be read: {error.strerror or error}") from error
 
 
-# --- tables ----------------------------------------------------------------------------------------------------
+def _ask_for_column(path: Path, first: Row) -> str:
+    """Return the error for a table without a known header, with each column and its first cell."""
+    choices = " or ".join(f"--text-column {name} ('{shorten(cell, 40)}')" for name, cell in first.items())
+    return f"No text column found in '{path}'. Use {choices}, or the column's name if the first row is a header."
 
 
-def _rows(path: Path, text: str | None, mark: str | None) -> list[Row]:
-    """The rows by column; one bad row is a mistake. The columns of texts and marks, where named, tell of a header."""
-    return [_sound(path, line, row) for line, row in _numbered(path, text, mark)]
+def _split_gold(cell: Any) -> list[str]:
+    marks = [mark.strip() for mark in str(cell or "").split(GOLD_SEPARATOR)]
+    return [mark for mark in marks if mark]
 
 
-def _numbered(path: Path, text: str | None, mark: str | None) -> "Numbered":
-    kind = path.suffix.casefold()
-    if kind == ".parquet":
-        from clearhead.data.parquet import read_parquet
-
-        return iter(enumerate(read_parquet(path), 1))
-    if kind == ".jsonl":
-        from clearhead.data.text_files import json_lines
-
-        return json_lines(path)
-    from clearhead.data.readers.tables import named_rows
-
-    rows, found, _ = named_rows(path, "," if kind == ".csv" else "\t", text, mark)
-    if found != text:
-        raise BadInput(_which(path, next((row for _, row in rows if isinstance(row, dict)), {})))
-    return rows
-
-
-def _which(path: Path, first: Row) -> str:
-    """The question that a table without a known header leaves: a guess would be seen by nobody."""
-    columns = " or ".join(f"--text-column {name} ('{shorten(cell, 40)}')" for name, cell in first.items())
-    return (
-        f"No column of '{path}' has a name by which texts are known. Which one holds them? Say {columns}, or say its "
-        "name if the first row is a header."
-    )
-
-
-def _sound(path: Path, line: int, row: Any) -> Row:
-    if not isinstance(row, dict):
-        raise BadFile(f"Line {line} of '{path}': {row.reason}.")
-    return row
-
-
-def _column(path: Path, text_column: str | None, mark: str | None, pictures: bool) -> list[Any]:
-    from clearhead.data.columns import text_columns
-
-    rows = _rows(path, text_column, mark)
-    if not rows:
-        raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
-    columns = list(rows[0])
-    names = text_columns(str(path), columns, columns[0] if text_column is None and len(columns) == 1 else text_column)
-    return [_cell(path, number, row, names, pictures) for number, row in enumerate(rows, 1)]
-
-
-def _cell(path: Path, number: int, row: Row, names: list[str], pictures: bool) -> Any:
+def _read_cells(path: Path, number: int, row: Row, names: Sequence[str]) -> list[str]:
+    """Return the texts of a row; raise an error that names the row unless every cell holds text."""
     from clearhead.data.text_files import damaged_file
 
-    cells = [row.get(name) for name in names]
-    for name, cell in zip(names, cells, strict=True):
+    texts = []
+    for name in names:
+        cell = row.get(name)
         if cell is not None and not isinstance(cell, str):
-            raise BadInput(f"Row {number} of '{path}': column '{name}' holds no text but {type(cell).__name__}.")
+            raise BadInput(f"Row {number} of '{path}': column '{name}' holds {type(cell).__name__}, not text.")
         if not cell or not cell.strip():
             raise BadInput(f"Row {number} of '{path}' has no text in column '{name}'. Remove the row or fill it in.")
+        # Undecodable bytes arrive as surrogates.
         if damaged_file(cell):
             raise BadFile(f"Row {number} of '{path}' is not UTF-8 text: save it as UTF-8.")
-    texts = [str(cell) for cell in cells]
-    if pictures:
-        return path.parent / texts[0]
-    return texts[0] if len(texts) == 1 else (texts[0], texts[1])
+        texts.append(str(cell))
+    return texts

@@ -1,56 +1,68 @@
 """clearhead list."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli import outputs as sink
+from clearhead.cli import outputs
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
-KINDS = ("methods", "metrics", "tasks", "models", "benchmarks")
-
-
-def kinds(incomplete: str) -> list[str]:
-    return [kind for kind in KINDS if kind.startswith(incomplete)]
+CATALOGUES = ("methods", "metrics", "tasks", "models", "benchmarks")
+Row = dict[str, Any]
 
 
-def listing(
-    kind: Annotated[
-        str, typer.Argument(metavar="methods|metrics|tasks|models|benchmarks", autocompletion=kinds, show_default=False)
-    ],
-    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON each.")] = False,
-) -> None:
-    """List the methods, metrics, tasks, models or benchmarks there are."""
+def complete_catalogues(incomplete: str) -> list[str]:
+    """Return catalogue names for shell completion."""
+    return [name for name in CATALOGUES if name.startswith(incomplete)]
+
+
+Catalogue = Annotated[
+    str,
+    typer.Argument(
+        metavar="methods|metrics|tasks|models|benchmarks",
+        autocompletion=complete_catalogues,
+        show_default=False,
+        help="What to list.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per entry.")]
+
+
+def list_catalogue(catalogue: Catalogue, json: Json = False) -> None:
+    """List the available methods, metrics, tasks, models or benchmarks."""
     from clearhead.registry import unknown_name
 
-    if kind not in KINDS:
-        raise unknown_name("list", kind, list(KINDS))
-    rows = list(_rows(kind))
+    if catalogue not in CATALOGUES:
+        raise unknown_name("list", catalogue, list(CATALOGUES))
+    rows = list(_rows(catalogue))
     if not rows:
-        print(f"No {kind} are installed.")
+        print(f"No {catalogue} are installed.")
     elif json:
         for row in rows:
-            sink.print_json(row)
+            outputs.print_json(row)
     else:
-        _print(rows)
+        _print_table(rows)
 
 
-def _rows(kind: str) -> Iterator[dict[str, Any]]:
-    """Whatever the catalogue of that kind holds; a kind this version does not have is empty."""
+def _rows(catalogue: str) -> Iterator[Row]:
+    """Yield the entries of a catalogue; none if this build does not have it."""
     import clearhead
 
     try:
-        catalogue = getattr(clearhead, kind)()
+        entries = getattr(clearhead, catalogue)()
     except (AttributeError, ImportError):
+        # A build without this catalogue, or without a library that it needs.
         return
-    for name, thing in catalogue.items():
-        yield {"name": name, **(_method(thing) if kind == "methods" else _described(thing))}
+    for name, entry in entries.items():
+        facts = _method_facts(entry) if catalogue == "methods" else _plain_facts(entry)
+        yield {"name": name, **facts}
 
 
-def _method(method: Any) -> dict[str, Any]:
+def _method_facts(method: Any) -> Row:
     return {
         "signed": method.signed,
         "class_specific": method.class_specific,
@@ -60,39 +72,56 @@ def _method(method: Any) -> dict[str, Any]:
     }
 
 
-def _described(thing: Any) -> dict[str, Any]:
-    """Plain facts of a model's card, a metric or a task."""
-    facts = thing if isinstance(thing, dict) else getattr(thing, "__dict__", {"is": str(thing)})
-    plain = {key: value for key, value in facts.items() if isinstance(value, str | int | float | bool)}
-    plain.pop("name", None)
-    return plain | ({"summary": thing.summary} if hasattr(thing, "summary") else {})
+def _plain_facts(entry: Any) -> Row:
+    """Return the texts and numbers of a model's card, a metric, a task or a benchmark."""
+    fields = entry if isinstance(entry, dict) else getattr(entry, "__dict__", {"is": str(entry)})
+    facts = {key: value for key, value in fields.items() if isinstance(value, str | int | float | bool)}
+    facts.pop("name", None)
+    if hasattr(entry, "summary"):
+        facts["summary"] = entry.summary
+    return facts
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def _print_table(rows: Sequence[Row]) -> None:
     from clearhead.views import terminal
 
-    terminal.console(plain=sink.is_plain()).print(_table(rows))
+    terminal.console(plain=outputs.is_plain()).print(_make_table(rows))
 
 
-def _table(rows: list[dict[str, Any]]) -> "Table":
-    """Name beside summary, with the facts that it does not tell in a fainter line below."""
+def _make_table(rows: Sequence[Row]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     for row in rows:
-        summary = str(row.get("summary", ""))
-        others = {key: value for key, value in row.items() if key not in ("name", "summary") and value}
-        facts = " · ".join(_fact(key, value) for key, value in others.items() if str(value) not in summary)
-        body = Text(summary).append("\n" if summary and facts else "").append(facts, style="dim")
-        table.add_row(Text(row["name"], style="bold"), body)
+        table.add_row(Text(row["name"], style="bold"), _describe(row))
     return table
 
 
-def _fact(key: str, value: Any) -> str:
+def _describe(row: Row) -> "Text":
+    """Return the summary, and in a fainter line the facts that it does not mention."""
+    from rich.text import Text
+
+    summary = str(row.get("summary", ""))
+    facts = " · ".join(_list_facts(row, summary))
+    text = Text(summary)
+    if summary and facts:
+        text.append("\n")
+    return text.append(facts, style="dim")
+
+
+def _list_facts(row: Mapping[str, Any], summary: str) -> Iterator[str]:
+    for key, value in row.items():
+        if key not in ("name", "summary") and value and str(value) not in summary:
+            yield _format_fact(key, value)
+
+
+def _format_fact(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return key.replace("_", "-")
     if isinstance(value, dict):
         return "-o " + " -o ".join(f"{name}={default}" for name, default in value.items())
-    return str(value) if key == "paper" else f"{key.replace('_', ' ')} {value}"
+    if key == "paper":
+        return str(value)
+    return f"{key.replace('_', ' ')} {value}"

@@ -1,66 +1,113 @@
-"""Where results go: the terminal, lines of JSON, or a file whose ending says what it holds."""
+"""Results on the terminal, as lines of JSON, or in a file whose ending gives its format."""
 
 import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from clearhead.explanation import Explanation
 
-    Named = Sequence[tuple[str, Explanation]]
+    NamedExplanations = Sequence[tuple[str, Explanation]]
 
-ENDINGS = (".html", ".png", ".svg", ".json", ".jsonl", ".parquet", ".md")
-PRINTED = 10
+Shown = TypeVar("Shown")
+FILE_ENDINGS = (".html", ".png", ".svg", ".json", ".jsonl", ".parquet", ".md")
+IMAGE_ENDINGS = (".png", ".svg")
+# Explanations printed when all of them are written to a file.
+MAX_PRINTED = 10
 
 
-def check(out: Path | None, *, parts: Mapping[str, bool] | None = None, endings: Sequence[str] = ENDINGS) -> None:
-    """Refuses an ending or a folder before any work is done; `parts` are options that only a page can hold."""
-    for name, wanted in (parts or {}).items():
-        if wanted and (out is None or out.suffix.casefold() != ".html"):
-            raise BadOption(f"{name} is shown on a page: add --out FILE.html.")
+def is_page(out: Path | None) -> TypeGuard[Path]:
+    """Return whether the output file is an HTML page."""
+    return _ending(out) == ".html"
+
+
+def _ending(out: Path | None) -> str:
+    return "" if out is None else out.suffix.casefold()
+
+
+def check_path(
+    out: Path | None, *, page_options: Mapping[str, bool] | None = None, endings: Sequence[str] = FILE_ENDINGS
+) -> None:
+    """Raise BadOption for an ending or a folder that cannot be written, before any work is done.
+
+    `page_options` are flags, and whether they are given, that only an HTML page can show.
+    """
+    for flag, is_given in (page_options or {}).items():
+        if is_given and not is_page(out):
+            raise BadOption(f"{flag} is shown on a page: add --out FILE.html.")
     if out is None:
         return
-    if out.suffix.casefold() not in endings:
-        raise BadOption(f"'{out.name}' has no ending that says what to write. Use one of {', '.join(endings)}.")
+    if _ending(out) not in endings:
+        raise BadOption(f"Invalid --out '{out.name}': the ending must be one of {', '.join(endings)}.")
     if out.is_dir():
         raise BadOption(f"'{out}' is a folder: name a file in it to write to.")
+    check_folder(out)
+
+
+def check_folder(out: Path) -> None:
+    """Raise BadOption unless the folder of an output file exists."""
     if not out.parent.is_dir():
         raise BadOption(f"There is no folder '{out.parent}' to write '{out.name}' into. Make it first.")
 
 
 def check_count(out: Path | None, inputs: int, methods: int = 1) -> None:
-    """Refuses to put several explanations into a file that holds one; methods of one input fit a picture."""
-    ending = "" if out is None else out.suffix.casefold()
+    """Raise BadOption if the file holds fewer explanations; an image holds all methods of one input."""
+    ending = _ending(out)
     count = inputs * methods
-    if (ending == ".json" and count > 1) or (ending in (".png", ".svg") and inputs > 1):
-        other = ".jsonl" if ending == ".json" else ".html"
-        raise BadOption(f"A {ending} file holds one explanation, but there are {count}: use {other}.")
+    if ending == ".json" and count > 1:
+        raise BadOption(f"A .json file holds one explanation, but there are {count}: use .jsonl.")
+    if ending in IMAGE_ENDINGS and inputs > 1:
+        raise BadOption(f"A {ending} file holds one explanation, but there are {count}: use .html.")
 
 
 def is_plain() -> bool:
-    """Whether standard output takes no colours: no terminal, or NO_COLOR."""
+    """Return whether standard output takes no colours: not a terminal, a dumb one, or NO_COLOR."""
     return bool(os.environ.get("NO_COLOR")) or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
 
 
-def write(out: Path, found: "Named") -> None:
-    """Writes the file, whole or not at all, and says so on stderr."""
+def deliver(
+    named: "NamedExplanations",
+    *,
+    out: Path | None,
+    json: bool,
+    render_page: Callable[[], Sequence[str]],
+    show: Callable[[], None],
+) -> None:
+    """Write the results to a file if one is named, then print them as JSON or with `show`."""
+    # The file comes first: printing may end early, in a closed pipe.
+    if is_page(out):
+        write_page(out, render_page(), _explanations(named))
+    elif out is not None:
+        write(out, named)
+    if json:
+        print_records(named)
+    else:
+        show()
+
+
+def write(out: Path, named: "NamedExplanations") -> None:
+    """Write the file atomically, and print its name to stderr."""
     from clearhead.files import write_atomically
 
-    ending = out.suffix.casefold()
+    # Of these formats the only one that `clearhead.read` reads back.
+    ending = _ending(out)
     if ending == ".json":
-        found[0][1].save(out)
+        _, explanation = named[0]
+        explanation.save(out)
     else:
-        write_atomically(out, WRITERS[ending]([one for _, one in found], [name for name, _ in found]))
+        write_atomically(out, WRITERS[ending](named))
     print(f"Wrote {out}", file=sys.stderr)
 
 
 def write_page(out: Path, bodies: Sequence[str], explanations: "Sequence[Explanation]") -> None:
-    """Writes an HTML page of these parts."""
+    """Write an HTML page of these fragments."""
     from clearhead.files import write_atomically
     from clearhead.views import html
 
@@ -68,80 +115,95 @@ def write_page(out: Path, bodies: Sequence[str], explanations: "Sequence[Explana
     print(f"Wrote {out}", file=sys.stderr)
 
 
-def show(rows: "Sequence[Mapping[str, Explanation]]", *, compared: bool, all_rows: bool) -> None:
-    """Prints for people, a row per input: its explanation, or those by several methods."""
+def show_explanations(explanations: "Sequence[Explanation]", *, everything: bool) -> None:
+    """Print explanations on the terminal."""
     from clearhead.views import terminal
 
-    console = terminal.console(plain=is_plain())
-    shown = rows if all_rows else rows[:PRINTED]
-    for place, row in enumerate(shown):
-        if place:
-            console.rule(characters="─" if not is_plain() else "-")
-        console.print(terminal.methods(row) if compared else terminal.view(*row.values()))
+    _show(explanations, terminal.view, everything)
+
+
+def show_comparisons(rows: "Sequence[Mapping[str, Explanation]]", *, everything: bool) -> None:
+    """Print the explanations of each input by several methods on the terminal."""
+    from clearhead.views import terminal
+
+    _show(rows, terminal.methods, everything)
+
+
+def _show(rows: Sequence[Shown], render: "Callable[[Shown], RenderableType]", everything: bool) -> None:
+    from clearhead.views import terminal
+
+    plain = is_plain()
+    console = terminal.console(plain=plain)
+    shown = rows if everything else rows[:MAX_PRINTED]
+    for index, row in enumerate(shown):
+        if index:
+            console.rule(characters="-" if plain else "─")
+        console.print(render(row))
     if len(shown) < len(rows):
         print(f"… and {len(rows) - len(shown)} more in the file.")
 
 
-def print_lines(found: "Named") -> None:
-    """One record per line."""
+def print_records(named: "NamedExplanations") -> None:
+    """Print one JSON record per line."""
     from clearhead.views.json_record import line
 
-    for name, explanation in found:
+    for name, explanation in named:
         _print_utf8(line(explanation, name))
 
 
 def print_json(record: Any) -> None:
-    """A record on a line."""
+    """Print one JSON record."""
     from json import dumps
 
     _print_utf8(dumps(record, ensure_ascii=False))
 
 
 def _print_utf8(line: str) -> None:
-    """JSON is UTF-8 wherever it goes."""
+    # JSON is UTF-8 by its specification, whatever encoding the terminal has.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.casefold() != "utf-8":
         sys.stdout.reconfigure(encoding="utf-8")
     print(line)
 
 
-# --- by ending -------------------------------------------------------------------------------------------------
-
-
-def _lines(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
+def _to_json_lines(named: "NamedExplanations") -> bytes:
     from clearhead.views.json_record import line
 
-    return "".join(line(one, name) + "\n" for one, name in zip(explanations, names, strict=True)).encode()
+    return "".join(line(explanation, name) + "\n" for name, explanation in named).encode()
 
 
-def _parquet(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
+def _to_parquet(named: "NamedExplanations") -> bytes:
     from clearhead.data.parquet import to_parquet
     from clearhead.views.json_record import row
 
-    return to_parquet([row(one, name) for one, name in zip(explanations, names, strict=True)])
+    return to_parquet([row(explanation, name) for name, explanation in named])
 
 
-def _markdown(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
+def _to_markdown(named: "NamedExplanations") -> bytes:
     from clearhead.views import markdown
 
-    return markdown.document(explanations).encode()
+    return markdown.document(_explanations(named)).encode()
 
 
-def _png(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
-    from clearhead.views import static_image as picture
+def _to_png(named: "NamedExplanations") -> bytes:
+    from clearhead.views import static_image
 
-    return picture.png(picture.drawn(explanations))
-
-
-def _svg(explanations: "Sequence[Explanation]", names: Sequence[str]) -> bytes:
-    from clearhead.views import static_image as picture
-
-    return picture.svg(explanations).encode()
+    return static_image.png(static_image.drawn(_explanations(named)))
 
 
-WRITERS: Mapping[str, Callable[["Sequence[Explanation]", Sequence[str]], bytes]] = {
-    ".png": _png,
-    ".svg": _svg,
-    ".jsonl": _lines,
-    ".parquet": _parquet,
-    ".md": _markdown,
+def _to_svg(named: "NamedExplanations") -> bytes:
+    from clearhead.views import static_image
+
+    return static_image.svg(_explanations(named)).encode()
+
+
+def _explanations(named: "NamedExplanations") -> "list[Explanation]":
+    return [explanation for _, explanation in named]
+
+
+WRITERS: Mapping[str, Callable[["NamedExplanations"], bytes]] = {
+    ".png": _to_png,
+    ".svg": _to_svg,
+    ".jsonl": _to_json_lines,
+    ".parquet": _to_parquet,
+    ".md": _to_markdown,
 }

@@ -6,30 +6,30 @@ from typing import Annotated
 
 import typer
 
-from clearhead.errors import BadOption
+from clearhead.cli import outputs
 
-ENDINGS = (".html", ".md")
-RUN = Annotated[Path, typer.Argument(metavar="RUN", show_default=False, help="A run folder that clearhead bench made.")]
-OUT = Annotated[Path | None, typer.Option(metavar="FILE", help="Write .html or .md; without it RUN/report.html.")]
+REPORT_ENDINGS = (".html", ".md")
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", show_default=False, help="Run folder written by clearhead bench.")]
+Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Output file, .html or .md; default: RUN/report.html.")]
 
 
-def report(run: RUN, out: OUT = None) -> None:
-    """Tell what a benchmark found: a verdict, tables with intervals, curves, cost, in one file."""
-    target = out or run / "report.html"
-    if target.suffix.casefold() not in ENDINGS:
-        raise BadOption(f"'{target.name}' has no ending that says what to write. Use one of {', '.join(ENDINGS)}.")
-    if out is not None and not target.parent.is_dir():
-        raise BadOption(f"There is no folder '{target.parent}' to write '{target.name}' into. Make it first.")
+def report(run: Run, out: Out = None) -> None:
+    """Report a benchmark run: verdict, tables with intervals, curves and cost, in one file."""
+    if out is None:
+        # Not checked: a missing run folder is a mistake about RUN, not about --out.
+        out = run / "report.html"
+    else:
+        outputs.check_path(out, endings=REPORT_ENDINGS)
     from clearhead.bench import report
     from clearhead.bench.run_folder import RunFolder
     from clearhead.bench.summary import summarise_run
     from clearhead.bench.verdict import verdict
     from clearhead.files import write_atomically
 
-    results = RunFolder(run)
-    summary = summarise_run(results)
-    text = (report.page if target.suffix.casefold() == ".html" else report.document)(results, summary)
-    write_atomically(target, text.encode("utf-8", "replace"))
-    for line in list(verdict(summary))[:1]:
-        print(line)
-    print(f"Wrote {target}", file=sys.stderr)
+    run_folder = RunFolder(run)
+    summary = summarise_run(run_folder)
+    render = report.page if outputs.is_page(out) else report.document
+    write_atomically(out, render(run_folder, summary).encode("utf-8", "replace"))
+    print(next(verdict(summary)))
+    print(f"Wrote {out}", file=sys.stderr)

@@ -5,63 +5,61 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import DEVICE, model_names
+from clearhead.cli.options import Device, complete_models
 from clearhead.errors import BadOption
 
-MODELS = Annotated[
+Models = Annotated[
     list[str] | None,
     typer.Option(
         "--model",
         "-m",
         metavar="M",
-        autocompletion=model_names,
-        help="An embedded model by name, a folder, or a hub id; repeat for more. Without it all embedded models.",
+        autocompletion=complete_models,
+        help="Embedded model, folder or hub id; repeatable. Default: all embedded models.",
     ),
 ]
-PORT = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any free one.")]
-HOST = Annotated[str, typer.Option(metavar="H", help="The address to listen on. Any but loopback needs a token.")]
-OPEN = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")]
-TOKEN = Annotated[
-    str | None, typer.Option(metavar="T", help="What every request must bring; made up for hosts beyond loopback.")
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")]
+Host = Annotated[str, typer.Option(metavar="H", help="Address to listen on; all but loopback require a token.")]
+Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")]
+Token = Annotated[str | None, typer.Option(metavar="T", help="Access token; generated for non-loopback hosts.")]
+Runs = Annotated[
+    list[Path] | None, typer.Option("--run", metavar="RUN", help="Run folder of clearhead bench to browse; repeatable.")
 ]
-RUNS = Annotated[
-    list[Path] | None, typer.Option("--run", metavar="RUN", help="A run of clearhead bench to browse; repeat for more.")
-]
-DATA = Annotated[
+Data = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--data", metavar="DATA", help="The file or folder that a run was made from, to open its pictures; repeat."
-    ),
+    typer.Option("--data", metavar="DATA", help="Data file or folder of a run, to show its images; repeatable."),
 ]
-PICKLE = Annotated[bool, typer.Option("--allow-pickle", help="Also read pickled weights, which can run code.")]
+AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Also load pickled weights, which can execute code.")]
 
 
 def serve(
-    model: MODELS = None,
-    port: PORT = 8420,
-    host: HOST = "127.0.0.1",
-    open_: OPEN = True,
-    token: TOKEN = None,
-    device: DEVICE = None,
-    run: RUNS = None,
-    data: DATA = None,
-    allow_pickle: PICKLE = False,
+    model: Models = None,
+    port: Port = 8420,
+    host: Host = "127.0.0.1",
+    open_: Open = True,
+    token: Token = None,
+    device: Device = None,
+    run: Runs = None,
+    data: Data = None,
+    allow_pickle: AllowPickle = False,
 ) -> None:
-    """Open a page that explains what you type or drop, and lets you test it. Nothing leaves this machine."""
+    """Serve a page that explains texts and images, and tests the explanations. Nothing leaves this machine."""
     try:
         from clearhead.web import server
     except ImportError as error:
         raise BadOption(f"The page needs {error.name}: pip install 'clearhead[web]'.") from error
-    door = server.access_policy(host, token)
-    listening = server.bound(host, port)
-    address = server.address_of(listening, door)
+    policy = server.access_policy(host, token)
+    # Bound before models are loaded, so that a port in use is reported at once.
+    socket = server.bound(host, port)
+    address = server.address_of(socket, policy)
     models = server.open_socket(model or [], allow_pickle=allow_pickle, device=device)
     from clearhead.web.app import build
     from clearhead.web.runs import Runs
 
-    app = build(models, door, runs=Runs(run or [], data or []))
-    listening.listen()  # whoever follows the address at once waits instead of being refused
+    app = build(models, policy, runs=Runs(run or [], data or []))
+    # Listening before the server runs: a browser that opens the address at once waits instead of being refused.
+    socket.listen()
     typer.echo(f"Clearhead is at {address}  (Ctrl-C ends it)")
     if open_:
         typer.launch(address)
-    server.run(app, listening)
+    server.run(app, socket)

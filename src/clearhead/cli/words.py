@@ -6,103 +6,128 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli import inputs as source
-from clearhead.cli import options as option
-from clearhead.cli import outputs as sink
-from clearhead.cli.explain import explained
+from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.cli import options, outputs
+from clearhead.cli.chunks import explain_in_chunks
+from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.errors import BadInput
 
 if TYPE_CHECKING:
     from PIL import Image
 
     from clearhead.evaluation.top_words import Overlap, Weight
+    from clearhead.model.model import Model
 
-OUT = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, .html, with an overlap table.")]
-JSON = Annotated[bool, typer.Option("--json", help="Print one line of JSON per class.")]
-COUNT = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="How many words of each class.")]
-CLOUDS = Annotated[bool, typer.Option("--clouds", help="Add a word cloud per class to the page.")]
-REFERENCE = Annotated[
+# Words per class in a word cloud, also when fewer are listed.
+MIN_CLOUD_WORDS = 50
+
+Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Output page, .html, with an overlap table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per class.")]
+Count = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Words per class.")]
+Clouds = Annotated[bool, typer.Option("--clouds", help="Add a word cloud per class to the page.")]
+Reference = Annotated[
     str | None,
-    typer.Option(metavar="TABLE", help="Texts whose rare words count more: weights are times ln((1 + N) / (1 + n))."),
+    typer.Option(
+        metavar="TABLE",
+        help="Reference corpus: multiply each weight by the word's inverse document frequency there, "
+        "ln((1 + N) / (1 + n)).",
+    ),
 ]
+# By class its words with their weights, the strongest first.
+WeightedWords = Mapping[str, Sequence[tuple[str, float]]]
 
 
 def words(
-    inputs: option.INPUTS,
-    model: option.MODEL = None,
-    method: option.METHOD = "trans-att",
-    target: option.TARGET = None,
-    out: OUT = None,
-    json: JSON = False,
-    options: option.OPTIONS = None,
-    text_column: option.COLUMN = None,
-    reference: REFERENCE = None,
-    count: COUNT = 15,
-    clouds: CLOUDS = False,
-    long: option.LONG = "truncate",
-    batch_size: option.BATCH_SIZE = None,
-    device: option.DEVICE = None,
-    lm_head: option.LM_HEAD = None,
+    inputs: options.Inputs,
+    model: options.ModelName = None,
+    method: options.Method = DEFAULT_METHOD,
+    target: options.Target = None,
+    out: Out = None,
+    json: Json = False,
+    method_options: options.MethodOptions = None,
+    text_column: options.TextColumn = None,
+    reference: Reference = None,
+    count: Count = 15,
+    clouds: Clouds = False,
+    overflow: options.Overflow = "truncate",
+    long: options.Long = None,
+    batch_size: options.BatchSize = None,
+    device: options.Device = None,
+    lm_head: options.LmHead = None,
 ) -> None:
-    """Find the words that speak for each class over many texts."""
-    sink.check(out, parts={"--clouds": clouds}, endings=(".html",))
-    _check_clouds(clouds)
-    source.check_column([*inputs, *([reference] if reference else [])], text_column)
+    """List the most relevant words of each class over many texts."""
+    outputs.check_path(out, page_options={"--clouds": clouds}, endings=(".html",))
+    if clouds:
+        _require_wordcloud()
+    tables = [*inputs, reference] if reference else inputs
+    check_text_column(tables, text_column)
+    # Imported here because they import torch, without which --help and the checks above answer at once.
     from clearhead.attribution.method import parse_method
     from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
     from clearhead.views import class_words
 
-    spelling = parse_method(method, **option.pairs(options or []))
-    opened = option.load_model(model, device, lm_head)
-    if opened.takes_images:
-        raise BadInput(f"'{opened.name}' reads pictures, which have no words. Choose a text model with --model.")
-    read = source.read_inputs(inputs, text_column=text_column, pair=False, pictures=False)
-    weight = _reference_weight(reference, text_column)
-    settings = {"batch_size": batch_size, "long": long}
-    found = list(explained(opened, read, spelling, option.parse_target(opened, target, None), settings))
-    records = word_records(found, weight=weight)
-    tops = top_words(records, count=max(count, 50))
+    spec = parse_method(method, **options.parse_method_options(method_options or []))
+    loaded = options.load_model(model, device, lm_head)
+    _require_text_model(loaded)
+    texts = InputReader(images=False, text_column=text_column).read(inputs)
+    weight = _read_reference(reference, text_column)
+    settings = {"batch_size": batch_size, "long": options.choose_overflow(overflow, long)}
+    targets = options.parse_target(loaded, target, None)
+    explanations = list(explain_in_chunks(loaded, texts, spec, targets, settings))
+    records = word_records(explanations, weight=weight)
+    words_by_class = top_words(records, count=max(count, MIN_CLOUD_WORDS))
     overlaps = overlap_rows(records)
     if out is not None:
-        drawn = _clouds(tops) if clouds else None
-        sink.write_page(out, [class_words.summary(tops, overlaps, count=count, clouds=drawn)], found)
-    _tell(tops, overlaps, count, json=json)
+        images = _draw_clouds(words_by_class) if clouds else None
+        body = class_words.summary(words_by_class, overlaps, count=count, clouds=images)
+        outputs.write_page(out, [body], explanations)
+    if json:
+        _print_records(words_by_class, count)
+    else:
+        _print_lines(words_by_class, overlaps, count)
 
 
-def _reference_weight(reference: str | None, text_column: str | None) -> "Weight | None":
+def _require_wordcloud() -> None:
+    """Raise an error if the optional library is missing, before any work is done."""
+    from clearhead.views.wordcloud import library
+
+    library()
+
+
+def _require_text_model(model: "Model") -> None:
+    if model.takes_images:
+        raise BadInput(f"'{model.name}' reads images, which have no words. Choose a text model with --model.")
+
+
+def _read_reference(reference: str | None, text_column: str | None) -> "Weight | None":
+    """Return a function from a word to its inverse document frequency in the reference corpus."""
     from clearhead.evaluation.top_words import word_frequencies
 
     if reference is None:
         return None
-    texts = source.read_inputs([reference], text_column=text_column, pair=False, pictures=False)
-    return word_frequencies(" ".join([text] if isinstance(text, str) else text) for text in texts)
+    texts = InputReader(images=False, text_column=text_column).read([reference])
+    return word_frequencies(text if isinstance(text, str) else " ".join(text) for text in texts)
 
 
-def _tell(
-    tops: Mapping[str, Sequence[tuple[str, float]]], overlaps: "Sequence[Overlap]", count: int, *, json: bool
-) -> None:
+def _print_records(words_by_class: WeightedWords, count: int) -> None:
+    for label, weighted in words_by_class.items():
+        listed = [{"word": word, "weight": weight} for word, weight in weighted[:count]]
+        outputs.print_json({"label": label, "words": listed})
+
+
+def _print_lines(words_by_class: WeightedWords, overlaps: "Sequence[Overlap]", count: int) -> None:
     from clearhead.views import class_words
     from clearhead.views.text_spans import visible
 
-    for label, found in tops.items():
-        if json:
-            listed = [{"word": word, "weight": weight} for word, weight in found[:count]]
-            sink.print_json({"label": label, "words": listed})
-        else:
-            print(visible(f"{label}: " + ", ".join(f"{word} {weight:.3g}" for word, weight in found[:count])))
-    if overlaps and not json:
+    for label, weighted in words_by_class.items():
+        listed = ", ".join(f"{word} {weight:.3g}" for word, weight in weighted[:count])
+        # Words come from the data and may hold control characters.
+        print(visible(f"{label}: {listed}"))
+    if overlaps:
         print(class_words.overlap_line(overlaps))
 
 
-def _check_clouds(wanted: bool) -> None:
-    """Refuses clouds that cannot be drawn, before any work is done."""
-    if wanted:
-        from clearhead.views.wordcloud import library
-
-        library()
-
-
-def _clouds(tops: Mapping[str, Sequence[tuple[str, float]]]) -> "dict[str, Image.Image]":
+def _draw_clouds(words_by_class: WeightedWords) -> "dict[str, Image.Image]":
     from clearhead.views import wordcloud
 
-    return {label: wordcloud.cloud(found) for label, found in tops.items() if found}
+    return {label: wordcloud.cloud(weighted) for label, weighted in words_by_class.items() if weighted}

@@ -1,1 +1,1 @@
-"""The papers' tables and figures as data: which methods and which metrics; users name the model and the data."""
+"""Tables and figures of papers as data: methods and metrics; users choose the model and the data."""

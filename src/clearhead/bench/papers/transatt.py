@@ -4,7 +4,7 @@ from clearhead.bench.benchmark import Benchmark, register
 
 METHODS = ("rollout", "raw-attention", "attention-gradcam", "lrp", "partial-lrp", "trans-att")
 VARIANTS = ("trans-att:weight=attention", "trans-att:only_block=-1", "trans-att:only_block=1", "trans-att")
-RANDOM = "random"
+CONTROL = "random"
 PERTURBATIONS = (
     "negative-perturbation",
     "negative-perturbation:target=label",
@@ -17,7 +17,7 @@ register(
         name="transatt-table1",
         title="TransAtt, Table 1: negative and positive perturbation",
         data="labelled images: a folder per class, or Parquet",
-        methods=(*METHODS, RANDOM),
+        methods=(*METHODS, CONTROL),
         metrics=PERTURBATIONS,
         methods_across=True,
     ),
@@ -25,7 +25,7 @@ register(
         name="transatt-table2",
         title="TransAtt, Table 2: segmentation",
         data="images with masks",
-        methods=(*METHODS, RANDOM),
+        methods=(*METHODS, CONTROL),
         metrics=("segmentation",),
         methods_across=True,
     ),
@@ -40,7 +40,7 @@ register(
         name="transatt-figure4",
         title="TransAtt, Figure 4: words marked by people among the top k",
         data="ERASER movie reviews with their rationales",
-        methods=(*METHODS, RANDOM),
+        methods=(*METHODS, CONTROL),
         metrics=("token-f1",),
     ),
 )

@@ -1,1 +1,1 @@
-"""Where jobs are run: here, or on a Ray cluster; both answer with the same outcomes, in any order."""
+"""Runners: where jobs run, in this process or on a Ray cluster; both yield the same results, in any order."""

@@ -1,19 +1,23 @@
-"""Jobs on a pool of Ray actors, each of which holds the model; the only file that imports ray."""
+"""Ray runner: jobs on a pool of actors that each hold the model; the only file that imports ray."""
 
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clearhead.bench.plan import Job, Plan
 from clearhead.bench.run_folder import ShardResult
-from clearhead.bench.worker import Worker, make_worker, run_job
 from clearhead.errors import BadOption, ClearheadError
 
-ATTEMPTS = 3
+if TYPE_CHECKING:
+    from clearhead.bench.metric_groups import MetricGroup
+    from clearhead.bench.worker import Worker
+
+# How many workers a shard may lose before the run stops.
+MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,20 @@ class Cluster:
     address: str | None = None
     workers: int | None = None
 
-    def __call__(self, plan: Plan, jobs: Sequence[Job]) -> Iterator[ShardResult]:
-        """The outcomes as they come; the job of an actor that died is given to a new one."""
-        with _connected(self.address, self.workers) as ray:
-            count = min(self.workers or max(1, int(ray.cluster_resources().get("CPU", 1))), len(jobs))
-            yield from _shared_out(ray, plan, jobs, count)
+    def __call__(self, plan: Plan, groups: "Sequence[MetricGroup]", jobs: Sequence[Job]) -> Iterator[ShardResult]:
+        """Yield the results as they come; the job of an actor that died goes to a new one.
+
+        `groups` is not sent: each actor reads the examples itself, once.
+        """
+        with _connect(self.address, self.workers) as ray:
+            cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+            count = min(self.workers or cpus, len(jobs))
+            yield from _ActorPool(ray, plan, count).run_jobs(jobs)
 
 
-def _ray() -> Any:
+def _import_ray() -> Any:
+    # Ray reads these when it is imported: no authentication, no usage reports, and GPUs stay visible to actors
+    # that reserve none.
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -42,17 +52,16 @@ def _ray() -> Any:
 
 
 @contextmanager
-def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
-    """Ray, started here or joined, and left again; a connection that was there before stays."""
-    ray = _ray()
+def _connect(address: str | None, workers: int | None) -> Iterator[Any]:
+    """Start Ray or join a cluster, and disconnect at the end; a connection of the caller is used and kept."""
+    ray = _import_ray()
     if ray.is_initialized():
         yield ray
         return
-    size = {} if address else {"num_cpus": workers or os.cpu_count()}
-    quiet = {"log_to_driver": False, "include_dashboard": None if address else False, "logging_level": logging.ERROR}
     try:
-        ray.init(address=address or "local", **size, **quiet)
+        ray.init(**_connection_settings(address, workers), log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
+        # Ray raises any of them for an address that is wrong or does not answer.
         raise BadOption(f"Ray at '{address}' cannot be reached: {str(error).splitlines()[0]}") from error
     try:
         yield ray
@@ -60,55 +69,103 @@ def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
         ray.shutdown()
 
 
+def _connection_settings(address: str | None, workers: int | None) -> dict[str, Any]:
+    if address:
+        return {"address": address, "include_dashboard": None}
+    return {"address": "local", "include_dashboard": False, "num_cpus": workers or os.cpu_count()}
+
+
 class RayWorker:
-    """What an actor is: the model and the examples, kept between jobs."""
+    """Actor: the model and the examples, kept between jobs."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.worker: Worker | None = None
 
     def run_job(self, job: Job) -> ShardResult:
-        self.worker = self.worker or make_worker(self.plan)
+        from clearhead.bench.worker import make_worker, run_job
+
+        # Not in the constructor: an error there would look like the death of the actor.
+        if self.worker is None:
+            self.worker = make_worker(self.plan)
         return run_job(self.worker, job)
 
 
-def _shared_out(ray: Any, plan: Plan, jobs: Sequence[Job], count: int) -> Iterator[ShardResult]:
-    make = ray.remote(RayWorker).options(num_cpus=1, num_gpus=_gpus(ray, plan, count)).remote
-    waiting, attempts = deque(jobs), dict.fromkeys((job.number for job in jobs), 0)
-    idle, running = [make(plan) for _ in range(count)], dict[Any, tuple[Any, Job]]()
-    while waiting or running:
-        while waiting and idle:
-            actor, job = idle.pop(), waiting.popleft()
-            running[actor.run_job.remote(job)] = (actor, job)
-        finished = ray.wait(list(running), num_returns=1)[0][0]
-        actor, job = running.pop(finished)
+class _ActorPool:
+    """Actors that take one job at a time; the jobs of those that die are done again by new ones."""
+
+    def __init__(self, ray: Any, plan: Plan, count: int) -> None:
+        self.ray = ray
+        self.plan = plan
+        self.actor_class = ray.remote(RayWorker).options(num_cpus=1, num_gpus=_gpu_share(ray, plan, count))
+        self.idle = [self._start_actor() for _ in range(count)]
+        self.waiting: deque[Job] = deque()
+        self.running: dict[Any, tuple[Any, Job]] = {}
+        self.losses: Counter[int] = Counter()
+
+    def _start_actor(self) -> Any:
+        return self.actor_class.remote(self.plan)
+
+    def run_jobs(self, jobs: Sequence[Job]) -> Iterator[ShardResult]:
+        """Yield the results in the order in which they are ready."""
+        self.waiting.extend(jobs)
+        while self.waiting or self.running:
+            self._assign_jobs()
+            ready, _ = self.ray.wait(list(self.running), num_returns=1)
+            result = self._collect(ready[0])
+            if result is not None:
+                yield result
+
+    def _assign_jobs(self) -> None:
+        while self.waiting and self.idle:
+            actor = self.idle.pop()
+            job = self.waiting.popleft()
+            self.running[actor.run_job.remote(job)] = (actor, job)
+
+    def _collect(self, reference: Any) -> ShardResult | None:
+        """Return the result of a job, or None if its actor died and the job waits again."""
+        actor, job = self.running.pop(reference)
         try:
-            outcome = ray.get(finished)
-        except ray.exceptions.RayTaskError as error:
-            raise _reason(error) from error
-        except ray.exceptions.RayError as error:
-            attempts[job.number] += 1
-            if attempts[job.number] == ATTEMPTS:
-                raise ClearheadError(f"Shard {job.number} lost its worker {ATTEMPTS} times: {_first(error)}") from error
-            waiting.append(job)
-            idle.append(make(plan))
-            continue
-        idle.append(actor)
-        yield outcome
+            result: ShardResult = self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            # The job itself raised: another attempt would do the same.
+            raise _original_error(error) from error
+        except self.ray.exceptions.RayError as error:
+            self._retry(job, error)
+            return None
+        self.idle.append(actor)
+        return result
+
+    def _retry(self, job: Job, error: Exception) -> None:
+        self.losses[job.number] += 1
+        if self.losses[job.number] == MAX_ATTEMPTS:
+            raise ClearheadError(
+                f"Shard {job.number} lost its worker {MAX_ATTEMPTS} times: {_first_line(error)}"
+            ) from error
+        # At the end of the queue, so that a job that kills its worker does not keep the others waiting.
+        self.waiting.append(job)
+        self.idle.append(self._start_actor())
 
 
-def _gpus(ray: Any, plan: Plan, count: int) -> float:
-    """An equal share of the cluster's GPUs, where the plan asks for one."""
+def _gpu_share(ray: Any, plan: Plan, count: int) -> float:
+    """Return an equal share of the cluster's GPUs if the plan asks for CUDA, else 0."""
     if not (plan.device or "").startswith("cuda"):
         return 0
-    return min(1.0, float(ray.cluster_resources().get("GPU", 0)) / count)
+    gpus = float(ray.cluster_resources().get("GPU", 0))
+    # An actor that reserves more than one GPU would leave the others idle: it holds one model.
+    return min(1.0, gpus / count)
 
 
-def _reason(error: Any) -> Exception:
-    """What went wrong in the actor, as it would have been raised here."""
-    cause = error.cause if isinstance(getattr(error, "cause", None), Exception) else error
-    return cause if isinstance(cause, ClearheadError) else ClearheadError(f"A Ray worker failed: {_first(cause)}")
+def _original_error(error: Any) -> Exception:
+    """Return what the actor raised, as it would have been raised here."""
+    cause = getattr(error, "cause", None)
+    if not isinstance(cause, Exception):
+        cause = error
+    if isinstance(cause, ClearheadError):
+        return cause
+    return ClearheadError(f"A Ray worker failed: {_first_line(cause)}")
 
 
-def _first(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0]

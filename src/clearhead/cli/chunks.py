@@ -1,0 +1,45 @@
+"""Inputs explained in chunks, with a progress bar on a terminal."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearhead.attribution.method import MethodSpec
+    from clearhead.explanation import Explanation
+    from clearhead.model.model import Model
+
+# Inputs per call of the library: several batches, so that those of similar length can share one.
+MAX_CHUNK = 64
+
+
+def explain_in_chunks(
+    model: "Model", inputs: Sequence[Any], method: "MethodSpec | str", target: Any, settings: Mapping[str, Any]
+) -> "Iterator[Explanation]":
+    """Yield one explanation per input; `target` is common to all, or a list with one per input."""
+    from clearhead.api import explain
+
+    for chunk in _iterate_chunks(len(inputs)):
+        targets = target[chunk] if isinstance(target, list) else target
+        yield from explain(model, inputs[chunk], method, targets, **settings)
+
+
+def compare_in_chunks(
+    model: "Model", inputs: Sequence[Any], methods: "Sequence[MethodSpec]", target: Any, settings: Mapping[str, Any]
+) -> "Iterator[dict[str, Explanation]]":
+    """Yield per input its explanations by method."""
+    from clearhead.api import compare
+
+    for chunk in _iterate_chunks(len(inputs)):
+        by_method = compare(model, inputs[chunk], methods, target, **settings)
+        for row in zip(*by_method.values(), strict=True):
+            yield dict(zip(by_method, row, strict=True))
+
+
+def _iterate_chunks(count: int) -> Iterator[slice]:
+    from clearhead.progress import progress
+
+    with progress(count, "inputs") as advance:
+        for start in range(0, count, MAX_CHUNK):
+            stop = min(start + MAX_CHUNK, count)
+            yield slice(start, stop)
+            advance(stop - start)
