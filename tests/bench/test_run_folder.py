@@ -86,6 +86,16 @@ def test_a_full_disk_loses_nothing(plan, whole, tmp_path, monkeypatch, moment):
     assert values(tmp_path / "run") == values(whole)
 
 
+def test_what_a_killed_process_was_writing_is_removed(plan, whole, tmp_path):
+    (tmp_path / "run" / "shards").mkdir(parents=True)
+    names = (".manifest.json.x1_y", "shards/.00000-values.parquet.x1_y")
+    for name in names:
+        (tmp_path / "run" / name).write_text("half a fi")
+    run_plan(plan, tmp_path / "run", local)
+    assert values(tmp_path / "run") == values(whole)
+    assert not list((tmp_path / "run").rglob(".*"))
+
+
 def test_a_damaged_shard_is_named(plan, whole, tmp_path):
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / results.SUMMARY).unlink()

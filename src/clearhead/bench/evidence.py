@@ -31,7 +31,7 @@ class Evidence:
         self.costs: Mapping[str, float] = summary["costs"]
         self.methods: Sequence[str] = summary["methods"]
         self.candidates = [method for method in self.methods if not is_control(method)]
-        self.control = next(filter(is_control, self.methods), None)
+        self.control: str | None = next(filter(is_control, self.methods), None)
         # By value name and method, with NaN where nothing could be measured.
         self.values = _group_values(summary["rows"])
         self.p_values = _index_tests(summary["comparisons"])
@@ -62,12 +62,13 @@ class Evidence:
     def beats_control(self, name: str, method: str) -> bool:
         """Return whether a method's value is better than the control's, and a test shows it."""
         values = self.measured(name)
-        if self.control not in values or method not in values:
+        control = self.control
+        if control is None or control not in values or method not in values:
             return False
-        difference = values[method] - values[self.control]
+        difference = values[method] - values[control]
         if self.better[name] == "lower":
             difference = -difference
-        return difference > 0 and self.differ(name, self.control, method)
+        return difference > 0 and self.differ(name, control, method)
 
     def count_wins(self, method: str) -> int:
         """Return on how many values a method is shown to beat the control."""
