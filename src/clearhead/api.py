@@ -1,14 +1,25 @@
-"""explain and compare: from raw inputs to explanations, in batches, one trace for all methods."""
+"""explain() and compare(): from raw inputs to explanations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from clearhead.attribution.batch import explain_inputs, validate_request
-from clearhead.attribution.method import parse_method
+from clearhead.attribution.batch import (
+    AttributionRequest,
+    attribute_batches,
+    make_batches,
+    single_target,
+    split_inputs,
+    validate_request,
+)
+from clearhead.attribution.method import MethodSpec, parse_method
 from clearhead.attribution.names import DEFAULT_METHOD
-from clearhead.explanation import Comparison, Explanations
-from clearhead.model.inputs import is_single, validate_overflow
+from clearhead.attribution.windows import explain_windows, is_too_long
+from clearhead.errors import BadInput, BadOption
+from clearhead.explanation import Comparison, Explanation, Explanations
+from clearhead.model.inputs import Inputs, as_input_list, encode, encode_all, from_tensors, is_single, validate_overflow
 from clearhead.model.loading import as_model
+from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike
 from clearhead.spec import as_list
@@ -22,20 +33,23 @@ def explain(
     *,
     batch_size: int | None = None,
     precision: str | None = None,
-    long: str = "error",
+    overflow: str | None = None,
+    long: str | None = None,
     **options: Any,
 ) -> Any:
-    """One input gives an Explanation; a list, or a batch of tensors, gives a list of them.
+    """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
 
     `target` is None (the prediction), a class index, a label, a Target, or a list with one per input. Further keyword
-    arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `long` says what
-    to do with texts longer than the model takes: "error", "truncate" or "windows".
+    arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `overflow` says
+    what to do with texts longer than the model takes: "error" (the default), "truncate" or "windows".
 
     >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
     """
-    spelling = parse_method(method, **options)
-    found = compare(model, inputs, [spelling], target, batch_size=batch_size, precision=precision, long=long)
-    return found[spelling.text]
+    spec = parse_method(method, **options)
+    comparison = compare(
+        model, inputs, [spec], target, batch_size=batch_size, precision=precision, overflow=overflow, long=long
+    )
+    return comparison[spec.text]
 
 
 def compare(
@@ -46,13 +60,86 @@ def compare(
     *,
     batch_size: int | None = None,
     precision: str | None = None,
-    long: str = "error",
+    overflow: str | None = None,
+    long: str | None = None,
 ) -> dict[str, Any]:
-    """Several methods from one trace: {name as spelled: Explanation, or list of them}."""
+    """Explain inputs by several methods from one trace: {method as written: Explanation, or list of them}.
+
+    The options are those of `explain`.
+    """
     model = with_precision(as_model(model), precision)
-    spellings = [parse_method(one) for one in as_list(DEFAULT_METHOD if methods is None else methods)]
-    validate_request(spellings, batch_size)
-    validate_overflow(long)
-    rows = list(explain_inputs(model, inputs, spellings, target, batch_size, long))
-    found = {spelling.text: Explanations(row[place] for row in rows) for place, spelling in enumerate(spellings)}
-    return Comparison({name: several[0] for name, several in found.items()} if is_single(inputs) else found)
+    specs = [parse_method(name) for name in as_list(DEFAULT_METHOD if methods is None else methods)]
+    validate_request(specs, batch_size)
+    overflow = _resolve_overflow(overflow, long)
+    rows = _explain_inputs(model, inputs, specs, target, batch_size, overflow)
+    comparison = Comparison()
+    for index, spec in enumerate(specs):
+        explanations = Explanations(row[index] for row in rows)
+        comparison[spec.text] = explanations[0] if is_single(inputs) else explanations
+    return comparison
+
+
+def _resolve_overflow(overflow: str | None, long: str | None) -> str:
+    """Return the valid value of `overflow`, which may be given under its former name `long`."""
+    if overflow is not None and long is not None:
+        raise BadOption("'overflow' and 'long' are two names of one option: give only 'overflow'.")
+    value = overflow if long is None else long
+    if value is None:
+        return "error"
+    validate_overflow(value)
+    return value
+
+
+def _explain_inputs(
+    model: Model,
+    inputs: Any,
+    specs: Sequence[MethodSpec],
+    target: Any,
+    batch_size: int | None,
+    overflow: str,
+) -> list[list[Explanation]]:
+    """Return for each input, in order, its explanations by each method."""
+    if isinstance(inputs, Mapping):
+        inputs = from_tensors(model, inputs)
+    if isinstance(inputs, Inputs):
+        return _explain_tensors(model, inputs, specs, target, batch_size)
+    return _explain_raw(model, as_input_list(inputs), specs, target, batch_size, overflow)
+
+
+def _explain_tensors(
+    model: Model, inputs: Inputs, specs: Sequence[MethodSpec], target: Any, batch_size: int | None
+) -> list[list[Explanation]]:
+    request = AttributionRequest(model, specs, _targets_per_input(target, len(inputs)))
+    results = attribute_batches(request, split_inputs(model, inputs, batch_size))
+    return [single_target(result) for _, result in results]
+
+
+def _explain_raw(
+    model: Model,
+    inputs: Sequence[Any],
+    specs: Sequence[MethodSpec],
+    target: Any,
+    batch_size: int | None,
+    overflow: str,
+) -> list[list[Explanation]]:
+    encoded = encode_all(model, partial(encode, model, long=overflow), inputs)
+    targets = _targets_per_input(target, len(encoded))
+    rows: dict[int, list[Explanation]] = {}
+    short = {}
+    for index, row in enumerate(encoded):
+        if is_too_long(model, row):
+            rows[index] = explain_windows(model, row, targets[index], specs, batch_size)
+        else:
+            short[index] = row
+    request = AttributionRequest(model, specs, targets)
+    for index, result in attribute_batches(request, make_batches(model, short, batch_size)):
+        rows[index] = single_target(result)
+    return [rows[index] for index in range(len(encoded))]
+
+
+def _targets_per_input(target: Any, count: int) -> list[TargetLike]:
+    if not isinstance(target, list | tuple):
+        return [target] * count
+    if len(target) != count:
+        raise BadInput(f"{len(target)} targets were given for {count} inputs: give one for all, or one for each.")
+    return list(target)

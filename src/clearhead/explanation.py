@@ -1,7 +1,7 @@
-"""The explanation: one relevance per token, with where it came from, and its way to disk and back."""
+"""The result of attribution: tokens, relevance and provenance of one input."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ REDUCTIONS: dict[str, Callable[[Array], float]] = {
 
 @dataclass(frozen=True)
 class Word:
-    """A word of the original text with its relevance; `segment` counts the texts of a pair."""
+    """A word of the original text with its relevance; `segment` is the index of its text in a pair."""
 
     text: str
     relevance: float
@@ -40,7 +40,7 @@ class Word:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a model gave one input its score: relevance per token, and the provenance of the numbers.
+    """Relevance per token of one input, for one target, with the provenance of the numbers.
 
     `relevance` has one number per token without padding; `special` marks class, separator and register tokens;
     `offsets` point into `text`. Images have a `grid` of patches instead of a text. `changed_options` are the `options`
@@ -67,7 +67,7 @@ class Explanation:
     changed_options: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
-        best = ", ".join(f"{token} {value:+.3g}" for token, value in self.top(3))
+        best = ", ".join(f"{token} {relevance:+.3g}" for token, relevance in self.top(3))
         return f"<Explanation of '{self.label}' by {self.method}: {best}>"
 
     def _repr_html_(self) -> str:
@@ -76,64 +76,72 @@ class Explanation:
         return notebook.fragment(self)
 
     def top(self, k: int = 10) -> list[tuple[str, float]]:
-        """The k tokens with the highest relevance, special tokens left out; ties by position."""
+        """Return the k tokens with the highest relevance, without special tokens; ties by position."""
         require_integer("k", k, 0)
-        order = np.lexsort((np.arange(len(self.relevance)), -self.relevance))
-        kept = [place for place in order if not self.special[place]][:k]
-        return [(self.tokens[place], float(self.relevance[place])) for place in kept]
+        positions = np.arange(len(self.relevance))
+        order = np.lexsort((positions, -self.relevance))
+        best = order[~self.special[order]][:k]
+        return [(self.tokens[index], float(self.relevance[index])) for index in best]
 
     def words(self, reduction: str = "sum") -> list[Word]:
-        """Words between blanks with the relevance of their sub-words: sum, mean, max, strongest or first."""
+        """Return the words between blanks, with the relevance of their sub-words reduced to one number.
+
+        `reduction` is sum, mean, max, strongest or first.
+        """
         if not isinstance(reduction, str) or reduction not in REDUCTIONS:
-            raise BadOption(f"reduction={reduction!r} is not a choice. Use one of {', '.join(REDUCTIONS)}.")
+            raise BadOption(f"Invalid reduction={reduction!r}. Available: {', '.join(REDUCTIONS)}.")
         if self.text is None or self.offsets is None:
             raise BadOption("This explanation has no original text, so it has no words: use its tokens.")
-        segments = self.text if isinstance(self.text, tuple) else (self.text,)
-        return [
-            Word(match.group(), REDUCTIONS[reduction](self.relevance[places]), *match.span(), number)
-            for number, segment in enumerate(segments)
-            for match in re.finditer(r"\S+", segment)
-            if len(places := self._tokens_within(number, *match.span()))
-        ]
+        reduce = REDUCTIONS[reduction]
+        words = []
+        for segment, match in self._find_words():
+            indices = self._tokens_within(segment, *match.span())
+            if indices:
+                words.append(Word(match.group(), reduce(self.relevance[indices]), *match.span(), segment))
+        return words
+
+    def _find_words(self) -> Iterator[tuple[int, re.Match[str]]]:
+        """Yield every word between blanks with the index of its text."""
+        segments = self.text if isinstance(self.text, tuple) else (self.text or "",)
+        for index, segment in enumerate(segments):
+            for match in re.finditer(r"\S+", segment):
+                yield index, match
 
     def _tokens_within(self, segment: int, start: int, end: int) -> list[int]:
-        return [
-            place
-            for place, offset in enumerate(self.offsets or ())
-            if not self.special[place]
-            and offset[-1] > offset[-2]
-            and (len(offset) == 2 or offset[0] == segment)
-            and start <= offset[-2] < end
-        ]
+        """Return the indices of the tokens that begin between two characters of a text."""
+        indices = []
+        for index, offset in enumerate(self.offsets or ()):
+            token_start, token_end = offset[-2:]
+            is_in_segment = len(offset) == 2 or offset[0] == segment
+            # Some tokenizers emit tokens for nothing but a blank, whose offsets are empty.
+            is_visible = token_end > token_start and not self.special[index]
+            if is_in_segment and is_visible and start <= token_start < end:
+                indices.append(index)
+        return indices
 
     def heatmap(self) -> Array:
-        """Relevance over the original picture (rows × columns), NaN where the model did not look."""
+        """Return relevance over the original image (rows × columns), NaN outside of what the model saw."""
         if self.grid is None or self.box is None:
             raise BadOption("Only the explanation of an image has a heat map.")
-        source = self.relevance[~self.special].reshape(self.grid) if self.pixels is None else self.pixels
-        left, top, right, bottom = self.box
-        width, height = self.image.size if self.image is not None else (round(right), round(bottom))
-        return place_map(source, (left, top, right, bottom), width, height)
+        source = self.pixels
+        if source is None:
+            source = self.relevance[~self.special].reshape(self.grid)
+        if self.image is not None:
+            width, height = self.image.size
+        else:
+            _, _, right, bottom = self.box
+            width, height = round(right), round(bottom)
+        return place_map(source, self.box, width, height)
 
     def save(self, path: str | Path) -> Path:
-        """Writes .json or .safetensors, whole or not at all; `clearhead.read` brings it back."""
+        """Write .json or .safetensors atomically; `clearhead.read` reads it."""
         from clearhead.serialization import as_path, save
 
         return save(self, as_path(path))
 
 
-def copy_with(one: Explanation, **changes: Any) -> Explanation:
-    """The same with other values: `dataclasses.replace` for thousands of them, without setting every field anew."""
-    found = object.__new__(Explanation)
-    found.__dict__.update(one.__dict__, **changes)
-    return found
-
-
-# --- on disk ---------------------------------------------------------------------------------------------------
-
-
 class Explanations(list[Explanation]):
-    """What `explain` answers for many inputs."""
+    """The explanations of several inputs; shows itself in a notebook."""
 
     def _repr_html_(self) -> str:
         from clearhead.views import notebook
@@ -142,7 +150,7 @@ class Explanations(list[Explanation]):
 
 
 class Comparison(dict[str, Any]):
-    """What `compare` answers: by the method as spelled, an explanation, or a list with one per input."""
+    """By method as written, an explanation, or a list with one per input; shows itself in a notebook."""
 
     def _repr_html_(self) -> str:
         from clearhead.views import notebook

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Saves and reads explanations as JSON or safetensors."""
 
 import base64
 import hashlib
@@ -21,40 +21,49 @@ from clearhead.model.target import Target
 from clearhead.version import __version__
 
 ARRAYS = ("relevance", "special", "layers", "pixels")
-
-
 JSON_FORMATS = (1,)
-
-
+"""The JSON formats that can be read; the last is written."""
 SAFETENSORS_FORMATS = (1, 2)
-"""The formats that are read; the last is written."""
+"""The safetensors formats that can be read; the last is written."""
 
 
 def to_dict(explanation: Explanation) -> dict[str, Any]:
-    """Plain data for JSON: arrays as lists, the picture as PNG in base64."""
-    plain = {one.name: getattr(explanation, one.name) for one in fields(explanation)}
+    """Return plain data for JSON: arrays as lists, the image as PNG in base64."""
+    plain = {attribute.name: getattr(explanation, attribute.name) for attribute in fields(explanation)}
+    for name in ARRAYS:
+        if plain[name] is not None:
+            plain[name] = plain[name].tolist()
     target = explanation.target
-    plain |= {name: None if plain[name] is None else plain[name].tolist() for name in ARRAYS}
     plain["target"] = {"index": target.index, "versus": target.versus, "span": target.span}
     plain["image"] = _encode_png(explanation.image)
-    return {**plain, "options": dict(explanation.options), "diagnostics": dict(explanation.diagnostics)}
+    plain["options"] = dict(explanation.options)
+    plain["diagnostics"] = dict(explanation.diagnostics)
+    return plain
 
 
 def from_dict(plain: Mapping[str, Any]) -> Explanation:
-    """The inverse of `to_dict`."""
+    """Return the explanation that `to_dict` turned into plain data."""
     values = dict(plain)
-    target = values["target"]
-    span = None if target["span"] is None else tuple(target["span"])
-    values["target"] = Target(target["index"], target["versus"], span)
+    values["target"] = _read_target(values["target"])
     for name in ARRAYS:
         if values[name] is not None:
-            values[name] = np.asarray(values[name], dtype=bool if name == "special" else None)
+            dtype = bool if name == "special" else None
+            values[name] = np.asarray(values[name], dtype=dtype)
     values["image"] = _decode_png(values["image"])
+    # JSON has lists only.
     for name in ("tokens", "text", "grid", "box"):
-        values[name] = tuple(values[name]) if isinstance(values[name], list) else values[name]
+        if isinstance(values[name], list):
+            values[name] = tuple(values[name])
     if values["offsets"] is not None:
         values["offsets"] = tuple(tuple(offset) for offset in values["offsets"])
     return Explanation(**values)
+
+
+def _read_target(plain: Mapping[str, Any]) -> Target:
+    span = plain["span"]
+    if span is not None:
+        span = tuple(span)
+    return Target(plain["index"], plain["versus"], span)
 
 
 def _encode_png(image: Image.Image | None) -> str | None:
@@ -66,89 +75,127 @@ def _encode_png(image: Image.Image | None) -> str | None:
 
 
 def _decode_png(text: str | None) -> Image.Image | None:
-    return None if text is None else Image.open(io.BytesIO(base64.b64decode(text))).convert("RGB")
+    if text is None:
+        return None
+    return Image.open(io.BytesIO(base64.b64decode(text))).convert("RGB")
 
 
 def save(explanation: Explanation, path: Path) -> Path:
-    plain = to_dict(explanation)
+    """Write an explanation atomically, in the format of the path's suffix."""
     if path.suffix == ".json":
-        body = {"format": JSON_FORMATS[-1], "clearhead": __version__, "explanation": plain}
-        content = json.dumps({**body, "sha256": _digest(plain)}, ensure_ascii=False, allow_nan=True).encode()
+        content = _to_json(explanation)
     elif path.suffix == ".safetensors":
-        content = _to_safetensors(explanation, plain)
+        content = _to_safetensors(explanation)
     else:
         raise BadOption(f"'{path.name}' ends neither in .json nor in .safetensors.")
     write_atomically(path, content)
     return path
 
 
-def _digest(plain: Mapping[str, Any]) -> str:
+def _to_json(explanation: Explanation) -> bytes:
+    plain = to_dict(explanation)
+    body = {
+        "format": JSON_FORMATS[-1],
+        "clearhead": __version__,
+        "explanation": plain,
+        "sha256": _json_checksum(plain),
+    }
+    return json.dumps(body, ensure_ascii=False, allow_nan=True).encode()
+
+
+def _json_checksum(plain: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def _to_safetensors(explanation: Explanation, plain: dict[str, Any]) -> bytes:
+def _to_safetensors(explanation: Explanation) -> bytes:
     from safetensors.numpy import save
 
-    arrays = {name: np.ascontiguousarray(value) for name in ARRAYS if (value := getattr(explanation, name)) is not None}
-    rest = {**plain, **dict.fromkeys(ARRAYS)}
-    number = SAFETENSORS_FORMATS[-1]
-    metadata = {"format": str(number), "clearhead": __version__, "explanation": json.dumps(rest)}
-    return bytes(save(arrays, {**metadata, "sha256": _checksum(number, rest, arrays)}))
+    arrays = {}
+    for name in ARRAYS:
+        array = getattr(explanation, name)
+        if array is not None:
+            arrays[name] = np.ascontiguousarray(array)
+    rest = {**to_dict(explanation), **dict.fromkeys(ARRAYS)}
+    format_number = SAFETENSORS_FORMATS[-1]
+    metadata = {
+        "format": str(format_number),
+        "clearhead": __version__,
+        "explanation": json.dumps(rest),
+        "sha256": _safetensors_checksum(format_number, rest, arrays),
+    }
+    return bytes(save(arrays, metadata))
 
 
-def _checksum(number: int, rest: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
-    """Of everything that is kept; format 1 leaves the names, types and shapes of the arrays out."""
-    found = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+def _safetensors_checksum(format_number: int, rest: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    """Return the digest of everything saved; format 1 leaves out the names, types and shapes of the arrays."""
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     for name in sorted(arrays):
-        one = arrays[name]
-        found.update(repr((name, one.dtype.name, one.shape)).encode() if number > 1 else b"")
-        found.update(one.tobytes())
-    return found.hexdigest()
+        array = arrays[name]
+        if format_number > 1:
+            digest.update(repr((name, array.dtype.name, array.shape)).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
-def as_path(given: Any) -> Path:
-    """What names a file, as a path."""
-    if not isinstance(given, str | os.PathLike) or "\0" in str(given):
-        raise BadInput(f"{given!r} does not name a file: give a path such as 'one.json'.")
-    return Path(given)
+def as_path(path: Any) -> Path:
+    """Return a path, or raise BadInput for something that does not name a file."""
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
+        raise BadInput(f"{path!r} does not name a file: give a path such as 'one.json'.")
+    return Path(path)
 
 
 def read(path: str | Path) -> Explanation:
-    """Reads an explanation saved as .json or .safetensors, after checking version and checksum."""
+    """Read an explanation saved as .json or .safetensors, after checking format and checksum."""
     path = as_path(path)
     try:
         content = path.read_bytes()
     except OSError as error:
         raise BadFile(f"'{path}' cannot be read: {error.strerror or error}") from error
+    parse = _from_safetensors if path.suffix == ".safetensors" else _from_json
     try:
-        return _from_safetensors(content, path) if path.suffix == ".safetensors" else _from_json(content, path)
+        return parse(content, path)
     except BadFile:
         raise
     except Exception as error:
+        # A damaged file can fail anywhere: in JSON, in a header, for want of a key.
         raise BadFile(f"'{path}' is not a saved explanation: {error}") from error
 
 
 def _from_json(content: bytes, path: Path) -> Explanation:
     body = json.loads(content)
     _check_format(body["format"], JSON_FORMATS, path)
-    if _digest(body["explanation"]) != body["sha256"]:
-        raise BadFile(f"'{path}' was changed or damaged since it was saved: its checksum does not match.")
+    _check_checksum(_json_checksum(body["explanation"]), body["sha256"], path)
     return from_dict(body["explanation"])
 
 
 def _from_safetensors(content: bytes, path: Path) -> Explanation:
     from safetensors.numpy import load
 
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    metadata = header["__metadata__"]
-    number = int(metadata["format"])
-    _check_format(number, SAFETENSORS_FORMATS, path)
-    arrays, rest = load(content), json.loads(metadata["explanation"])
-    if _checksum(number, rest, arrays) != metadata["sha256"]:
+    metadata = _read_metadata(content)
+    format_number = int(metadata["format"])
+    _check_format(format_number, SAFETENSORS_FORMATS, path)
+    arrays = load(content)
+    rest = json.loads(metadata["explanation"])
+    _check_checksum(_safetensors_checksum(format_number, rest, arrays), metadata["sha256"], path)
+    stored = {name: arrays.get(name) for name in ARRAYS}
+    return from_dict({**rest, **stored})
+
+
+def _read_metadata(content: bytes) -> dict[str, str]:
+    """Read the metadata from the header, since safetensors.numpy.load returns arrays only."""
+    header_size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + header_size])
+    metadata: dict[str, str] = header["__metadata__"]
+    return metadata
+
+
+def _check_format(format_number: int, formats: tuple[int, ...], path: Path) -> None:
+    if format_number not in formats:
+        raise BadFile(
+            f"'{path}' has format {format_number}; this version of Clearhead reads {', '.join(map(str, formats))}."
+        )
+
+
+def _check_checksum(computed: str, stored: str, path: Path) -> None:
+    if computed != stored:
         raise BadFile(f"'{path}' was changed or damaged since it was saved: its checksum does not match.")
-    return from_dict({**rest, **{name: arrays.get(name) for name in ARRAYS}})
-
-
-def _check_format(number: int, known: tuple[int, ...], path: Path) -> None:
-    if number not in known:
-        raise BadFile(f"'{path}' has format {number}; this version of Clearhead reads {', '.join(map(str, known))}.")

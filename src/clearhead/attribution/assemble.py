@@ -1,213 +1,283 @@
-"""From scores to explanations: what the model says of each input of a trace is fetched once for all methods."""
+"""Explanation objects from the attributions of a trace."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.attribution.method import Attribution, MethodSpec
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
-from clearhead.errors import UnsupportedModel
-from clearhead.explanation import Explanation, copy_with
+from clearhead.errors import UnsupportedModel, UnsupportedOperation
+from clearhead.explanation import Explanation
 from clearhead.model.inputs import Item
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities, target_probability
 from clearhead.model.target import Target, make_seeds, shift_span, target_score
 
+REFUSALS = (UnsupportedModel, UnsupportedOperation)
+"""Errors by which a method refuses a model."""
+
 
 @dataclass(frozen=True)
 class InputContext:
-    """What the explanations of one input by every method have in common, and where its real tokens stand."""
+    """What the explanations of one input share, whatever the method; `real` are the positions of its own tokens."""
 
-    bare: Explanation
+    tokens: tuple[str, ...]
+    special: Array
+    target: Target
+    label: str
+    text: str | tuple[str, str] | None
+    offsets: tuple[tuple[int, ...], ...] | None
+    grid: tuple[int, int] | None
+    image: Image.Image | None
+    box: tuple[float, float, float, float] | None
+    probability: float | None
+    model: str
+    diagnostics: Mapping[str, Any]
     real: list[slice]
 
 
-_SAID: WeakKeyDictionary[Trace, list[InputContext]] = WeakKeyDictionary()
-
-
-def explain_trace(trace: Trace, spelling: MethodSpec) -> list[Explanation]:
-    """One method on a trace that is there already: an explanation per input."""
-    return start_explanations(trace, [spelling])()[0]
-
-
-def start_explanations(trace: Trace, spellings: Sequence[MethodSpec]) -> Callable[[], list[list[Explanation]]]:
-    """Several methods, one after the other: answers with the way to wait for an explanation per method and input.
-
-    A GPU is given everything to do; meanwhile the explanations are made, and their numbers are entered at the end. The
-    trace is not needed any more by then.
-    """
-    with torch.inference_mode(False):
-        started = [(spelling, scores := spelling(trace), scores.coming()) for spelling in spellings]
-        sheets = [_sheet(trace, *one) for one in started]
-    return lambda: [sheet.filled() for sheet in sheets]
-
-
 @dataclass(frozen=True)
-class PendingExplanations:
-    """The explanations of one method, and what is still to be entered: `moves` into their arrays, and diagnostics."""
+class ExplanationBuilder:
+    """The explanations of a batch by one method, while their numbers may still be on their way from the GPU."""
 
-    explanations: list[Explanation]
-    coming: list[HostCopy]
-    moves: list[tuple[Array, Array]]
+    spec: MethodSpec
+    contexts: list[InputContext]
+    copies: dict[str, HostCopy]
     diagnostics: Sequence[Mapping[str, Any]]
 
-    def filled(self) -> list[Explanation]:
-        for one in self.coming:
-            one.wait()
-        for room, arrived in self.moves:
-            room[...] = arrived
-        if self.diagnostics:
-            for explanation, found in zip(self.explanations, self.diagnostics, strict=True):
-                explanation.diagnostics.update(found)  # type: ignore[attr-defined]
-        return self.explanations
+    def build(self) -> list[Explanation]:
+        """Wait for the numbers and construct one explanation per input."""
+        arrays = {name: copy.wait().numpy() for name, copy in self.copies.items()}
+        diagnostics = self.diagnostics or [{}] * len(self.contexts)
+        explanations = []
+        for row, (context, own_diagnostics) in enumerate(zip(self.contexts, diagnostics, strict=True)):
+            rows = {name: array[row] for name, array in arrays.items()}
+            explanations.append(_build_explanation(self.spec, context, rows, own_diagnostics))
+        return explanations
 
 
-def _sheet(trace: Trace, spelling: MethodSpec, scores: Attribution, coming: dict[str, HostCopy]) -> PendingExplanations:
-    said, moves = _said(trace), list[tuple[Array, Array]]()
-    _check_shapes(trace, spelling, coming)
-    tokens_BT, layers_BLT, pixels_BPQ = (_array(coming.get(name)) for name in NUMBERS)
-    changed_options = spelling.changed_options
-    explanations = [
-        copy_with(
-            one.bare,
-            relevance=_room(tokens_BT[place], one.real, moves),
-            layers=None if layers_BLT is None else _room(layers_BLT[place], one.real, moves),
-            pixels=None if pixels_BPQ is None else _room(pixels_BPQ[place], [slice(0, pixels_BPQ.shape[-1])], moves),
-            method=spelling.method.name,
-            options={**spelling.method.options, **spelling.options},
-            changed_options=changed_options,
-            diagnostics=dict(one.bare.diagnostics),
-            special=one.bare.special.copy(),
-        )
-        for place, one in enumerate(said)
-    ]
-    return PendingExplanations(explanations, list(coming.values()), moves, scores.diagnostics)
+def _build_explanation(
+    spec: MethodSpec, context: InputContext, rows: Mapping[str, Array], diagnostics: Mapping[str, Any]
+) -> Explanation:
+    layers_LT = rows.get("layers_BLT")
+    pixels_PQ = rows.get("pixels_BPQ")
+    # Arrays and dicts are copied: explanations are their owner's to change, and the rows are views of a whole batch.
+    return Explanation(
+        tokens=context.tokens,
+        relevance=_select_real(rows["relevance_BT"], context.real),
+        special=context.special.copy(),
+        target=context.target,
+        label=context.label,
+        method=spec.method.name,
+        text=context.text,
+        offsets=context.offsets,
+        layers=None if layers_LT is None else _select_real(layers_LT, context.real),
+        grid=context.grid,
+        pixels=None if pixels_PQ is None else pixels_PQ.copy(),
+        image=context.image,
+        box=context.box,
+        probability=context.probability,
+        options=spec.all_options,
+        model=context.model,
+        diagnostics={**context.diagnostics, **diagnostics},
+    )
 
 
-def _array(coming: HostCopy | None) -> Any:
-    return None if coming is None else coming.copy.numpy()
+def _select_real(values: Array, real: list[slice]) -> Array:
+    """Copy the numbers of the real tokens, which stand on the last axis."""
+    if len(real) == 1:
+        return values[..., real[0]].copy()
+    return np.concatenate([values[..., run] for run in real], axis=-1)
 
 
-def _room(row: Array, real: list[slice], moves: list[tuple[Array, Array]]) -> Array:
-    """Room for the real tokens of a row, which are moved there when they have arrived."""
-    room, start = np.empty((*row.shape[:-1], sum(run.stop - run.start for run in real)), row.dtype), 0
-    for run in real:
-        end = start + run.stop - run.start
-        moves.append((room[..., start:end], row[..., run]))
-        start = end
-    return room
+def explain_trace(trace: Trace, spec: MethodSpec) -> list[Explanation]:
+    """Run one method on an existing trace and return one explanation per input."""
+    with torch.inference_mode(False):
+        attribution = spec(trace)
+        return _make_builder(trace, spec, attribution, attribution.start_host_copies()).build()
 
 
-NUMBERS = ("relevance_BT", "layers_BLT", "pixels_BPQ")
+def start_explanations(
+    trace: Trace, specs: Sequence[MethodSpec], refused: dict[str, str] | None = None
+) -> list[ExplanationBuilder | None]:
+    """Run methods on a trace and return their builders, which no longer need the trace.
+
+    A method that refuses the model raises; with `refused`, its reason is added there and its builder is None.
+    """
+    builders: list[ExplanationBuilder | None] = [None] * len(specs)
+    started: list[tuple[int, Attribution, dict[str, HostCopy]]] = []
+    with torch.inference_mode(False):
+        for index, spec in enumerate(specs):
+            with collect_refusal(spec, refused):
+                attribution = spec(trace)
+                started.append((index, attribution, attribution.start_host_copies()))
+        # Every method is launched before contexts are computed, so the GPU works during this Python code.
+        for index, attribution, copies in started:
+            with collect_refusal(specs[index], refused):
+                builders[index] = _make_builder(trace, specs[index], attribution, copies)
+    return builders
 
 
-def _check_shapes(trace: Trace, spelling: MethodSpec, coming: dict[str, HostCopy]) -> None:
-    """Refuses what cannot be shared among the inputs and their tokens."""
-    trace.require_tokens(coming["relevance_BT"].copy.shape[-1])
+@contextmanager
+def collect_refusal(spec: MethodSpec, refused: dict[str, str] | None) -> Iterator[None]:
+    """Note in `refused` why a method refuses the model; without it let the error pass."""
+    try:
+        yield
+    except REFUSALS as error:
+        if refused is None:
+            raise
+        refused[spec.text] = str(error)
+
+
+def _make_builder(
+    trace: Trace, spec: MethodSpec, attribution: Attribution, copies: dict[str, HostCopy]
+) -> ExplanationBuilder:
+    contexts = _contexts(trace)
+    trace.require_tokens(copies["relevance_BT"].copy.shape[-1])
+    for name, copy in copies.items():
+        _check_shape(trace, spec, name, tuple(copy.copy.shape))
+    return ExplanationBuilder(spec, contexts, copies, attribution.diagnostics)
+
+
+def _check_shape(trace: Trace, spec: MethodSpec, name: str, shape: tuple[int, ...]) -> None:
+    """Raise UnsupportedModel unless a tensor has the axes in its name's suffix: B inputs, T tokens."""
     inputs, tokens = trace.real_BT.shape
     sizes = {"B": inputs, "T": tokens}
-    for name, shape in ((name, tuple(one.copy.shape)) for name, one in coming.items()):
-        expected = [sizes.get(letter) for letter in name.rpartition("_")[2]]
-        pairs = zip(expected, shape, strict=False)
-        if len(shape) != len(expected) or any(wanted not in (None, size) for wanted, size in pairs):
-            raise UnsupportedModel(
-                f"'{spelling.text}' answered with {name} of shape {shape} for {inputs} inputs of {tokens} tokens. "
-                "B stands for inputs, L for layers, T for tokens, P and Q for pixels."
-            )
+    axes = name.rpartition("_")[2]
+    fits = len(shape) == len(axes)
+    for axis, size in zip(axes, shape, strict=False):
+        fits = fits and sizes.get(axis, size) == size
+    if not fits:
+        raise UnsupportedModel(
+            f"'{spec.text}' answered with {name} of shape {shape} for {inputs} inputs of {tokens} tokens. "
+            "B stands for inputs, L for layers, T for tokens, P and Q for pixels."
+        )
 
 
-def _said(trace: Trace) -> list[InputContext]:
-    if trace not in _SAID:
-        _SAID[trace] = _all_said(trace)
-    return _SAID[trace]
+# Contexts are kept as long as their trace, since the page runs one method after the other on a cached trace.
+_CONTEXTS: WeakKeyDictionary[Trace, list[InputContext]] = WeakKeyDictionary()
 
 
-def _all_said(trace: Trace) -> list[InputContext]:
-    logits, labels = trace.forward.said, trace.model.labels
-    scores = target_score(make_seeds(trace.targets, logits), logits).tolist()
-    probabilities, predicted = _probabilities(trace, logits), predictions(trace.model, logits)
-    precision, grid = str(logits.dtype).removeprefix("torch."), trace.grid if trace.is_image else None
-    cells = _image_tokens(trace) if trace.is_image else None
-    found = []
-    rows = zip(_runs(trace.real_BT.numpy()), trace.inputs.items, trace.targets, scores, strict=True)
-    for place, (real, item, target, score) in enumerate(rows):
-        tokens, special = cells or (item.tokens, np.array(item.special, dtype=bool))
-        target = _among(real, target)
-        bare = Explanation(
+def _contexts(trace: Trace) -> list[InputContext]:
+    if trace not in _CONTEXTS:
+        _CONTEXTS[trace] = _describe_inputs(trace)
+    return _CONTEXTS[trace]
+
+
+def _describe_inputs(trace: Trace) -> list[InputContext]:
+    labels = trace.model.labels
+    probabilities = _target_probabilities(trace)
+    diagnostics = _describe_outputs(trace)
+    image_tokens = _image_tokens(trace) if trace.is_image else None
+    grid = trace.grid if trace.is_image else None
+    contexts = []
+    for row, real in enumerate(_find_runs(trace.real_BT.numpy())):
+        item = trace.inputs.items[row]
+        target = _shift_to_real(trace.targets[row], real)
+        tokens, special = image_tokens or _text_tokens(item)
+        context = InputContext(
             tokens=tokens,
-            relevance=np.empty(0),
             special=special,
             target=target,
-            label=_label(labels, target, item),
-            method="",
+            label=_label_target(labels, target, item),
             text=item.text,
             offsets=item.offsets,
             grid=grid,
             image=item.image,
             box=item.box,
-            probability=probabilities[place],
+            probability=probabilities[row],
             model=trace.model.name,
-            diagnostics={"score": score, "precision": precision, **predicted[place]},
+            diagnostics=diagnostics[row],
+            real=real,
         )
-        found.append(InputContext(bare, real))
-    return found
+        contexts.append(context)
+    return contexts
 
 
-def _runs(mask_BT: Array) -> list[list[slice]]:
-    """Where the real tokens of each input stand: most often in one run, at the beginning or at the end."""
+def _describe_outputs(trace: Trace) -> list[dict[str, Any]]:
+    """Return the explained score, the precision and the prediction of each input."""
+    logits = trace.forward.said
+    scores = target_score(make_seeds(trace.targets, logits), logits).tolist()
+    precision = str(logits.dtype).removeprefix("torch.")
+    predictions = describe_predictions(trace.model, logits)
+    pairs = zip(scores, predictions, strict=True)
+    return [{"score": score, "precision": precision, **prediction} for score, prediction in pairs]
+
+
+def _find_runs(mask_BT: Array) -> list[list[slice]]:
+    """Return the runs of real tokens of each input: usually one, at the beginning or at the end."""
     edges_BT = np.diff(mask_BT, prepend=False, append=False)
-    edges = [np.flatnonzero(row).tolist() for row in edges_BT]
-    return [[slice(*pair) for pair in zip(one[::2], one[1::2], strict=True)] for one in edges]
+    runs_by_input = []
+    for edges_T in edges_BT:
+        edges = np.flatnonzero(edges_T).tolist()
+        runs_by_input.append([slice(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True)])
+    return runs_by_input
 
 
-def _among(real: list[slice], target: Target) -> Target:
-    """The target with the positions of a span told among the real tokens."""
+def _shift_to_real(target: Target, real: list[slice]) -> Target:
+    """Count the positions of a span among the real tokens instead of the padded row."""
     if target.span is None:
         return target
-    places = [place for run in real for place in range(run.start, run.stop)]
-    return shift_span(target, {place: number for number, place in enumerate(places)})
+    positions: list[int] = []
+    for run in real:
+        positions.extend(range(run.start, run.stop))
+    return shift_span(target, {position: number for number, position in enumerate(positions)})
 
 
-def _probabilities(trace: Trace, logits: Tensor) -> list[float | None]:
-    """What the model says of each target. Padding cannot hold an answer, so it takes no share of a span's."""
+def _target_probabilities(trace: Trace) -> list[float | None]:
+    logits = trace.forward.said
     problem = trace.model.problem
-    if logits.dim() == 3:
-        real = logits.masked_fill(~trace.real_BT[:, None], -torch.inf)
-        return [target_probability(target, row, problem) for target, row in zip(trace.targets, real, strict=True)]
     if problem == "regression":
         return [None] * len(logits)
+    if logits.dim() == 3:
+        # Padding cannot hold an answer, so it takes no share of a span's probability.
+        logits = logits.masked_fill(~trace.real_BT[:, None], -torch.inf)
+        pairs = zip(trace.targets, logits, strict=True)
+        return [target_probability(target, logits_2T, problem) for target, logits_2T in pairs]
+    # The classes of all inputs at once: a call per input would dominate the time of large batches.
     rows = class_probabilities(logits, problem).tolist()
     return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]
 
 
-def predictions(model: Model, logits: Tensor) -> list[dict[str, Any]]:
-    """What the model itself says, whatever is explained; nothing for spans and regressions."""
-    problem, labels = model.problem, model.labels
-    if problem in ("span", "regression", "one-logit"):
+def describe_predictions(model: Model, logits: Tensor) -> list[dict[str, Any]]:
+    """Return the predicted label of each input and its probability; nothing for spans and regressions."""
+    if model.problem in ("span", "regression", "one-logit"):
         return [{}] * len(logits)
-    best, rows = logits.argmax(1).tolist(), class_probabilities(logits, problem).tolist()
-    return [
-        {"predicted": labels[number], "predicted_probability": row[number]}
-        for number, row in zip(best, rows, strict=True)
-    ]
+    labels = model.labels
+    best = logits.argmax(1).tolist()
+    rows = class_probabilities(logits, model.problem).tolist()
+    predictions = []
+    for index, row in zip(best, rows, strict=True):
+        predictions.append({"predicted": labels[index], "predicted_probability": row[index]})
+    return predictions
 
 
-def _image_tokens(trace: Trace) -> tuple[tuple[str, ...], Any]:
+def _text_tokens(item: Item) -> tuple[tuple[str, ...], Array]:
+    return item.tokens, np.array(item.special, dtype=bool)
+
+
+def _image_tokens(trace: Trace) -> tuple[tuple[str, ...], Array]:
+    """Name the tokens of an image and mark the class and register tokens, which come before the patches."""
     rows, columns = trace.grid or (0, 0)
-    leading = ["[CLS]", *(f"[REG{place}]" for place in range(1, trace.leading))][: trace.leading]
-    cells = [f"patch {row},{column}" for row in range(rows) for column in range(columns)]
-    return (*leading, *cells), np.arange(len(leading) + len(cells)) < len(leading)
+    tokens = ["[CLS]", *(f"[REG{number}]" for number in range(1, trace.leading))][: trace.leading]
+    for row in range(rows):
+        tokens.extend(f"patch {row},{column}" for column in range(columns))
+    return tuple(tokens), np.arange(len(tokens)) < trace.leading
 
 
-def _label(labels: list[str], target: Target, item: Item) -> str:
+def _label_target(labels: Sequence[str], target: Target, item: Item) -> str:
     if target.span is not None:
-        return " … ".join(item.tokens[place] for place in target.span if place is not None)
-    name = labels[target.number]
-    return name if target.versus is None else f"{name} rather than {labels[target.versus]}"  # type: ignore[index]
+        return " … ".join(item.tokens[position] for position in target.span if position is not None)
+    label = labels[target.number]
+    if not isinstance(target.versus, int):
+        return label
+    return f"{label} rather than {labels[target.versus]}"

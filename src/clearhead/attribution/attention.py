@@ -8,76 +8,79 @@ from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 
 
-def fold(reading_BT: Tensor, maps: list[Tensor]) -> Tensor:
-    """Row of the classification token in the product (I + M_{L−1}) ⋯ (I + M_0), without forming the product."""
+def roll_out(reading_BT: Tensor, maps: list[Tensor]) -> Tensor:
+    """Return the classification token's row of the product (I + M_{L−1}) ⋯ (I + M_0).
+
+    Vector × matrix from the last block down, which costs T² per block instead of T³.
+    """
     row_B1T = reading_BT[:, None]
     for map_BTS in reversed(maps):
         row_B1T = torch.baddbmm(row_B1T, row_B1T, map_BTS)
     return row_B1T[:, 0]
 
 
-def normalised(maps: list[Tensor]) -> list[Tensor]:
-    """Maps M' such that I + M' is I + M with rows that sum to one."""
-    return [_row_normalised(map_BTS) for map_BTS in maps]
+def normalise_maps(maps: list[Tensor]) -> list[Tensor]:
+    """Return maps M' such that I + M' is I + M with rows that sum to one."""
+    return [_normalise_map(map_BTS) for map_BTS in maps]
 
 
-def _row_normalised(map_BTS: Tensor) -> Tensor:
+def _normalise_map(map_BTS: Tensor) -> Tensor:
     identity = torch.eye(map_BTS.shape[-1], dtype=map_BTS.dtype, device=map_BTS.device)
-    whole = map_BTS + identity
-    return whole / whole.sum(-1, keepdim=True) - identity
+    with_residual = map_BTS + identity
+    return with_residual / with_residual.sum(-1, keepdim=True) - identity
 
 
-def row(trace: Trace, map_BTS: Tensor) -> Tensor:
-    """The classification token's row; averaged as the head averages where it reads several."""
+def classification_row(trace: Trace, map_BTS: Tensor) -> Tensor:
+    """Return the classification token's row, or the mean of the rows that the head reads."""
     return torch.einsum("bt,bts->bs", trace.reading_BT.to(map_BTS.dtype), map_BTS)
 
 
-def received(trace: Trace, map_BTS: Tensor) -> Tensor:
-    """What each token receives on average from the real ones."""
+def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
+    """Return what each token receives on average from the real tokens."""
     queries_BT = trace.mask_BT.to(map_BTS.dtype)
     return torch.einsum("bt,bts->bs", queries_BT / queries_BT.sum(1, keepdim=True), map_BTS)
 
 
-@method(paper="TransAtt, App. A", signed=False, class_specific=False)
+@method(paper="TransAtt, App. A", signed=False, class_specific=False, needs=("attention",))
 def raw_attention(trace: Trace) -> Attribution:
     """Attention of the last block, averaged over heads: the classification token's row."""
     trace.require_token_maps()
-    return Attribution(row(trace, trace.attentions[-1].mean(1)))
+    return Attribution(classification_row(trace, trace.attentions[-1].mean(1)))
 
 
-@method(paper="Abnar & Zuidema 2020; TransAtt Eq. 15–16", signed=False, class_specific=False)
+@method(paper="Abnar & Zuidema 2020; TransAtt Eq. 15–16", signed=False, class_specific=False, needs=("attention",))
 def rollout(trace: Trace, *, normalise_rows: bool = False) -> Attribution:
     """Product over blocks of I + mean attention: the classification token's row."""
     trace.require_token_maps()
     maps = [attention.mean(1) for attention in trace.attentions]
-    reading_BT = trace.reading_BT.to(maps[0].dtype)
-    return Attribution(fold(reading_BT, normalised(maps) if normalise_rows else maps))
+    if normalise_rows:
+        maps = normalise_maps(maps)
+    return Attribution(roll_out(trace.reading_BT.to(maps[0].dtype), maps))
 
 
-@method(paper="AttCAT, Sec. 4", signed=True, class_specific=True)
+@method(paper="AttCAT, Sec. 4", signed=True, class_specific=True, needs=("gradients",))
 def grads(trace: Trace) -> Attribution:
     """Gradient of the last attention map, averaged over heads: the classification token's row."""
     trace.require_token_maps()
-    return Attribution(row(trace, trace.attention_gradients[-1].mean(1)))
+    return Attribution(classification_row(trace, trace.attention_gradients[-1].mean(1)))
 
 
-@method(paper="Grad-SAM; AttCAT, Sec. 4", signed=False, class_specific=True)
+@method(paper="Grad-SAM; AttCAT, Sec. 4", signed=False, class_specific=True, needs=("attention", "gradients"))
 def att_grads(trace: Trace, *, rows: str = "class") -> Attribution:
     """Attention × positive gradient, averaged over blocks and heads; `rows="all"` averages all query rows."""
     trace.require_token_maps()
     if rows not in ("class", "all"):
-        raise BadOption(f"rows={rows!r} is not a choice of 'att-grads'. Use 'class' or 'all'.")
-    pairs = zip(trace.attentions, trace.attention_gradients, strict=True)
-    blocks = [(attention * gradient.clamp(min=0)).mean(1) for attention, gradient in pairs]
-    if rows == "class":
-        layers = [row(trace, block) for block in blocks]
-    else:
-        layers = [received(trace, block) for block in blocks]
+        raise BadOption(f"Invalid rows={rows!r} for 'att-grads'. Available: class, all.")
+    reduce_rows = classification_row if rows == "class" else received_attention
+    layers = []
+    for attention, gradient in zip(trace.attentions, trace.attention_gradients, strict=True):
+        block_BTS = (attention * gradient.clamp(min=0)).mean(1)
+        layers.append(reduce_rows(trace, block_BTS))
     layers_BLT = torch.stack(layers, 1)
     return Attribution(layers_BLT.mean(1), layers_BLT)
 
 
-@method(paper="TransAtt, App. A", signed=False, class_specific=True)
+@method(paper="TransAtt, App. A", signed=False, class_specific=True, needs=("attention", "gradients"))
 def attention_gradcam(trace: Trace) -> Attribution:
     """Grad-CAM of the last attention map's classification row; that token itself gets nothing."""
     trace.require_token_maps()

@@ -1,4 +1,4 @@
-"""Attention flow: how much can run from the classification token down to each input token."""
+"""Attention flow: the maximum flow from the classification token down to each input token."""
 
 from typing import Any
 
@@ -13,11 +13,14 @@ from clearhead.errors import BadInput, ClearheadError
 from clearhead.progress import progress
 
 Edges = tuple[Array, ...]
-WHOLE = 2**28
-WIDEST = 16
+"""Layer, upper token and lower token of every edge."""
+CAPACITY_UNIT = 2**28
+"""What a capacity of one is rounded to: SciPy solves flows over 32-bit integers."""
+WIDEST_EDGES = 16
+"""Edges per token that are tried before the whole network."""
 
 
-@method(paper="Abnar & Zuidema 2020", signed=False, class_specific=False)
+@method(paper="Abnar & Zuidema 2020", signed=False, class_specific=False, needs=("attention",))
 def attention_flow(trace: Trace, *, limit: int = 512) -> Attribution:
     """Maximum flow from the classification token at the top to each token at the bottom.
 
@@ -33,82 +36,106 @@ def attention_flow(trace: Trace, *, limit: int = 512) -> Attribution:
             "Raise the limit, shorten the input, or use rollout."
         )
     flow_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
-    for place, mask_T in enumerate(trace.real_BT):
-        flow_BT[place, mask_T] = torch.from_numpy(token_flows(*_sample(trace, place, mask_T)))
+    for row, mask_T in enumerate(trace.real_BT):
+        flow_T = token_flows(_mean_maps(trace, row, mask_T), _reading_weights(trace, row, mask_T))
+        flow_BT[row, mask_T] = torch.from_numpy(flow_T)
     return Attribution(flow_BT)
 
 
-def _sample(trace: Trace, place: int, mask_T: Tensor) -> tuple[Array, Array]:
-    maps = [attention[place].double().mean(0).cpu()[mask_T][:, mask_T] for attention in trace.attentions]
-    return torch.stack(maps).numpy(), trace.reading_BT[place].double().cpu()[mask_T].numpy()
+def _mean_maps(trace: Trace, row: int, mask_T: Tensor) -> Array:
+    """Return one input's attention maps without padding, averaged over heads (L,T,S)."""
+    maps = []
+    for attention in trace.attentions:
+        mean_TS = attention[row].double().mean(0).cpu()
+        maps.append(mean_TS[mask_T][:, mask_T])
+    return torch.stack(maps).numpy()
+
+
+def _reading_weights(trace: Trace, row: int, mask_T: Tensor) -> Array:
+    weights: Array = trace.reading_BT[row].double().cpu()[mask_T].numpy()
+    return weights
 
 
 def token_flows(maps_LTS: Array, reading_T: Array) -> Array:
-    """The maximum flow to every token, exact but for capacities rounded to 2⁻²⁸.
+    """Return the maximum flow to every token, exact but for capacities rounded to 2⁻²⁸.
 
     No flow exceeds what the source and each layer can give, or what the token's own edges take. Where the widest
     edges already carry that much it is the maximum, so the whole network is solved for the other tokens only.
     """
     tokens = maps_LTS.shape[-1]
-    source_T = _whole(reading_T)
-    capacities_LTS = _fed(_whole(0.5 * maps_LTS + 0.5 * np.eye(tokens)), source_T)
-    given = min(int(one.sum(dtype=np.int64)) for one in (source_T, *capacities_LTS))
-    bound_S = np.minimum(given, capacities_LTS[0].sum(0, dtype=np.int64))
-    every, wide = capacities_LTS[1:].nonzero(), _widest(capacities_LTS[1:]).nonzero()
+    source_T = _to_integers(reading_T)
+    capacities_LTS = _drop_unreachable(_to_integers(0.5 * maps_LTS + 0.5 * np.eye(tokens)), source_T)
+    bound_S = _flow_bounds(capacities_LTS, source_T)
+    all_edges = capacities_LTS[1:].nonzero()
+    wide_edges = _keep_widest(capacities_LTS[1:]).nonzero()
     flow_S = np.zeros(tokens)
     with progress(tokens, "flows") as advance:
         for token in range(tokens):
-            found = _maximum(capacities_LTS, source_T, _with_column(wide, capacities_LTS, token), token)
-            filled = found == bound_S[token]
-            flow_S[token] = found if filled else _maximum(capacities_LTS, source_T, every, token)
+            flow = _maximum_flow(capacities_LTS, source_T, _add_column(wide_edges, capacities_LTS, token), token)
+            if flow != bound_S[token]:
+                flow = _maximum_flow(capacities_LTS, source_T, all_edges, token)
+            flow_S[token] = flow
             advance(1)
-    return flow_S / WHOLE
+    return flow_S / CAPACITY_UNIT
 
 
-def _whole(shares: Array) -> Array:
-    whole: Array = np.rint(shares * WHOLE).astype(np.int32)
-    return whole
+def _to_integers(shares: Array) -> Array:
+    integers: Array = np.rint(shares * CAPACITY_UNIT).astype(np.int32)
+    return integers
 
 
-def _fed(capacities_LTS: Array, source_T: Array) -> Array:
-    """Without the edges that leave a token which nothing reaches."""
-    feeding_T, kept = source_T, []
+def _flow_bounds(capacities_LTS: Array, source_T: Array) -> Array:
+    """Return what the flow to each token cannot exceed."""
+    # In 64 bits: the sum over a layer exceeds the 32 bits of a capacity.
+    layer_sums = [int(layer.sum(dtype=np.int64)) for layer in (source_T, *capacities_LTS)]
+    bound_S: Array = np.minimum(min(layer_sums), capacities_LTS[0].sum(0, dtype=np.int64))
+    return bound_S
+
+
+def _drop_unreachable(capacities_LTS: Array, source_T: Array) -> Array:
+    """Set the capacity of edges to zero that leave a token which the source does not reach."""
+    feeding_T = source_T
+    kept = []
     for capacities_TS in capacities_LTS[::-1]:
-        kept.append(np.where(feeding_T[:, None] > 0, capacities_TS, 0))
-        feeding_T = kept[-1].max(0)
+        reachable_TS = np.where(feeding_T[:, None] > 0, capacities_TS, 0)
+        kept.append(reachable_TS)
+        feeding_T = reachable_TS.max(0)
     return np.stack(kept[::-1])
 
 
-def _widest(capacities_LTS: Array) -> Array:
-    """Without all but the widest edges out of and into each token."""
-    if capacities_LTS.shape[-1] <= WIDEST:
+def _keep_widest(capacities_LTS: Array) -> Array:
+    """Set the capacity to zero of all but the widest edges out of and into each token."""
+    if capacities_LTS.shape[-1] <= WIDEST_EDGES:
         return capacities_LTS
-    least = [np.partition(capacities_LTS, -WIDEST, axis).take([-WIDEST], axis) for axis in (1, 2)]
-    return np.where((capacities_LTS >= least[0]) | (capacities_LTS >= least[1]), capacities_LTS, 0)
+    least_out = np.partition(capacities_LTS, -WIDEST_EDGES, 1).take([-WIDEST_EDGES], 1)
+    least_in = np.partition(capacities_LTS, -WIDEST_EDGES, 2).take([-WIDEST_EDGES], 2)
+    return np.where((capacities_LTS >= least_out) | (capacities_LTS >= least_in), capacities_LTS, 0)
 
 
-def _with_column(edges: Edges, capacities_LTS: Array, token: int) -> Edges:
-    """The same edges and all that lead into this token, in any layer."""
+def _add_column(edges: Edges, capacities_LTS: Array, token: int) -> Edges:
+    """Return the edges together with all that lead into this token, in any layer."""
     layer, upper = capacities_LTS[1:, :, token].nonzero()
-    others = edges[2] != token
-    more = (layer, upper, np.full(len(layer), token))
-    return tuple(np.concatenate([old[others], new]) for old, new in zip(edges, more, strict=True))
+    column = (layer, upper, np.full(len(layer), token))
+    is_elsewhere = edges[2] != token
+    return tuple(np.concatenate([old[is_elsewhere], new]) for old, new in zip(edges, column, strict=True))
 
 
-def _maximum(capacities_LTS: Array, source_T: Array, edges: Edges, token: int) -> int:
-    """From a source that feeds the last layer; layer b + 1 feeds layer b, and only `token` drains layer 1."""
+def _maximum_flow(capacities_LTS: Array, source_T: Array, edges: Edges, token: int) -> int:
+    """Solve the network in which the source feeds the last layer, layer b + 1 layer b, and `token` drains layer 1."""
     blocks, tokens = capacities_LTS.shape[:2]
-    source, sink = blocks * tokens, blocks * tokens + 1
+    source = blocks * tokens
+    sink = source + 1
     layer, upper, lower = edges
-    every = np.arange(tokens)
-    starts = np.concatenate([every, upper + (layer + 1) * tokens, np.full(tokens, source)])
-    ends = np.concatenate([np.full(tokens, sink), lower + layer * tokens, (blocks - 1) * tokens + every])
-    values = np.concatenate([capacities_LTS[0][:, token], capacities_LTS[1:][edges], source_T])
-    network = _sparse().csr_matrix((values, (starts, ends)), shape=(sink + 1, sink + 1))
-    return int(_sparse().csgraph.maximum_flow(network, source, sink, method="dinic").flow_value)
+    every_token = np.arange(tokens)
+    starts = np.concatenate([every_token, upper + (layer + 1) * tokens, np.full(tokens, source)])
+    ends = np.concatenate([np.full(tokens, sink), lower + layer * tokens, (blocks - 1) * tokens + every_token])
+    capacities = np.concatenate([capacities_LTS[0][:, token], capacities_LTS[1:][edges], source_T])
+    sparse = _import_sparse()
+    network = sparse.csr_matrix((capacities, (starts, ends)), shape=(sink + 1, sink + 1))
+    return int(sparse.csgraph.maximum_flow(network, source, sink, method="dinic").flow_value)
 
 
-def _sparse() -> Any:
+def _import_sparse() -> Any:
     try:
         import scipy.sparse.csgraph
     except ImportError:

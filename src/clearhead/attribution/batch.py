@@ -1,146 +1,241 @@
-"""TODO."""
+"""The attribution loop: batch inputs, guard memory, trace once, run every method, assemble explanations."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from clearhead.attribution.assemble import start_explanations
+import torch
+
+from clearhead.attribution.assemble import ExplanationBuilder, start_explanations
 from clearhead.attribution.method import METHODS, MethodSpec
-from clearhead.attribution.windows import explain_windows, is_too_long
 from clearhead.engine.blockwise import capture_blockwise
 from clearhead.engine.context import gc_paused
 from clearhead.engine.memory import fits_in_memory
 from clearhead.engine.streams import prefetch
 from clearhead.engine.trace import Trace, capture
-from clearhead.errors import BadInput, BadOption, UnsupportedModel
+from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.explanation import Explanation
-from clearhead.model.inputs import Inputs, as_input_list, collate, encode, encode_all, from_tensors
+from clearhead.model.inputs import Encoded, Inputs, collate
 from clearhead.model.model import Model
-from clearhead.model.target import TargetLike
+from clearhead.model.target import Target, TargetLike
 from clearhead.validation import require_integer
 
 BATCH = 16
+"""Inputs per batch by default."""
+TARGET = "target"
+"""The name of the only target set of a request that does not expand its targets."""
+
+TargetSets = Mapping[tuple[Target, ...], Sequence[str]]
+"""Targets to explain from one trace, each with one target per row, and the names they are returned under."""
+InputResult = list[dict[str, Explanation]]
+"""For each method the explanations of one input by target name; empty if the method refused the model."""
 
 
-def validate_request(spellings: list[MethodSpec], batch_size: int | None) -> None:
-    """Refuses a request that names no method, or a batch that is none."""
-    if not spellings:
-        raise BadOption(f"No method was named. There is: {', '.join(METHODS)}.")
+def _only_captured_targets(trace: Trace, indices: Sequence[int]) -> TargetSets:
+    return {trace.targets: [TARGET]}
+
+
+@dataclass(frozen=True)
+class AttributionRequest:
+    """What the loop computes for every input.
+
+    `targets` has one target per input of the run; without it predictions are explained. `expand_targets` maps a trace
+    and the indices of its inputs to all targets that are explained from this trace. A method that refuses the model
+    raises; with `refused`, its reason is noted there and the other methods go on.
+    """
+
+    model: Model
+    specs: Sequence[MethodSpec]
+    targets: Sequence[TargetLike] | None = None
+    expand_targets: Callable[[Trace, Sequence[int]], TargetSets] = _only_captured_targets
+    refused: dict[str, str] | None = None
+
+    @property
+    def active_specs(self) -> dict[int, MethodSpec]:
+        """The methods that have not refused the model, by their index in `specs`."""
+        refused = self.refused or {}
+        return {index: spec for index, spec in enumerate(self.specs) if spec.text not in refused}
+
+    def targets_at(self, indices: Sequence[int]) -> list[TargetLike]:
+        if self.targets is None:
+            return [None] * len(indices)
+        return [self.targets[index] for index in indices]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs that go through the network together, and their indices among all inputs of a run."""
+
+    indices: Sequence[int]
+    inputs: Inputs
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def select(self, rows: range) -> "Batch":
+        return Batch([self.indices[row] for row in rows], select_rows(self.inputs, list(rows)))
+
+
+def validate_request(specs: Sequence[MethodSpec], batch_size: int | None) -> None:
+    """Raise BadOption unless there is a method and the batch size is a positive integer or None."""
+    if not specs:
+        raise BadOption(f"No method was given. Available: {', '.join(METHODS)}.")
     if batch_size is not None:
         require_integer("batch_size", batch_size, is_flag=True)
 
 
-def explain_inputs(
-    model: Model,
-    inputs: Any,
-    spellings: list[MethodSpec],
-    target: Any,
-    batch_size: int | None,
-    long: str,
-) -> Iterator[list[Explanation]]:
-    """For each input in order, its explanations by each method."""
-    size = batch_size or BATCH
-    if isinstance(inputs, Mapping | Inputs):
-        batch = from_tensors(model, inputs) if isinstance(inputs, Mapping) else inputs
-        targets = _targets_per_input(target, len(batch))
-        for places in _chunks(list(range(len(batch))), size if model.can_pad else 1):
-            part = select_rows(batch, places)
-            yield from explain_batch(model, part, [targets[place] for place in places], spellings)
-        return
-    encoded = encode_all(model, partial(encode, model, long=long), as_input_list(inputs))
-    targets = _targets_per_input(target, len(encoded))
-    found: dict[int, list[Explanation]] = {}
-    for place, one in enumerate(encoded):
-        if is_too_long(model, one):
-            found[place] = explain_windows(model, one, targets[place], spellings, size, explain_batch)
-    plain = sorted((place for place in range(len(encoded)) if place not in found), key=lambda p: encoded[p].length)
-    chunks = _chunks(plain, size if model.can_pad else 1)
-    batches = ((places, collate(model, [encoded[place] for place in places])) for places in chunks)
-    for places, part in prefetch(batches, model.device, "inputs"):
-        rows = explain_batch(model, part, [targets[place] for place in places], spellings)
-        found.update(zip(places, rows, strict=True))
-    yield from (found[place] for place in range(len(encoded)))
+def rows_per_batch(model: Model, batch_size: int | None) -> int:
+    """Return how many inputs share a batch: one if the model cannot pad."""
+    if not model.can_pad:
+        return 1
+    return batch_size or BATCH
 
 
-def _targets_per_input(target: Any, count: int) -> list[TargetLike]:
-    several = list(target) if isinstance(target, list | tuple) else [target] * count
-    if len(several) != count:
-        raise BadInput(f"{len(several)} targets were given for {count} inputs: give one for all, or one for each.")
-    return several
+def make_batches(model: Model, encoded: Mapping[int, Encoded], batch_size: int | None = None) -> Iterator[Batch]:
+    """Yield batches of inputs of similar length, the shortest first."""
+    size = rows_per_batch(model, batch_size)
+    order = sorted(encoded, key=lambda index: encoded[index].length)
+    for start in range(0, len(order), size):
+        indices = order[start : start + size]
+        yield Batch(indices, collate(model, [encoded[index] for index in indices]))
 
 
-def _chunks(places: list[int], size: int) -> Iterator[list[int]]:
-    return (places[start : start + size] for start in range(0, len(places), size))
+def split_inputs(model: Model, inputs: Inputs, batch_size: int | None = None) -> Iterator[Batch]:
+    """Yield batches of the rows of tensors, in order."""
+    size = rows_per_batch(model, batch_size)
+    whole = Batch(range(len(inputs)), inputs)
+    for start in range(0, len(inputs), size):
+        yield whole.select(range(start, min(start + size, len(inputs))))
 
 
-def select_rows(batch: Inputs, rows: list[int]) -> Inputs:
-    if rows == list(range(len(batch))):
-        return batch
-    return Inputs({name: value[rows] for name, value in batch.tensors.items()}, tuple(batch.items[row] for row in rows))
+def select_rows(inputs: Inputs, rows: list[int]) -> Inputs:
+    """Return some rows of a batch, or the batch itself if these are all."""
+    if rows == list(range(len(inputs))):
+        return inputs
+    tensors = {name: tensor[rows] for name, tensor in inputs.tensors.items()}
+    return Inputs(tensors, tuple(inputs.items[row] for row in rows))
+
+
+def attribute_batches(request: AttributionRequest, batches: Iterator[Batch]) -> Iterator[tuple[int, InputResult]]:
+    """Yield the index of every input and its explanations, batch by batch."""
+    for batch in prefetch(batches, request.model.device, "inputs"):
+        yield from zip(batch.indices, attribute_batch(request, batch), strict=True)
+
+
+def attribute_batch(request: AttributionRequest, batch: Batch) -> list[InputResult]:
+    """Trace a batch, run every method on the trace, and return the explanations of each input.
+
+    A batch that does not fit into memory is halved; a single input that does not fit is traced block by block if all
+    methods work that way, and as a whole otherwise.
+    """
+    if fits_in_memory(request.model, batch.inputs):
+        try:
+            return _attribute(request, batch, blockwise=False)
+        except (torch.OutOfMemoryError, MemoryError):
+            # The estimate was too low.
+            if len(batch) == 1 and not _is_blockwise(request):
+                raise
+        # Outside of the handler, where the traceback no longer keeps the trace alive.
+        _free_memory()
+    if len(batch) == 1:
+        return _attribute(request, batch, blockwise=_is_blockwise(request))
+    half = len(batch) // 2
+    first = attribute_batch(request, batch.select(range(half)))
+    return first + attribute_batch(request, batch.select(range(half, len(batch))))
+
+
+def _free_memory() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _is_blockwise(request: AttributionRequest) -> bool:
+    return all(works_blockwise(spec) for spec in request.active_specs.values())
 
 
 def explain_batch(
     model: Model,
     inputs: Inputs,
     targets: Sequence[TargetLike],
-    spellings: Sequence[MethodSpec],
+    specs: Sequence[MethodSpec],
 ) -> list[list[Explanation]]:
-    """One trace, every method: per input the explanations in the order of the methods.
+    """Explain one batch and return for each input its explanations in the order of the methods."""
+    request = AttributionRequest(model, specs, targets)
+    results = attribute_batch(request, Batch(range(len(inputs)), inputs))
+    return [single_target(result) for result in results]
 
-    What does not fit into memory is halved, and a single long input goes block by block where its methods can.
-    """
-    whole = fits_in_memory(model, inputs)
-    if not whole and len(inputs) > 1:
-        half = len(inputs) // 2
-        parts = (list(range(half)), list(range(half, len(inputs))))
-        return [
-            row
-            for places in parts
-            for row in explain_batch(
-                model, select_rows(inputs, places), [targets[place] for place in places], spellings
-            )
-        ]
+
+def single_target(result: InputResult) -> list[Explanation]:
+    """Return one explanation per method from the result of a request that does not expand its targets."""
+    return [explanations[TARGET] for explanations in result]
+
+
+def capture_batch(model: Model, inputs: Inputs, targets: Sequence[TargetLike], *, blockwise: bool = False) -> Trace:
+    """Trace a batch, block by block if that is asked for and the network's blocks follow each other."""
+    if blockwise:
+        try:
+            return capture_blockwise(model, inputs, list(targets))
+        except UnsupportedModel:
+            # The whole trace may not fit into memory, but there is no other way to try.
+            pass
+    return capture(model, inputs, list(targets))
+
+
+def _attribute(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> list[InputResult]:
     with gc_paused():
-        blockwise = not whole and all(map(works_blockwise, spellings))
-        return _explained_batch(model, inputs, targets, spellings, blockwise)
+        trace = capture_batch(request.model, batch.inputs, request.targets_at(batch.indices), blockwise=blockwise)
+        started = []
+        # Target by target, so that only the gradients of one target are held besides those of the first.
+        for targets, names in request.expand_targets(trace, batch.indices).items():
+            started.append((names, _start_methods(request, _retarget(trace, targets))))
+        # Freeing a trace takes a while; a GPU that still works on the last methods does not wait for it.
+        del trace
+        return _collect_results(request, batch, started)
 
 
-def _explained_batch(
-    model: Model, inputs: Inputs, targets: Sequence[TargetLike], spellings: Sequence[MethodSpec], blockwise: bool
-) -> list[list[Explanation]]:
-    trace = _try_blockwise(model, inputs, targets) if blockwise else None
-    trace = trace or capture(model, inputs, list(targets))
-    if share_gradients(spellings):
-        trace.keep_gradients()
-    order = sorted(range(len(spellings)), key=lambda place: _schedule_key(spellings[place]))
-    finish = start_explanations(trace, [spellings[place] for place in order])
-    del trace  # takes its time, which a GPU that is still at work does not notice
-    columns = dict(zip(order, finish(), strict=True))
-    return [list(row) for row in zip(*(columns[place] for place in range(len(spellings))), strict=True)]
+def _retarget(trace: Trace, targets: tuple[Target, ...]) -> Trace:
+    return trace if targets == trace.targets else trace.with_target(targets)
 
 
-def _schedule_key(spelling: MethodSpec) -> tuple[bool, bool, bool]:
-    """First trans-att, which takes gradients and relevance side by side, then what asks for those gradients.
+def _start_methods(request: AttributionRequest, trace: Trace) -> dict[int, ExplanationBuilder]:
+    """Run the methods on a trace in the order that keeps a GPU busy, and return their builders by method index."""
+    specs = request.active_specs
+    trace.is_shared = share_gradients(specs.values())
+    order = sorted(specs, key=lambda index: _schedule_key(specs[index]))
+    builders = start_explanations(trace, [specs[index] for index in order], request.refused)
+    return {index: builder for index, builder in zip(order, builders, strict=True) if builder is not None}
 
-    So a GPU has enough to do while Python goes on with the other methods. A trans-att that needs all maps of relevance
-    comes before those that let them go.
+
+def _schedule_key(spec: MethodSpec) -> tuple[bool, bool, bool]:
+    """Return the sort key that brings methods into the order in which they share the most work.
+
+    First what needs gradients and relevance, which are computed side by side, so that a GPU has enough to do while
+    Python goes on with the other methods; then what reads the same gradients. Among the first, those that need all
+    relevance maps come before those that release them block by block.
     """
-    return spelling.method.name != "trans-att", works_blockwise(spelling), not spelling.method.class_specific
+    needs = spec.method.needs
+    needs_both = "gradients" in needs and "relevance" in needs
+    return not needs_both, works_blockwise(spec), "gradients" not in needs
 
 
-def _try_blockwise(model: Model, inputs: Inputs, targets: Sequence[TargetLike]) -> Trace | None:
-    """Where the network's blocks do not stand in a row, None: then the whole is tried, though it may not fit."""
-    try:
-        return capture_blockwise(model, inputs, list(targets))
-    except UnsupportedModel:
-        return None
+def share_gradients(specs: Iterable[MethodSpec]) -> bool:
+    """Return whether gradients should be kept for methods that do not work block by block."""
+    return any("gradients" in spec.method.needs and not works_blockwise(spec) for spec in specs)
 
 
-def share_gradients(spellings: Iterable[MethodSpec]) -> bool:
-    """Whether a method besides trans-att may want the gradients that this takes."""
-    return any(one.method.class_specific and not works_blockwise(one) for one in spellings)
+def works_blockwise(spec: MethodSpec) -> bool:
+    """Return whether a trace that is computed block by block is enough for a method with these options."""
+    return spec.method.blockwise(spec.all_options)
 
 
-def works_blockwise(spelling: MethodSpec) -> bool:
-    """Whether a method asks of a trace only what can be had block by block."""
-    return spelling.method.name == "trans-att" and spelling.options.get("weight", "gradient") == "gradient"
+def _collect_results(
+    request: AttributionRequest,
+    batch: Batch,
+    started: Sequence[tuple[Sequence[str], Mapping[int, ExplanationBuilder]]],
+) -> list[InputResult]:
+    """Wait for the numbers of all methods and sort the explanations by input, method and target name."""
+    results: list[InputResult] = [[{} for _ in request.specs] for _ in range(len(batch))]
+    for names, builders in started:
+        for index, builder in builders.items():
+            for result, explanation in zip(results, builder.build(), strict=True):
+                result[index].update(dict.fromkeys(names, explanation))
+    return results

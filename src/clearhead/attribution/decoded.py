@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from clearhead.attribution.activation import gradient_times_hidden, layer_of, layer_saliency
+from clearhead.attribution.activation import gradient_x_hidden, layer_saliency, resolve_layer
 from clearhead.attribution.method import Attribution, method
 from clearhead.engine.lm_head import vocabulary_logits
 from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_device_of
@@ -13,15 +13,28 @@ from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.validation import require_integer
 
+
+def _signed_saliency(trace: Trace, layer: int) -> Tensor:
+    return gradient_x_hidden(trace.hidden_gradients[layer], trace.hidden_states[layer])
+
+
+def _gradient_norm(trace: Trace, layer: int) -> Tensor:
+    return trace.hidden_gradients[layer].square().sum(-1).sqrt()
+
+
+def _hidden_norm(trace: Trace, layer: int) -> Tensor:
+    return trace.hidden_states[layer].square().sum(-1).sqrt()
+
+
 LAYER_SCORES: dict[str, Callable[[Trace, int], Tensor]] = {
     "gradcam": layer_saliency,
-    "gradient-x-hidden": lambda trace, layer: gradient_times_hidden(trace)[layer],
-    "gradient": lambda trace, layer: trace.hidden_gradients[layer].square().sum(-1).sqrt(),
-    "norm": lambda trace, layer: trace.hidden_states[layer].square().sum(-1).sqrt(),
+    "gradient-x-hidden": _signed_saliency,
+    "gradient": _gradient_norm,
+    "norm": _hidden_norm,
 }
 
 
-@method(paper="Decoded layer saliency, Alg. 1", signed=False, class_specific=True)
+@method(paper="Decoded layer saliency, Alg. 1", signed=False, class_specific=True, needs=("gradients",))
 def decoded_gradcam(
     trace: Trace, *, layer: int | None = None, top: int | None = None, score: str = "gradcam"
 ) -> Attribution:
@@ -32,36 +45,30 @@ def decoded_gradcam(
     if trace.is_image:
         raise UnsupportedModel("decoded-gradcam decodes onto words, so it needs a text model.")
     if score not in LAYER_SCORES:
-        raise BadOption(f"score={score!r} is not a choice of 'decoded-gradcam'. Use one of {', '.join(LAYER_SCORES)}.")
+        raise BadOption(f"Invalid score={score!r} for 'decoded-gradcam'. Available: {', '.join(LAYER_SCORES)}.")
     if top is not None:
         require_integer("top", top)
-    chosen = layer_of(trace, layer)
+    index = resolve_layer(trace, layer)
     ids_BT = trace.inputs.tensors.get("input_ids")
     if ids_BT is None:
         raise UnsupportedModel("decoded-gradcam needs input_ids: embeddings alone name no words.")
-    share_BST = _decoded(trace, chosen, ids_BT, top)
-    alpha_BS = LAYER_SCORES[score](trace, chosen) * trace.mask_BT
+    share_BST = _decode_shares(trace, index, ids_BT, top)
+    alpha_BS = LAYER_SCORES[score](trace, index) * trace.mask_BT
     tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
+    # Repeats of a token show what its first occurrence got.
     return Attribution(tokens_BT.gather(1, first_occurrence(ids_BT, trace.mask_BT)) * trace.mask_BT)
 
 
 def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """For each position, where its token first occurs among the real ones."""
+    """Return for each position where its token first occurs among the real tokens."""
     same_BTS = (ids_BT[:, :, None] == ids_BT[:, None, :]) & mask_BT[:, None, :]
     return same_BTS.int().argmax(-1)
 
 
-def _log_sum(logits_BSV: Tensor) -> Tensor:
-    fast = kernels_for(logits_BSV)
-    if not fast:
-        return logits_BSV.logsumexp(-1)
-    with on_device_of(logits_BSV):
-        return fast.log_sum(logits_BSV)  # type: ignore[no-any-return]
-
-
-def _decoded(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
-    """Probability that position s decodes to the token first seen at t; zero for repeats and padding (B,S,T)."""
+def _decode_shares(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
+    """Return the probability that position s decodes to the token first seen at t; zero for repeats and padding."""
     logits_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT)
+    # A softmax over the vocabulary would be as large as the logits, so only the input's tokens are normalised.
     asked_BST = logits_BSV.gather(2, ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1))
     share_BST = (asked_BST - _log_sum(logits_BSV)[..., None]).exp()
     positions = torch.arange(ids_BT.shape[1], device=ids_BT.device)
@@ -71,3 +78,11 @@ def _decoded(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tenso
         return share_BST
     best = share_BST.topk(min(top, share_BST.shape[-1]), -1)
     return torch.zeros_like(share_BST).scatter(2, best.indices, best.values)
+
+
+def _log_sum(logits_BSV: Tensor) -> Tensor:
+    kernels = kernels_for(logits_BSV)
+    if not kernels:
+        return logits_BSV.logsumexp(-1)
+    with on_device_of(logits_BSV):
+        return kernels.log_sum(logits_BSV)  # type: ignore[no-any-return]

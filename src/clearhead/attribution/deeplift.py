@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.attribution.baselines import make_baseline, with_diagnostics, zeros_for_sum
-from clearhead.attribution.gradient import product_scores
+from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.smoothgrad import noisy_points
 from clearhead.engine.context import eager_execution, frozen
@@ -23,7 +23,7 @@ NOTE = (
 )
 
 
-@method(paper="Lundberg & Lee 2017; Shrikumar et al. 2017", signed=True, class_specific=True)
+@method(paper="Lundberg & Lee 2017; Shrikumar et al. 2017", signed=True, class_specific=True, needs=())
 def deeplift_shap(
     trace: Trace, *, samples: int = 5, baseline: str = "zero", noise: float = 0.1, seed: int = 0
 ) -> Attribution:
@@ -32,53 +32,63 @@ def deeplift_shap(
     Completeness does not hold on Transformers: `completeness_gap` beside `effect` says by how much.
     """
     require_integer("samples", samples)
-    shap, base = _captum(), make_baseline(trace, baseline)
+    deep_lift_shap = _import_captum()
+    start = make_baseline(trace, baseline)
     product = zeros_for_sum(trace.leaf)
-    noisy = noisy_points(trace, samples, noise, seed)
+    points = noisy_points(trace, samples, noise, seed)
     diagnostics = []
     with progress(len(product), "inputs") as advance:
-        for sample in range(len(product)):
-            moves = [point.make() - trace.leaf[sample] for point in noisy if point.sample == sample]
-            product[sample], effect = _lifted(trace, shap, sample, base[sample] + torch.stack(moves))
-            gap = abs(float(_real(trace, product, sample).double().sum()) - effect)
-            diagnostics.append({"completeness_gap": gap, "effect": effect, "samples": samples, "seed": seed})
+        for row in range(len(product)):
+            noises = [point.make() - trace.leaf[row] for point in points if point.sample == row]
+            references = start[row] + torch.stack(noises)
+            product[row], effect = _attribute_row(trace, deep_lift_shap, row, references)
+            gap = abs(float(_real_values(trace, product, row).double().sum()) - effect)
+            entry = {"completeness_gap": gap, "effect": effect, "samples": samples, "seed": seed}
+            diagnostics.append({**entry, "baseline": baseline, "note": NOTE})
             advance(1)
-    told_by = {"baseline": baseline, "note": NOTE}
-    return with_diagnostics(product_scores(trace, product), [{**one, **told_by} for one in diagnostics])
+    return with_diagnostics(attribute_sum(trace, product), diagnostics)
 
 
-def _real(trace: Trace, product: Tensor, sample: int) -> Tensor:
-    return product[sample] if trace.is_image else product[sample][trace.mask_BT[sample]]
+def _real_values(trace: Trace, product: Tensor, row: int) -> Tensor:
+    if trace.is_image:
+        return product[row]
+    return product[row][trace.mask_BT[row]]
 
 
-class _FromLeaf(nn.Module):
-    """One sample's score as a module of its leaf, which Captum repeats as it likes."""
+class _ScoreFromLeaf(nn.Module):
+    """The explained score of one input as a module of its embeddings or pixels, which Captum repeats as it likes."""
 
-    def __init__(self, trace: Trace, sample: int) -> None:
+    def __init__(self, trace: Trace, row: int) -> None:
         super().__init__()
+        # A submodule, so that Captum finds the activations it has rules for.
         self.network = trace.model.network
-        self.trace, self.sample = trace, sample
+        self.trace = trace
+        self.row = row
 
     def forward(self, leaf: Tensor) -> Tensor:
-        return score_from(self.trace, [self.sample] * len(leaf), leaf)
+        return score_from(self.trace, [self.row] * len(leaf), leaf)
 
 
-def _lifted(trace: Trace, shap: Any, sample: int, references: Tensor) -> tuple[Tensor, float]:
-    """Relevance averaged over the references, and the mean effect."""
-    module, leaf = _FromLeaf(trace, sample), trace.leaf[sample : sample + 1]
-    doubled = references if len(references) > 1 else references.repeat(2, *[1] * (references.dim() - 1))
+def _attribute_row(trace: Trace, deep_lift_shap: Any, row: int, references: Tensor) -> tuple[Tensor, float]:
+    """Return one input's relevance averaged over the references, and the mean effect."""
+    module = _ScoreFromLeaf(trace, row)
+    leaf = trace.leaf[row : row + 1]
+    # DeepLiftShap refuses a single reference: twice the same gives the same mean.
+    repeated = references
+    if len(references) == 1:
+        repeated = references.repeat(2, *[1] * (references.dim() - 1))
     with eager_execution(leaf.device), frozen(trace.model.network), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found: Tensor = shap(module).attribute(leaf, doubled)
+            relevance: Tensor = deep_lift_shap(module).attribute(leaf, repeated)
         except (AssertionError, AttributeError, RuntimeError, ValueError) as error:
             raise UnsupportedModel(f"Captum's DeepLiftShap cannot run {trace.model.name}: {error}") from error
         with torch.no_grad():
             effect = float(module(leaf).double() - module(references).double().mean())
-    return found[0].detach(), effect
+    return relevance[0].detach(), effect
 
 
-def _captum() -> Any:
+def _import_captum() -> Any:
     try:
         from captum.attr import DeepLiftShap
     except ImportError:

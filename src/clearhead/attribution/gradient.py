@@ -6,29 +6,29 @@ from clearhead.attribution.method import Attribution, method
 from clearhead.engine.trace import Trace
 
 
-def norm_scores(trace: Trace, gradient: Tensor) -> Attribution:
-    """L2 norm per token; for images over each patch's pixels, with the norm over channels as pixel map."""
+def attribute_norm(trace: Trace, gradient: Tensor) -> Attribution:
+    """Return the L2 norm per token; for images over each patch's pixels, with the norm over channels as pixel map."""
     if not trace.is_image:
         return Attribution(gradient.norm(dim=-1))
     squares_BPQ = gradient.square().sum(1)
     return Attribution(trace.patches(squares_BPQ).sqrt(), pixels_BPQ=squares_BPQ.sqrt())
 
 
-def product_scores(trace: Trace, product: Tensor) -> Attribution:
-    """Sum per token; for images over each patch's pixels and channels."""
+def attribute_sum(trace: Trace, product: Tensor) -> Attribution:
+    """Return the sum per token; for images over each patch's pixels and channels."""
     if not trace.is_image:
         return Attribution(product.sum(-1))
     pixels_BPQ = product.sum(1)
     return Attribution(trace.patches(pixels_BPQ), pixels_BPQ=pixels_BPQ)
 
 
-@method(paper="Simonyan et al. 2014; decoded paper's Simple", signed=False, class_specific=True)
+@method(paper="Simonyan et al. 2014; decoded paper's Simple", signed=False, class_specific=True, needs=("gradients",))
 def gradient(trace: Trace) -> Attribution:
     """L2 norm of the gradient at the word embeddings (images: at the pixels)."""
-    return norm_scores(trace, trace.leaf_gradient)
+    return attribute_norm(trace, trace.leaf_gradient)
 
 
-@method(paper="Shrikumar et al. 2016; decoded paper's GradxAct", signed=True, class_specific=True)
+@method(paper="Shrikumar et al. 2016; decoded paper's GradxAct", signed=True, class_specific=True, needs=("gradients",))
 def gradient_x_input(trace: Trace) -> Attribution:
     """Gradient × word embedding, summed over features (images: × pixel)."""
-    return product_scores(trace, trace.leaf_gradient * trace.leaf)
+    return attribute_sum(trace, trace.leaf_gradient * trace.leaf)

@@ -1,4 +1,4 @@
-"""Methods over gradients at other places than the input: noisy neighbours, and the way from a baseline."""
+"""Path methods: gradients between a baseline and the input."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ from clearhead.attribution.baselines import (
     with_diagnostics,
     zeros_for_sum,
 )
-from clearhead.attribution.gradient import product_scores
+from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.seeding import make_numbered_generator
 from clearhead.attribution.smoothgrad import noisy_points
@@ -23,17 +23,19 @@ from clearhead.engine.embeddings import Point, gradients_at
 from clearhead.engine.trace import Trace
 from clearhead.validation import require_integer, require_number
 
-STEPS_LIMIT = 1600
+MAX_STEPS = 1600
+NEWTON_STEPS = 6
+"""More than Newton's method needs to reach the last digit of every node in float64."""
 
 
-@method(paper="Sundararajan et al. 2017", signed=True, class_specific=True)
+@method(paper="Sundararajan et al. 2017", signed=True, class_specific=True, needs=())
 def integrated_gradients(
     trace: Trace,
     *,
     steps: int = 25,
     baseline: str = "zero",
     tolerance: float | None = None,
-    limit: int = STEPS_LIMIT,
+    limit: int = MAX_STEPS,
     batch: int | None = None,
 ) -> Attribution:
     """Gradients along the straight way from a baseline to the input (Gauss–Legendre), times the way.
@@ -46,56 +48,70 @@ def integrated_gradients(
     require_integer("limit", limit)
     if tolerance is not None:
         require_number("tolerance", tolerance, 0)
-    base = make_baseline(trace, baseline)
-    effect_B = score_effects(trace, base, batch)
+    start = make_baseline(trace, baseline)
+    effect_B = score_effects(trace, start, batch)
     product = zeros_for_sum(trace.leaf)
-    used = [0] * len(product)
-    open_samples, count = list(range(len(product))), steps
-    while open_samples:
-        product[open_samples] = _integral(trace, base, open_samples, count, batch)
-        for sample in open_samples:
-            used[sample] = count
+    used_steps = [steps] * len(product)
+    rows = list(range(len(product)))
+    while rows:
+        product[rows] = _integrate(trace, start, rows, steps, batch)
         gap_B = completeness_gap(trace, product, effect_B)
-        open_samples = [one for one in open_samples if tolerance is not None and gap_B[one] > tolerance]
-        count *= 2
-        open_samples = open_samples if count <= limit else []
-    diagnostics = [
-        {"completeness_gap": float(gap), "effect": float(effect), "steps": number, "baseline": baseline}
-        for gap, effect, number in zip(gap_B, effect_B, used, strict=True)
-    ]
-    return with_diagnostics(product_scores(trace, product), diagnostics)
+        for row in rows:
+            used_steps[row] = steps
+        steps *= 2
+        rows = _rows_to_refine(rows, gap_B, tolerance) if steps <= limit else []
+    diagnostics = []
+    for entry, count in zip(_describe_gaps(gap_B, effect_B), used_steps, strict=True):
+        diagnostics.append({**entry, "steps": count, "baseline": baseline})
+    return with_diagnostics(attribute_sum(trace, product), diagnostics)
 
 
-def _integral(trace: Trace, base: Tensor, samples: list[int], steps: int, batch: int | None) -> Tensor:
-    """Mean gradient on the way × the way, for some of the samples."""
+def _rows_to_refine(rows: list[int], gap_B: Tensor, tolerance: float | None) -> list[int]:
+    """Return the inputs whose completeness gap is still above the tolerance."""
+    if tolerance is None:
+        return []
+    return [row for row in rows if gap_B[row] > tolerance]
+
+
+def _describe_gaps(gap_B: Tensor, effect_B: Tensor) -> list[dict[str, float]]:
+    pairs = zip(gap_B.tolist(), effect_B.tolist(), strict=True)
+    return [{"completeness_gap": gap, "effect": effect} for gap, effect in pairs]
+
+
+def _integrate(trace: Trace, start: Tensor, rows: list[int], steps: int, batch: int | None) -> Tensor:
+    """Return the mean gradient on the way × the way, for some of the inputs."""
     nodes, weights = gauss_legendre(steps)
-    shares = [(node + 1) / 2 for node in nodes]
-    points = [Point(one, partial(interpolate, trace, base, one, share)) for one in samples for share in shares]
-    mean = zeros_for_sum(trace.leaf[samples])
+    points = []
+    for row in rows:
+        for node in nodes:
+            points.append(Point(row, partial(interpolate, trace, start, row, (node + 1) / 2)))
+    mean = zeros_for_sum(trace.leaf[rows])
 
     def receive(number: int, score: Tensor, gradient: Tensor) -> None:
         mean[number // steps] += gradient * (weights[number % steps] / 2)
 
     gradients_at(trace, points, receive, batch=batch)
-    return mean * (trace.leaf - base)[samples]
+    return mean * (trace.leaf - start)[rows]
 
 
 def gauss_legendre(steps: int) -> tuple[Array, Array]:
-    """Nodes in (−1, 1) and weights, by Newton's method.
-
-    NumPy's own solves an eigenvalue problem, which takes seconds for a thousand steps and cannot be interrupted.
-    """
+    """Return the nodes in (−1, 1) and the weights of Gauss–Legendre quadrature, by Newton's method."""
+    # NumPy's leggauss solves an eigenvalue problem: seconds for a thousand steps, and it cannot be interrupted.
     node_N = np.cos(np.pi * (np.arange(steps, 0, -1) - 0.25) / (steps + 0.5))
-    for _ in range(6):
-        before_N, here_N = np.ones(steps), node_N
+    for _ in range(NEWTON_STEPS):
+        previous_N = np.ones(steps)
+        current_N = node_N
+        # Bonnet's recursion for Legendre polynomials.
         for degree in range(2, steps + 1):
-            before_N, here_N = here_N, ((2 * degree - 1) * node_N * here_N - (degree - 1) * before_N) / degree
-        slope_N = steps * (node_N * here_N - before_N) / (node_N**2 - 1)
-        node_N = node_N - here_N / slope_N
+            next_N = ((2 * degree - 1) * node_N * current_N - (degree - 1) * previous_N) / degree
+            previous_N = current_N
+            current_N = next_N
+        slope_N = steps * (node_N * current_N - previous_N) / (node_N**2 - 1)
+        node_N = node_N - current_N / slope_N
     return node_N, 2 / ((1 - node_N**2) * slope_N**2)
 
 
-@method(paper="Lundberg & Lee 2017; decoded paper's GradientShap", signed=True, class_specific=True)
+@method(paper="Lundberg & Lee 2017; decoded paper's GradientShap", signed=True, class_specific=True, needs=())
 def gradient_shap(
     trace: Trace,
     *,
@@ -107,40 +123,32 @@ def gradient_shap(
 ) -> Attribution:
     """Gradients at random places between a baseline and the (noisy) input, times the way, averaged."""
     require_integer("samples", samples)
-    base = make_baseline(trace, baseline)
+    start = make_baseline(trace, baseline)
     product = zeros_for_sum(trace.leaf)
     ends = noisy_points(trace, samples, noise, seed)
-    shares = [_share(trace, end.sample, seed, number % samples) for number, end in enumerate(ends)]
-    points = [
-        Point(end.sample, partial(_towards, base[end.sample], end, share))
-        for end, share in zip(ends, shares, strict=True)
-    ]
+    points = []
+    for number, end in enumerate(ends):
+        share = _draw_share(trace, end.sample, seed, number % samples)
+        points.append(Point(end.sample, partial(_interpolate_to, start[end.sample], end, share)))
 
     def receive(number: int, score: Tensor, gradient: Tensor) -> None:
         end = ends[number]
-        product[end.sample] += gradient * (end.make() - base[end.sample]) / samples
+        product[end.sample] += gradient * (end.make() - start[end.sample]) / samples
 
     gradients_at(trace, points, receive, batch=batch)
-    effect_B = score_effects(trace, base, batch)
+    effect_B = score_effects(trace, start, batch)
     gap_B = completeness_gap(trace, product, effect_B)
-    diagnostics = [
-        {
-            "samples": samples,
-            "seed": seed,
-            "baseline": baseline,
-            "completeness_gap": float(gap),
-            "effect": float(effect),
-        }
-        for gap, effect in zip(gap_B, effect_B, strict=True)
-    ]
-    return with_diagnostics(product_scores(trace, product), diagnostics)
+    settings = {"samples": samples, "seed": seed, "baseline": baseline}
+    diagnostics = [{**settings, **entry} for entry in _describe_gaps(gap_B, effect_B)]
+    return with_diagnostics(attribute_sum(trace, product), diagnostics)
 
 
-def _share(trace: Trace, sample: int, seed: int, number: int) -> float:
-    return float(
-        torch.rand(1, dtype=torch.float64, generator=make_numbered_generator(trace, sample, seed, -1 - number))
-    )
+def _draw_share(trace: Trace, row: int, seed: int, number: int) -> float:
+    """Draw how far between baseline and input a sample lies."""
+    # Negative numbers, because those from zero on belong to the noise of the same input.
+    generator = make_numbered_generator(trace, row, seed, -1 - number)
+    return float(torch.rand(1, dtype=torch.float64, generator=generator))
 
 
-def _towards(base: Tensor, end: Point, share: float) -> Tensor:
-    return base + share * (end.make() - base)
+def _interpolate_to(start: Tensor, end: Point, share: float) -> Tensor:
+    return start + share * (end.make() - start)

@@ -1,7 +1,7 @@
-"""What a method is: a function from a trace to one relevance per token, registered with its paper as data."""
+"""Attribution methods: functions from a trace to relevance per token, registered with their papers."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -11,29 +11,49 @@ from torch import Tensor
 from clearhead.engine.context import gc_paused
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
+from clearhead.errors import BadOption
 from clearhead.registry import Registry
 from clearhead.spec import option_defaults, parse_spec, validate_options
+
+TRACE_PARTS = ("attention", "gradients", "relevance")
+DEFAULT_NEEDS = ("attention", "gradients")
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """What a method answers: relevance per token and, where it has them, per block and per pixel."""
+    """The result of a method for a batch: relevance per token and, if it has them, per block and per pixel."""
 
     relevance_BT: Tensor
     layers_BLT: Tensor | None = None
     pixels_BPQ: Tensor | None = None
     diagnostics: Sequence[Mapping[str, Any]] = ()
 
-    def coming(self) -> dict[str, HostCopy]:
-        """The numbers by name, on their way to the CPU from wherever the method did its work: in float32 at least."""
-        named = {one.name: getattr(self, one.name) for one in fields(self)}
-        tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
-        return {name: HostCopy(one if one.dtype.itemsize >= 4 else one.float()) for name, one in tensors.items()}
+    def start_host_copies(self) -> dict[str, HostCopy]:
+        """Start copying the tensors to the CPU, in float32 or wider, and return the copies by field name."""
+        copies = {}
+        for tensor_field in fields(self):
+            tensor = getattr(self, tensor_field.name)
+            if isinstance(tensor, Tensor):
+                # NumPy has no bfloat16, and explanations should not depend on the half-precision type of a model.
+                is_wide = tensor.dtype.itemsize >= 4
+                copies[tensor_field.name] = HostCopy(tensor if is_wide else tensor.float())
+        return copies
+
+
+def _never(options: Mapping[str, Any]) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
 class Method:
-    """A registered method; `signed` scores speak for or against the class, `class_specific` ones depend on it."""
+    """A registered method and its capabilities.
+
+    `signed` relevance is for or against the target; `class_specific` relevance depends on the target.
+    `needs` names what the method reads of a trace besides inputs and outputs: some of TRACE_PARTS.
+    `blockwise` returns, given all options, whether a block-by-block trace is enough.
+    `is_control` marks noise that other methods are compared with; a table averages `seeds` seeds of a method.
+    `aliases` maps former option names to current ones.
+    """
 
     name: str
     compute: Callable[..., Attribution]
@@ -41,9 +61,15 @@ class Method:
     signed: bool
     class_specific: bool
     options: Mapping[str, Any] = field(default_factory=dict)
+    needs: frozenset[str] = frozenset(DEFAULT_NEEDS)
+    blockwise: Callable[[Mapping[str, Any]], bool] = _never
+    is_control: bool = False
+    seeds: int = 1
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
+        """The first paragraph of the docstring."""
         return (inspect.getdoc(self.compute) or "").split("\n\n")[0].replace("\n", " ")
 
 
@@ -65,18 +91,45 @@ METHODS: Registry[Method] = Registry(
 
 
 def methods() -> Registry[Method]:
-    """Every method by name, with its paper."""
+    """Return every method by name, with its paper."""
     return METHODS
 
 
 def method(
-    *, paper: str, signed: bool, class_specific: bool
+    *,
+    paper: str,
+    signed: bool,
+    class_specific: bool,
+    needs: Collection[str] = DEFAULT_NEEDS,
+    blockwise: Callable[[Mapping[str, Any]], bool] = _never,
+    is_control: bool = False,
+    seeds: int = 1,
+    aliases: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Attribution]], Callable[..., Attribution]]:
-    """Registers a function (trace, *, options) → Attribution under the kebab-case of its name."""
+    """Register a function (trace, *, options) → Attribution under the kebab-case of its name.
+
+    The arguments are the fields of Method.
+    """
+    unknown = set(needs).difference(TRACE_PARTS)
+    if unknown:
+        raise ValueError(f"Invalid needs: {', '.join(sorted(unknown))}. Available: {', '.join(TRACE_PARTS)}.")
 
     def register(compute: Callable[..., Attribution]) -> Callable[..., Attribution]:
         name = compute.__name__.replace("_", "-")
-        METHODS.add(name, Method(name, compute, paper, signed, class_specific, option_defaults(compute)))
+        registered = Method(
+            name,
+            compute,
+            paper,
+            signed,
+            class_specific,
+            options=option_defaults(compute),
+            needs=frozenset(needs),
+            blockwise=blockwise,
+            is_control=is_control,
+            seeds=seeds,
+            aliases=dict(aliases or {}),
+        )
+        METHODS.add(name, registered)
         return compute
 
     return register
@@ -84,29 +137,40 @@ def method(
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method with the options it was asked for, and the way that was written."""
+    """A method, the options it was given, and the original spec string."""
 
     text: str
     method: Method
     options: Mapping[str, Any]
 
     @property
-    def changed_options(self) -> dict[str, Any]:
-        """The options that differ from the method's defaults, in the order of its signature."""
-        defaults = self.method.options
-        options = {**defaults, **self.options}
-        return {name: value for name, value in options.items() if defaults.get(name) != value}
+    def all_options(self) -> dict[str, Any]:
+        """The given options and the defaults of the others."""
+        return {**self.method.options, **self.options}
 
     def __call__(self, trace: Trace) -> Attribution:
-        """In the precision of the trace, whatever surrounds the call."""
+        """Run the method in the precision of the trace."""
+        # A caller's autocast would mix half-precision types into the method's own products.
         with gc_paused(), torch.autocast(trace.logits.device.type, enabled=False):
             return self.method.compute(trace, **self.options)
 
 
 def parse_method(name: Any, **options: Any) -> MethodSpec:
-    """'att-cat', 'decoded-gradcam:layer=7,top=3' or (name, {options}), with further options laid over."""
+    """Parse 'att-cat', 'decoded-gradcam:layer=7,top=3' or (name, {options}); keyword options override."""
     if isinstance(name, MethodSpec):
         return name
-    text, plain, given = parse_spec(name)
-    found = METHODS[plain]
-    return MethodSpec(text, found, validate_options(found.name, found.compute, {**given, **options}))
+    text, method_name, written_options = parse_spec(name)
+    parsed = METHODS[method_name]
+    current_options = _replace_aliases(parsed, {**written_options, **options})
+    return MethodSpec(text, parsed, validate_options(parsed.name, parsed.compute, current_options))
+
+
+def _replace_aliases(parsed: Method, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options under their current names."""
+    replaced: dict[str, Any] = {}
+    for name, value in options.items():
+        current = parsed.aliases.get(name, name)
+        if current in replaced:
+            raise BadOption(f"'{parsed.name}' was given the option '{current}' twice, under two names: give it once.")
+        replaced[current] = value
+    return replaced

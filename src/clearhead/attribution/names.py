@@ -1,5 +1,6 @@
-"""The methods' names as plain data, for shell completion, which cannot wait for torch to be imported."""
+"""Names of methods as plain data, for shell completion, which must not import torch."""
 
+DEFAULT_METHOD = "trans-att"
 METHOD_NAMES = (
     "att-cat",
     "att-grads",
@@ -25,6 +26,3 @@ METHOD_NAMES = (
     "smooth-gradient",
     "trans-att",
 )
-
-
-DEFAULT_METHOD = "trans-att"

@@ -1,4 +1,4 @@
-"""Methods that hide parts of the input and watch the output: any model, no gradients."""
+"""Methods that remove parts of the input and observe the output: any model, no gradients."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,15 +16,22 @@ from clearhead.perturbation.run import perturbed_scores
 from clearhead.validation import require_integer
 
 KERNEL_WIDTH = 0.25
+ALIASES = {"absent": "replacement"}
 
 
-@method(paper="Zeiler & Fergus 2014; decoded paper's Occlusion", signed=True, class_specific=True)
+@method(
+    paper="Zeiler & Fergus 2014; decoded paper's Occlusion",
+    signed=True,
+    class_specific=True,
+    needs=(),
+    aliases=ALIASES,
+)
 def occlusion(
     trace: Trace,
     *,
     window: int = 1,
     unit: str | None = None,
-    absent: str | None = None,
+    replacement: str | None = None,
     output: str = "probability",
     segments: int = SEGMENTS,
     batch: int | None = None,
@@ -32,42 +39,59 @@ def occlusion(
     """Drop of the target's probability when a window of units is hidden; the mean over windows where they overlap.
 
     `unit` is sub-word (default), word or sentence; for images patch (default), grid, slic or segment, where a window
-    is a square. `absent` says what hidden means, `output="logit"` explains the logit instead.
+    is a square. `replacement` says what hidden means, `output="logit"` explains the logit instead.
     """
     require_integer("window", window)
-    units = _units(trace, unit, segments)
-    windows = [_windows(trace, one, window) for one in units]
-    masks = [torch.cat([torch.ones(1, one.count, dtype=torch.bool), ~w]) for one, w in zip(units, windows, strict=True)]
-    found = _scores(trace, masks, units, output, absent, batch)
-    values = [_mean_drop(scores, hidden) for scores, hidden in zip(found, windows, strict=True)]
-    return _spread(trace, units, values, _told(trace, units, absent, output))
+    groups = _group_features(trace, unit, segments)
+    removals = [_make_windows(trace, features, window) for features in groups]
+    masks = [_prepend_unchanged(~removed_NU) for removed_NU in removals]
+    scores = _score_masks(trace, masks, groups, output, replacement, batch)
+    values = [_mean_drop(score_N, removed_NU) for score_N, removed_NU in zip(scores, removals, strict=True)]
+    return _share_values(trace, groups, values, _describe(trace, groups, replacement, output))
 
 
-def _windows(trace: Trace, units: Features, window: int) -> Tensor:
-    """Every place of the window, as the units it hides (windows × units)."""
-    if units.kind in ("patch", "grid"):
-        rows, columns = trace.grid if units.kind == "patch" and trace.grid else (round(units.count**0.5),) * 2
-        down, across = _runs(rows, window), _runs(columns, window)
-        return (down[:, None, :, None] & across[None, :, None, :]).reshape(-1, units.count)
-    if units.kind == "slic" and window > 1:
-        raise BadOption(f"window={window} makes no sense for superpixels, which have no order: use window=1.")
-    return _runs(units.count, window)
+def _make_windows(trace: Trace, features: Features, window: int) -> Tensor:
+    """Return every position of the window, as the features it removes (windows × features)."""
+    if features.kind in ("patch", "grid"):
+        side = round(features.count**0.5)
+        rows, columns = (side, side)
+        if features.kind == "patch" and trace.grid:
+            rows, columns = trace.grid
+        down = _make_runs(rows, window)
+        across = _make_runs(columns, window)
+        return (down[:, None, :, None] & across[None, :, None, :]).reshape(-1, features.count)
+    if features.kind == "slic" and window > 1:
+        raise BadOption(f"Invalid window={window} for superpixels, which have no order: use window=1.")
+    return _make_runs(features.count, window)
 
 
-def _runs(count: int, window: int) -> Tensor:
+def _make_runs(count: int, window: int) -> Tensor:
+    """Return every run of `window` neighbours among `count` (runs × count)."""
     window = min(window, count)
     starts = torch.arange(count - window + 1)[:, None]
-    places = torch.arange(count)[None, :]
-    return (places >= starts) & (places < starts + window)
+    positions = torch.arange(count)[None, :]
+    return (positions >= starts) & (positions < starts + window)
 
 
-def _mean_drop(scores: Tensor, hidden_NU: Tensor) -> Tensor:
-    drop_N = scores[0] - scores[1:]
-    hides_NU = hidden_NU.to(drop_N)
-    return drop_N @ hides_NU / hides_NU.sum(0)
+def _prepend_unchanged(mask_NU: Tensor) -> Tensor:
+    """Put the mask of the unchanged input before the others."""
+    return torch.cat([torch.ones_like(mask_NU[:1]), mask_NU])
 
 
-@method(paper="Ribeiro et al. 2016; decoded paper's LIME", signed=True, class_specific=True)
+def _mean_drop(score_N: Tensor, removed_NU: Tensor) -> Tensor:
+    """Return for each feature the mean drop over the masks that remove it; the first score is the unchanged input's."""
+    drop_N = score_N[0] - score_N[1:]
+    weight_NU = removed_NU.to(drop_N)
+    return drop_N @ weight_NU / weight_NU.sum(0)
+
+
+@method(
+    paper="Ribeiro et al. 2016; decoded paper's LIME",
+    signed=True,
+    class_specific=True,
+    needs=(),
+    aliases=ALIASES,
+)
 def lime(
     trace: Trace,
     *,
@@ -76,7 +100,7 @@ def lime(
     width: float = KERNEL_WIDTH,
     ridge: float = 0.01,
     unit: str | None = None,
-    absent: str | None = None,
+    replacement: str | None = None,
     output: str = "probability",
     segments: int = SEGMENTS,
     batch: int | None = None,
@@ -89,44 +113,58 @@ def lime(
     require_integer("samples", samples)
     if not (width > 0 and 0 <= ridge < float("inf")):
         raise BadOption(
-            f"width={width!r}, ridge={ridge!r}: the width must be above zero, the penalty finite and not below."
+            f"Invalid width={width!r}, ridge={ridge!r}: the width must be above zero, the penalty finite and not below."
         )
-    units = _units(trace, unit, segments)
-    masks = [_coins(trace, place, one, samples, seed) for place, one in enumerate(units)]
-    found = _scores(trace, masks, units, output, absent, batch)
-    values = [local_weights(mask.double(), score.cpu(), width, ridge) for mask, score in zip(masks, found, strict=True)]
-    return _spread(trace, units, values, _told(trace, units, absent, output, samples=samples, seed=seed))
+    groups = _group_features(trace, unit, segments)
+    masks = [_draw_masks(trace, row, features, samples, seed) for row, features in enumerate(groups)]
+    scores = _score_masks(trace, masks, groups, output, replacement, batch)
+    values = []
+    for mask_NU, score_N in zip(masks, scores, strict=True):
+        values.append(local_weights(mask_NU.double(), score_N.cpu(), width, ridge))
+    diagnostics = _describe(trace, groups, replacement, output, samples=samples, seed=seed)
+    return _share_values(trace, groups, values, diagnostics)
 
 
-def _coins(trace: Trace, place: int, units: Features, samples: int, seed: int) -> Tensor:
-    return torch.rand(samples, units.count, dtype=torch.float32, generator=make_generator(trace, place, seed)) < 0.5
+def _draw_masks(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:
+    """Draw masks that keep each feature with probability one half."""
+    generator = make_generator(trace, row, seed)
+    return torch.rand(samples, features.count, dtype=torch.float32, generator=generator) < 0.5
 
 
 def local_weights(mask_NU: Tensor, score_N: Tensor, width: float, ridge: float) -> Tensor:
-    """Ridge regression of scores on masks, weighted by closeness to the whole input; the intercept is free."""
+    """Return ridge-regression weights of scores on masks, weighted by closeness to the whole input."""
     distance_N = 1 - mask_NU.mean(1).sqrt()
     weight_N = torch.exp(-distance_N.square() / (2 * width * width))
     if not weight_N.sum() > 0:
-        raise BadOption(f"width={width!r} is so small that no sample weighs anything: use a larger one.")
+        raise BadOption(f"Invalid width={width!r}: it is so small that no sample weighs anything; use a larger one.")
     share_N = weight_N / weight_N.sum()
+    # Centred, so that the intercept is free of the penalty.
     centred_NU = mask_NU - share_N @ mask_NU
     centred_N = score_N - share_N @ score_N
     root_N = weight_N.sqrt()
+    # The penalty as further rows of the design: better conditioned than the normal equations.
     penalty_UU = ridge**0.5 * torch.eye(mask_NU.shape[1], dtype=mask_NU.dtype)
     design = torch.cat([centred_NU * root_N[:, None], penalty_UU])
     answer = torch.cat([centred_N * root_N, score_N.new_zeros(len(penalty_UU))])
+    # gelsd, because without a penalty the design may lack full rank.
     solution: Tensor = torch.linalg.lstsq(design, answer[:, None], driver="gelsd").solution
     return solution[:, 0]
 
 
-@method(paper="Castro et al. 2009; decoded paper's Shapley value sampling", signed=True, class_specific=True)
+@method(
+    paper="Castro et al. 2009; decoded paper's Shapley value sampling",
+    signed=True,
+    class_specific=True,
+    needs=(),
+    aliases=ALIASES,
+)
 def shapley_sampling(
     trace: Trace,
     *,
     samples: int = 25,
     seed: int = 0,
     unit: str | None = None,
-    absent: str | None = None,
+    replacement: str | None = None,
     output: str = "probability",
     segments: int = SEGMENTS,
     batch: int | None = None,
@@ -136,70 +174,86 @@ def shapley_sampling(
     The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports it.
     """
     require_integer("samples", samples)
-    units = _units(trace, unit, segments)
-    orders = [_orders(trace, place, one, samples, seed) for place, one in enumerate(units)]
-    found = _scores(trace, [_growing(order_NU) for order_NU in orders], units, output, absent, batch)
-    values = [mean_gains(score, order_NU) for score, order_NU in zip(found, orders, strict=True)]
-    effects = [float(score[-1] - score[0]) for score in found]
-    told = _told(trace, units, absent, output, samples=samples, seed=seed)
-    diagnostics = [{**one, "effect": effect} for one, effect in zip(told, effects, strict=True)]
-    return _spread(trace, units, values, diagnostics)
+    groups = _group_features(trace, unit, segments)
+    orders = [_draw_orders(trace, row, features, samples, seed) for row, features in enumerate(groups)]
+    masks = [_growing_masks(order_NU) for order_NU in orders]
+    scores = _score_masks(trace, masks, groups, output, replacement, batch)
+    values = [mean_gains(score_N, order_NU) for score_N, order_NU in zip(scores, orders, strict=True)]
+    diagnostics = _describe(trace, groups, replacement, output, samples=samples, seed=seed)
+    for entry, score_N in zip(diagnostics, scores, strict=True):
+        entry["effect"] = float(score_N[-1] - score_N[0])
+    return _share_values(trace, groups, values, diagnostics)
 
 
-def _orders(trace: Trace, place: int, units: Features, samples: int, seed: int) -> Tensor:
-    drawn = make_generator(trace, place, seed)
-    return torch.stack([torch.randperm(units.count, generator=drawn) for _ in range(samples)])
+def _draw_orders(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:
+    generator = make_generator(trace, row, seed)
+    return torch.stack([torch.randperm(features.count, generator=generator) for _ in range(samples)])
 
 
-def _growing(order_NU: Tensor) -> Tensor:
-    """For each order the masks on the way from nothing to everything (orders · (units + 1), units)."""
+def _growing_masks(order_NU: Tensor) -> Tensor:
+    """Return for each order the masks from nothing to everything (orders · (features + 1), features)."""
     rank_NU = order_NU.argsort(1)
-    return (rank_NU[:, None, :] < torch.arange(order_NU.shape[1] + 1)[None, :, None]).flatten(0, 1)
+    counts = torch.arange(order_NU.shape[1] + 1)
+    return (rank_NU[:, None, :] < counts[None, :, None]).flatten(0, 1)
 
 
-def mean_gains(score: Tensor, order_NU: Tensor) -> Tensor:
-    """The gain at each unit's entry, averaged over the orders."""
-    gain_NU = score.reshape(len(order_NU), -1).diff(dim=1)
+def mean_gains(score_N: Tensor, order_NU: Tensor) -> Tensor:
+    """Return the gain when each feature is added, averaged over the orders."""
+    gain_NU = score_N.reshape(len(order_NU), -1).diff(dim=1)
     return gain_NU.gather(1, order_NU.argsort(1).to(gain_NU.device)).mean(0)
 
 
-# --- between units and tokens -----------------------------------------------------------------------------------
-
-
-def _units(trace: Trace, unit: str | None, segments: int) -> list[Features]:
+def _group_features(trace: Trace, unit: str | None, segments: int) -> list[Features]:
     require_integer("segments", segments)
     return group_features(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
 
 
-def _scores(
-    trace: Trace, masks: list[Tensor], units: list[Features], output: str, absent: str | None, batch: int | None
+def _score_masks(
+    trace: Trace,
+    masks: list[Tensor],
+    groups: list[Features],
+    output: str,
+    replacement: str | None,
+    batch: int | None,
 ) -> list[Tensor]:
+    """Return for each input the explained output under each of its masks."""
     return perturbed_scores(
-        trace.model, trace.inputs, masks, trace.targets, units, output=output, replacement=absent, batch_size=batch
+        trace.model, trace.inputs, masks, trace.targets, groups, output=output, absent=replacement, batch_size=batch
     )
 
 
-def _told(
-    trace: Trace, units: Sequence[Features], absent: str | None, output: str, **more: Any
+def _describe(
+    trace: Trace, groups: Sequence[Features], replacement: str | None, output: str, **more: Any
 ) -> list[dict[str, Any]]:
-    meant = resolve_replacement(trace.model, trace.inputs, absent)
-    shown = "score" if trace.model.problem == "regression" else output
-    return [{"absent": meant, "unit": one.kind, "units": one.count, "output": shown, **more} for one in units]
+    """Return diagnostics with the choices that None stood for."""
+    resolved = resolve_replacement(trace.model, trace.inputs, replacement)
+    if trace.model.problem == "regression":
+        output = "score"
+    diagnostics = []
+    for features in groups:
+        entry = {"absent": resolved, "unit": features.kind, "units": features.count, "output": output}
+        diagnostics.append({**entry, **more})
+    return diagnostics
 
 
-def _spread(
-    trace: Trace, units: Sequence[Features], values: Sequence[Tensor], diagnostics: Sequence[Any]
+def _share_values(
+    trace: Trace, groups: Sequence[Features], values: Sequence[Tensor], diagnostics: Sequence[dict[str, Any]]
 ) -> Attribution:
-    """A unit's relevance shared equally among its tokens or pixels, so that sums stay; special tokens get none."""
-    shared = torch.stack([_shared(one, value) for one, value in zip(units, values, strict=True)])
+    """Share each feature's relevance equally among its tokens or pixels, so that sums stay; special tokens get none."""
+    shared = torch.stack([_spread(features, value_U) for features, value_U in zip(groups, values, strict=True)])
     if not trace.is_image:
         return Attribution(shared, diagnostics=diagnostics)
-    pixels_BPQ = shared.reshape(len(units), *trace.leaf.shape[-2:])
-    shown = None if units[0].kind == "patch" else pixels_BPQ
-    return Attribution(trace.patches(pixels_BPQ), pixels_BPQ=shown, diagnostics=diagnostics)
+    pixels_BPQ = shared.reshape(len(groups), *trace.leaf.shape[-2:])
+    # Patches are tokens already: a pixel map would say nothing more.
+    is_patchwise = groups[0].kind == "patch"
+    return Attribution(
+        trace.patches(pixels_BPQ), pixels_BPQ=None if is_patchwise else pixels_BPQ, diagnostics=diagnostics
+    )
 
 
-def _shared(units: Features, value_U: Tensor) -> Tensor:
-    sizes_U = torch.bincount(units.labels.flatten(), minlength=units.count + 1)[1:]
-    each = torch.cat([value_U.new_zeros(1), value_U / sizes_U.to(value_U)])
-    return each[units.labels.flatten().to(each.device)]
+def _spread(features: Features, value_U: Tensor) -> Tensor:
+    labels_X = features.labels.flatten()
+    sizes_U = torch.bincount(labels_X, minlength=features.count + 1)[1:]
+    # Label 0 is what is never removed.
+    share_U = torch.cat([value_U.new_zeros(1), value_U / sizes_U.to(value_U)])
+    return share_U[labels_X.to(share_U.device)]

@@ -1,4 +1,4 @@
-"""The control that every table needs."""
+"""Random attribution, the control of every table."""
 
 import numpy as np
 import torch
@@ -8,13 +8,13 @@ from clearhead.attribution.seeding import make_generator
 from clearhead.engine.trace import Trace
 
 
-@method(paper="decoded paper's Random", signed=False, class_specific=False)
+@method(paper="decoded paper's Random", signed=False, class_specific=False, needs=(), is_control=True, seeds=20)
 def random(trace: Trace, *, seed: int = 0) -> Attribution:
     """Uniform noise that depends on the seed and the input alone, not on the batch."""
     mask_BT = trace.real_BT.numpy()
     noise_BT = np.zeros(mask_BT.shape)
-    for place, length in enumerate(mask_BT.sum(1).tolist()):
-        drawn = make_generator(trace, place, seed)
-        noise_T = torch.rand(length, dtype=torch.float64, device="cpu", generator=drawn)
-        noise_BT[place, mask_BT[place]] = noise_T.numpy()
+    for row, length in enumerate(mask_BT.sum(1).tolist()):
+        generator = make_generator(trace, row, seed)
+        noise_T = torch.rand(length, dtype=torch.float64, device="cpu", generator=generator)
+        noise_BT[row, mask_BT[row]] = noise_T.numpy()
     return Attribution(torch.from_numpy(noise_BT), diagnostics=[{"seed": seed, "samples": 1}] * len(noise_BT))

@@ -1,15 +1,28 @@
 """Methods over layer-wise relevance."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from torch import Tensor
 
-from clearhead.attribution.attention import fold, normalised, row
+from clearhead.attribution.attention import classification_row, normalise_maps, roll_out
 from clearhead.attribution.method import Attribution, method
 from clearhead.engine.lrp.linear import Z_PLUS
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 
 
-@method(paper="TransAtt, Eq. 13–14", signed=False, class_specific=True)
+def _weighs_by_gradient(options: Mapping[str, Any]) -> bool:
+    return bool(options["weight"] == "gradient")
+
+
+@method(
+    paper="TransAtt, Eq. 13–14",
+    signed=False,
+    class_specific=True,
+    needs=("attention", "gradients", "relevance"),
+    blockwise=_weighs_by_gradient,
+)
 def trans_att(
     trace: Trace,
     *,
@@ -24,48 +37,57 @@ def trans_att(
     ablations); `first_block` and `normalise_rows` reproduce the authors' code.
     """
     trace.require_token_maps()
-    maps = _weighted(trace, weight)
-    chosen = _chosen(maps, first_block, only_block)
-    relevance_BT = fold(trace.reading_BT.to(maps[0].dtype), normalised(chosen) if normalise_rows else chosen)
-    return Attribution(relevance_BT, diagnostics=trace.balance())
+    maps = _select_blocks(_weighted_maps(trace, weight), first_block, only_block)
+    if normalise_rows:
+        maps = normalise_maps(maps)
+    return Attribution(roll_out(trace.reading_BT.to(maps[0].dtype), maps), diagnostics=trace.balance())
 
 
-def _weighted(trace: Trace, weight: str) -> list[Tensor]:
+def _weighted_maps(trace: Trace, weight: str) -> list[Tensor]:
+    """Return E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13, or the same with A instead of ∇A."""
     if weight == "gradient":
         return trace.weighted_relevances
     if weight != "attention":
-        raise BadOption(f"weight={weight!r} is not a choice of 'trans-att'. Use 'gradient' or 'attention'.")
-    pairs = zip(trace.attentions, trace.attention_relevances, strict=True)
-    return [(attention * relevance).clamp_(min=0).mean(1) for attention, relevance in pairs]
+        raise BadOption(f"Invalid weight={weight!r} for 'trans-att'. Available: gradient, attention.")
+    maps = []
+    for attention, relevance in zip(trace.attentions, trace.attention_relevances, strict=True):
+        # In place on the product, which is as large as all heads' maps of a block.
+        maps.append((attention * relevance).clamp_(min=0).mean(1))
+    return maps
 
 
-def _chosen(maps: list[Tensor], first_block: int, only_block: int | None) -> list[Tensor]:
+def _select_blocks(maps: list[Tensor], first_block: int, only_block: int | None) -> list[Tensor]:
     blocks = len(maps)
     if not 0 <= first_block < blocks:
-        raise BadOption(f"first_block={first_block} is not a block: this model has blocks 0 … {blocks - 1}.")
+        raise BadOption(f"Invalid first_block={first_block}: this model has blocks 0 … {blocks - 1}.")
     if only_block is None:
         return maps[first_block:]
     if not -blocks <= only_block < blocks:
-        raise BadOption(f"only_block={only_block} is not a block: this model has blocks {-blocks} … {blocks - 1}.")
+        raise BadOption(f"Invalid only_block={only_block}: this model has blocks {-blocks} … {blocks - 1}.")
     return [maps[only_block]]
 
 
-@method(paper="TransAtt, Eq. 4 (LRP baseline)", signed=True, class_specific=True)
+@method(paper="TransAtt, Eq. 4 (LRP baseline)", signed=True, class_specific=True, needs=("relevance",))
 def lrp(trace: Trace) -> Attribution:
     """Layer-wise relevance (z-plus) at the embedding output; for images carried on to the pixels."""
     tokens_BT = trace.embedding_relevance(Z_PLUS)
+    # Before the pixels: conservation is measured at the embedding output.
     diagnostics = trace.balance(Z_PLUS)
     if not trace.is_image:
         return Attribution(tokens_BT, diagnostics=diagnostics)
     pixels_BPQ = trace.pixel_relevance().sum(1)
-    left = (1 - pixels_BPQ.double().flatten(1).sum(1)).tolist()
-    reported = [{**one, "left_behind": share} for one, share in zip(diagnostics, left, strict=True)]
+    # What position embeddings and the class token keep never reaches a pixel.
+    left_behind = (1 - pixels_BPQ.double().flatten(1).sum(1)).tolist()
+    reported = []
+    for entry, share in zip(diagnostics, left_behind, strict=True):
+        reported.append({**entry, "left_behind": share})
     return Attribution(trace.patches(pixels_BPQ), pixels_BPQ=pixels_BPQ, diagnostics=reported)
 
 
-@method(paper="Voita et al. 2019; TransAtt, App. A", signed=False, class_specific=True)
+@method(paper="Voita et al. 2019; TransAtt, App. A", signed=False, class_specific=True, needs=("relevance",))
 def partial_lrp(trace: Trace) -> Attribution:
     """Positive relevance (z-plus) of the last attention map, averaged over heads: the classification row."""
     trace.require_token_maps()
-    last = trace.relevance_at(trace.forward.attentions[-1], Z_PLUS)
-    return Attribution(row(trace, last.clamp(min=0).mean(1)), diagnostics=trace.balance_at_the_last_map(Z_PLUS))
+    last_BHTS = trace.relevance_at(trace.forward.attentions[-1], Z_PLUS)
+    relevance_BT = classification_row(trace, last_BHTS.clamp(min=0).mean(1))
+    return Attribution(relevance_BT, diagnostics=trace.balance_at_the_last_map(Z_PLUS))
