@@ -219,7 +219,7 @@ def captum_calls(model: Model, ids: Tensor, samples: int) -> dict[str, Callable[
     hidden = {"target": target, "baselines": MASK}
     sampling = attr.ShapleyValueSampling(between)
     trace = clearhead.capture(model, {"input_ids": ids}, target)
-    orders = hiding._orders(trace, 0, group_features(model, trace.inputs)[0], samples, 0)
+    orders = hiding._draw_orders(trace, 0, group_features(model, trace.inputs)[0], samples, 0)
     sampling.permutation_generator = lambda features, samples: iter(orders.tolist())
     return {
         "smooth-gradient": lambda: attr.NoiseTunnel(attr.Saliency(module)).attribute(

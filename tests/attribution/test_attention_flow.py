@@ -30,7 +30,7 @@ def flow_by_programming(maps_LTS: np.ndarray, reading_T: np.ndarray, token: int)
 @pytest.mark.parametrize("widest", [1, 2, 16])
 @pytest.mark.parametrize("seed", range(4))
 def test_attention_flow_is_the_maximum_flow(seed: int, widest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "WIDEST", widest)
+    monkeypatch.setattr(flow, "WIDEST_EDGES", widest)
     numbers = np.random.default_rng(seed)
     maps = numbers.dirichlet(np.full(4, 0.3), size=(3, 4))
     reading = np.eye(4)[0] if seed % 2 else numbers.dirichlet(np.ones(4))
@@ -43,10 +43,10 @@ def test_the_widest_edges_prove_the_same_flow(spread: float, monkeypatch: pytest
     numbers = np.random.default_rng(0)
     maps = numbers.dirichlet(np.full(40, spread), size=(5, 40))
     for reading in (np.eye(40)[0], numbers.dirichlet(np.ones(40))):
-        monkeypatch.setattr(flow, "WIDEST", 40)
+        monkeypatch.setattr(flow, "WIDEST_EDGES", 40)
         wanted = flow.token_flows(maps, reading)
         for widest in (1, 4, 16):
-            monkeypatch.setattr(flow, "WIDEST", widest)
+            monkeypatch.setattr(flow, "WIDEST_EDGES", widest)
             np.testing.assert_array_equal(flow.token_flows(maps, reading), wanted)
 
 

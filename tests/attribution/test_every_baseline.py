@@ -109,7 +109,7 @@ def test_missing_extras_are_named(module: str, name: str, extra: str, monkeypatc
         ("lime", {"output": "odds"}),
         ("occlusion", {"window": 0}),
         ("occlusion", {"unit": "patch"}),
-        ("occlusion", {"absent": "zero"}),
+        ("occlusion", {"replacement": "zero"}),
         ("shapley-sampling", {"samples": 2.5}),
         ("integrated-gradients", {"steps": 0}),
         ("integrated-gradients", {"baseline": "black"}),

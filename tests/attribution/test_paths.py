@@ -121,7 +121,7 @@ def test_gradient_shap_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> No
 
     shares = [0.1, 0.35, 0.6, 0.8, 0.95]
     monkeypatch.setattr(np.random, "uniform", lambda *_: np.array(shares))
-    monkeypatch.setattr(path, "_share", lambda trace, sample, seed, number: shares[number])
+    monkeypatch.setattr(path, "_draw_share", lambda trace, sample, seed, number: shares[number])
     leaf, forward = embedded(bert(), TEXTS[0])
     wanted = GradientShap(forward).attribute(leaf, torch.zeros_like(leaf), n_samples=5, stdevs=0.0, target=2)
     found = clearhead.explain(bert(), TEXTS[0], "gradient-shap", target=2)

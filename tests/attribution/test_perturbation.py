@@ -13,6 +13,7 @@ from helpers.linear_models import bert, linear_image, linear_text, llama, pictur
 import clearhead
 from clearhead import Target
 from clearhead.attribution.perturbation import local_weights, mean_gains
+from clearhead.errors import BadOption
 from clearhead.model.inputs import as_inputs
 from clearhead.perturbation.features import group_features
 from clearhead.perturbation.run import perturbed_scores
@@ -148,12 +149,23 @@ def test_segments_of_an_image_carry_all_relevance(unit: str) -> None:
     assert found.pixels is not None and found.pixels.sum() == pytest.approx(found.diagnostics["effect"], abs=1e-10)
 
 
-@pytest.mark.parametrize("absent", ["mask", "pad", "delete", "attention", "mask-attention"])
-def test_absent_is_recorded_and_matters(absent: str) -> None:
-    found = clearhead.explain(bert(), TEXTS[0], "occlusion", absent=absent, target=0)
+@pytest.mark.parametrize("replacement", ["mask", "pad", "delete", "attention", "mask-attention"])
+def test_the_replacement_is_recorded_and_matters(replacement: str) -> None:
+    found = clearhead.explain(bert(), TEXTS[0], "occlusion", replacement=replacement, target=0)
     default = clearhead.explain(bert(), TEXTS[0], "occlusion", target=0)
-    assert found.diagnostics["absent"] == absent and default.diagnostics["absent"] == "mask"
-    assert (absent == "mask") == np.allclose(found.relevance, default.relevance, atol=1e-12)
+    assert found.diagnostics["absent"] == replacement and default.diagnostics["absent"] == "mask"
+    assert found.options["replacement"] == replacement and "absent" not in found.options
+    assert (replacement == "mask") == np.allclose(found.relevance, default.relevance, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["occlusion", "lime", "shapley-sampling"])
+def test_the_former_name_of_the_replacement_is_taken(name: str) -> None:
+    former = clearhead.explain(bert(), TEXTS[0], f"{name}:absent=pad", target=0)
+    current = clearhead.explain(bert(), TEXTS[0], name, replacement="pad", target=0)
+    assert former.options == current.options and former.options["replacement"] == "pad"
+    np.testing.assert_array_equal(former.relevance, current.relevance)
+    with pytest.raises(BadOption, match="replacement"):
+        clearhead.explain(bert(), TEXTS[0], f"{name}:absent=pad", replacement="mask")
 
 
 def decoder_probability(ids: torch.Tensor) -> torch.Tensor:
@@ -168,7 +180,7 @@ def test_occlusion_agrees_with_captum(window: int) -> None:
 
     ids = IDS[:1]
     wanted = Occlusion(decoder_probability).attribute(ids, sliding_window_shapes=(window,), baselines=0, target=1)
-    found = clearhead.explain(llama(), {"input_ids": ids}, "occlusion", target=1, absent="pad", window=window)[0]
+    found = clearhead.explain(llama(), {"input_ids": ids}, "occlusion", target=1, replacement="pad", window=window)[0]
     np.testing.assert_allclose(found.relevance, wanted[0].numpy(), atol=1e-6)
 
 
@@ -182,8 +194,10 @@ def test_shapley_sampling_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) ->
     sampling = ShapleyValueSampling(decoder_probability)
     sampling.permutation_generator = lambda features, samples: iter(orders.tolist())
     wanted = sampling.attribute(ids, baselines=0, target=1, n_samples=4)
-    monkeypatch.setattr(perturbation, "_orders", lambda *_: orders)
-    found = clearhead.explain(llama(), {"input_ids": ids}, "shapley-sampling", target=1, absent="pad", samples=4)[0]
+    monkeypatch.setattr(perturbation, "_draw_orders", lambda *_: orders)
+    found = clearhead.explain(llama(), {"input_ids": ids}, "shapley-sampling", target=1, replacement="pad", samples=4)[
+        0
+    ]
     np.testing.assert_allclose(found.relevance, wanted[0].numpy(), atol=1e-6)
 
 
@@ -216,6 +230,6 @@ def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
 
     lime = Lime(decoder_probability, Ridge(), similarity, lambda *_, **__: next(draws))
     wanted = lime.attribute(IDS[:1], baselines=0, target=1, n_samples=40)
-    monkeypatch.setattr(perturbation, "_coins", lambda *_: coins)
-    found = clearhead.explain(llama(), {"input_ids": IDS[:1]}, "lime", target=1, absent="pad", samples=40)[0]
+    monkeypatch.setattr(perturbation, "_draw_masks", lambda *_: coins)
+    found = clearhead.explain(llama(), {"input_ids": IDS[:1]}, "lime", target=1, replacement="pad", samples=40)[0]
     np.testing.assert_allclose(found.relevance, wanted[0].numpy(), atol=1e-5)

@@ -29,16 +29,16 @@ def test_long_texts_are_refused_truncated_or_cut_into_windows():
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
     with pytest.raises(TooLong, match=r"53 tokens, but .* takes at most 16.*truncate.*windows"):
         clearhead.explain(explained, words)
-    cut = clearhead.explain(explained, words, long="truncate")
+    cut = clearhead.explain(explained, words, overflow="truncate")
     assert len(cut.tokens) == 16
-    whole = clearhead.explain(explained, words, "att-cat", target=1, long="windows")
+    whole = clearhead.explain(explained, words, "att-cat", target=1, overflow="windows")
     assert len(whole.tokens) == 51
     assert whole.diagnostics["windows"] == 7
     assert [words[start:end] for start, end in whole.offsets] == words.split()
     assert whole.layers.shape == (3, 51)
     first = clearhead.explain(explained, " ".join(words.split()[:14]), "att-cat", target=1)
     np.testing.assert_allclose(whole.relevance[:7], first.relevance[1:8], rtol=1e-9)
-    assert len(clearhead.explain(explained, ["good", words], "att-cat", long="windows")) == 2
+    assert len(clearhead.explain(explained, ["good", words], "att-cat", overflow="windows")) == 2
 
 
 def test_windows_are_counted_while_they_are_explained(monkeypatch):
@@ -54,14 +54,14 @@ def test_windows_are_counted_while_they_are_explained(monkeypatch):
     monkeypatch.setattr("clearhead.attribution.windows.progress", progress)
     explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
-    clearhead.explain(explained, words, "att-cat", target=1, long="windows", batch_size=4)
+    clearhead.explain(explained, words, "att-cat", target=1, overflow="windows", batch_size=4)
     assert counted == [(14, "windows"), 4, 3, 4, 3]
 
 
 def test_windows_agree_on_one_class():
     explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
-    both = clearhead.compare(explained, words, ["rollout", "att-cat"], long="windows")
+    both = clearhead.compare(explained, words, ["rollout", "att-cat"], overflow="windows")
     assert both["rollout"].target == both["att-cat"].target
 
 
@@ -76,7 +76,7 @@ def test_training_and_autocast_do_not_change_what_windows_decide():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(window_logits(explained, windows), wanted, rtol=0, atol=0)
     assert explained.network.training
-    targets = {clearhead.explain(explained, LONG, "att-cat", long="windows").target.index for _ in range(8)}
+    targets = {clearhead.explain(explained, LONG, "att-cat", overflow="windows").target.index for _ in range(8)}
     assert len(targets) == 1
 
 
@@ -107,7 +107,7 @@ def test_windows_keep_the_tokens_of_one_character_apart():
     reader = byte_tokenizer()
     explained = clearhead.load(network("roberta", vocab_size=len(reader)), reader)
     text = "a 🎉 film is 漢字 good " * 5
-    whole = clearhead.explain(explained, text, "att-cat", target=1, long="windows")
+    whole = clearhead.explain(explained, text, "att-cat", target=1, overflow="windows")
     assert whole.tokens == tuple(reader.tokenize(text))
     windows = windows_of(explained, encode(explained, text, long="windows"))
     ids = {"input_ids": torch.tensor([one.values["input_ids"] for one in windows[:2]])}
@@ -118,7 +118,7 @@ def test_windows_keep_the_tokens_of_one_character_apart():
 
 def test_windows_know_the_words_of_tokens_with_blanks():
     explained = clearhead.load(network("xlm-r"), blank_tokenizer())
-    whole = clearhead.explain(explained, LONG, "att-cat", long="windows")
+    whole = clearhead.explain(explained, LONG, "att-cat", overflow="windows")
     assert [word.text for word in whole.words()] == LONG.split()
     np.testing.assert_array_equal([word.relevance for word in whole.words()], whole.relevance)
 
@@ -126,15 +126,15 @@ def test_windows_know_the_words_of_tokens_with_blanks():
 def test_windows_need_no_places_in_the_text():
     reader = transformers.CanineTokenizer(model_max_length=40)
     explained = clearhead.load(network("bert", vocab_size=2**16), reader)
-    whole = clearhead.explain(explained, LONG, "att-cat", long="windows")
+    whole = clearhead.explain(explained, LONG, "att-cat", overflow="windows")
     assert whole.tokens == tuple(LONG) and whole.offsets is None
 
 
 def test_windows_of_one_text_are_the_same_among_others():
     explained, texts = text_model(), ["a good film", LONG, "the film is dull , " * 30, "bad"]
-    together = clearhead.explain(explained, texts, "att-cat", long="windows")
+    together = clearhead.explain(explained, texts, "att-cat", overflow="windows")
     for text, one in zip(texts, together, strict=True):
-        alone = clearhead.explain(explained, text, "att-cat", long="windows", batch_size=1)
+        alone = clearhead.explain(explained, text, "att-cat", overflow="windows", batch_size=1)
         np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-9)
         assert one.tokens == alone.tokens and one.label == alone.label
     plain = clearhead.explain(explained, texts[0], "att-cat")
@@ -147,7 +147,7 @@ def test_windows_refuse_what_is_refused_without_them(text, inputs):
     with pytest.raises(BadInput) as wanted:
         clearhead.explain(text, inputs)
     with pytest.raises(BadInput) as found:
-        clearhead.explain(text, inputs, long="windows")
+        clearhead.explain(text, inputs, overflow="windows")
     assert str(found.value) == str(wanted.value)
 
 
@@ -158,20 +158,20 @@ def averaged(explained, text):
 
 
 def test_windows_are_contrasted(text):
-    one = clearhead.explain(text, LONG, "att-cat", Target(versus="negative"), long="windows")
+    one = clearhead.explain(text, LONG, "att-cat", Target(versus="negative"), overflow="windows")
     assert one.label == f"{one.diagnostics['predicted']} rather than negative"
     assert one.target == Target(int(averaged(text, LONG).argmax()), 0)
     with pytest.raises(BadInput, match="contrasted with itself"):
-        clearhead.explain(text, LONG, "att-cat", Target(versus=one.diagnostics["predicted"]), long="windows")
+        clearhead.explain(text, LONG, "att-cat", Target(versus=one.diagnostics["predicted"]), overflow="windows")
     with pytest.raises(BadInput, match="span target needs"):
-        clearhead.explain(text, LONG, "att-cat", Target(span=(0, 1)), long="windows")
+        clearhead.explain(text, LONG, "att-cat", Target(span=(0, 1)), overflow="windows")
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("target", [None, 1, Target(2, versus=0)])
 def test_diagnostics_of_windows_tell_of_the_whole(seed, target):
     explained, mixed = text_model(seed=seed), "bad dull ! " * 5 + LONG + " never finds its heart" * 8
-    one, logits = clearhead.explain(explained, mixed, "att-cat", target, long="windows"), averaged(explained, mixed)
+    one, logits = clearhead.explain(explained, mixed, "att-cat", target, overflow="windows"), averaged(explained, mixed)
     shares, best = logits.softmax(0), int(logits.argmax())
     said, index = one.diagnostics, one.target.index
     assert said["predicted"] == explained.labels[best]
@@ -185,14 +185,14 @@ def test_diagnostics_of_windows_tell_of_the_whole(seed, target):
 @pytest.mark.parametrize("head", [{"num_labels": 1}, {"problem_type": "multi_label_classification"}])
 def test_windows_of_other_heads(head):
     explained = clearhead.load(network("bert", **head), tokenizer())
-    one, logits = clearhead.explain(explained, LONG, "att-cat", long="windows"), averaged(explained, LONG)
+    one, logits = clearhead.explain(explained, LONG, "att-cat", overflow="windows"), averaged(explained, LONG)
     likely = None if "num_labels" in head else pytest.approx(float(logits.max().sigmoid()))
     assert one.probability == likely and one.diagnostics.get("predicted_probability") == likely
     assert one.diagnostics["score"] == pytest.approx(float(logits.max()))
 
 
 def test_windows_sum_up_what_methods_say(text):
-    one = clearhead.explain(text, LONG, "integrated-gradients", 1, long="windows", steps=4)
+    one = clearhead.explain(text, LONG, "integrated-gradients", 1, overflow="windows", steps=4)
     windows = windows_of(text, encode(text, LONG, long="windows"))
     several = [
         explain_trace(clearhead.capture(text, collate(text, [part]), 1), parse_method("integrated-gradients", steps=4))
@@ -204,11 +204,11 @@ def test_windows_sum_up_what_methods_say(text):
 
 
 def test_special_tokens_of_windows_are_left_out(text):
-    one = clearhead.explain(text, LONG, "att-cat", long="windows")
+    one = clearhead.explain(text, LONG, "att-cat", overflow="windows")
     assert one.tokens == tuple(LONG.split()) and not one.special.any()
 
 
 def test_a_model_without_room_for_a_text_has_no_windows():
     explained = clearhead.load(network("bert"), tokenizer(limit=2))
     with pytest.raises(UnsupportedModel, match="no room for a text"):
-        clearhead.explain(explained, "good", long="windows")
+        clearhead.explain(explained, "good", overflow="windows")

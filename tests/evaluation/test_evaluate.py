@@ -7,6 +7,7 @@ import pytest
 from helpers import linear_models, tiny_models
 
 import clearhead
+from clearhead.attribution import batch
 from clearhead.attribution.method import parse_method
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task
@@ -70,8 +71,8 @@ def test_random_is_the_mean_of_twenty_seeds(bert, path):
 
 def test_one_forward_pass_for_all_methods_and_targets(bert, path, monkeypatch):
     seen = []
-    plain = cases.capture
-    monkeypatch.setattr(cases, "capture", lambda *given: seen.append(1) or plain(*given))
+    plain = batch.capture
+    monkeypatch.setattr(batch, "capture", lambda *given: seen.append(1) or plain(*given))
     clearhead.evaluate(bert, path, ["att-cat", "cat", "random"], ["aopc", "kendall", "aopc:target=label"])
     assert len(seen) == 1
 

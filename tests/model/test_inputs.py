@@ -47,7 +47,7 @@ from clearhead.model.inputs import from_tensors
         ("a film", {"target": Target(1, versus=1)}, BadInput, "itself"),
         ("a film", {"method": "attcat"}, UnknownName, "Did you mean 'att-cat'"),
         ("a film", {"method": "att-cat:hiden=input"}, BadOption, "Did you mean 'hidden'"),
-        ("a film", {"method": "att-cat", "hidden": "both"}, BadOption, "Use 'output' or 'input'"),
+        ("a film", {"method": "att-cat", "hidden": "both"}, BadOption, "Available: output, input"),
         ("a film", {"method": "trans-att", "first_block": 9}, BadOption, r"0 … 2"),
         ("a film", {"method": "trans-att", "only_block": 9}, BadOption, r"-3 … 2"),
         ("a film", {"method": "trans-att", "weight": "x"}, BadOption, "gradient"),

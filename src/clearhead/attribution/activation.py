@@ -69,6 +69,7 @@ def layer_gradcam(trace: Trace, *, layer: int | None = None) -> Attribution:
     """Grad-CAM of one layer's features at each position; layer 0 is the embedding output."""
     index = resolve_layer(trace, layer)
     saliency_BT = layer_saliency(trace, index)
+    # Some vision models merge patches between blocks.
     if saliency_BT.shape[1] != trace.hidden_states[0].shape[1]:
         raise UnsupportedModel(f"Layer {index} of {trace.model.name} no longer has the tokens of the input.")
     return Attribution(saliency_BT)

@@ -215,6 +215,7 @@ def _describe_outputs(trace: Trace) -> list[dict[str, Any]]:
 
 def _find_runs(mask_BT: Array) -> list[list[slice]]:
     """Return the runs of real tokens of each input: usually one, at the beginning or at the end."""
+    # The difference of booleans is True at both ends of a run.
     edges_BT = np.diff(mask_BT, prepend=False, append=False)
     runs_by_input = []
     for edges_T in edges_BT:
@@ -243,7 +244,7 @@ def _target_probabilities(trace: Trace) -> list[float | None]:
         logits = logits.masked_fill(~trace.real_BT[:, None], -torch.inf)
         pairs = zip(trace.targets, logits, strict=True)
         return [target_probability(target, logits_2T, problem) for target, logits_2T in pairs]
-    # The classes of all inputs at once: a call per input would dominate the time of large batches.
+    # Probabilities of all inputs at once: a call per input would dominate the time of large batches.
     rows = class_probabilities(logits, problem).tolist()
     return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]
 

@@ -25,6 +25,7 @@ def normalise_maps(maps: list[Tensor]) -> list[Tensor]:
 
 
 def _normalise_map(map_BTS: Tensor) -> Tensor:
+    # Without the identity again, because the roll-out adds it.
     identity = torch.eye(map_BTS.shape[-1], dtype=map_BTS.dtype, device=map_BTS.device)
     with_residual = map_BTS + identity
     return with_residual / with_residual.sum(-1, keepdim=True) - identity
@@ -37,6 +38,7 @@ def classification_row(trace: Trace, map_BTS: Tensor) -> Tensor:
 
 def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
     """Return what each token receives on average from the real tokens."""
+    # Padding has rows of its own in the map, which must not count.
     queries_BT = trace.mask_BT.to(map_BTS.dtype)
     return torch.einsum("bt,bts->bs", queries_BT / queries_BT.sum(1, keepdim=True), map_BTS)
 
@@ -85,6 +87,7 @@ def attention_gradcam(trace: Trace) -> Attribution:
     """Grad-CAM of the last attention map's classification row; that token itself gets nothing."""
     trace.require_token_maps()
     reading_BT = trace.reading_BT.to(trace.attentions[-1].dtype)
+    # Where the head reads all tokens, none of them is left out.
     others_BS = trace.mask_BT & (reading_BT < 1)
     gradient_BHS = torch.einsum("bt,bhts->bhs", reading_BT, trace.attention_gradients[-1])
     attention_BHS = torch.einsum("bt,bhts->bhs", reading_BT, trace.attentions[-1])

@@ -36,6 +36,7 @@ def attention_flow(trace: Trace, *, limit: int = 512) -> Attribution:
             "Raise the limit, shorten the input, or use rollout."
         )
     flow_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
+    # Each input by itself and without padding, whose edges would only make the networks larger.
     for row, mask_T in enumerate(trace.real_BT):
         flow_T = token_flows(_mean_maps(trace, row, mask_T), _reading_weights(trace, row, mask_T))
         flow_BT[row, mask_T] = torch.from_numpy(flow_T)
@@ -71,7 +72,8 @@ def token_flows(maps_LTS: Array, reading_T: Array) -> Array:
     flow_S = np.zeros(tokens)
     with progress(tokens, "flows") as advance:
         for token in range(tokens):
-            flow = _maximum_flow(capacities_LTS, source_T, _add_column(wide_edges, capacities_LTS, token), token)
+            edges = _add_column(wide_edges, capacities_LTS, token)
+            flow = _maximum_flow(capacities_LTS, source_T, edges, token)
             if flow != bound_S[token]:
                 flow = _maximum_flow(capacities_LTS, source_T, all_edges, token)
             flow_S[token] = flow
@@ -121,18 +123,31 @@ def _add_column(edges: Edges, capacities_LTS: Array, token: int) -> Edges:
 
 
 def _maximum_flow(capacities_LTS: Array, source_T: Array, edges: Edges, token: int) -> int:
-    """Solve the network in which the source feeds the last layer, layer b + 1 layer b, and `token` drains layer 1."""
+    """Return the maximum flow through these edges from the source to one token."""
     blocks, tokens = capacities_LTS.shape[:2]
     source = blocks * tokens
     sink = source + 1
-    layer, upper, lower = edges
-    every_token = np.arange(tokens)
-    starts = np.concatenate([every_token, upper + (layer + 1) * tokens, np.full(tokens, source)])
-    ends = np.concatenate([np.full(tokens, sink), lower + layer * tokens, (blocks - 1) * tokens + every_token])
+    starts, ends = _connect(edges, blocks, tokens)
+    # The token's own edges into the sink, those between layers, and those out of the source.
     capacities = np.concatenate([capacities_LTS[0][:, token], capacities_LTS[1:][edges], source_T])
     sparse = _import_sparse()
     network = sparse.csr_matrix((capacities, (starts, ends)), shape=(sink + 1, sink + 1))
     return int(sparse.csgraph.maximum_flow(network, source, sink, method="dinic").flow_value)
+
+
+def _connect(edges: Edges, blocks: int, tokens: int) -> tuple[Array, Array]:
+    """Return the nodes that edges leave and enter; token t of layer b is node b · tokens + t.
+
+    The source feeds the last layer, layer b + 1 feeds layer b, and layer 0 drains into the sink.
+    """
+    layer, upper, lower = edges
+    source = np.full(tokens, blocks * tokens)
+    sink = source + 1
+    first_layer = np.arange(tokens)
+    last_layer = (blocks - 1) * tokens + first_layer
+    starts = np.concatenate([first_layer, (layer + 1) * tokens + upper, source])
+    ends = np.concatenate([sink, layer * tokens + lower, last_layer])
+    return starts, ends
 
 
 def _import_sparse() -> Any:

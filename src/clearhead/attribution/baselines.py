@@ -40,6 +40,7 @@ def score_effects(trace: Trace, baseline: Tensor, batch: int | None) -> Tensor:
 def completeness_gap(trace: Trace, product: Tensor, effect_B: Tensor) -> Tensor:
     """Return how far the relevance of real tokens is from summing to the effect."""
     relevance = product.double()
+    # What falls on padding belongs to no token of the explanation.
     if not trace.is_image:
         relevance = relevance * trace.mask_BT[..., None]
     return (relevance.flatten(1).sum(1) - effect_B).abs()
@@ -54,6 +55,7 @@ def make_baseline(trace: Trace, baseline: str) -> Tensor:
     if baseline == "zero":
         return torch.zeros_like(leaf)
     if baseline == "black":
+        # Black before normalisation, which is not zero in the values that the network takes.
         return black_pixels(trace.model, leaf).expand_as(leaf)
     return _fill_with_token(trace, baseline)
 

@@ -93,6 +93,7 @@ def rows_per_batch(model: Model, batch_size: int | None) -> int:
 def make_batches(model: Model, encoded: Mapping[int, Encoded], batch_size: int | None = None) -> Iterator[Batch]:
     """Yield batches of inputs of similar length, the shortest first."""
     size = rows_per_batch(model, batch_size)
+    # Sorted, because the longest input of a batch decides how much padding the others get.
     order = sorted(encoded, key=lambda index: encoded[index].length)
     for start in range(0, len(order), size):
         indices = order[start : start + size]
@@ -117,6 +118,7 @@ def select_rows(inputs: Inputs, rows: list[int]) -> Inputs:
 
 def attribute_batches(request: AttributionRequest, batches: Iterator[Batch]) -> Iterator[tuple[int, InputResult]]:
     """Yield the index of every input and its explanations, batch by batch."""
+    # The next batch is collated and sent to the GPU while this one is explained.
     for batch in prefetch(batches, request.model.device, "inputs"):
         yield from zip(batch.indices, attribute_batch(request, batch), strict=True)
 

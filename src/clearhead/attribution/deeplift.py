@@ -36,6 +36,7 @@ def deeplift_shap(
     start = make_baseline(trace, baseline)
     product = zeros_for_sum(trace.leaf)
     points = noisy_points(trace, samples, noise, seed)
+    settings = {"samples": samples, "seed": seed, "baseline": baseline, "note": NOTE}
     diagnostics = []
     with progress(len(product), "inputs") as advance:
         for row in range(len(product)):
@@ -43,8 +44,7 @@ def deeplift_shap(
             references = start[row] + torch.stack(noises)
             product[row], effect = _attribute_row(trace, deep_lift_shap, row, references)
             gap = abs(float(_real_values(trace, product, row).double().sum()) - effect)
-            entry = {"completeness_gap": gap, "effect": effect, "samples": samples, "seed": seed}
-            diagnostics.append({**entry, "baseline": baseline, "note": NOTE})
+            diagnostics.append({"completeness_gap": gap, "effect": effect, **settings})
             advance(1)
     return with_diagnostics(attribute_sum(trace, product), diagnostics)
 
@@ -78,9 +78,11 @@ def _attribute_row(trace: Trace, deep_lift_shap: Any, row: int, references: Tens
     if len(references) == 1:
         repeated = references.repeat(2, *[1] * (references.dim() - 1))
     with eager_execution(leaf.device), frozen(trace.model.network), warnings.catch_warnings():
+        # Captum warns of the hooks that it sets and removes itself.
         warnings.simplefilter("ignore")
         try:
             relevance: Tensor = deep_lift_shap(module).attribute(leaf, repeated)
+        # Captum has no error of its own for modules that it cannot handle.
         except (AssertionError, AttributeError, RuntimeError, ValueError) as error:
             raise UnsupportedModel(f"Captum's DeepLiftShap cannot run {trace.model.name}: {error}") from error
         with torch.no_grad():

@@ -59,6 +59,7 @@ def _make_windows(trace: Trace, features: Features, window: int) -> Tensor:
             rows, columns = trace.grid
         down = _make_runs(rows, window)
         across = _make_runs(columns, window)
+        # A square is a run of rows times a run of columns.
         return (down[:, None, :, None] & across[None, :, None, :]).reshape(-1, features.count)
     if features.kind == "slic" and window > 1:
         raise BadOption(f"Invalid window={window} for superpixels, which have no order: use window=1.")
@@ -119,6 +120,7 @@ def lime(
     masks = [_draw_masks(trace, row, features, samples, seed) for row, features in enumerate(groups)]
     scores = _score_masks(trace, masks, groups, output, replacement, batch)
     values = []
+    # On the CPU: these systems are small, and CUDA has no gelsd.
     for mask_NU, score_N in zip(masks, scores, strict=True):
         values.append(local_weights(mask_NU.double(), score_N.cpu(), width, ridge))
     diagnostics = _describe(trace, groups, replacement, output, samples=samples, seed=seed)
@@ -133,10 +135,7 @@ def _draw_masks(trace: Trace, row: int, features: Features, samples: int, seed: 
 
 def local_weights(mask_NU: Tensor, score_N: Tensor, width: float, ridge: float) -> Tensor:
     """Return ridge-regression weights of scores on masks, weighted by closeness to the whole input."""
-    distance_N = 1 - mask_NU.mean(1).sqrt()
-    weight_N = torch.exp(-distance_N.square() / (2 * width * width))
-    if not weight_N.sum() > 0:
-        raise BadOption(f"Invalid width={width!r}: it is so small that no sample weighs anything; use a larger one.")
+    weight_N = _kernel_weights(mask_NU, width)
     share_N = weight_N / weight_N.sum()
     # Centred, so that the intercept is free of the penalty.
     centred_NU = mask_NU - share_N @ mask_NU
@@ -149,6 +148,16 @@ def local_weights(mask_NU: Tensor, score_N: Tensor, width: float, ridge: float) 
     # gelsd, because without a penalty the design may lack full rank.
     solution: Tensor = torch.linalg.lstsq(design, answer[:, None], driver="gelsd").solution
     return solution[:, 0]
+
+
+def _kernel_weights(mask_NU: Tensor, width: float) -> Tensor:
+    """Return exp(−d² / 2·width²), where d is the cosine distance of each mask to the whole input."""
+    distance_N = 1 - mask_NU.mean(1).sqrt()
+    weight_N = torch.exp(-distance_N.square() / (2 * width * width))
+    # Written this way round to catch NaN too.
+    if not weight_N.sum() > 0:
+        raise BadOption(f"Invalid width={width!r}: it is so small that no sample weighs anything; use a larger one.")
+    return weight_N
 
 
 @method(

@@ -11,6 +11,7 @@ from clearhead.engine.trace import Trace
 @method(paper="decoded paper's Random", signed=False, class_specific=False, needs=(), is_control=True, seeds=20)
 def random(trace: Trace, *, seed: int = 0) -> Attribution:
     """Uniform noise that depends on the seed and the input alone, not on the batch."""
+    # Drawn on the CPU, so that every device gives the same noise.
     mask_BT = trace.real_BT.numpy()
     noise_BT = np.zeros(mask_BT.shape)
     for row, length in enumerate(mask_BT.sum(1).tolist()):

@@ -46,6 +46,7 @@ def explain_windows(
     size = rows_per_batch(model, batch_size)
     batches = [windows[start : start + size] for start in range(0, len(windows), size)]
     rows: list[list[Explanation]] = []
+    # Twice over the windows: the target of all of them depends on the logits of all of them.
     with progress(2 * len(windows), "windows") as advance:
         logits_C = _mean_logits(model, batches, advance)
         common = resolve_target(target, int(logits_C.argmax()), model.labels)
@@ -83,6 +84,7 @@ def _window_slices(model: Model, encoded: Encoded) -> list[slice]:
     width = limit - special
     if width < 1:
         raise UnsupportedModel(f"{model.name} takes {limit} tokens, which leaves no room for a text.")
+    # Half overlapping, and at least one token further each time.
     step = width - width // 2
     starts = range(inner.start, max(inner.start, inner.stop - width) + step, step)
     return [slice(start, min(start + width, inner.stop)) for start in starts]
@@ -103,6 +105,7 @@ def _cut_window(encoded: Encoded, inner: slice, window: slice) -> Encoded:
 def _mean_logits(model: Model, batches: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> Tensor:
     logits = []
     for batch in batches:
+        # In float64, as probabilities are computed.
         logits.append(window_logits(model, batch).cpu().double())
         advance(len(batch))
     return torch.cat(logits).mean(0)

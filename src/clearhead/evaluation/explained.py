@@ -1,6 +1,6 @@
 """Examples explained for metrics: by all methods, for all targets that the metrics need."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clearhead.attribution import assemble
@@ -62,25 +62,40 @@ def explain_examples(
 
     An example that cannot be read is skipped, a method that refuses the model is left out; both with the reason.
     """
-    if long not in ("error", "truncate"):
-        raise BadOption(Argument("long", long), " is not a choice when measuring. Use 'truncate' or 'error'.")
-    if batch_size is not None:
-        require_integer("batch_size", batch_size, is_flag=True)
+    _validate_options(batch_size, long)
     check_needs(model, needs)
     encoded, skipped = _encode_examples(model, examples, long)
     planner = TargetPlanner(model, examples, needs)
     refused: dict[str, str] = {}
     request = AttributionRequest(model, specs, expand_targets=planner.expand, refused=refused)
     results = dict(attribute_batches(request, make_batches(model, encoded, batch_size)))
-    texts = [spec.text for spec in specs]
-    cases: dict[str, list[ExplainedExample]] = {text: [] for text in texts if text not in refused}
-    # Batches are sorted by length; cases are in the order of the examples.
-    for index in sorted(results):
-        by_method = dict(zip(texts, results[index], strict=True))
-        for text, explained in cases.items():
-            explanations = planner.add_chosen_classes(index, by_method[text])
-            explained.append(ExplainedExample(examples[index], explanations, encoded[index]))
+    cases: dict[str, list[ExplainedExample]] = {}
+    for number, spec in enumerate(specs):
+        # A method may refuse only after some batches: then the examples before are left out as well.
+        if spec.text not in refused:
+            by_index = {index: result[number] for index, result in results.items()}
+            cases[spec.text] = _make_cases(planner, encoded, by_index)
     return ExplainedExamples(cases, refused, skipped)
+
+
+def _validate_options(batch_size: int | None, long: str) -> None:
+    """Raise BadOption unless the options fit evaluation, which has no windows."""
+    if long not in ("error", "truncate"):
+        raise BadOption(Argument("long", long), " is not a choice when measuring. Use 'truncate' or 'error'.")
+    if batch_size is not None:
+        require_integer("batch_size", batch_size, is_flag=True)
+
+
+def _make_cases(
+    planner: "TargetPlanner", encoded: Mapping[int, Encoded], by_index: Mapping[int, dict[str, Explanation]]
+) -> list[ExplainedExample]:
+    """Pair the examples with their explanations by one method, in the order of the examples."""
+    cases = []
+    # Sorted, because batches come by length.
+    for index in sorted(by_index):
+        explanations = planner.add_chosen_classes(index, by_index[index])
+        cases.append(ExplainedExample(planner.examples[index], explanations, encoded[index]))
+    return cases
 
 
 def _encode_examples(
@@ -113,14 +128,17 @@ class TargetPlanner:
         """Return the targets to explain from a trace that was captured for the predictions."""
         self.predicted.update(zip(indices, trace.targets, strict=True))
         if "every-class" in self.needs:
-            rows = len(indices)
-            return {(Target(number),) * rows: [str(number)] for number in range(len(self.model.labels))}
+            return self._every_class(len(indices))
         # Needs with equal targets share one explanation: often the label is what the model predicts.
         names: dict[tuple[Target, ...], list[str]] = {}
         for need in self.needs:
             targets = tuple(self._choose_target(need, index) for index in indices)
             names.setdefault(targets, []).append(need)
         return names
+
+    def _every_class(self, rows: int) -> TargetSets:
+        classes = range(len(self.model.labels))
+        return {(Target(number),) * rows: [str(number)] for number in classes}
 
     def _choose_target(self, need: str, index: int) -> Target:
         predicted = self.predicted[index]
