@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import shared_model, tensors
 
 import clearhead
 from clearhead.attribution import batch as loop
@@ -18,6 +19,7 @@ from clearhead.attribution.batch import (
 from clearhead.attribution.method import METHODS, method, parse_method
 from clearhead.data.task import Example
 from clearhead.engine import memory
+from clearhead.engine.blockwise import capture_blockwise
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.evaluation.explained import explain_examples
 from clearhead.model.inputs import as_inputs, encode
@@ -84,7 +86,8 @@ def count_calls(monkeypatch, name):
 
 
 @pytest.mark.parametrize(
-    ("names", "captured", "blockwise"), [(["trans-att"], [], [1] * 4), (["trans-att", "att-cat"], [1] * 4, [])]
+    ("names", "captured", "blockwise"),
+    [(["trans-att", "random"], [], [1] * 4), (["trans-att", "att-cat"], [1] * 4, [])],
 )
 def test_evaluation_has_the_memory_guard(text, monkeypatch, names, captured, blockwise):
     needs = ["prediction", "label"]
@@ -133,10 +136,19 @@ def test_an_input_that_runs_out_of_memory_goes_block_by_block_or_fails(text, mon
 
 
 @pytest.mark.parametrize(
-    ("name", "blockwise"), [("trans-att", True), ("trans-att:weight=attention", False), ("att-cat", False)]
+    ("name", "blockwise"),
+    [("trans-att", True), ("trans-att:weight=attention", False), ("att-cat", False), ("random:seed=3", True)],
 )
 def test_a_method_tells_whether_it_works_block_by_block(name, blockwise):
     assert works_blockwise(parse_method(name)) == blockwise
+
+
+@pytest.mark.parametrize("family", ["bert", "vit"])
+def test_noise_is_the_same_block_by_block(family):
+    spec = parse_method("random")
+    whole = spec(clearhead.capture(shared_model(family), tensors(family)))
+    blocks = spec(capture_blockwise(shared_model(family), tensors(family)))
+    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=0, atol=0)
 
 
 def test_gradients_are_kept_for_methods_that_read_them():

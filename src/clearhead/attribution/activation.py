@@ -43,9 +43,11 @@ def att_cat(trace: Trace, *, hidden: str = "output") -> Attribution:
     `hidden="input"` pairs a block's attention with what the block received, as the authors' code does.
     """
     trace.require_token_maps()
+    # Before the gradients: a block-by-block trace refuses attention maps with the reason.
+    attentions = trace.attentions
     impacts = _block_impacts(trace, hidden, "att-cat")
     layers = []
-    for attention_BHTS, impact_BT in zip(trace.attentions, impacts, strict=True):
+    for attention_BHTS, impact_BT in zip(attentions, impacts, strict=True):
         layers.append(received_attention(trace, attention_BHTS.mean(1)) * impact_BT)
     layers_BLT = torch.stack(layers, 1)
     return Attribution(layers_BLT.sum(1), layers_BLT)

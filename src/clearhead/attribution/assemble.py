@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -89,6 +89,7 @@ def _build_explanation(
         options=spec.all_options,
         model=context.model,
         diagnostics={**context.diagnostics, **diagnostics},
+        changed_options=spec.changed_options,
     )
 
 
@@ -101,9 +102,9 @@ def _select_real(values: Array, real: list[slice]) -> Array:
 
 def explain_trace(trace: Trace, spec: MethodSpec) -> list[Explanation]:
     """Run one method on an existing trace and return one explanation per input."""
-    with torch.inference_mode(False):
-        attribution = spec(trace)
-        return _make_builder(trace, spec, attribution, attribution.start_host_copies()).build()
+    (builder,) = start_explanations(trace, [spec])
+    assert builder is not None
+    return builder.build()
 
 
 def start_explanations(
@@ -113,18 +114,27 @@ def start_explanations(
 
     A method that refuses the model raises; with `refused`, its reason is added there and its builder is None.
     """
-    builders: list[ExplanationBuilder | None] = [None] * len(specs)
-    started: list[tuple[int, Attribution, dict[str, HostCopy]]] = []
     with torch.inference_mode(False):
-        for index, spec in enumerate(specs):
-            with collect_refusal(spec, refused):
-                attribution = spec(trace)
-                started.append((index, attribution, attribution.start_host_copies()))
+        started = [_start_method(trace, spec, refused) for spec in specs]
         # Every method is launched before contexts are computed, so the GPU works during this Python code.
-        for index, attribution, copies in started:
-            with collect_refusal(specs[index], refused):
-                builders[index] = _make_builder(trace, specs[index], attribution, copies)
-    return builders
+        return [_make_builder(trace, method, refused) for method in started]
+
+
+@dataclass(frozen=True)
+class _StartedMethod:
+    """A method that was run on a trace; without attribution if it refused the model."""
+
+    spec: MethodSpec
+    attribution: Attribution | None = None
+    copies: dict[str, HostCopy] = field(default_factory=dict)
+
+
+def _start_method(trace: Trace, spec: MethodSpec, refused: dict[str, str] | None) -> _StartedMethod:
+    with collect_refusal(spec, refused):
+        attribution = spec(trace)
+        # At once, before the kernels of other methods stand between these numbers and their copy.
+        return _StartedMethod(spec, attribution, attribution.start_host_copies())
+    return _StartedMethod(spec)
 
 
 @contextmanager
@@ -138,14 +148,16 @@ def collect_refusal(spec: MethodSpec, refused: dict[str, str] | None) -> Iterato
         refused[spec.text] = str(error)
 
 
-def _make_builder(
-    trace: Trace, spec: MethodSpec, attribution: Attribution, copies: dict[str, HostCopy]
-) -> ExplanationBuilder:
-    contexts = _contexts(trace)
-    trace.require_tokens(copies["relevance_BT"].copy.shape[-1])
-    for name, copy in copies.items():
-        _check_shape(trace, spec, name, tuple(copy.copy.shape))
-    return ExplanationBuilder(spec, contexts, copies, attribution.diagnostics)
+def _make_builder(trace: Trace, started: _StartedMethod, refused: dict[str, str] | None) -> ExplanationBuilder | None:
+    """Return a builder for the numbers of a method, or None if it refused the model or has other tokens."""
+    if started.attribution is None:
+        return None
+    with collect_refusal(started.spec, refused):
+        trace.require_tokens(started.copies["relevance_BT"].copy.shape[-1])
+        for name, copy in started.copies.items():
+            _check_shape(trace, started.spec, name, tuple(copy.copy.shape))
+        return ExplanationBuilder(started.spec, _contexts(trace), started.copies, started.attribution.diagnostics)
+    return None
 
 
 def _check_shape(trace: Trace, spec: MethodSpec, name: str, shape: tuple[int, ...]) -> None:
@@ -239,14 +251,18 @@ def _target_probabilities(trace: Trace) -> list[float | None]:
     problem = trace.model.problem
     if problem == "regression":
         return [None] * len(logits)
-    if logits.dim() == 3:
-        # Padding cannot hold an answer, so it takes no share of a span's probability.
-        logits = logits.masked_fill(~trace.real_BT[:, None], -torch.inf)
-        pairs = zip(trace.targets, logits, strict=True)
-        return [target_probability(target, logits_2T, problem) for target, logits_2T in pairs]
+    if problem == "span":
+        return _span_probabilities(trace)
     # Probabilities of all inputs at once: a call per input would dominate the time of large batches.
     rows = class_probabilities(logits, problem).tolist()
     return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]
+
+
+def _span_probabilities(trace: Trace) -> list[float | None]:
+    # Padding cannot hold an answer, so it takes no share of the probability.
+    logits_B2T = trace.forward.said.masked_fill(~trace.real_BT[:, None], -torch.inf)
+    pairs = zip(trace.targets, logits_B2T, strict=True)
+    return [target_probability(target, logits_2T, "span") for target, logits_2T in pairs]
 
 
 def describe_predictions(model: Model, logits: Tensor) -> list[dict[str, Any]]:

@@ -67,15 +67,23 @@ def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 def _decode_shares(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
     """Return the probability that position s decodes to the token first seen at t; zero for repeats and padding."""
-    logits_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT)
-    # A softmax over the vocabulary would be as large as the logits, so only the input's tokens are normalised.
-    asked_BST = logits_BSV.gather(2, ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1))
-    share_BST = (asked_BST - _log_sum(logits_BSV)[..., None]).exp()
+    share_BST = _token_probabilities(trace, layer, ids_BT)
     positions = torch.arange(ids_BT.shape[1], device=ids_BT.device)
     distinct_BT = (first_occurrence(ids_BT, trace.mask_BT) == positions) & trace.mask_BT
     share_BST = share_BST * distinct_BT[:, None]
-    if top is None:
-        return share_BST
+    return share_BST if top is None else _keep_top(share_BST, top)
+
+
+def _token_probabilities(trace: Trace, layer: int, ids_BT: Tensor) -> Tensor:
+    """Return the probability that position s decodes to the token at t (B,S,T)."""
+    logits_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT)
+    # A softmax over the vocabulary would be as large as the logits, so only the input's tokens are normalised.
+    asked_BST = logits_BSV.gather(2, ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1))
+    return (asked_BST - _log_sum(logits_BSV)[..., None]).exp()
+
+
+def _keep_top(share_BST: Tensor, top: int) -> Tensor:
+    """Set all but the largest shares of every position to zero."""
     best = share_BST.topk(min(top, share_BST.shape[-1]), -1)
     return torch.zeros_like(share_BST).scatter(2, best.indices, best.values)
 

@@ -60,14 +60,14 @@ def integrated_gradients(
         for row in rows:
             used_steps[row] = steps
         steps *= 2
-        rows = _rows_to_refine(rows, gap_B, tolerance) if steps <= limit else []
+        rows = [] if steps > limit else _select_incomplete(rows, gap_B, tolerance)
     diagnostics = []
     for entry, count in zip(_describe_gaps(gap_B, effect_B), used_steps, strict=True):
         diagnostics.append({**entry, "steps": count, "baseline": baseline})
     return with_diagnostics(attribute_sum(trace, product), diagnostics)
 
 
-def _rows_to_refine(rows: list[int], gap_B: Tensor, tolerance: float | None) -> list[int]:
+def _select_incomplete(rows: list[int], gap_B: Tensor, tolerance: float | None) -> list[int]:
     """Return the inputs whose completeness gap is still above the tolerance."""
     if tolerance is None:
         return []

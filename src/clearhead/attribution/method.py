@@ -40,8 +40,14 @@ class Attribution:
         return copies
 
 
-def _never(options: Mapping[str, Any]) -> bool:
+def never(options: Mapping[str, Any]) -> bool:
+    """Return False: the method needs a whole trace."""
     return False
+
+
+def always(options: Mapping[str, Any]) -> bool:
+    """Return True: a block-by-block trace is enough whatever the options."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Method:
     class_specific: bool
     options: Mapping[str, Any] = field(default_factory=dict)
     needs: frozenset[str] = frozenset(DEFAULT_NEEDS)
-    blockwise: Callable[[Mapping[str, Any]], bool] = _never
+    blockwise: Callable[[Mapping[str, Any]], bool] = never
     is_control: bool = False
     seeds: int = 1
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +107,7 @@ def method(
     signed: bool,
     class_specific: bool,
     needs: Collection[str] = DEFAULT_NEEDS,
-    blockwise: Callable[[Mapping[str, Any]], bool] = _never,
+    blockwise: Callable[[Mapping[str, Any]], bool] = never,
     is_control: bool = False,
     seeds: int = 1,
     aliases: Mapping[str, str] | None = None,
@@ -147,6 +153,12 @@ class MethodSpec:
     def all_options(self) -> dict[str, Any]:
         """The given options and the defaults of the others."""
         return {**self.method.options, **self.options}
+
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        """The options that differ from the method's defaults, in the order of its signature."""
+        defaults = self.method.options
+        return {name: value for name, value in self.all_options.items() if defaults.get(name) != value}
 
     def __call__(self, trace: Trace) -> Attribution:
         """Run the method in the precision of the trace."""

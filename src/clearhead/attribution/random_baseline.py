@@ -3,12 +3,20 @@
 import numpy as np
 import torch
 
-from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.method import Attribution, always, method
 from clearhead.attribution.seeding import make_generator
 from clearhead.engine.trace import Trace
 
 
-@method(paper="decoded paper's Random", signed=False, class_specific=False, needs=(), is_control=True, seeds=20)
+@method(
+    paper="decoded paper's Random",
+    signed=False,
+    class_specific=False,
+    needs=(),
+    blockwise=always,
+    is_control=True,
+    seeds=20,
+)
 def random(trace: Trace, *, seed: int = 0) -> Attribution:
     """Uniform noise that depends on the seed and the input alone, not on the batch."""
     # Drawn on the CPU, so that every device gives the same noise.

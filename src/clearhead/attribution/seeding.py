@@ -1,15 +1,24 @@
 """Random generators that depend on a seed and one input, not on the batch."""
 
 import zlib
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
+from clearhead.arrays import Array
+from clearhead.engine.streams import copy_to_host
 from clearhead.engine.trace import Trace
+
+# Draws are many and inputs are few, so the contents of a trace's inputs are fetched once.
+_CONTENTS: WeakKeyDictionary[Trace, list[bytes]] = WeakKeyDictionary()
 
 
 def make_generator(trace: Trace, row: int, seed: int) -> torch.Generator:
     """Return a generator for one input, the same whatever shares its batch."""
-    checksum = zlib.crc32(str(seed).encode(), zlib.crc32(trace.contents[row]))
+    if trace not in _CONTENTS:
+        _CONTENTS[trace] = _read_contents(trace)
+    checksum = zlib.crc32(str(seed).encode(), zlib.crc32(_CONTENTS[trace][row]))
     return torch.Generator().manual_seed(checksum)
 
 
@@ -18,3 +27,19 @@ def make_numbered_generator(trace: Trace, row: int, seed: int, number: int) -> t
     first = torch.randint(2**32, (1,), generator=make_generator(trace, row, seed))
     # Steps of 2³² / φ keep the seeds of neighbouring draws far apart.
     return torch.Generator().manual_seed((int(first) + number * 0x9E3779B9) % 2**32)
+
+
+def _read_contents(trace: Trace) -> list[bytes]:
+    """Return the ids of each input without padding, or its pixels or embeddings."""
+    tensors = trace.inputs.tensors
+    if "input_ids" in tensors:
+        ids_BT = _fetch_float32(tensors["input_ids"])
+        return [row[real].tobytes() for row, real in zip(ids_BT, trace.real_BT.numpy(), strict=True)]
+    # Not the leaf of the trace, which stands behind the last block in a trace that goes block by block.
+    name = "pixel_values" if trace.is_image else "inputs_embeds"
+    return [row.tobytes() for row in _fetch_float32(tensors[name])]
+
+
+def _fetch_float32(tensor: Tensor) -> Array:
+    array: Array = copy_to_host(tensor.detach()).to(torch.float32).numpy()
+    return array

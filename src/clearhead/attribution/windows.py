@@ -42,12 +42,10 @@ def explain_windows(
     The logits of the whole text are the mean over its windows; they decide its prediction. Special tokens are left
     out, since every window has its own.
     """
-    windows = windows_of(model, encoded)
-    size = rows_per_batch(model, batch_size)
-    batches = [windows[start : start + size] for start in range(0, len(windows), size)]
+    batches = _batch_windows(model, encoded, batch_size)
     rows: list[list[Explanation]] = []
     # Twice over the windows: the target of all of them depends on the logits of all of them.
-    with progress(2 * len(windows), "windows") as advance:
+    with progress(2 * sum(map(len, batches)), "windows") as advance:
         logits_C = _mean_logits(model, batches, advance)
         common = resolve_target(target, int(logits_C.argmax()), model.labels)
         for batch in batches:
@@ -56,6 +54,12 @@ def explain_windows(
     slices = _window_slices(model, encoded)
     stitched = [_stitch(encoded.item, slices, explanations) for explanations in zip(*rows, strict=True)]
     return [_with_outputs(model, explanation, logits_C) for explanation in stitched]
+
+
+def _batch_windows(model: Model, encoded: Encoded, batch_size: int | None) -> list[list[Encoded]]:
+    windows = windows_of(model, encoded)
+    size = rows_per_batch(model, batch_size)
+    return [windows[start : start + size] for start in range(0, len(windows), size)]
 
 
 def windows_of(model: Model, encoded: Encoded) -> list[Encoded]:
