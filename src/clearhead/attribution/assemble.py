@@ -217,7 +217,7 @@ def _describe_inputs(trace: Trace) -> list[InputContext]:
 
 def _describe_outputs(trace: Trace) -> list[dict[str, Any]]:
     """Return the explained score, the precision and the prediction of each input."""
-    logits = trace.forward.said
+    logits = trace.forward.host_output
     scores = target_score(make_seeds(trace.targets, logits), logits).tolist()
     precision = str(logits.dtype).removeprefix("torch.")
     predictions = describe_predictions(trace.model, logits)
@@ -247,7 +247,7 @@ def _shift_to_real(target: Target, real: list[slice]) -> Target:
 
 
 def _target_probabilities(trace: Trace) -> list[float | None]:
-    logits = trace.forward.said
+    logits = trace.forward.host_output
     problem = trace.model.problem
     if problem == "regression":
         return [None] * len(logits)
@@ -260,7 +260,7 @@ def _target_probabilities(trace: Trace) -> list[float | None]:
 
 def _span_probabilities(trace: Trace) -> list[float | None]:
     # Padding cannot hold an answer, so it takes no share of the probability.
-    logits_B2T = trace.forward.said.masked_fill(~trace.real_BT[:, None], -torch.inf)
+    logits_B2T = trace.forward.host_output.masked_fill(~trace.real_BT[:, None], -torch.inf)
     pairs = zip(trace.targets, logits_B2T, strict=True)
     return [target_probability(target, logits_2T, "span") for target, logits_2T in pairs]
 

@@ -201,7 +201,8 @@ def _retarget(trace: Trace, targets: tuple[Target, ...]) -> Trace:
 def _start_methods(request: AttributionRequest, trace: Trace) -> dict[int, ExplanationBuilder]:
     """Run the methods on a trace in the order that keeps a GPU busy, and return their builders by method index."""
     specs = request.active_specs
-    trace.is_shared = share_gradients(specs.values())
+    if share_gradients(specs.values()):
+        trace.keep_gradients()
     order = sorted(specs, key=lambda index: _schedule_key(specs[index]))
     builders = start_explanations(trace, [specs[index] for index in order], request.refused)
     return {index: builder for index, builder in zip(order, builders, strict=True) if builder is not None}

@@ -11,7 +11,6 @@ from torch import Tensor
 from clearhead.engine.context import gc_paused
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
-from clearhead.errors import BadOption
 from clearhead.registry import Registry
 from clearhead.spec import option_defaults, parse_spec, validate_options
 
@@ -173,16 +172,5 @@ def parse_method(name: Any, **options: Any) -> MethodSpec:
         return name
     text, method_name, written_options = parse_spec(name)
     parsed = METHODS[method_name]
-    current_options = _replace_aliases(parsed, {**written_options, **options})
-    return MethodSpec(text, parsed, validate_options(parsed.name, parsed.compute, current_options))
-
-
-def _replace_aliases(parsed: Method, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options under their current names."""
-    replaced: dict[str, Any] = {}
-    for name, value in options.items():
-        current = parsed.aliases.get(name, name)
-        if current in replaced:
-            raise BadOption(f"'{parsed.name}' was given the option '{current}' twice, under two names: give it once.")
-        replaced[current] = value
-    return replaced
+    given_options = {**written_options, **options}
+    return MethodSpec(text, parsed, validate_options(parsed.name, parsed.compute, given_options, parsed.aliases))

@@ -32,6 +32,7 @@ def make_numbered_generator(trace: Trace, row: int, seed: int, number: int) -> t
 def _read_contents(trace: Trace) -> list[bytes]:
     """Return the ids of each input without padding, or its pixels or embeddings."""
     tensors = trace.inputs.tensors
+    # Ids where there are some: random numbers must not depend on device or precision.
     if "input_ids" in tensors:
         ids_BT = _fetch_float32(tensors["input_ids"])
         return [row[real].tobytes() for row, real in zip(ids_BT, trace.real_BT.numpy(), strict=True)]

@@ -65,11 +65,6 @@ class ForwardPass(ABC):
         # This waits for the device, so that targets, checks and explanations should share one copy.
         return self.output.detach().cpu()
 
-    @property
-    def said(self) -> Tensor:
-        """Former name of `host_output`."""
-        return self.host_output
-
     @cached_property
     def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Attention map, input and output of every block; empty unless each block depends on the one before alone."""

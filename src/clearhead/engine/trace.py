@@ -110,17 +110,6 @@ class Trace:
         ids = self.inputs.tensors.get("input_ids")
         return self.forward.leaf if ids is None else ids
 
-    @cached_property
-    def contents(self) -> list[bytes]:
-        """The ids or values of each input without padding: the seed of its random numbers."""
-        # Ids where there are some: random numbers must not depend on device or precision.
-        ids = self.inputs.tensors.get("input_ids")
-        source = self.leaf if ids is None else ids
-        rows = copy_to_host(source).to(torch.float32).numpy()
-        if ids is None:
-            return [row.tobytes() for row in rows]
-        return [row[real].tobytes() for row, real in zip(rows, self.real_BT.numpy(), strict=True)]
-
     # Seeds and caches are made when they are first used: many traces only serve methods that need outputs.
     @cached_property
     def _seeds(self) -> Seeds:
