@@ -9,7 +9,8 @@ from clearhead.attribution.method import MethodSpec
 from clearhead.data.task import Example
 from clearhead.engine.trace import Trace
 from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel
-from clearhead.evaluation.metric import ExplainedExample, MetricSpec, label_index
+from clearhead.evaluation.examples import label_index
+from clearhead.evaluation.metric import ExplainedExample, MetricSpec
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, encode
 from clearhead.model.model import Model
