@@ -227,7 +227,14 @@ def _score_masks(
 ) -> list[Tensor]:
     """Return for each input the explained output under each of its masks."""
     return perturbed_scores(
-        trace.model, trace.inputs, masks, trace.targets, groups, output=output, absent=replacement, batch_size=batch
+        trace.model,
+        trace.inputs,
+        masks,
+        trace.targets,
+        groups,
+        output=output,
+        replacement=replacement,
+        batch_size=batch,
     )
 
 
