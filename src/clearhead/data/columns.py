@@ -1,7 +1,8 @@
-"""Rows with named columns, made into examples: texts, pairs of texts or pictures."""
+"""Find the text and label columns of a table and make examples of its rows."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -13,88 +14,147 @@ from clearhead.data.text_files import Numbered, Row, damaged_file
 from clearhead.errors import Argument, BadInput
 from clearhead.registry import unknown_name
 
-TEXTS = ("text", "sentence", "content", "review", "document", "sentence1", "premise", "question1", "question")
-SECONDS = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2", "question": "sentence"}
-PICTURES = ("image", "path", "file", "file_name")
-LABELS = ("label", "labels", "class", "topic", "gold_label", "sentiment", "category", "target", "is_duplicate", "breed")
-IDS = ("id", "docid", "guid", "idx", "index", "name", "pairid")
-LOOK = 200
+# Column names that are recognised without being named, in order of preference.
+TEXT_COLUMNS = ("text", "sentence", "content", "review", "document", "sentence1", "premise", "question1", "question")
+SECOND_COLUMNS = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2", "question": "sentence"}
+IMAGE_COLUMNS = ("image", "path", "file", "file_name")
+LABEL_COLUMNS = (
+    "label",
+    "labels",
+    "class",
+    "topic",
+    "gold_label",
+    "sentiment",
+    "category",
+    "target",
+    "is_duplicate",
+    "breed",
+)
+ID_COLUMNS = ("id", "docid", "guid", "idx", "index", "name", "pairid")
+PREVIEW_ROWS = 200
+"""Rows that are looked at to find the columns."""
 
 
-def table_task(
+def build_table_task(
     name: str, rows: Numbered, path: Path, text_column: str | None, label_column: str | None, limit: int | None
 ) -> Task:
-    """A task out of rows with named columns."""
-    examples, _ = table_examples(name, rows, path, text_column, label_column)
+    """Return a task from rows with named columns."""
+    examples, _ = make_examples(name, rows, path, text_column, label_column)
     return build_task(name, examples, limit=limit)
 
 
-def table_examples(
+def make_examples(
     name: str, rows: Numbered, path: Path, text_column: str | None, label_column: str | None
 ) -> tuple[list[Example | BadRow], str | None]:
-    """The examples of rows with named columns, and which column holds the labels."""
-    head = list(islice(rows, LOOK))
-    columns = next((list(row) for _, row in head if isinstance(row, dict)), [])
+    """Return the examples of rows with named columns, and the label column."""
+    preview = list(islice(rows, PREVIEW_ROWS))
+    columns = _find_columns(preview)
     if not columns:
-        return [row for _, row in head if isinstance(row, BadRow)], None
-    texts, label = text_columns(name, columns, text_column), _label_column(name, columns, label_column)
-    return list(_examples(chain(head, rows), texts, label, path)), label
+        return [row for _, row in preview if isinstance(row, BadRow)], None
+    texts = text_columns(name, columns, text_column)
+    label = _find_label_column(name, columns, label_column)
+    return list(_iterate_examples(chain(preview, rows), texts, label, path)), label
 
 
-def _examples(rows: Numbered, texts: list[str], label: str | None, path: Path) -> Iterator[Example | BadRow]:
-    seen: Counter[str] = Counter()
-    for number, row in rows:
-        found = row if isinstance(row, BadRow) else example_of(number, row, texts, label, path)
-        if isinstance(found, Example):
-            seen[found.id] += 1
-            found = found if seen[found.id] == 1 else Example(f"{found.id}#{number}", found.input, found.label)
-        yield found
-
-
-def text_columns(name: str, columns: list[str], wanted: str | None) -> list[str]:
-    """The column of texts or pictures, or the two that make a pair."""
-    if wanted is not None:
-        names = [wanted] if wanted in columns else [part.strip() for part in wanted.split(",")]
-        for one in names:
-            if one not in columns:
-                raise unknown_name(f"column of '{name}'", one, columns)
-        if len(names) > 2:
-            raise BadInput(Argument("text_column"), " names one column, or two with a comma for pairs of texts.")
-        return names
-    known = _known(columns, (*TEXTS, *PICTURES))
-    if known is None:
-        asked = f"Which column of '{name}' holds the texts? Name it with "
-        raise BadInput(asked, Argument("text_column"), f": {', '.join(columns)}.")
-    second = SECONDS.get(known.casefold())
-    return [known, *(one for one in columns if one.casefold() == second)]
-
-
-def _label_column(name: str, columns: list[str], wanted: str | None) -> str | None:
-    if wanted is None:
-        return _known(columns, LABELS)
-    if wanted not in columns:
-        raise unknown_name(f"column of '{name}'", wanted, columns)
-    return wanted
-
-
-def _known(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    found = [one for one in columns if one.casefold() in names]
-    return min(found, key=lambda one: names.index(one.casefold())) if found else None
-
-
-def example_of(number: int, row: Row, texts: list[str], label: str | None, path: Path) -> Example | BadRow:
+def make_example(number: int, row: Row, texts: list[str], label: str | None, path: Path) -> Example | BadRow:
+    """Return the example of a row, or a BadRow with the reason why there is none."""
     try:
-        cells = [_cell(row.get(name), name, path) for name in texts]
-        given = None if label is None else label_value(row.get(label), label)
+        cells = [_parse_cell(row.get(column), column, path) for column in texts]
+        label_value = None
+        if label is not None:
+            label_value = parse_label(row.get(label), label)
     except BadInput as error:
         return BadRow(number, str(error))
-    own = _known(list(row), IDS)
-    identity = str(row[own]) if own is not None and own != label and row[own] not in (None, "") else str(number)
-    return Example(identity, cells[0] if len(cells) == 1 else (cells[0], cells[1]), given)
+    source = cells[0] if len(cells) == 1 else (cells[0], cells[1])
+    return Example(_find_id(number, row, label), source, label_value)
 
 
-def _cell(value: Any, name: str, path: Path) -> Any:
-    """A text, or a picture given as bytes, as Hugging Face stores it, or by its path."""
+def text_columns(name: str, columns: list[str], text_column: str | None) -> list[str]:
+    """Return the column of texts or images, or the two columns of a pair; `name` is that of the table in messages."""
+    if text_column is None:
+        return _guess_text_columns(name, columns)
+    # A column's own name may contain a comma.
+    names = [text_column]
+    if text_column not in columns:
+        names = [column.strip() for column in text_column.split(",")]
+    for column in names:
+        if column not in columns:
+            raise unknown_name(f"column of '{name}'", column, columns)
+    if len(names) > 2:
+        raise BadInput(Argument("text_column"), " names one column, or two with a comma for pairs of texts.")
+    return names
+
+
+def parse_label(value: Any, column: str) -> int | str:
+    """Return a class index for numbers, also if written as text, else the label's name."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = str(value).strip() if isinstance(value, str | int) else ""
+    if not text or damaged_file(text):
+        raise BadInput(f"no label in column '{column}'")
+    # Test sets without labels often say -1.
+    if text.startswith("-") and text[1:].isdecimal():
+        raise BadInput(f"invalid label {text} in column '{column}'")
+    if isinstance(value, int) or text.isdecimal():
+        return int(value)
+    return text
+
+
+def _find_columns(preview: Sequence[tuple[int, Row | BadRow]]) -> list[str]:
+    for _, row in preview:
+        if isinstance(row, dict):
+            return list(row)
+    return []
+
+
+def _guess_text_columns(name: str, columns: list[str]) -> list[str]:
+    first = _find_column(columns, (*TEXT_COLUMNS, *IMAGE_COLUMNS))
+    if first is None:
+        message = f"No text column found in '{name}'. Name it with "
+        raise BadInput(message, Argument("text_column"), f": {', '.join(columns)}.")
+    second = SECOND_COLUMNS.get(first.casefold())
+    return [first, *(column for column in columns if column.casefold() == second)]
+
+
+def _find_label_column(name: str, columns: list[str], label_column: str | None) -> str | None:
+    if label_column is None:
+        return _find_column(columns, LABEL_COLUMNS)
+    if label_column not in columns:
+        raise unknown_name(f"column of '{name}'", label_column, columns)
+    return label_column
+
+
+def _find_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the column whose name comes first in `names`, ignoring case."""
+    matches = [column for column in columns if column.casefold() in names]
+    return min(matches, key=lambda column: names.index(column.casefold()), default=None)
+
+
+def _iterate_examples(rows: Numbered, texts: list[str], label: str | None, path: Path) -> Iterator[Example | BadRow]:
+    """Yield the example of each row; repeated ids get the line number, so that ids are unique."""
+    seen: Counter[str] = Counter()
+    for number, row in rows:
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        example = make_example(number, row, texts, label, path)
+        if isinstance(example, Example):
+            seen[example.id] += 1
+            if seen[example.id] > 1:
+                example = replace(example, id=f"{example.id}#{number}")
+        yield example
+
+
+def _find_id(number: int, row: Row, label: str | None) -> str:
+    """Return the id in a row, or its number if it has none."""
+    column = _find_column(list(row), ID_COLUMNS)
+    if column is None or column == label or row[column] in (None, ""):
+        return str(number)
+    return str(row[column])
+
+
+def _parse_cell(value: Any, column: str, path: Path) -> Any:
+    """Return a text, or an image: bytes, {"bytes": …} as Hugging Face stores it, or a path relative to the table."""
     if isinstance(value, dict) and value.get("bytes"):
         value = value["bytes"]
     if isinstance(value, bytes):
@@ -102,19 +162,7 @@ def _cell(value: Any, name: str, path: Path) -> Any:
     if isinstance(value, Image.Image):
         return value
     if not isinstance(value, str) or not value.strip():
-        raise BadInput(f"no text in column '{name}'")
+        raise BadInput(f"no text in column '{column}'")
     if damaged_file(value):
         raise BadInput("not UTF-8 text")
-    return path.parent / value if name.casefold() in PICTURES else value
-
-
-def label_value(value: Any, name: str) -> int | str:
-    """Numbers are class indices, also when written as text; anything else is a label's name."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    text = str(value).strip() if isinstance(value, str | int) else ""
-    if not text or damaged_file(text):
-        raise BadInput(f"no label in column '{name}'")
-    if text.startswith("-") and text[1:].isdecimal():
-        raise BadInput(f"label {text} in column '{name}' is no class")
-    return int(value) if isinstance(value, int) or text.isdecimal() else text
+    return path.parent / value if column.casefold() in IMAGE_COLUMNS else value

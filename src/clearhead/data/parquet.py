@@ -1,4 +1,4 @@
-"""Parquet, the only place that imports pyarrow."""
+"""Read and write Parquet; the only module that imports pyarrow."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,16 +7,9 @@ from typing import Any
 from clearhead.errors import BadFile, BadOption
 
 
-def _arrow() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise BadOption("Parquet needs pyarrow: pip install 'clearhead[tables]', or use .csv or .jsonl.") from error
-    return pyarrow
-
-
 def read_parquet(path: Path) -> list[dict[str, Any]]:
-    arrow = _arrow()
+    """Return the rows of a Parquet file."""
+    arrow = _import_arrow()
     try:
         rows: list[dict[str, Any]] = arrow.parquet.read_table(path).to_pylist()
     except (OSError, arrow.ArrowException) as error:
@@ -24,9 +17,9 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def column_names(path: Path) -> list[str]:
-    """The columns of a Parquet file, without reading it; none where it is damaged."""
-    arrow = _arrow()
+def read_column_names(path: Path) -> list[str]:
+    """Return the columns of a Parquet file without reading its rows; none if it is damaged."""
+    arrow = _import_arrow()
     try:
         return list(arrow.parquet.read_schema(path).names)
     except (OSError, arrow.ArrowException):
@@ -34,8 +27,16 @@ def column_names(path: Path) -> list[str]:
 
 
 def to_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
-    """Rows of plain data as the content of a Parquet file."""
-    arrow = _arrow()
+    """Return rows of plain data as the content of a Parquet file."""
+    arrow = _import_arrow()
     sink = arrow.BufferOutputStream()
     arrow.parquet.write_table(arrow.Table.from_pylist(list(rows)), sink)
     return bytes(sink.getvalue())
+
+
+def _import_arrow() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise BadOption("Parquet needs pyarrow: pip install 'clearhead[tables]', or use .csv or .jsonl.") from error
+    return pyarrow

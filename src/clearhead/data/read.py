@@ -1,5 +1,6 @@
-"""A task by its path or name: the reader is picked by what the file is."""
+"""Read a task by path or name: the reader is chosen by the file's suffix and content."""
 
+from collections.abc import Iterable
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -8,43 +9,55 @@ from clearhead.data.task import TASKS, Reader, Task
 from clearhead.errors import Argument, BadFile, BadInput, BadOption
 from clearhead.registry import unknown_name
 
-COLUMNS = ("text_column", "label_column")
+COLUMN_OPTIONS = ("text_column", "label_column")
 
 
 def read_task(source: Any, *, reader: str | None = None, **options: Any) -> Task:
-    """A task from a file or folder, or `hf:NAME` for a Hugging Face data set; a Task is answered as it is.
+    """Return a task from a file or folder, or `hf:NAME` for a Hugging Face data set; a Task is returned as it is.
 
-    `reader` names one of `clearhead.tasks()` where the ending does not tell. Further options are the reader's, such as
-    `text_column`, `label_column` and `limit`; those that are None are left out.
+    `reader` names one of `clearhead.tasks()` if the path does not decide. Further options are the reader's, such as
+    `text_column`, `label_column` and `limit`; those that are None are ignored.
 
     >>> read_task("sst2/dev.tsv", limit=100)     # doctest: +SKIP
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None}
     if isinstance(source, Task):
-        if given or reader is not None:
-            named = [*given, *([] if reader is None else ["reader"])]
-            raise BadOption(f"The task is already read, so {', '.join(named)} cannot be given.")
+        _refuse_options(options, reader)
         return source
-    _check(source)
-    found = _reader(source) if reader is None else TASKS[reader]
-    for name in given:
-        if name not in found.options:
-            raise BadOption(str(unknown_name(f"option of the reader '{found.name}'", name, list(found.options))))
-    given |= {name: _column(name, given[name]) for name in COLUMNS if name in given}
-    if found.name == "hugging-face":
-        return found.read(source, **given)
-    return found.read(_existing(source), **given)
+    _validate_source(source)
+    chosen = _find_reader(source) if reader is None else TASKS[reader]
+    _validate_options(chosen, options)
+    for name in COLUMN_OPTIONS:
+        if name in options:
+            options[name] = _parse_column(name, options[name])
+    if chosen.name == "hugging-face":
+        return chosen.read(source, **options)
+    return chosen.read(_require_path(source), **options)
 
 
-def _check(source: Any) -> None:
+def _refuse_options(options: Iterable[str], reader: str | None) -> None:
+    names = list(options)
+    if reader is not None:
+        names.append("reader")
+    if names:
+        raise BadOption(f"The task is already read, so {', '.join(names)} cannot be given.")
+
+
+def _validate_source(source: Any) -> None:
     if not isinstance(source, str | Path):
         raise BadInput(f"A {type(source).__name__} is not a task: give a Task, a file, a folder or 'hf:NAME'.")
     if not str(source).strip() or "\0" in str(source):
         raise BadInput(f"{str(source)!r} names no task: give a file, a folder or 'hf:NAME'.")
 
 
-def _column(name: str, value: Any) -> str:
-    """A column by its name or, as some files have no names, its number."""
+def _validate_options(reader: Reader, options: Iterable[str]) -> None:
+    for name in options:
+        if name not in reader.options:
+            raise BadOption(str(unknown_name(f"option of the reader '{reader.name}'", name, list(reader.options))))
+
+
+def _parse_column(name: str, value: Any) -> str:
+    """Return a column's name, or its number as text, for files without a header."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
@@ -52,18 +65,18 @@ def _column(name: str, value: Any) -> str:
     return value
 
 
-def _existing(source: str | Path) -> Path:
+def _find_reader(source: str | Path) -> Reader:
+    if isinstance(source, str) and source.startswith("hf:"):
+        return TASKS["hugging-face"]
+    path = _require_path(source)
+    for reader in TASKS.values():
+        if reader.matches(path):
+            return reader
+    raise BadFile(f"No reader recognises '{source}'. Name a reader: {', '.join(TASKS)}.")
+
+
+def _require_path(source: str | Path) -> Path:
     path = Path(source)
     if not path.exists():
         raise BadFile(f"There is no file or folder '{source}'. Check the name, or write hf:NAME for a data set's name.")
     return path
-
-
-def _reader(source: str | Path) -> Reader:
-    if isinstance(source, str) and source.startswith("hf:"):
-        return TASKS["hugging-face"]
-    path = _existing(source)
-    for found in TASKS.values():
-        if found.matches(path):
-            return found
-    raise BadFile(f"'{source}' is of a kind that is not read by itself. Name a reader: {', '.join(TASKS)}.")

@@ -1,4 +1,4 @@
-"""What a task is: examples with labels and, where people marked them, gold answers; and the readers that make one."""
+"""Tasks: examples with labels and human annotations, and the registry of readers that load them."""
 
 import hashlib
 import inspect
@@ -13,63 +13,64 @@ from PIL import Image
 
 from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadInput
-from clearhead.model import images as photo
+from clearhead.model import images
 from clearhead.registry import Registry
 from clearhead.validation import require_integer
 
 Spans = tuple[tuple[int, int, int], ...]
 Box = tuple[float, float, float, float]
-SHOWN = 3
+MAX_LISTED_ROWS = 3
+"""Skipped rows that a notice lists one by one."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The content of an image file, opened only when it is needed, so that a whole data set fits into memory."""
+    """The content of an image file, decoded only when it is needed, so that a whole data set fits into memory."""
 
     content: bytes = field(repr=False)
 
     def opened(self) -> Image.Image:
-        """The picture upright, as people see it."""
-        return photo.open_image_file(io.BytesIO(self.content), "A stored picture")
+        """Return the image, upright."""
+        return images.open_image_file(io.BytesIO(self.content), "A stored image")
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Which pixels people marked: values in `foreground` count, those in `unlabelled` take no part.
+    """The pixels that people marked: values in `foreground` count, those in `unlabelled` are ignored.
 
-    `note` is the EXIF note of the marked picture where the mask lies on its pixels as they are stored.
+    `orientation` is the EXIF orientation of the annotated image if the mask was drawn on its stored pixels.
     """
 
     source: Path | Picture
     foreground: tuple[int, ...] | None = None
     unlabelled: tuple[int, ...] = ()
-    note: int = 1
+    orientation: int = 1
 
     def array(self) -> Array:
-        """1 foreground, 0 background, −1 without a label (rows × columns); by default all but 0 is foreground."""
-        picture = self.source.opened() if isinstance(self.source, Picture) else _opened(self.source)
-        picture = picture if self.note == 1 else photo.rotate(picture, self.note)
-        values = np.asarray(picture if picture.mode in ("L", "P", "I") else picture.convert("L"))
-        chosen = values != 0 if self.foreground is None else np.isin(values, self.foreground)
-        return np.where(np.isin(values, self.unlabelled), -1, chosen).astype(np.int8)
+        """Return 1 foreground, 0 background, −1 unlabelled (rows × columns); by default all but 0 is foreground."""
+        image = self._open()
+        # Palette images keep their indices: those are the annotated values, not the colours.
+        if image.mode not in ("L", "P", "I"):
+            image = image.convert("L")
+        values = np.asarray(image)
+        foreground = values != 0 if self.foreground is None else np.isin(values, self.foreground)
+        is_unlabelled = np.isin(values, self.unlabelled)
+        return np.where(is_unlabelled, -1, foreground).astype(np.int8)
 
-
-def _opened(path: Path) -> Image.Image:
-    try:
-        return Picture(path.read_bytes()).opened()
-    except OSError as error:
-        raise BadInput(f"'{path}' cannot be read: {error.strerror or error}") from error
-    except BadInput as error:
-        raise BadInput(f"'{path}' cannot be read as an image.") from error
+    def _open(self) -> Image.Image:
+        image = self.source.opened() if isinstance(self.source, Picture) else _open_file(self.source)
+        if self.orientation == 1:
+            return image
+        return images.rotate(image, self.orientation)
 
 
 @dataclass(frozen=True)
 class Example:
     """One row of a task.
 
-    `input` is a text, a pair of texts, a picture, the path to one, or something that is `opened()` to one. `label` is
-    a class index or name. `gold` is what people marked: (segment, start, end) spans of characters, a Mask, or a box as
-    shares of the picture's sides.
+    `input` is a text, a pair of texts, an image, the path to one, or an object whose method `opened()` returns one.
+    `label` is a class index or name. `gold` is the human annotation: (segment, start, end) spans of characters, a
+    Mask, or a box relative to the image's width and height.
     """
 
     id: str
@@ -80,12 +81,14 @@ class Example:
     @property
     def raw(self) -> Any:
         """The input as `explain` takes it."""
-        return self.input.opened() if hasattr(self.input, "opened") else self.input
+        if hasattr(self.input, "opened"):
+            return self.input.opened()
+        return self.input
 
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that could not be used: its line (from 1) and why."""
+    """A row that could not be used: its line (from 1) and the reason."""
 
     line: int
     reason: str
@@ -93,7 +96,7 @@ class BadRow:
 
 @dataclass(frozen=True)
 class Task:
-    """Examples by name; `labels` are the names of classes where the data has them, `skipped` the rows left out."""
+    """A data set: examples, the class names where the data has them, and the rows that were skipped."""
 
     name: str
     examples: Sequence[Example] = field(repr=False)
@@ -101,7 +104,8 @@ class Task:
     skipped: tuple[BadRow, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.examples, Sequence) or not all(isinstance(one, Example) for one in self.examples):
+        is_sequence = isinstance(self.examples, Sequence)
+        if not is_sequence or not all(isinstance(example, Example) for example in self.examples):
             raise BadInput(f"The task '{self.name}' must hold a list of Examples: write Example(id, input, label).")
         if not self.examples:
             raise BadInput(f"The task '{self.name}' has no examples: give at least one.")
@@ -111,39 +115,20 @@ class Task:
 
     @property
     def notice(self) -> str:
-        """What was skipped, in a sentence; empty when nothing was."""
+        """A sentence about the skipped rows; empty if there are none."""
         if not self.skipped:
             return ""
-        shown = "; ".join(f"line {row.line}: {row.reason}" for row in self.skipped[:SHOWN])
-        more = f"; and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
-        rows = "1 row was" if len(self.skipped) == 1 else f"{len(self.skipped)} rows were"
-        return f"{rows} skipped of {len(self.skipped) + len(self.examples)} in '{self.name}' ({shown}{more})."
-
-
-def task_digest(task: Task) -> str:
-    """A fingerprint of the examples: changes when any input, label or gold answer does."""
-    found = hashlib.sha256()
-    for example in task.examples:
-        found.update(repr((example.id, example.label)).encode())
-        found.update(_content(example.input) + b"\0" + _content(example.gold) + b"\0")
-    return found.hexdigest()
-
-
-def _content(value: Any) -> bytes:
-    if isinstance(value, Mask):
-        return _content(value.source) + repr((value.foreground, value.unlabelled)).encode()
-    if isinstance(value, Picture):
-        return hashlib.sha256(value.content).digest()
-    if isinstance(value, Path):
-        return hashlib.sha256(value.read_bytes()).digest()
-    if isinstance(value, Image.Image):
-        return hashlib.sha256(repr(value.size).encode() + value.tobytes()).digest()
-    return repr(value).encode()
+        count = len(self.skipped)
+        rows = "1 row was" if count == 1 else f"{count} rows were"
+        reasons = [f"line {row.line}: {row.reason}" for row in self.skipped[:MAX_LISTED_ROWS]]
+        if count > MAX_LISTED_ROWS:
+            reasons.append(f"and {count - MAX_LISTED_ROWS} more")
+        return f"{rows} skipped of {count + len(self)} in '{self.name}' ({'; '.join(reasons)})."
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A registered reader; `matches` says whether a path looks like its kind."""
+    """A registered reader; `matches` tells whether it reads a path without being named."""
 
     name: str
     read: Callable[..., Task]
@@ -168,21 +153,16 @@ TASKS: Registry[Reader] = Registry(
 
 
 def tasks() -> Registry[Reader]:
-    """Every reader of tasks by name."""
+    """Return every reader of tasks by name."""
     return TASKS
 
 
 def reader(matches: Callable[[Path], bool]) -> Callable[[Callable[..., Task]], Callable[..., Task]]:
-    """Registers a function (path, *, options) → Task under the kebab-case of its name; the first that matches reads."""
+    """Register a function (path, *, options) → Task under its name in kebab-case; the first that matches reads."""
 
     def register(read: Callable[..., Task]) -> Callable[..., Task]:
         name = read.__name__.replace("_", "-")
-        options = {
-            key: parameter.default
-            for key, parameter in inspect.signature(read).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
-        TASKS.add(name, Reader(name, read, matches, options))
+        TASKS.add(name, Reader(name, read, matches, _find_options(read)))
         return read
 
     return register
@@ -191,23 +171,72 @@ def reader(matches: Callable[[Path], bool]) -> Callable[[Callable[..., Task]], C
 def build_task(
     name: str, rows: Sequence[Example | BadRow], *, limit: int | None = None, labels: tuple[str, ...] | None = None
 ) -> Task:
-    """A task of the good rows, or an error when there are none.
+    """Return a task of the usable rows; raise BadFile if there are none.
 
-    `limit` draws that many at random, always the same, because many files are sorted by class.
+    `limit` samples that many rows with a fixed seed, because many files are sorted by class.
     """
-    good = [row for row in rows if isinstance(row, Example)]
+    examples = [row for row in rows if isinstance(row, Example)]
     skipped = tuple(row for row in rows if isinstance(row, BadRow))
-    if not good:
-        why = f" Line {skipped[0].line}: {skipped[0].reason}." if skipped else ""
-        raise BadFile(f"'{name}' has no usable rows.{why} Check its content, and for a table the names of its columns.")
-    names = {row.label for row in good if isinstance(row.label, str)}
-    return Task(name, _drawn(good, limit), labels or (tuple(sorted(names)) or None), skipped)
+    if not examples:
+        reason = f" Line {skipped[0].line}: {skipped[0].reason}." if skipped else ""
+        raise BadFile(
+            f"'{name}' has no usable rows.{reason} Check its content, and for a table the names of its columns."
+        )
+    return Task(name, _sample(examples, limit), labels or _collect_labels(examples), skipped)
 
 
-def _drawn(good: list[Example], limit: int | None) -> list[Example]:
+def task_digest(task: Task) -> str:
+    """Return a hash of the examples that changes with any input, label or annotation."""
+    digest = hashlib.sha256()
+    for example in task.examples:
+        digest.update(repr((example.id, example.label)).encode())
+        digest.update(_serialise(example.input) + b"\0" + _serialise(example.gold) + b"\0")
+    return digest.hexdigest()
+
+
+def _open_file(path: Path) -> Image.Image:
+    try:
+        return Picture(path.read_bytes()).opened()
+    except OSError as error:
+        raise BadInput(f"'{path}' cannot be read: {error.strerror or error}") from error
+    except BadInput as error:
+        raise BadInput(f"'{path}' cannot be read as an image.") from error
+
+
+def _find_options(read: Callable[..., Task]) -> dict[str, Any]:
+    """Return the keyword-only parameters of a reader with their defaults."""
+    options = {}
+    for name, parameter in inspect.signature(read).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            options[name] = parameter.default
+    return options
+
+
+def _collect_labels(examples: Sequence[Example]) -> tuple[str, ...] | None:
+    """Return the sorted label names; None if the labels are indices."""
+    names = {example.label for example in examples if isinstance(example.label, str)}
+    return tuple(sorted(names)) or None
+
+
+def _sample(examples: list[Example], limit: int | None) -> list[Example]:
     if limit is not None:
         require_integer("limit", limit, is_flag=True)
-    if limit is None or limit >= len(good):
-        return good
+    if limit is None or limit >= len(examples):
+        return examples
+    # A fixed seed draws the same examples every time; sorted keeps the order of the file.
     generator = np.random.default_rng(0)
-    return [good[place] for place in sorted(generator.choice(len(good), limit, replace=False))]
+    indices = sorted(generator.choice(len(examples), limit, replace=False))
+    return [examples[index] for index in indices]
+
+
+def _serialise(value: Any) -> bytes:
+    """Return bytes that identify an input or annotation by content, not by path."""
+    if isinstance(value, Mask):
+        return _serialise(value.source) + repr((value.foreground, value.unlabelled)).encode()
+    if isinstance(value, Picture):
+        return hashlib.sha256(value.content).digest()
+    if isinstance(value, Path):
+        return hashlib.sha256(value.read_bytes()).digest()
+    if isinstance(value, Image.Image):
+        return hashlib.sha256(repr(value.size).encode() + value.tobytes()).digest()
+    return repr(value).encode()

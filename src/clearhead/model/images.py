@@ -1,4 +1,4 @@
-"""Pictures as people see them: whole, upright, in three colours of eight bits."""
+"""Read images as people see them: EXIF orientation applied, three channels, eight bits per channel."""
 
 from typing import Any
 
@@ -9,124 +9,146 @@ from PIL.ExifTags import Base
 from clearhead.arrays import Array
 from clearhead.errors import BadInput
 
-BRIGHTEST = 255
-SIDEWAYS = (5, 6, 7, 8)
-"""The EXIF notes by which width and height change places."""
+MAX_PIXEL_VALUE = 255
+TRANSPOSING_ORIENTATIONS = (5, 6, 7, 8)
+"""EXIF orientations that swap width and height."""
 Size = tuple[int, int]
 
 
 def open_image_file(source: Any, name: str) -> Image.Image:
-    """A picture from a file or its path, upright; `name` is what a message calls it."""
+    """Open an image file or path and rotate it upright; `name` is used in error messages."""
     try:
         with Image.open(source) as file:
             file.load()
             return rotate_upright(file).copy()
     except FileNotFoundError:
         raise BadInput(f"There is no image at {name}.") from None
-    except Exception as error:  # Damaged files make Pillow raise nearly anything.
+    except Exception as error:  # Pillow raises nearly any exception on damaged files.
         raise BadInput(f"{name} cannot be read as an image: {error}") from error
 
 
 def load_pixels(image: Image.Image) -> Image.Image:
-    """The same picture, all of it read; refused where that cannot be."""
+    """Load all pixels of an image; raise BadInput if its file is damaged."""
     try:
         image.load()
-    except Exception as error:
-        raise BadInput(f"The picture cannot be read ({error}): open it again, from a whole file.") from error
+    except Exception as error:  # Pillow raises nearly any exception on damaged files.
+        raise BadInput(f"The image cannot be read ({error}): open it again from a complete file.") from error
     return image
 
 
-def rotate_upright(image: Image.Image) -> Image.Image:
-    """Turned as its EXIF note says; the result has no such note any more."""
-    return image if orientation(image) == 1 else ImageOps.exif_transpose(image)
-
-
-def rotate(image: Image.Image, note: int) -> Image.Image:
-    """Turned by the EXIF note of another picture, on whose stored pixels this one lies."""
-    bare = image.copy()
-    bare.getexif()[Base.Orientation] = note
-    return rotate_upright(bare)
-
-
-def orientation(image: Image.Image) -> int:
-    """How a picture is to be turned, from the head of its file; 1 where it stands upright or does not say."""
-    try:
-        note = Image.Image.getexif(image).get(Base.Orientation, 1)
-    except Exception:  # A note that cannot be read says nothing.
-        return 1
-    return note if note in range(2, 9) else 1
-
-
-def image_header(source: Any, name: str) -> tuple[Size, int]:
-    """The stored width and height of a picture, and its note, without its pixels."""
-    try:
-        with Image.open(source) as file:
-            # Pillow itself turns a TIFF, and tells its size so.
-            return file.size, 1 if file.format == "TIFF" else orientation(file)
-    except Exception as error:
-        raise BadInput(f"{name} cannot be read as an image") from error
-
-
-def orientation_after(mask: Any, picture: Any, names: tuple[str, str]) -> int:
-    """The note by which a mask has to be turned to lie on its upright picture; refused where it has another size.
-
-    A mask of the stored size without a note of its own was drawn on the pixels as they are stored.
-    """
-    (mask_size, mask_note), (size, note) = (image_header(*one) for one in zip((mask, picture), names, strict=True))
-    if size == mask_size and mask_note == 1:
-        return note
-    seen, marked = _upright_size(size, note), _upright_size(mask_size, mask_note)
-    if seen != marked:
-        raise BadInput(f"{names[1]} is {seen[0]}×{seen[1]}, its mask {marked[0]}×{marked[1]}")
-    return 1
-
-
-def _upright_size(size: Size, note: int) -> Size:
-    return size[::-1] if note in SIDEWAYS else size
-
-
 def to_rgb(image: Image.Image) -> Image.Image:
-    """In red, green and blue of 0 … 255: sixteen bits are scaled, numbers that do not tell what white is refused."""
+    """Convert to RGB with values 0 … 255; raise BadInput if the range of values is ambiguous."""
     if 0 in image.size:
-        raise BadInput(f"The picture has no pixels: it is {image.width} × {image.height}.")
+        raise BadInput(f"The image has no pixels: its size is {image.width} × {image.height}.")
     if image.mode.startswith("I;16"):
-        return Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8)).convert("RGB")
+        # Pillow would clip 16-bit values at 255. 65535 / 257 = 255.
+        scaled = np.round(np.asarray(image) / 257).astype(np.uint8)
+        return Image.fromarray(scaled).convert("RGB")
     if image.mode in ("I", "F"):
-        _check_range(np.asarray(image), image.mode)
+        _validate_value_range(np.asarray(image), image.mode)
     return image.convert("RGB")
 
 
-def _check_range(values: Any, mode: str) -> None:
-    low, high = values.min(), values.max()
-    if not 0 <= low <= high <= BRIGHTEST or 0 < high <= 1:
-        raise BadInput(
-            f"The picture has mode {mode} and values {low:g} … {high:g}, which do not tell what white is: "
-            "scale them to 0 … 255 and convert it to mode L."
-        )
+def rotate_upright(image: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation; the result has none any more."""
+    if read_orientation(image) == 1:
+        return image
+    return ImageOps.exif_transpose(image)
+
+
+def rotate(image: Image.Image, orientation: int) -> Image.Image:
+    """Apply the EXIF orientation of another image, for example to a mask drawn on its stored pixels."""
+    rotated = image.copy()
+    rotated.getexif()[Base.Orientation] = orientation
+    return rotate_upright(rotated)
+
+
+def read_orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation, 1 (upright) if absent or invalid."""
+    try:
+        # The method of the base class reads the header only: some plugins override it and load the pixels.
+        orientation = Image.Image.getexif(image).get(Base.Orientation, 1)
+    except Exception:  # Damaged EXIF data raises nearly any exception.
+        return 1
+    return orientation if orientation in range(2, 9) else 1
+
+
+def read_image_header(source: Any, name: str) -> tuple[Size, int]:
+    """Return the stored (width, height) and EXIF orientation without reading the pixels."""
+    try:
+        with Image.open(source) as file:
+            # Pillow applies the orientation of TIFF files itself and reports the rotated size.
+            orientation = 1 if file.format == "TIFF" else read_orientation(file)
+            return file.size, orientation
+    except Exception as error:  # Pillow raises nearly any exception on damaged files.
+        raise BadInput(f"{name} cannot be read as an image") from error
+
+
+def orientation_after(mask: Any, image: Any, names: tuple[str, str]) -> int:
+    """Return the EXIF orientation to apply to a mask so that it fits its upright image.
+
+    A mask of the stored size without an orientation of its own was drawn on the stored pixels. Raise BadInput if the
+    sizes do not match. `names` are those of mask and image in messages.
+    """
+    mask_name, image_name = names
+    mask_size, mask_orientation = read_image_header(mask, mask_name)
+    image_size, image_orientation = read_image_header(image, image_name)
+    if mask_size == image_size and mask_orientation == 1:
+        return image_orientation
+    width, height = _upright_size(image_size, image_orientation)
+    mask_width, mask_height = _upright_size(mask_size, mask_orientation)
+    if (width, height) != (mask_width, mask_height):
+        raise BadInput(f"{image_name} is {width}×{height}, its mask {mask_width}×{mask_height}")
+    return 1
 
 
 def resize_map(source: Array, height: int, width: int) -> Array:
-    """A map stretched bilinearly to another size."""
+    """Resize a map bilinearly."""
     return place_map(source, (0, 0, width, height), width, height)
 
 
 def place_map(source: Array, box: tuple[float, float, float, float], width: int, height: int) -> Array:
-    """The source map stretched bilinearly over the box, on a canvas of the original size."""
+    """Resize a map bilinearly to `box` (left, top, right, bottom) on a width × height canvas; NaN outside the box."""
     left, top, right, bottom = box
     columns = (np.arange(width) + 0.5 - left) / (right - left)
     rows = (np.arange(height) + 0.5 - top) / (bottom - top)
-    inside = ((rows >= 0) & (rows <= 1))[:, None] & ((columns >= 0) & (columns <= 1))[None, :]
-    across = _interpolation_weights(columns, source.shape[1])
-    down = _interpolation_weights(rows, source.shape[0])
-    return np.where(inside, down @ source.astype(np.float64) @ across.T, np.nan)
+    inside_columns = (columns >= 0) & (columns <= 1)
+    inside_rows = (rows >= 0) & (rows <= 1)
+    column_weights = _interpolation_weights(columns, source.shape[1])
+    row_weights = _interpolation_weights(rows, source.shape[0])
+    resized = row_weights @ source.astype(np.float64) @ column_weights.T
+    return np.where(inside_rows[:, None] & inside_columns[None, :], resized, np.nan)
 
 
-def _interpolation_weights(places: Array, cells: int) -> Array:
-    """Weights (places × cells) of linear interpolation between cell centres, flat beyond the outermost."""
-    centre = np.clip(places * cells - 0.5, 0, cells - 1)
+def _upright_size(size: Size, orientation: int) -> Size:
+    width, height = size
+    if orientation in TRANSPOSING_ORIENTATIONS:
+        return height, width
+    return width, height
+
+
+def _validate_value_range(values: Any, mode: str) -> None:
+    """Raise BadInput if it is unclear which value is white: outside 0 … 255, or a float image in 0 … 1."""
+    low = values.min()
+    high = values.max()
+    if not 0 <= low <= high <= MAX_PIXEL_VALUE or 0 < high <= 1:
+        raise BadInput(
+            f"The image has mode {mode} and values {low:g} … {high:g}, from which white cannot be determined: "
+            "scale them to 0 … 255 and convert it to mode L."
+        )
+
+
+def _interpolation_weights(positions: Array, cells: int) -> Array:
+    """Return weights (positions × cells) of linear interpolation between cell centres, constant beyond the outermost.
+
+    `positions` are relative: 0 is the left edge of the first cell, 1 the right edge of the last.
+    """
+    centre = np.clip(positions * cells - 0.5, 0, cells - 1)
     lower = np.minimum(centre.astype(int), max(cells - 2, 0))
-    weights = np.zeros((len(places), cells))
-    rows = np.arange(len(places))
+    upper = np.minimum(lower + 1, cells - 1)
+    weights = np.zeros((len(positions), cells))
+    rows = np.arange(len(positions))
     weights[rows, lower] = 1 - (centre - lower)
-    weights[rows, np.minimum(lower + 1, cells - 1)] += centre - lower
+    # Added, not assigned: with one cell, lower and upper are the same.
+    weights[rows, upper] += centre - lower
     return weights

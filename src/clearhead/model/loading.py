@@ -1,4 +1,4 @@
-"""TODO."""
+"""Load a model: an embedded one, a local folder, a hub id, or objects in memory."""
 
 import copy
 from collections.abc import Iterator
@@ -13,18 +13,17 @@ from torch import nn
 from clearhead.errors import BadFile, BadOption, UnsupportedModel
 from clearhead.model import zoo
 from clearhead.model.model import Model
+from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
 from clearhead.model.placement import place_model
 from clearhead.registry import unknown_name
 
-HEADS = {
+AUTO_CLASSES = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
     "ForImageClassification": "AutoModelForImageClassification",
     "ForImageClassificationWithTeacher": "AutoModelForImageClassification",
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
 }
-
-
-QUANTISED = ("torch.ao.nn.quantized", "torch.nn.quantized")
+"""Ending of an architecture's name to the class of Transformers that loads it."""
 
 
 def load(
@@ -36,130 +35,124 @@ def load(
     lm_head: Any = None,
     allow_pickle: bool = False,
 ) -> Model:
-    """Makes a Model of what you have: nothing (the embedded default), a name, a folder, a hub id, or objects.
+    """Load a Model from nothing (the embedded default), a name, a folder, a hub id, or objects.
 
-    Objects in memory are used as they are and left untouched; asking for another device or dtype makes a copy.
+    Objects in memory are used as they are and left untouched; another device or dtype makes a copy.
     Code from model repositories is never executed, and pickled weights are refused unless `allow_pickle`.
 
     >>> clearhead.load("path/to/my-bert", device="cuda")     # doctest: +SKIP
     """
+    # Weights created under the caller's inference_mode could never have gradients.
     with torch.inference_mode(False):
         loaded = _load_source(model, allow_pickle)
         if processor is not None:
             loaded = replace(loaded, processor=processor, copies={})
         if lm_head is not None:
             loaded = replace(loaded, lm=_load_lm_head(lm_head, allow_pickle), copies={})
-        _check_head(loaded)
-        loaded = _with_processor_part(loaded)
-        placed = place_model(loaded, device, dtype)
-        if placed.lm is not None and next(placed.lm.parameters()).device != placed.device:
-            placed = replace(placed, lm=copy.deepcopy(placed.lm).to(placed.device), copies={})
-        return placed
+        validate_model(loaded)
+        loaded = select_processor(loaded)
+        return _place_lm_head(place_model(loaded, device, dtype))
 
 
 def as_model(model: Any) -> Model:
-    """What every function takes as a model: a Model as it is, or whatever `load` makes one of."""
-    return model if isinstance(model, Model) else load(model)
+    """Return a Model as it is, or load one from anything `load` accepts."""
+    if isinstance(model, Model):
+        return model
+    return load(model)
 
 
 def models() -> dict[str, Any]:
-    """The embedded models by name, with what each is for and how good it is."""
+    """Return the embedded models by name, each with its task, labels and accuracy."""
     return {name: zoo.describe(name) for name in zoo.names()}
 
 
-def _load_source(model: Any, allow_pickle: bool) -> Model:
-    if isinstance(model, Model):
-        return model
-    if model is None or (isinstance(model, str | Path) and Path(model).as_posix() in zoo.names()):
-        return _from_zoo(zoo.names()[0] if model is None else Path(model).as_posix())
-    return _from_folder(str(model), allow_pickle) if isinstance(model, str | Path) else _from_objects(model)
+def _load_source(source: Any, allow_pickle: bool) -> Model:
+    if isinstance(source, Model):
+        return source
+    if source is None:
+        return _load_from_zoo(zoo.names()[0])
+    if not isinstance(source, str | Path):
+        return _wrap_objects(source)
+    name = Path(source).as_posix()
+    if name in zoo.names():
+        return _load_from_zoo(name)
+    return _load_from_folder(str(source), allow_pickle)
 
 
-def _from_zoo(name: str) -> Model:
+def _load_from_zoo(name: str) -> Model:
     network, processor, lm = zoo.open_model(name)
     return Model(network, processor, lm, name)
 
 
-def _exists(source: str) -> bool:
-    try:
-        return Path(source).exists()
-    except (OSError, ValueError):
-        return False
-
-
-def _check_source(source: str) -> None:
-    """Refuses at once what can be neither a folder nor a hub id, before the hub is asked for it again and again."""
-    if _exists(source):
-        return
-    embedded = zoo.names()
-    if source.startswith("clearhead/") or f"clearhead/{source}" in embedded:
-        raise unknown_name("embedded model", source, embedded)
-    if source.startswith((".", "/", "~")) or source.endswith("/") or source.count("/") > 1 or "\\" in source:
-        raise BadFile(_not_loadable(source, "There is no such folder."))
-
-
-def _from_folder(source: str, allow_pickle: bool) -> Model:
+def _load_from_folder(source: str, allow_pickle: bool) -> Model:
+    """Load a folder or hub id in the layout of Transformers."""
     import transformers
 
-    _check_source(source)
-    try:
+    _validate_source(source)
+    with _translate_load_errors(source):
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise BadFile(_not_loadable(source, _first_line(error))) from error
     architecture = (getattr(config, "architectures", None) or ["?"])[0]
-    head = next((auto for ending, auto in HEADS.items() if architecture.endswith(ending)), None)
-    if head is None:
-        raise UnsupportedModel(_wrong_head(architecture))
-    options = {"trust_remote_code": False, "use_safetensors": None if allow_pickle else True}
-    try:
-        with hide_progress_bars():
-            network = getattr(transformers, head).from_pretrained(source, **options).eval()
-            processor = _load_processor(source, head)
-    except (OSError, ValueError) as error:
-        raise BadFile(_not_loadable(source, _first_line(error))) from error
+    auto_class = _find_auto_class(architecture)
+    with _translate_load_errors(source), _hide_progress_bars():
+        network = _load_network(auto_class, source, allow_pickle)
+        processor = _load_processor(source, auto_class)
     return Model(network, processor, None, source)
 
 
-@contextmanager
-def hide_progress_bars() -> Iterator[None]:
-    """Transformers' progress bars for reading weights, which flash by, are left out."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+def _find_auto_class(architecture: str) -> str:
+    for ending, auto_class in AUTO_CLASSES.items():
+        if architecture.endswith(ending):
+            return auto_class
+    raise unsupported_head(architecture)
 
 
-def _load_processor(source: str, head: str) -> Any:
+def _load_network(auto_class: str, source: str, allow_pickle: bool) -> Any:
     import transformers
 
-    kind = transformers.AutoImageProcessor if "Image" in head else transformers.AutoTokenizer
-    return kind.from_pretrained(source, trust_remote_code=False)
+    # None lets Transformers fall back to pickled weights; True allows safetensors only.
+    use_safetensors = None if allow_pickle else True
+    loader = getattr(transformers, auto_class)
+    network = loader.from_pretrained(source, trust_remote_code=False, use_safetensors=use_safetensors)
+    return network.eval()
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _load_processor(source: str, auto_class: str) -> Any:
+    import transformers
+
+    loader = transformers.AutoImageProcessor if "Image" in auto_class else transformers.AutoTokenizer
+    return loader.from_pretrained(source, trust_remote_code=False)
 
 
-def _not_loadable(source: str, reason: str) -> str:
-    names = ", ".join(zoo.names())
-    told = f"'{source}' cannot be loaded: {reason} Give a folder with config.json and safetensors weights, a hub id, "
-    told += f"or one of {names}."
-    pickled = " Pickled weights need allow_pickle=True (clearhead serve: --allow-pickle)."
-    return told + pickled * ("safetensors" in reason)
+def _load_lm_head(source: Any, allow_pickle: bool) -> Any:
+    """Return a masked-language model from an object, a folder or a hub id."""
+    if not isinstance(source, str | Path):
+        return _validate_lm_head(source)
+    _validate_source(str(source))
+    with _translate_load_errors(str(source)), _hide_progress_bars():
+        return _load_network("AutoModelForMaskedLM", str(source), allow_pickle)
 
 
-def _from_objects(source: Any) -> Model:
+def _validate_lm_head(source: Any) -> Any:
+    network = _unwrap_network(source)
+    if not hasattr(network, "get_output_embeddings") or network.get_output_embeddings() is None:
+        raise BadOption(f"lm_head must be a …ForMaskedLM model, or its folder, not {type(source).__name__}.")
+    return network
+
+
+def _place_lm_head(model: Model) -> Model:
+    """Return the model with its masked-LM head on the network's device."""
+    if model.lm is None or next(model.lm.parameters()).device == model.device:
+        return model
+    return replace(model, lm=copy.deepcopy(model.lm).to(model.device), copies={})
+
+
+def _wrap_objects(source: Any) -> Model:
+    """Return a Model around a Transformers network or pipeline."""
     processor = None
     if hasattr(source, "model") and hasattr(source, "preprocess"):
-        parts = (getattr(source, "image_processor", None), getattr(source, "tokenizer", None))
-        processor = next((part for part in parts if part is not None), None)
+        processor = _find_pipeline_processor(source)
         source = source.model
-    network = unwrap_network(source)
+    network = _unwrap_network(source)
     if not isinstance(network, nn.Module) or not hasattr(network, "config"):
         raise UnsupportedModel(
             f"A {type(source).__name__} cannot be explained: give a Hugging Face Transformer (a PreTrainedModel), its "
@@ -169,8 +162,15 @@ def _from_objects(source: Any) -> Model:
     return Model(network, processor, None, name)
 
 
-def unwrap_network(network: Any) -> Any:
-    """The eager Hugging Face network inside torch.compile and adapter wrappers."""
+def _find_pipeline_processor(pipeline: Any) -> Any:
+    image_processor = getattr(pipeline, "image_processor", None)
+    if image_processor is not None:
+        return image_processor
+    return getattr(pipeline, "tokenizer", None)
+
+
+def _unwrap_network(network: Any) -> Any:
+    """Return the eager Hugging Face network inside torch.compile and adapter (PEFT) wrappers."""
     network = getattr(network, "_orig_mod", network)
     if hasattr(network, "get_base_model") and hasattr(network, "peft_config"):
         if getattr(network.active_peft_config, "is_prompt_learning", False):
@@ -178,64 +178,58 @@ def unwrap_network(network: Any) -> Any:
                 "Prompt-learning adapters add tokens that are not in the input. Merge or remove them."
             )
         network = network.get_base_model()
+    # The adapter may itself wrap a compiled network.
     return getattr(network, "_orig_mod", network)
 
 
-def _with_processor_part(model: Model) -> Model:
-    """With the part of its processor that reads what the network takes; refuses one that does not."""
-    if model.processor is None:
-        return model
-    part = getattr(model.processor, "image_processor" if model.takes_images else "tokenizer", None) or model.processor
-    is_tokenizer = hasattr(part, "convert_ids_to_tokens")
-    if not callable(part) or is_tokenizer == model.takes_images:
-        wanted = "an image processor (AutoImageProcessor)" if model.takes_images else "a tokenizer (AutoTokenizer)"
-        raise UnsupportedModel(f"{model.name} needs {wanted} to read its inputs, not {type(part).__name__}.")
-    return model if part is model.processor else replace(model, processor=part, copies={})
+def _validate_source(source: str) -> None:
+    """Raise at once if `source` is neither a folder nor a possible hub id, without network requests."""
+    if _exists(source):
+        return
+    embedded = zoo.names()
+    if source.startswith("clearhead/") or f"clearhead/{source}" in embedded:
+        raise unknown_name("embedded model", source, embedded)
+    if source.startswith((".", "/", "~")) or source.endswith("/") or source.count("/") > 1 or "\\" in source:
+        raise BadFile(_load_error_message(source, "There is no such folder."))
 
 
-def _load_lm_head(source: Any, allow_pickle: bool) -> Any:
-    import transformers
-
-    if not isinstance(source, str | Path):
-        found = unwrap_network(source)
-        if getattr(found, "get_output_embeddings", lambda: None)() is None:
-            raise BadOption(f"lm_head must be a …ForMaskedLM model, or its folder, not {type(source).__name__}.")
-        return found
-    _check_source(str(source))
-    options = {"trust_remote_code": False, "use_safetensors": None if allow_pickle else True}
+def _exists(source: str) -> bool:
     try:
-        with hide_progress_bars():
-            return transformers.AutoModelForMaskedLM.from_pretrained(str(source), **options).eval()
+        return Path(source).exists()
+    except (OSError, ValueError):  # Too long for a file name, or with a null character.
+        return False
+
+
+@contextmanager
+def _translate_load_errors(source: str) -> Iterator[None]:
+    """Re-raise the errors of Transformers as BadFile with their first line."""
+    try:
+        yield
     except (OSError, ValueError) as error:
-        raise BadFile(_not_loadable(str(source), _first_line(error))) from error
+        message = str(error).strip()
+        reason = message.splitlines()[0] if message else type(error).__name__
+        raise BadFile(_load_error_message(source, reason)) from error
 
 
-def _check_head(model: Model) -> None:
-    kind = type(model.network).__name__
-    refused = (
-        "ForTokenClassification",
-        "ForCausalLM",
-        "ForMaskedLM",
-        "LMHeadModel",
-        "ForConditionalGeneration",
+def _load_error_message(source: str, reason: str) -> str:
+    message = (
+        f"'{source}' cannot be loaded: {reason} Give a folder with config.json and safetensors weights, a hub id, "
+        f"or one of {', '.join(zoo.names())}."
     )
-    if kind.endswith(refused):
-        raise UnsupportedModel(_wrong_head(kind))
-    if any(parameter.is_inference() for parameter in model.network.parameters()):
-        raise UnsupportedModel(f"{kind} was made inside torch.inference_mode() and has no gradient. Make it outside.")
-    if any(type(module).__module__.startswith(QUANTISED) for module in model.network.modules()):
-        raise UnsupportedModel(f"{kind} is quantised with kernels that have no gradient. Load it unquantised.")
-    widths = [getattr(one.config, "hidden_size", None) for one in (model.network, model.lm) if one is not None]
-    if len(set(widths)) > 1:
-        raise UnsupportedModel(f"The masked-LM head reads {widths[1]} channels, but {kind} has {widths[0]}.")
-    if getattr(model.config, "is_encoder_decoder", False):
-        raise UnsupportedModel(
-            f"{kind} has an encoder and a decoder; Clearhead explains models with one stack of blocks."
-        )
+    if "safetensors" in reason:
+        message += " Pickled weights need allow_pickle=True (clearhead serve: --allow-pickle)."
+    return message
 
 
-def _wrong_head(kind: str) -> str:
-    return (
-        f"{kind} has no classification, regression or answer-span head. Token classification and generation are not "
-        "covered: load a …ForSequenceClassification, …ForImageClassification or …ForQuestionAnswering model."
-    )
+@contextmanager
+def _hide_progress_bars() -> Iterator[None]:
+    """Disable the progress bars that Transformers shows while it reads weights."""
+    from transformers.utils import logging
+
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()

@@ -1,4 +1,4 @@
-"""The model that is explained: network, processor, optional masked-LM head; and how it is loaded."""
+"""The model that is explained: a network, its processor and an optional masked-LM head."""
 
 import inspect
 from dataclasses import dataclass, field
@@ -13,14 +13,18 @@ PROBLEMS = {
     "multi_label_classification": "multi-label",
     "single_label_classification": "single-label",
 }
+"""`config.problem_type` of Transformers to the name used here."""
+POSITION_TABLE_NAMES = ("position_embeddings", "embed_positions", "wpe")
+NO_TOKENIZER_LIMIT = 10**9
+"""Tokenizers without a limit state a huge `model_max_length` (about 1e30) instead of None."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A Hugging Face network with what turns raw input into its tensors.
+    """A Hugging Face network with the processor that turns raw input into its tensors.
 
-    `processor` is a tokenizer, an image processor, or None (tensors in); `lm` a masked-language model whose head
-    decodes hidden states.
+    `processor` is a tokenizer, an image processor, or None (only tensors can be explained); `lm` is a masked-language
+    model whose head decodes hidden states. `copies` caches copies in other dtypes, see `with_precision`.
     """
 
     network: Any
@@ -40,7 +44,8 @@ class Model:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the first floating parameter: quantised models hold integer ones too."""
+        """The dtype of the first floating-point parameter."""
+        # Quantised models hold integer parameters too, so the first parameter is not enough.
         dtype: torch.dtype = next(p.dtype for p in self.network.parameters() if p.dtype.is_floating_point)
         return dtype
 
@@ -50,16 +55,17 @@ class Model:
 
     @property
     def labels(self) -> list[str]:
-        names = self._names
+        """The class names of the config, by index."""
+        names = self._class_names
         return [str(names.get(index, f"LABEL_{index}")) for index in range(len(names))]
 
     @property
     def classes(self) -> int:
-        """How many classes the config names; 0 where it names none."""
-        return len(self._names)
+        """The number of classes that the config names, 0 if it names none."""
+        return len(self._class_names)
 
     @property
-    def _names(self) -> dict[int, Any]:
+    def _class_names(self) -> dict[int, Any]:
         return getattr(self.config, "id2label", None) or {}
 
     @property
@@ -67,35 +73,39 @@ class Model:
         """single-label, multi-label, one-logit, regression or span: decides what a probability is."""
         if type(self.network).__name__.endswith("ForQuestionAnswering"):
             return "span"
-        kind = PROBLEMS.get(getattr(self.config, "problem_type", None) or "")
-        if len(self._names) == 1:
-            return "regression" if kind in (None, "regression") else "one-logit"
-        return kind or "single-label"
+        problem = PROBLEMS.get(getattr(self.config, "problem_type", None) or "")
+        if self.classes == 1:
+            # Transformers trains a single output as a regression unless told otherwise.
+            return "regression" if problem in (None, "regression") else "one-logit"
+        return problem or "single-label"
 
     @cached_property
     def position_tables(self) -> list[nn.Embedding]:
-        """Embeddings of positions, which limit how many tokens the network takes."""
-        return [
-            module
-            for name, module in self.network.named_modules()
-            if isinstance(module, nn.Embedding)
-            and name.rsplit(".", 1)[-1] in ("position_embeddings", "embed_positions", "wpe")
-        ]
+        """The position embeddings, which limit the number of tokens."""
+        tables = []
+        for name, module in self.network.named_modules():
+            own_name = name.rsplit(".", 1)[-1]
+            if isinstance(module, nn.Embedding) and own_name in POSITION_TABLE_NAMES:
+                tables.append(module)
+        return tables
 
     @property
     def can_pad(self) -> bool:
         """Whether texts of different lengths may share a batch."""
-        return self.takes_images or (getattr(self.config, "pad_token_id", None) is not None and self.takes_mask)
+        if self.takes_images:
+            return True
+        return getattr(self.config, "pad_token_id", None) is not None and self.takes_mask
 
     @cached_property
     def takes_mask(self) -> bool:
-        """Whether the network can be told what is padding; a wrapper that names no inputs takes what it is given."""
-        taken = inspect.signature(self.network.forward).parameters
-        return "attention_mask" in taken or "input_ids" not in taken
+        """Whether the network accepts an attention mask."""
+        parameters = inspect.signature(self.network.forward).parameters
+        # A wrapper's forward(*args, **kwargs) names no inputs: it passes on what it gets.
+        return "attention_mask" in parameters or "input_ids" not in parameters
 
 
 def input_embedding(network: Any) -> Tensor | None:
-    """The weights of the word embedding, by which the start of a text's trace is recognised."""
+    """Return the input embedding weight, which marks where recording starts; None if the network has none."""
     try:
         table = network.get_input_embeddings()
     except (AttributeError, NotImplementedError):
@@ -104,13 +114,21 @@ def input_embedding(network: Any) -> Tensor | None:
 
 
 def max_tokens(model: Model) -> int | None:
-    """How many tokens the network takes at most; None where nothing limits it."""
-    limits = [
-        module.num_embeddings - (module.padding_idx + 1 if module.padding_idx else getattr(module, "offset", 0))
-        for module in model.position_tables
-    ]
-    stated = getattr(model.config, "max_position_embeddings", None)
-    said = getattr(model.processor, "model_max_length", None)
-    if said is not None and said < 10**9:
-        limits.append(said)
-    return min(limits, default=stated if stated and stated > 0 else None)
+    """Return the maximum number of tokens of an input; None if nothing limits it."""
+    limits = [_count_positions(table) for table in model.position_tables]
+    tokenizer_limit = getattr(model.processor, "model_max_length", None)
+    if tokenizer_limit is not None and tokenizer_limit < NO_TOKENIZER_LIMIT:
+        limits.append(tokenizer_limit)
+    if limits:
+        return min(limits)
+    config_limit = getattr(model.config, "max_position_embeddings", None)
+    # DeBERTa states -1 for "no limit".
+    return config_limit if config_limit and config_limit > 0 else None
+
+
+def _count_positions(table: nn.Embedding) -> int:
+    """Return the number of positions that tokens can use."""
+    # RoBERTa counts positions from padding_idx + 1, OPT from its own `offset`.
+    if table.padding_idx:
+        return table.num_embeddings - (table.padding_idx + 1)
+    return table.num_embeddings - int(getattr(table, "offset", 0))

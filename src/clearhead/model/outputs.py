@@ -1,4 +1,4 @@
-"""What a model answers: its logits, and the targets that they resolve to."""
+"""From a network's output to logits, probabilities and resolved targets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,94 +7,133 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
-from clearhead.model.inputs import Inputs
+from clearhead.model.batches import Inputs
 from clearhead.model.model import Model
 from clearhead.model.target import Target, TargetLike, resolve_span, resolve_target, shift_span
 
 
 def finite_logits(model: Model, output: Any) -> Tensor:
-    """The head's output, which holds numbers only."""
+    """Return the logits; raise NotFinite if any is NaN or infinite."""
     logits = extract_logits(model, output)
     check_finite(model, logits)
     return logits
 
 
 def extract_logits(model: Model, output: Any) -> Tensor:
-    """The head's output: (B,C), or start and end stacked to (B,2,T)."""
-    logits = _plain(model, output)
-    if not isinstance(logits, Tensor) or logits.dim() != (3 if model.problem == "span" else 2):
+    """Return the logits of a network's output: (B,C), or start and end stacked to (B,2,T) for answer spans."""
+    is_span = model.problem == "span"
+    logits = _stack_span_logits(output) if is_span else _find_logits(output)
+    if not isinstance(logits, Tensor) or logits.dim() != (3 if is_span else 2):
         raise UnsupportedModel(
             f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
             "and answer spans; token classification and generation are not covered."
         )
-    if logits.dim() == 2 and model.classes not in (0, logits.shape[1]):
+    if not is_span and model.classes not in (0, logits.shape[1]):
         raise UnsupportedModel(
-            f"{model.name} answers with {logits.shape[1]} numbers, but its config names {model.classes} classes: "
+            f"{model.name} returns {logits.shape[1]} logits, but its config names {model.classes} classes: "
             "set config.id2label to the classes of its head."
         )
     return logits
 
 
-def _plain(model: Model, output: Any) -> Any:
-    """What the network returned, by name, or as a tuple where its config asks for tuples."""
-    if model.problem == "span":
-        start, end = output[:2] if isinstance(output, tuple) else (output.start_logits, output.end_logits)
-        return torch.stack([start, end], 1)
-    if isinstance(output, tuple) and output:
-        return output[0]
-    return output if isinstance(output, Tensor) else getattr(output, "logits", None)
-
-
 def check_finite(model: Model, logits: Tensor) -> None:
+    """Raise NotFinite if any logit is NaN or infinite."""
     if not torch.isfinite(logits).all():
         raise NotFinite(f"{model.name} returned NaN or infinite logits: check the weights, dtype and input.")
 
 
-def resolve_targets(
-    model: Model, inputs: Inputs, logits: Tensor, target: TargetLike | Sequence[TargetLike]
-) -> tuple[Target, ...]:
-    """One target per row of the logits, which are on the CPU, from one for all or a list."""
-    rows = len(logits)
-    wanted: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * rows
-    if len(wanted) != rows:
-        raise BadInput(f"{len(wanted)} targets were given for {rows} inputs: give one for all, or one for each.")
-    if logits.dim() == 3:
-        return tuple(_span(*row) for row in zip(wanted, logits, _real(inputs, logits), strict=True))
-    best = logits.argmax(1).tolist()
-    distinct = {(id(one), predicted): one for one, predicted in zip(wanted, best, strict=True)}
-    known = {key: resolve_target(one, key[1], model.labels) for key, one in distinct.items()}
-    return tuple(known[id(one), predicted] for one, predicted in zip(wanted, best, strict=True))
+def class_probabilities(logits: Tensor, problem: str) -> Tensor:
+    """Return the probabilities of all classes in float64: softmax for single-label problems, else sigmoid.
 
-
-def _span(target: TargetLike, logits_2T: Tensor, real_T: Tensor) -> Target:
-    """Positions are given among the real tokens, since padding can hold no answer, and kept among all of the row."""
-    places = real_T.nonzero().flatten()
-    return shift_span(resolve_span(target, logits_2T[:, places]), dict(enumerate(places.tolist())))
-
-
-def _real(inputs: Inputs, logits_B2T: Tensor) -> Tensor:
-    mask = inputs.tensors.get("attention_mask")
-    return torch.ones_like(logits_B2T[:, 0], dtype=torch.bool) if mask is None else mask.bool().cpu()
+    The classes are the last axis of the logits.
+    """
+    scores = logits.double()
+    if problem != "single-label":
+        return scores.sigmoid()
+    # Not torch.softmax: it wakes every CPU thread of torch, which then compete with other work.
+    odds = (scores - scores.amax(-1, keepdim=True)).exp()
+    return odds / odds.sum(-1, keepdim=True)
 
 
 def target_probability(target: Target, logits: Tensor, problem: str) -> float | None:
-    """What the model itself says of the target: None for a regression."""
-    scores = logits.double()
+    """Return the probability of a resolved target from the logits (C or 2,T) of one input; None for a regression."""
     if target.span is not None:
-        chosen: list[Any] = [
-            scores[place].softmax(-1)[position] for place, position in enumerate(target.span) if position is not None
-        ]
-        return float(torch.stack(chosen).prod())
+        return _span_probability(target.span, logits)
     if problem == "regression":
         return None
     return float(class_probabilities(logits, problem)[target.number])
 
 
-def class_probabilities(logits: Tensor, problem: str) -> Tensor:
-    """Probabilities of all classes, in float64."""
-    scores = logits.double()
-    if problem != "single-label":
-        return scores.sigmoid()
-    # Written out: torch's softmax wakes every thread of the processor, which then get in the way of other work.
-    odds = (scores - scores.amax(-1, keepdim=True)).exp()
-    return odds / odds.sum(-1, keepdim=True)
+def resolve_targets(
+    model: Model, inputs: Inputs, logits: Tensor, target: TargetLike | Sequence[TargetLike]
+) -> tuple[Target, ...]:
+    """Return one resolved target per row of the logits (on the CPU), from one target for all or a list."""
+    rows = len(logits)
+    targets: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * rows
+    if len(targets) != rows:
+        raise BadInput(f"{len(targets)} targets were given for {rows} inputs: give one for all, or one for each.")
+    if logits.dim() == 3:
+        return _resolve_spans(inputs, logits, targets)
+    return _resolve_classes(model, logits, targets)
+
+
+def _find_logits(output: Any) -> Any:
+    """Return the logits of a tuple, tensor or ModelOutput; None if there are none."""
+    # Networks with config.return_dict=False return tuples, which start with the logits.
+    if isinstance(output, tuple) and output:
+        return output[0]
+    if isinstance(output, Tensor):
+        return output
+    return getattr(output, "logits", None)
+
+
+def _stack_span_logits(output: Any) -> Tensor:
+    if isinstance(output, tuple):
+        start, end = output[:2]
+    else:
+        start, end = output.start_logits, output.end_logits
+    return torch.stack([start, end], 1)
+
+
+def _span_probability(span: tuple[int | None, int | None], logits_2T: Tensor) -> float:
+    """Return P(start) · P(end), or the one of them that the span names."""
+    scores_2T = logits_2T.double()
+    probabilities = []
+    for side, position in enumerate(span):
+        if position is not None:
+            probabilities.append(scores_2T[side].softmax(-1)[position])
+    return float(torch.stack(probabilities).prod())
+
+
+def _resolve_classes(model: Model, logits_BC: Tensor, targets: Sequence[TargetLike]) -> tuple[Target, ...]:
+    labels = model.labels
+    # Most batches share one target, so each combination of target and prediction is resolved once. Keyed by identity,
+    # because a target need not be hashable before it is validated.
+    cache: dict[tuple[int, int], Target] = {}
+    resolved = []
+    for target, predicted in zip(targets, logits_BC.argmax(1).tolist(), strict=True):
+        key = (id(target), predicted)
+        if key not in cache:
+            cache[key] = resolve_target(target, predicted, labels)
+        resolved.append(cache[key])
+    return tuple(resolved)
+
+
+def _resolve_spans(inputs: Inputs, logits_B2T: Tensor, targets: Sequence[TargetLike]) -> tuple[Target, ...]:
+    rows = zip(targets, logits_B2T, _token_mask(inputs, logits_B2T), strict=True)
+    return tuple(_resolve_row_span(target, logits_2T, mask_T) for target, logits_2T, mask_T in rows)
+
+
+def _resolve_row_span(target: TargetLike, logits_2T: Tensor, mask_T: Tensor) -> Target:
+    """Resolve a span given among the real tokens, since padding holds no answer, to positions in the padded row."""
+    positions = mask_T.nonzero().flatten()
+    span = resolve_span(target, logits_2T[:, positions])
+    return shift_span(span, dict(enumerate(positions.tolist())))
+
+
+def _token_mask(inputs: Inputs, logits_B2T: Tensor) -> Tensor:
+    """Return a mask (B,T) on the CPU that is True at real tokens."""
+    mask = inputs.tensors.get("attention_mask")
+    if mask is None:
+        return torch.ones_like(logits_B2T[:, 0], dtype=torch.bool)
+    return mask.bool().cpu()

@@ -1,6 +1,6 @@
 """The output of the model, or the contrast of two outputs, that is explained."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ from clearhead.validation import as_integer
 class Target:
     """What is explained: a class, a class against another (`versus`), or an answer span.
 
-    `index` and `versus` are class numbers or labels; `span` is (start, end) positions of tokens without padding,
-    either of which may be None to explain the other alone. Without any of them the prediction is meant.
+    `index` and `versus` are class indices or labels; `span` is (start, end) positions of tokens without padding,
+    either of which may be None to explain the other alone. Without any of them the prediction is explained.
 
     >>> Target(2, versus=0).index
     2
@@ -29,132 +29,163 @@ class Target:
 
     @property
     def number(self) -> int:
-        """The class number of a resolved target."""
+        """The class index of a resolved target."""
         assert isinstance(self.index, int)
         return self.index
 
     def _key(self) -> object:
-        plain = self.versus is None and self.span is None
-        return self.index if plain else (self.index, self.versus, self.span)
+        if self.versus is None and self.span is None:
+            return self.index
+        return (self.index, self.versus, self.span)
 
     def __eq__(self, other: object) -> bool:
-        """A plain class target equals its index, so `explanation.target == 1` reads as one expects."""
-        return self._key() == (other._key() if isinstance(other, Target) else other)
+        """Compare with a Target or, for a plain class target, with its index: `explanation.target == 1`."""
+        if isinstance(other, Target):
+            return self._key() == other._key()
+        return self._key() == other
 
     def __hash__(self) -> int:
         return hash(self._key())
 
 
 TargetLike = Target | int | str | None
+SignedSeed = tuple[int, Tensor]
 
 
 def resolve_target(target: TargetLike, predicted: int, labels: Sequence[str]) -> Target:
-    """The same target with numbers for labels and the prediction for None, checked against the model."""
-    wanted = target if isinstance(target, Target) else Target(target)
-    if wanted.span is not None:
+    """Replace labels by class indices and None by the prediction; raise BadInput if the model has no such class."""
+    target = _as_target(target)
+    if target.span is not None:
         raise BadInput("A span target needs a question-answering model; give a class index or label instead.")
-    index = predicted if wanted.index is None else class_index(wanted.index, labels)
-    versus = None if wanted.versus is None else class_index(wanted.versus, labels)
+    index = predicted if target.index is None else class_index(target.index, labels)
+    versus = None if target.versus is None else class_index(target.versus, labels)
     if index == versus:
-        found = f"Class '{labels[index]}' cannot be contrasted with itself: choose another "
-        raise BadInput(found, Argument("versus"), ".")
+        message = f"Class '{labels[index]}' cannot be contrasted with itself: choose another "
+        raise BadInput(message, Argument("versus"), ".")
     return Target(index, versus)
 
 
 def class_index(name: Any, labels: Sequence[str]) -> int:
-    """The number of a class given by number or label."""
+    """Return the index of a class given by index or label."""
     if isinstance(name, str):
-        return _labelled(name, labels)
-    number = as_integer(name)
-    if number is None:
-        raise BadInput(f"Target {name!r} is neither the number nor the label of a class, nor a Target.")
-    if not 0 <= number < len(labels):
-        raise BadInput(f"Target {number} is not a class of this model, which has classes 0 … {len(labels) - 1}.")
-    return number
-
-
-def _labelled(name: str, labels: Sequence[str]) -> int:
-    for spell in (str, str.casefold):
-        places = [place for place, label in enumerate(labels) if spell(label) == spell(name)]
-        if len(places) == 1:
-            return places[0]
-        if places:
-            numbers = ", ".join(map(str, places))
-            raise BadInput(f"{len(places)} classes are called '{name}': give the number of one of them ({numbers}).")
-    raise unknown_name("label", name, list(labels))
+        return _find_label(name, labels)
+    index = as_integer(name)
+    if index is None:
+        raise BadInput(f"Invalid target {name!r}: give a class index, a label or a Target.")
+    if not 0 <= index < len(labels):
+        raise BadInput(f"Invalid target {index}: this model has classes 0 … {len(labels) - 1}.")
+    return index
 
 
 def resolve_span(target: TargetLike, logits_2T: Tensor) -> Target:
-    """The same span, or the best one for None, checked against the input; the logits are those of real tokens."""
-    wanted = target if isinstance(target, Target) else Target(target)
-    if wanted.index is not None or wanted.versus is not None:
+    """Validate a span target against the logits of the real tokens; None becomes the most probable span."""
+    target = _as_target(target)
+    if target.index is not None or target.versus is not None:
         raise BadInput("This model answers with a span: give Target(span=(start, end)), or None for its own.")
-    if wanted.span is None:
+    if target.span is None:
         return Target(span=_best_span(logits_2T))
-    start, end = _ends(wanted.span)
-    if any(place is not None and not 0 <= place < logits_2T.shape[-1] for place in (start, end)):
-        raise BadInput(f"Span {wanted.span} lies outside the {logits_2T.shape[-1]} tokens of the input.")
+    tokens = logits_2T.shape[-1]
+    start, end = _parse_span(target.span)
+    for position in (start, end):
+        if position is not None and not 0 <= position < tokens:
+            raise BadInput(f"Span {target.span} lies outside the {tokens} tokens of the input.")
     if start is not None and end is not None and end < start:
-        raise BadInput(f"Span {wanted.span} ends before it starts: give (start, end).")
+        raise BadInput(f"Span {target.span} ends before it starts: give (start, end).")
     return Target(span=(start, end))
 
 
-def _ends(span: Any) -> tuple[int | None, int | None]:
-    """Start and end as plain numbers, at least one of which there must be."""
-    if not isinstance(span, tuple | list) or len(span) != 2:
-        raise BadInput(f"Span {span!r} is not a pair of token positions: give (start, end).")
-    start, end = (None if place is None else as_integer(place) for place in span)
-    if any(place is not None and found is None for place, found in zip(span, (start, end), strict=True)):
-        raise BadInput(f"Span {span!r} holds something else than whole numbers and None: give positions of tokens.")
-    if start is end is None:
-        raise BadInput("A span target needs a start, an end, or both.")
-    return start, end
-
-
-def shift_span(target: Target, places: Mapping[int, int]) -> Target:
-    """The same span with each position told otherwise: that of a real token among all of its row, or back."""
+def shift_span(target: Target, positions: Mapping[int, int]) -> Target:
+    """Map span positions between padded and unpadded indices."""
     if target.span is None:
         return target
-    start, end = (None if place is None else places[place] for place in target.span)
-    return Target(span=(start, end))
+    start, end = target.span
+    shifted_start = None if start is None else positions[start]
+    shifted_end = None if end is None else positions[end]
+    return Target(span=(shifted_start, shifted_end))
 
 
-def _best_span(logits_2T: Tensor) -> tuple[int, int]:
-    """The most probable pair with start ≤ end."""
-    pairs_TT = logits_2T[0][:, None] + logits_2T[1][None, :]
-    allowed = torch.ones_like(pairs_TT, dtype=torch.bool).triu()
-    best = int(pairs_TT.masked_fill(~allowed, -torch.inf).argmax())
-    return divmod(best, logits_2T.shape[-1])
-
-
-def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[tuple[int, Tensor]]:
-    """One-hot starting points with their signs: one per class, two for a contrast or a span.
+def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[SignedSeed]:
+    """Return (sign, one-hot seed) pairs to start backward passes from: one for classes, two for a contrast or a span.
 
     The gradient is that of Σ sign · ⟨seed, logits⟩; relevance is Σ sign · (the pass from that seed), because
     one pass started at +1 and −1 would carry a total of zero, which the add rule cannot normalise.
     """
     first: list[tuple[int, ...]] = []
     second: list[tuple[int, ...]] = []
-    sign = 1
+    second_sign = 1
     for row, target in enumerate(targets):
-        if target.span is not None:
-            places = [(row, place, position) for place, position in enumerate(target.span) if position is not None]
-            for seed, place in zip((first, second), places, strict=False):
-                seed.append(place)
-        else:
-            first.append((row, target.number))
-            if isinstance(target.versus, int):
-                second.append((row, target.versus))
-                sign = -1
-    return [(sign, _ones_at(places, logits)) for sign, places in ((1, first), (sign, second)) if places]
+        indices = _seed_indices(row, target)
+        first += indices[:1]
+        second += indices[1:]
+        if target.versus is not None:
+            second_sign = -1
+    signed_indices = ((1, first), (second_sign, second))
+    return [(sign, _one_hot(indices, logits)) for sign, indices in signed_indices if indices]
 
 
-def _ones_at(places: list[tuple[int, ...]], like: Tensor) -> Tensor:
-    seed = torch.zeros_like(like, device="cpu")
-    seed[tuple(torch.tensor(places, device="cpu").mT)] = 1
-    return seed.to(like.device)
+def target_score(seeds: Sequence[SignedSeed], logits: Tensor) -> Tensor:
+    """Return Σ sign · ⟨seed, logits⟩ of each row: the score that is explained."""
+    terms = [sign * (seed * logits).flatten(1).sum(1) for sign, seed in seeds]
+    return torch.stack(terms).sum(0)
 
 
-def target_score(seeds: Sequence[tuple[int, Tensor]], logits: Tensor) -> Tensor:
-    """Σ sign · ⟨seed, logits⟩ of each row: the number that is explained."""
-    return torch.stack([sign * (seed * logits).flatten(1).sum(1) for sign, seed in seeds]).sum(0)
+def _as_target(target: TargetLike) -> Target:
+    return target if isinstance(target, Target) else Target(target)
+
+
+def _find_label(name: str, labels: Sequence[str]) -> int:
+    """Return the index of a label, ignoring case only if no label has the same case."""
+    spellings: tuple[Callable[[str], str], ...] = (str, str.casefold)
+    for spell in spellings:
+        indices = [index for index, label in enumerate(labels) if spell(label) == spell(name)]
+        if len(indices) == 1:
+            return indices[0]
+        if indices:
+            choices = ", ".join(map(str, indices))
+            raise BadInput(f"{len(indices)} classes are called '{name}': give the index of one of them ({choices}).")
+    raise unknown_name("label", name, list(labels))
+
+
+def _parse_span(span: Any) -> tuple[int | None, int | None]:
+    """Return start and end as plain integers, of which one may be None."""
+    if not isinstance(span, tuple | list) or len(span) != 2:
+        raise BadInput(f"Span {span!r} is not a pair of token positions: give (start, end).")
+    start, end = (_parse_position(position, span) for position in span)
+    if start is None and end is None:
+        raise BadInput("A span target needs a start, an end, or both.")
+    return start, end
+
+
+def _parse_position(position: Any, span: Any) -> int | None:
+    if position is None:
+        return None
+    index = as_integer(position)
+    if index is None:
+        raise BadInput(f"Invalid span {span!r}: token positions are integers or None.")
+    return index
+
+
+def _best_span(logits_2T: Tensor) -> tuple[int, int]:
+    """Return the most probable (start, end) with start ≤ end."""
+    scores_TT = logits_2T[0][:, None] + logits_2T[1][None, :]
+    allowed_TT = torch.ones_like(scores_TT, dtype=torch.bool).triu()
+    best = int(scores_TT.masked_fill(~allowed_TT, -torch.inf).argmax())
+    return divmod(best, logits_2T.shape[-1])
+
+
+def _seed_indices(row: int, target: Target) -> list[tuple[int, ...]]:
+    """Return the indices into the logits of a resolved target: one, or two for a contrast or a whole span."""
+    if target.span is not None:
+        return [(row, side, position) for side, position in enumerate(target.span) if position is not None]
+    indices: list[tuple[int, ...]] = [(row, target.number)]
+    if isinstance(target.versus, int):
+        indices.append((row, target.versus))
+    return indices
+
+
+def _one_hot(indices: list[tuple[int, ...]], logits: Tensor) -> Tensor:
+    """Return zeros in the shape of the logits with a one at each index."""
+    # Filled on the CPU, whatever the default device is, and copied once: no indexed write has to wait for a GPU.
+    seed = torch.zeros_like(logits, device="cpu")
+    seed[tuple(torch.tensor(indices, device="cpu").mT)] = 1
+    return seed.to(logits.device)

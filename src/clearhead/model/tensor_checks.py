@@ -1,4 +1,4 @@
-"""Tensors that a user hands in: refused where the network could not take them, with what to do."""
+"""Validate tensors that the user passes: names, dtypes, shapes and values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,105 +6,147 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from clearhead.arrays import Array
 from clearhead.errors import BadInput, ClearheadError
 from clearhead.model.model import Model, input_embedding
 
-SIZE = re.compile(r"\b(size|shape)", re.IGNORECASE)
-"""What networks complain of that take pictures of one size alone."""
-MAIN = ("input_ids", "inputs_embeds", "pixel_values")
-WHOLE = ("input_ids", "token_type_ids", "position_ids")
-"""Whole numbers, one per token, that are looked up in a table."""
+MAIN_TENSORS = ("input_ids", "inputs_embeds", "pixel_values")
+INDEX_TENSORS = ("input_ids", "token_type_ids", "position_ids")
+"""Integer tensors with one index per token into an embedding table."""
+SIZE_ERROR = re.compile(r"\b(size|shape)", re.IGNORECASE)
+"""Matches the errors of networks that take images of one size only."""
 
 
 def validate_tensors(model: Model, tensors: Mapping[str, Any]) -> str:
-    """The name of the one tensor that is the input; the others go with it."""
-    main = _main(model, tensors)
+    """Validate names, dtypes and shapes; return the name of the main tensor."""
+    main = _find_main(model, tensors)
     for name, value in tensors.items():
-        _check_tensor(name, value)
-    _check_shapes(model, main, tensors)
+        _validate_tensor(name, value)
+    _validate_main_shape(model, main, tuple(tensors[main].shape))
+    for name, value in tensors.items():
+        _validate_shape(name, tuple(value.shape), main, tuple(tensors[main].shape))
     return main
 
 
-def _main(model: Model, tensors: Mapping[str, Any]) -> str:
-    given = [name for name in MAIN if name in tensors]
-    if not given:
-        raise BadInput(f"The tensors {sorted(map(str, tensors))} hold none of {', '.join(MAIN[:2])} or {MAIN[2]}.")
-    if len(given) > 1:
-        raise BadInput(f"Both {' and '.join(given)} were given: leave one of them out.")
-    if model.takes_images != (given[0] == "pixel_values"):
-        reads = "pictures: give pixel_values" if model.takes_images else "text: give input_ids"
-        raise BadInput(f"{model.name} reads {reads}, not {given[0]}.")
-    return given[0]
-
-
-def _check_tensor(name: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
-    if value.layout != torch.strided:
-        raise BadInput(f"'{name}' is sparse: make it dense with .to_dense().")
-    if name in WHOLE and value.dtype not in (torch.int64, torch.int32):
-        raise BadInput(f"'{name}' has dtype {value.dtype}, but integers are needed: int64 or int32.")
-    if name in MAIN and name not in WHOLE and not value.is_floating_point():
-        raise BadInput(f"'{name}' has dtype {value.dtype}, but a floating type is needed.")
-
-
-def _check_shapes(model: Model, main: str, tensors: Mapping[str, Tensor]) -> None:
-    shape, wanted = tuple(tensors[main].shape), _shape(model, main)
-    pairs = zip(wanted, shape, strict=False)
-    if len(shape) != len(wanted) or any(isinstance(one, int) and one != size for one, size in pairs):
-        raise BadInput(f"'{main}' has shape {shape}, but {model.name} takes ({', '.join(map(str, wanted))}).")
-    for name, value in tensors.items():
-        found = tuple(value.shape)
-        if found[:1] != shape[:1] or found[0] == 0:
-            raise BadInput(f"'{name}' has shape {found}, which does not go with {main} {shape}.")
-        own = found[:2] if name == "token_type_ids" else found  # Tapas has several types for each token
-        if main != "pixel_values" and name in (*WHOLE, "attention_mask") and own != shape[:2]:
-            raise BadInput(f"{name} has shape {found}, but {main} {shape}.")
-
-
-def _shape(model: Model, main: str) -> tuple[int | str, ...]:
-    """What the axes of an input are, or how long they must be."""
-    if main == "pixel_values":
-        return ("inputs", _described(model, "num_channels") or "colours", "rows", "columns")
-    words = input_embedding(model.network)
-    width = () if main == "input_ids" else ("width" if words is None else words.shape[1],)
-    return ("inputs", "tokens", *width)
-
-
-def _described(model: Model, name: str) -> Any:
-    """What the description of the network, or of its part that sees, says; None where it says nothing."""
-    parts = (model.config, getattr(model.config, "vision_config", None))
-    return next((found for part in parts if (found := getattr(part, name, None)) is not None), None)
-
-
-def check_values(model: Model, name: str, values: Any) -> None:
-    """Refuses numbers that the table they are looked up in does not have."""
-    words, places = input_embedding(model.network), model.position_tables
-    before = min((getattr(one, "offset", 0) for one in places), default=0) if name == "position_ids" else 0
-    sizes = {
-        "input_ids": None if words is None else len(words),
-        "token_type_ids": getattr(model.config, "type_vocab_size", None),
-        "position_ids": min((one.num_embeddings for one in places), default=None),
-    }
-    size, low, high = sizes[name], values.min(initial=0) + before, values.max(initial=0) + before
-    if size and not 0 <= low <= high < size:
-        found, known = (low if low < 0 else high) - before, f"{-before} … {size - before - 1}"
-        raise BadInput(f"'{name}' holds {found}, but {model.name} knows {known}.")
+def validate_indices(model: Model, name: str, values: Array) -> None:
+    """Raise BadInput if an index of `INDEX_TENSORS` is outside its embedding table."""
+    offset = 0
+    if name == "position_ids":
+        # OPT adds an offset to the positions before it looks them up.
+        offset = min((getattr(table, "offset", 0) for table in model.position_tables), default=0)
+    rows = _count_table_rows(model, name)
+    low = values.min(initial=0) + offset
+    high = values.max(initial=0) + offset
+    if rows and not 0 <= low <= high < rows:
+        invalid = (low if low < 0 else high) - offset
+        raise BadInput(f"Invalid {name} {invalid}: {model.name} has {-offset} … {rows - offset - 1}.")
 
 
 @contextmanager
 def explain_size_errors(model: Model, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Inside, a network that fails on pictures of another size than it was made for is told to have that reason."""
+    """Re-raise shape errors of the network as BadInput on an image-size mismatch."""
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        size = _described(model, "image_size")
-        wanted = (size, size) if isinstance(size, int) else tuple(size or ())
-        found = tuple(tensors["pixel_values"].shape[-2:]) if "pixel_values" in tensors else wanted
-        other = isinstance(error, ClearheadError | torch.OutOfMemoryError) or not SIZE.search(str(error))
-        if other or len(wanted) != 2 or found == wanted:
+        message = _describe_size_mismatch(model, tensors)
+        is_own_error = isinstance(error, ClearheadError | torch.OutOfMemoryError)
+        if message is None or is_own_error or not SIZE_ERROR.search(str(error)):
             raise
-        told = f"takes pictures of {wanted[0]} × {wanted[1]} pixels, not {found[0]} × {found[1]}"
-        raise BadInput(f"{model.name} {told}: resize them.") from error
+        raise BadInput(message) from error
+
+
+def _find_main(model: Model, tensors: Mapping[str, Any]) -> str:
+    names = [name for name in MAIN_TENSORS if name in tensors]
+    if not names:
+        expected = f"{', '.join(MAIN_TENSORS[:-1])} or {MAIN_TENSORS[-1]}"
+        raise BadInput(f"The tensors {sorted(map(str, tensors))} hold none of {expected}.")
+    if len(names) > 1:
+        raise BadInput(f"Both {' and '.join(names)} were given: leave one of them out.")
+    if model.takes_images != (names[0] == "pixel_values"):
+        expected = "images: give pixel_values" if model.takes_images else "text: give input_ids"
+        raise BadInput(f"{model.name} takes {expected}, not {names[0]}.")
+    return names[0]
+
+
+def _validate_tensor(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
+    if value.layout != torch.strided:
+        raise BadInput(f"'{name}' is sparse: make it dense with .to_dense().")
+    if name in INDEX_TENSORS and value.dtype not in (torch.int64, torch.int32):
+        raise BadInput(f"'{name}' has dtype {value.dtype}, but integers are needed: int64 or int32.")
+    if name in ("inputs_embeds", "pixel_values") and not value.is_floating_point():
+        raise BadInput(f"'{name}' has dtype {value.dtype}, but a floating-point type is needed.")
+
+
+def _validate_main_shape(model: Model, main: str, shape: tuple[int, ...]) -> None:
+    expected = _expected_shape(model, main)
+    fits = len(shape) == len(expected)
+    for expected_size, size in zip(expected, shape, strict=False):
+        if isinstance(expected_size, int) and expected_size != size:
+            fits = False
+    if not fits:
+        raise BadInput(f"'{main}' has shape {shape}, but {model.name} takes ({', '.join(map(str, expected))}).")
+
+
+def _expected_shape(model: Model, main: str) -> tuple[int | str, ...]:
+    """Return the size of each axis of the main tensor, or the axis name where any size is accepted."""
+    if main == "pixel_values":
+        return ("inputs", _find_setting(model, "num_channels") or "channels", "rows", "columns")
+    if main == "input_ids":
+        return ("inputs", "tokens")
+    embedding = input_embedding(model.network)
+    width = "width" if embedding is None else embedding.shape[1]
+    return ("inputs", "tokens", width)
+
+
+def _validate_shape(name: str, shape: tuple[int, ...], main: str, main_shape: tuple[int, ...]) -> None:
+    if shape[:1] != main_shape[:1] or shape[0] == 0:
+        raise BadInput(f"'{name}' has shape {shape}, which does not match {main} {main_shape}.")
+    is_per_token = name in INDEX_TENSORS or name == "attention_mask"
+    if main == "pixel_values" or not is_per_token:
+        return
+    # Tapas has several token types for each token: a third axis.
+    token_shape = shape[:2] if name == "token_type_ids" else shape
+    if token_shape != main_shape[:2]:
+        raise BadInput(f"'{name}' has shape {shape}, which does not match {main} {main_shape}.")
+
+
+def _count_table_rows(model: Model, name: str) -> int | None:
+    """Return the number of rows of the embedding table of an index tensor; None if it is unknown."""
+    if name == "token_type_ids":
+        return getattr(model.config, "type_vocab_size", None)
+    if name == "position_ids":
+        return _count_positions(model.position_tables)
+    embedding = input_embedding(model.network)
+    return None if embedding is None else len(embedding)
+
+
+def _count_positions(tables: list[nn.Embedding]) -> int | None:
+    return min((table.num_embeddings for table in tables), default=None)
+
+
+def _describe_size_mismatch(model: Model, tensors: Mapping[str, Tensor]) -> str | None:
+    """Return a message if the images differ from the size in the model's config, else None."""
+    if "pixel_values" not in tensors:
+        return None
+    size = _find_setting(model, "image_size")
+    expected = (size, size) if isinstance(size, int) else tuple(size or ())
+    actual = tuple(tensors["pixel_values"].shape[-2:])
+    if len(expected) != 2 or actual == expected:
+        return None
+    return (
+        f"{model.name} takes images of {expected[0]} × {expected[1]} pixels, not {actual[0]} × {actual[1]}: "
+        "resize them."
+    )
+
+
+def _find_setting(model: Model, name: str) -> Any:
+    """Return a setting of the config or of its vision config; None if neither has it."""
+    setting = getattr(model.config, name, None)
+    if setting is None:
+        vision_config = getattr(model.config, "vision_config", None)
+        setting = getattr(vision_config, name, None)
+    return setting

@@ -1,43 +1,51 @@
-"""Documents with the passages that people marked as reasons."""
+"""Read documents with human rationales."""
 
 from pathlib import Path
 
-from clearhead.data.columns import label_value
+from clearhead.data.columns import parse_label
 from clearhead.data.task import BadRow, Example, Spans, Task, build_task, reader
-from clearhead.data.text_files import Row, ending, json_lines, lines
+from clearhead.data.text_files import Row, file_suffix, json_lines, read_lines
 from clearhead.errors import BadInput
 
-SPANS = "rationale_char_spans"
+SPANS_COLUMN = "rationale_char_spans"
+PREVIEW_BYTES = 2**18
 
 
-def _marked(path: Path) -> bool:
-    return ending(path) in (".jsonl", ".ndjson") and any(f'"{SPANS}"' in line for line in lines(path, 1 << 18)[:1])
+def _has_rationales(path: Path) -> bool:
+    if file_suffix(path) not in (".jsonl", ".ndjson"):
+        return False
+    lines = read_lines(path, PREVIEW_BYTES)
+    return bool(lines) and f'"{SPANS_COLUMN}"' in lines[0]
 
 
-@reader(_marked)
+@reader(_has_rationales)
 def eraser_movies(path: Path, *, limit: int | None = None) -> Task:
     """Movie reviews of ERASER: one JSON object per line with text, label and rationale_char_spans."""
-    rows = [row if isinstance(row, BadRow) else _example(number, row) for number, row in json_lines(path)]
+    rows = [_make_example(number, row) for number, row in json_lines(path)]
     return build_task(path.name, rows, limit=limit)
 
 
-def _example(number: int, row: Row) -> Example | BadRow:
+def _make_example(number: int, row: Row | BadRow) -> Example | BadRow:
+    if isinstance(row, BadRow):
+        return row
     text = row.get("text")
     if not isinstance(text, str) or not text.strip():
         return BadRow(number, "no text in column 'text'")
     try:
-        label = label_value(row.get("label"), "label")
-        return Example(str(row.get("docid", number)), text, label, _spans(row.get(SPANS), len(text)))
+        label = parse_label(row.get("label"), "label")
+        spans = _parse_spans(row.get(SPANS_COLUMN), len(text))
     except BadInput as error:
         return BadRow(number, str(error))
+    return Example(str(row.get("docid", number)), text, label, spans)
 
 
-def _spans(found: object, length: int) -> Spans:
-    """Marked characters as (0, start, end), checked against the text."""
+def _parse_spans(value: object, length: int) -> Spans:
+    """Return the marked characters as (0, start, end); raise BadInput if they do not fit the text."""
     try:
-        spans = tuple((0, int(start), int(end)) for start, end in found)  # type: ignore[attr-defined]
+        spans = tuple((0, int(start), int(end)) for start, end in value)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        raise BadInput(f"'{SPANS}' is not a list of [start, end]") from None
-    if any(not 0 <= start < end <= length for _, start, end in spans):
-        raise BadInput(f"'{SPANS}' points outside the text")
+        raise BadInput(f"'{SPANS_COLUMN}' is not a list of [start, end]") from None
+    for _, start, end in spans:
+        if not 0 <= start < end <= length:
+            raise BadInput(f"'{SPANS_COLUMN}' points outside the text")
     return spans

@@ -1,19 +1,23 @@
-"""Data sets of the Hugging Face hub, the only file that imports `datasets`."""
+"""Read data sets of the Hugging Face hub; the only module that imports `datasets`."""
 
 from pathlib import Path
 from typing import Any
 
-from clearhead.data.columns import table_examples
+from clearhead.data.columns import make_examples
 from clearhead.data.task import Task, build_task, reader
 from clearhead.data.text_files import Numbered
 from clearhead.errors import BadFile, BadOption
 
+SAVED_FILES = ("dataset_info.json", "dataset_dict.json")
+"""Files by which a folder written by `save_to_disk` is recognised."""
 
-def _saved(path: Path) -> bool:
-    return path.is_dir() and any((path / name).exists() for name in ("dataset_info.json", "dataset_dict.json"))
+
+def is_saved_dataset(path: Path) -> bool:
+    """Return whether a folder was written by `save_to_disk` of the package `datasets`."""
+    return path.is_dir() and any((path / name).exists() for name in SAVED_FILES)
 
 
-@reader(_saved)
+@reader(is_saved_dataset)
 def hugging_face(
     source: Any,
     *,
@@ -27,37 +31,51 @@ def hugging_face(
 
     hf:NAME:CONFIG@SPLIT names a configuration and a split, such as hf:glue:sst2@validation; the split is else `test`.
     """
-    name, own_config, own_split = _parts(str(source))
-    found = _opened(name, split or own_split or "test", config or own_config)
-    rows: Numbered = ((number, dict(row)) for number, row in enumerate(found, 1))
-    examples, label = table_examples(name, rows, Path(name), text_column, label_column)
-    names = getattr(found.features.get(label), "names", None) if label else None
-    return build_task(name, examples, limit=limit, labels=tuple(names) if names else None)
+    name, own_config, own_split = _parse_source(str(source))
+    dataset = _load_dataset(name, config or own_config, split or own_split or "test")
+    rows: Numbered = ((number, dict(row)) for number, row in enumerate(dataset, 1))
+    examples, label = make_examples(name, rows, Path(name), text_column, label_column)
+    return build_task(name, examples, limit=limit, labels=_find_class_names(dataset, label))
 
 
-def _parts(source: str) -> tuple[str, str | None, str | None]:
-    """Name, configuration and split out of hf:NAME:CONFIG@SPLIT; an existing folder may hold such signs in its name."""
-    whole = source.removeprefix("hf:")
-    if Path(whole).exists():
-        return whole, None, None
-    name, _, split = whole.partition("@")
-    name, _, config = (name, "", "") if Path(name).exists() else name.partition(":")
+def _parse_source(source: str) -> tuple[str, str | None, str | None]:
+    """Split hf:NAME:CONFIG@SPLIT into name, configuration and split."""
+    text = source.removeprefix("hf:")
+    # The path of an existing folder may contain @ and :.
+    if Path(text).exists():
+        return text, None, None
+    name, _, split = text.partition("@")
+    if Path(name).exists():
+        return name, None, split or None
+    name, _, config = name.partition(":")
     return name, config or None, split or None
 
 
-def _opened(name: str, split: str, config: str | None) -> Any:
+def _load_dataset(name: str, config: str | None, split: str) -> Any:
     try:
         import datasets
     except ImportError as error:
         raise BadOption("Hugging Face data sets need the package `datasets`: pip install datasets.") from error
     try:
-        if not _saved(Path(name)):
+        if not is_saved_dataset(Path(name)):
             return datasets.load_dataset(name, config, split=split)
-        found = datasets.load_from_disk(name)
-    except Exception as error:
+        saved = datasets.load_from_disk(name)
+    except Exception as error:  # The library raises nearly any exception: network, files, unknown names.
         raise BadFile(f"The data set '{name}' cannot be loaded: {str(error).splitlines()[0]}") from error
-    if hasattr(found, "features") and not isinstance(found, dict):
-        return found
-    if split not in found:
-        raise BadOption(f"'{name}' has no split '{split}'. There is: {', '.join(found)}.")
-    return found[split]
+    return _select_split(name, saved, split)
+
+
+def _select_split(name: str, saved: Any, split: str) -> Any:
+    # A folder holds one split (a Dataset) or several (a DatasetDict).
+    if hasattr(saved, "features") and not isinstance(saved, dict):
+        return saved
+    if split not in saved:
+        raise BadOption(f"'{name}' has no split '{split}'. Available: {', '.join(saved)}.")
+    return saved[split]
+
+
+def _find_class_names(dataset: Any, label: str | None) -> tuple[str, ...] | None:
+    if not label:
+        return None
+    names = getattr(dataset.features.get(label), "names", None)
+    return tuple(names) if names else None

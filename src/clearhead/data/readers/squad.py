@@ -1,4 +1,4 @@
-"""Questions about a passage, with the answer's place in it."""
+"""Read questions about a passage, with the spans of their answers."""
 
 import json
 from collections.abc import Iterator
@@ -6,54 +6,73 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.data.task import BadRow, Example, Spans, Task, build_task, reader
-from clearhead.data.text_files import content, ending
+from clearhead.data.text_files import file_suffix, read_content
 from clearhead.errors import BadFile
 
 
-@reader(lambda path: ending(path) == ".json")
+@reader(lambda path: file_suffix(path) == ".json")
 def squad(path: Path, *, limit: int | None = None) -> Task:
     """SQuAD v1 and v2 JSON: (question, passage) pairs with the answer's characters; bad rows by question number."""
+    questions = enumerate(_iterate_questions(_read_articles(path)), 1)
+    rows = [_make_example(number, passage, question) for number, (passage, question) in questions]
+    return build_task(path.name, rows, limit=limit)
+
+
+def _read_articles(path: Path) -> Any:
     try:
-        articles = json.loads(content(path))["data"]
+        return json.loads(read_content(path))["data"]
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadFile(f"'{path}' is not JSON: {error}.") from error
     except (KeyError, TypeError):
         raise BadFile(f"'{path}' is not in SQuAD's format: it has no 'data'. Save tables as .jsonl.") from None
-    rows = [_example(number, *one) for number, one in enumerate(_questions(articles), 1)]
-    return build_task(path.name, rows, limit=limit)
 
 
-def _questions(articles: Any) -> Iterator[tuple[Any, Any]]:
-    for article in articles if isinstance(articles, list) else []:
-        for paragraph in _members(article, "paragraphs"):
-            for question in _members(paragraph, "qas"):
-                yield (paragraph.get("context") if isinstance(paragraph, dict) else None), question
+def _iterate_questions(articles: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield (passage, question) pairs, with None for what is damaged."""
+    if not isinstance(articles, list):
+        return
+    for article in articles:
+        for paragraph in _list_members(article, "paragraphs"):
+            passage = paragraph.get("context") if isinstance(paragraph, dict) else None
+            for question in _list_members(paragraph, "qas"):
+                yield passage, question
 
 
-def _members(one: Any, name: str) -> list[Any]:
-    """What an article or a paragraph holds; where that is no list, nothing that could be read, to be counted as one."""
-    found = one.get(name, []) if isinstance(one, dict) else None
-    return found if isinstance(found, list) else [None]
+def _list_members(parent: Any, name: str) -> list[Any]:
+    """Return a list in an article or paragraph; [None] if it is damaged, so that it counts as one bad row."""
+    members = parent.get(name, []) if isinstance(parent, dict) else None
+    return members if isinstance(members, list) else [None]
 
 
-def _example(number: int, passage: Any, question: Any) -> Example | BadRow:
-    asked = question.get("question") if isinstance(question, dict) else None
-    for name, text in (("context", passage), ("question", asked)):
-        if not isinstance(text, str) or not text.strip():
-            return BadRow(number, f"no text in '{name}'")
+def _make_example(number: int, passage: Any, question: Any) -> Example | BadRow:
+    text = question.get("question") if isinstance(question, dict) else None
+    if not _is_text(passage):
+        return BadRow(number, "no text in 'context'")
+    if not _is_text(text):
+        return BadRow(number, "no text in 'question'")
     try:
-        spans = _answers(question, passage)
-    except (KeyError, TypeError, ValueError) as error:
-        return BadRow(number, str(error) if isinstance(error, ValueError) else "answers are not in SQuAD's format")
-    return Example(str(question.get("id", number)), (asked, passage), None, spans)
+        spans = _find_answers(question, passage)
+    except ValueError as error:
+        return BadRow(number, str(error))
+    except (KeyError, TypeError):
+        return BadRow(number, "answers are not in SQuAD's format")
+    return Example(str(question.get("id", number)), (text, passage), None, spans)
 
 
-def _answers(question: dict[str, Any], passage: str) -> Spans:
-    """Where the answers lie in the passage, each once; none for a question that cannot be answered."""
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _find_answers(question: dict[str, Any], passage: str) -> Spans:
+    """Return the distinct answer spans; none for a question that cannot be answered."""
     if question.get("is_impossible"):
         return ()
-    spans = [(1, int(one["answer_start"]), int(one["answer_start"]) + len(one["text"])) for one in question["answers"]]
-    for (_, start, end), one in zip(spans, question["answers"], strict=True):
-        if passage[start:end] != one["text"]:
-            raise ValueError(f"the answer '{one['text']}' is not at character {start} of the passage")
+    spans = []
+    for answer in question["answers"]:
+        start = int(answer["answer_start"])
+        end = start + len(answer["text"])
+        if passage[start:end] != answer["text"]:
+            raise ValueError(f"the answer '{answer['text']}' is not at character {start} of the passage")
+        spans.append((1, start, end))
+    # Several annotators often mark the same span.
     return tuple(dict.fromkeys(spans))

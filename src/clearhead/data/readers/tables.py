@@ -1,18 +1,30 @@
-"""Texts, pairs of texts or pictures in the rows of a table."""
+"""Read texts, pairs of texts or images from the rows of a table."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 
-from clearhead.data.columns import LABELS, LOOK, PICTURES, TEXTS, example_of, table_task
+from clearhead.data.columns import (
+    IMAGE_COLUMNS,
+    LABEL_COLUMNS,
+    PREVIEW_ROWS,
+    TEXT_COLUMNS,
+    build_table_task,
+    make_example,
+)
 from clearhead.data.parquet import read_parquet
 from clearhead.data.task import BadRow, Task, build_task, reader
-from clearhead.data.text_files import Numbered, Row, ending, json_lines, lines, separated
+from clearhead.data.text_files import Numbered, Row, file_suffix, json_lines, read_lines, read_separated
 from clearhead.errors import Argument, BadFile, BadInput
 
+PREVIEW_BYTES = 2**16
+PREVIEW_LINES = 20
+NumberedCells = list[tuple[int, list[str] | BadRow]]
 
-@reader(lambda path: ending(path) in (".tsv", ".tab"))
+
+@reader(lambda path: file_suffix(path) in (".tsv", ".tab"))
 def tsv(
     path: Path, *, text_column: str | None = None, label_column: str | None = None, limit: int | None = None
 ) -> Task:
@@ -20,44 +32,51 @@ def tsv(
 
     Columns are given by name or, without a header, by number from 1; two text columns, comma-separated, make a pair.
     """
-    return _separated(path, "\t", text_column, label_column, limit)
+    rows, text, label = named_rows(path, "\t", text_column, label_column)
+    return build_table_task(path.name, rows, path, text, label, limit)
 
 
-@reader(lambda path: ending(path) == ".csv")
+@reader(lambda path: file_suffix(path) == ".csv")
 def csv(
     path: Path, *, text_column: str | None = None, label_column: str | None = None, limit: int | None = None
 ) -> Task:
     """Comma-separated rows with a header."""
-    return _separated(path, ",", text_column, label_column, limit)
+    rows, text, label = named_rows(path, ",", text_column, label_column)
+    return build_table_task(path.name, rows, path, text, label, limit)
 
 
-def _three_columns(path: Path) -> bool:
-    """Whether the first lines hold a short label, then two texts, between tabs."""
-    cells = [line.split("\t") for line in islice(lines(path, 1 << 16), 20) if line.strip()]
-    return bool(cells) and all(len(row) == 3 and len(row[0].split()) <= 2 for row in cells[:-1] or cells)
+def _is_pairs_file(path: Path) -> bool:
+    """Return whether the first lines hold a short label, then two texts, between tabs."""
+    if file_suffix(path) != ".txt":
+        return False
+    lines = islice(read_lines(path, PREVIEW_BYTES), PREVIEW_LINES)
+    rows = [line.split("\t") for line in lines if line.strip()]
+    # The last row may have been cut off by the limit.
+    complete = rows[:-1] or rows
+    return bool(rows) and all(len(cells) == 3 and len(cells[0].split()) <= 2 for cells in complete)
 
 
-@reader(lambda path: ending(path) == ".txt" and _three_columns(path))
+@reader(_is_pairs_file)
 def pairs(path: Path, *, limit: int | None = None) -> Task:
     """Pairs of sentences as label⇥premise⇥hypothesis, one per line (MNLI, SNLI, QQP)."""
-    return _separated(path, "\t", "2,3", "1", limit, header=False)
+    rows, text, label = named_rows(path, "\t", "2,3", "1", header=False)
+    return build_table_task(path.name, rows, path, text, label, limit)
 
 
-@reader(lambda path: ending(path) == ".txt")
+@reader(lambda path: file_suffix(path) == ".txt")
 def txt(path: Path, *, limit: int | None = None) -> Task:
     """One text per line, without labels."""
-    numbered = ((number, {"text": line}) for number, line in enumerate(lines(path), 1))
-    return build_task(
-        path.name, [example_of(number, row, ["text"], None, path) for number, row in numbered], limit=limit
-    )
+    lines = enumerate(read_lines(path), 1)
+    rows = [make_example(number, {"text": line}, ["text"], None, path) for number, line in lines]
+    return build_task(path.name, rows, limit=limit)
 
 
-@reader(lambda path: ending(path) in (".jsonl", ".ndjson"))
+@reader(lambda path: file_suffix(path) in (".jsonl", ".ndjson"))
 def jsonl(
     path: Path, *, text_column: str | None = None, label_column: str | None = None, limit: int | None = None
 ) -> Task:
     """One JSON object per line, plain or gzipped."""
-    return table_task(path.name, json_lines(path), path, text_column, label_column, limit)
+    return build_table_task(path.name, json_lines(path), path, text_column, label_column, limit)
 
 
 @reader(lambda path: path.suffix.casefold() == ".parquet")
@@ -65,69 +84,69 @@ def parquet(
     path: Path, *, text_column: str | None = None, label_column: str | None = None, limit: int | None = None
 ) -> Task:
     """Parquet with columns of texts, or of pictures as bytes."""
-    rows: Numbered = ((number, row) for number, row in enumerate(read_parquet(path), 1))
-    return table_task(path.name, rows, path, text_column, label_column, limit)
-
-
-# --- separated values -------------------------------------------------------------------------------------------------
-
-
-def _separated(
-    path: Path, delimiter: str, text: str | None, label: str | None, limit: int | None, header: bool | None = None
-) -> Task:
-    rows, text, label = named_rows(path, delimiter, text, label, header)
-    return table_task(path.name, rows, path, text, label, limit)
+    rows: Numbered = enumerate(read_parquet(path), 1)
+    return build_table_task(path.name, rows, path, text_column, label_column, limit)
 
 
 def named_rows(
     path: Path, delimiter: str, text: str | None, label: str | None, header: bool | None = None
 ) -> tuple[Numbered, str | None, str | None]:
-    """Rows by the header's names or, without one, by number from 1; and the columns of the texts and labels.
+    """Return rows as dicts, by the header's names or by number from 1, and the text and label columns.
 
-    These are `text` and `label` where given; without a header they are guessed.
+    The columns are `text` and `label` if given; without a header they are guessed. `header=None` detects a header.
     """
-    rows = list(separated(path, delimiter))
-    first = next((cells for _, cells in rows if isinstance(cells, list)), None)
-    if first is None:
-        raise BadFile(f"'{path}' has no rows: there is nothing to read.")
-    if delimiter == "," and len(first) == 1:
-        _check_commas(path, first[0])
+    rows = list(read_separated(path, delimiter))
+    first = _find_first_row(path, rows)
+    if delimiter == ",":
+        _validate_delimiter(path, first)
     if header is None:
         header = delimiter == "," or _is_header(first, text, label)
-    columns = first if header else [str(place + 1) for place in range(len(first))]
-    _check_names(path, columns)
+    columns = first if header else [str(number) for number in range(1, len(first) + 1)]
+    _validate_columns(path, columns)
     if not header and not text:
-        text, label = _guessed(path, [cells for _, cells in rows[:LOOK] if isinstance(cells, list)])
-    body = ((line, cells) for line, cells in rows if not (header and cells is first))
-    return ((line, _named(line, columns, cells)) for line, cells in body), text, label
+        text, label = _guess_columns(path, rows[:PREVIEW_ROWS])
+    # Compared by identity: a later row may repeat the header's text.
+    body = [(line, cells) for line, cells in rows if not header or cells is not first]
+    return ((line, _name_cells(line, columns, cells)) for line, cells in body), text, label
 
 
-def _check_commas(path: Path, first: str) -> None:
-    """Some spreadsheets write .csv files with other separators, which would make one column of all."""
-    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
-        if mark in first:
+def _find_first_row(path: Path, rows: NumberedCells) -> list[str]:
+    for _, cells in rows:
+        if isinstance(cells, list):
+            return cells
+    raise BadFile(f"'{path}' has no rows: there is nothing to read.")
+
+
+def _validate_delimiter(path: Path, first: list[str]) -> None:
+    """Raise BadFile on a .csv file of a spreadsheet program that separates with semicolons or tabs."""
+    if len(first) > 1:
+        return
+    for delimiter, name in ((";", "semicolons"), ("\t", "tabs")):
+        if delimiter in first[0]:
             raise BadFile(
-                f"'{path}' is separated by {name}, not commas: its first row is '{shorten(first, 60)}'. Save it with "
-                "commas, or with tabs as .tsv."
+                f"'{path}' is separated by {name}, not commas: its first row is '{shorten(first[0], 60)}'. Save it "
+                "with commas, or with tabs as .tsv."
             )
 
 
-def _check_names(path: Path, columns: list[str]) -> None:
-    """Columns without a name may be several: nobody can ask for them."""
+def _validate_columns(path: Path, columns: list[str]) -> None:
+    """Raise BadFile if two columns have the same name; columns without a name are never asked for."""
     for name, count in Counter(columns).items():
         if name.strip() and count > 1:
             raise BadFile(f"'{path}' has {count} columns called '{name}': give each a name of its own.")
 
 
 def _is_header(cells: list[str], text: str | None, label: str | None) -> bool:
-    folded = [cell.strip().casefold() for cell in cells]
-    wanted = [part.strip() for part in (text or "").split(",") if part.strip()] + ([label] if label else [])
-    if any(not one.isdecimal() for one in wanted):
+    """Return whether columns were given by name, or the first row holds a usual column name."""
+    columns = [column.strip() for column in (text or "").split(",")]
+    columns.append(label or "")
+    if any(column and not column.isdecimal() for column in columns):
         return True
-    return any(one in (*TEXTS, *PICTURES, *LABELS) for one in folded)
+    usual_names = (*TEXT_COLUMNS, *IMAGE_COLUMNS, *LABEL_COLUMNS)
+    return any(cell.strip().casefold() in usual_names for cell in cells)
 
 
-def _named(line: int, columns: list[str], cells: list[str] | BadRow) -> Row | BadRow:
+def _name_cells(line: int, columns: list[str], cells: list[str] | BadRow) -> Row | BadRow:
     if isinstance(cells, BadRow):
         return cells
     if len(cells) != len(columns):
@@ -135,14 +154,25 @@ def _named(line: int, columns: list[str], cells: list[str] | BadRow) -> Row | Ba
     return dict(zip(columns, cells, strict=True))
 
 
-def _guessed(path: Path, rows: list[list[str]]) -> tuple[str, str | None]:
-    """Which columns of a file without a header are texts: the label column holds the fewest different values."""
-    width = Counter(map(len, rows)).most_common(1)[0][0]
+def _guess_columns(path: Path, rows: NumberedCells) -> tuple[str, str | None]:
+    """Return the text and label columns of a file without a header, by number from 1."""
+    table = [cells for _, cells in rows if isinstance(cells, list)]
+    width = Counter(map(len, table)).most_common(1)[0][0]
     if width == 1:
         return "1", None
     if width > 3:
-        found = f"'{path}' has {width} columns and no header: name them by number, for example "
-        raise BadInput(found, Argument("text_column", 2), ".")
-    sample = [cells for cells in rows if len(cells) == width]
-    label = min(range(width), key=lambda place: (len({cells[place] for cells in sample}), len(sample[0][place])))
-    return ",".join(str(place + 1) for place in range(width) if place != label), str(label + 1)
+        message = f"'{path}' has {width} columns and no header: name them by number, for example "
+        raise BadInput(message, Argument("text_column", 2), ".")
+    label = _guess_label_column([cells for cells in table if len(cells) == width])
+    texts = [str(column + 1) for column in range(width) if column != label]
+    return ",".join(texts), str(label + 1)
+
+
+def _guess_label_column(table: Sequence[list[str]]) -> int:
+    """Return the index of the column with the fewest distinct values; the shorter first value decides ties."""
+
+    def rank(column: int) -> tuple[int, int]:
+        distinct = {cells[column] for cells in table}
+        return len(distinct), len(table[0][column])
+
+    return min(range(len(table[0])), key=rank)

@@ -1,6 +1,6 @@
-"""The embedded models: small, trained for this project, read from this folder and from nowhere else.
+"""The embedded models: small, trained for this project, read from this folder only.
 
-`names()` lists them, `describe(name)` says what one is, `open_model(name)` makes it. Each has a card beside
+`names()` lists them, `describe(name)` returns what a model is, `open_model(name)` builds it. Each has a card beside
 its weights. The two text models share one file (embeddings, the two lowest blocks and the masked-LM head).
 """
 
@@ -18,31 +18,33 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SHARED = "minilm"
+"""The folder of what the text models share."""
+REINSTALL = "Reinstall Clearhead (pip install --force-reinstall clearhead)."
 
 
 def names() -> list[str]:
-    """The embedded models, the default first.
+    """Return the names of the embedded models, the default first.
 
     >>> names()
     ['clearhead/sst2-minilm', 'clearhead/agnews-minilm', 'clearhead/pets-vit']
     """
-    return list(_index(HERE))
+    return list(_read_index(HERE))
 
 
 def describe(name: str) -> dict[str, Any]:
-    """What a model is for: `task`, `summary` (one line), `labels`, `accuracy` and what it was `measured` on.
+    """Return a model's `task`, `summary` (one line), `labels`, `accuracy` and what it was `measured` on.
 
     >>> describe("clearhead/sst2-minilm")["labels"]
     ['negative', 'positive']
     """
-    index = _index(HERE)
+    index = _read_index(HERE)
     if name not in index:
         raise unknown_name("embedded model", name, index)
     return dict(index[name])
 
 
 def open_model(name: str) -> tuple[Any, Any, Any | None]:
-    """An ordinary Hugging Face model in float32 and eval mode, its processor, and its masked-LM model.
+    """Return a Hugging Face model in float32 and eval mode, its processor, and its masked-LM model.
 
     The masked-LM model (None for images) is the classifier's own encoder under the pre-trained head: both are
     views of the same tensors, so casting or moving one of the two moves what they share.
@@ -54,106 +56,122 @@ def open_model(name: str) -> tuple[Any, Any, Any | None]:
     """
     folder = name.partition("/")[2]
     if describe(name)["task"] == "image-classification":
-        return (*_image_model(folder), None)
-    return _text_model(folder)
+        model, processor = _build_image_model(folder)
+        return model, processor, None
+    return _build_text_model(folder)
 
 
+# Keyed by folder, because tests replace HERE.
 @lru_cache(maxsize=2)
-def _index(here: Path) -> dict[str, dict[str, Any]]:
-    return dict(json.loads((here / "models.json").read_text(encoding="utf-8")))
+def _read_index(folder: Path) -> dict[str, dict[str, Any]]:
+    return dict(json.loads((folder / "models.json").read_text(encoding="utf-8")))
 
 
-def _content(file: str) -> bytes:
-    """The bytes of a file, once they are known to be the ones that were shipped."""
-    again = "Reinstall Clearhead (pip install --force-reinstall clearhead)."
-    try:
-        content = (HERE / file).read_bytes()
-    except OSError as problem:
-        raise CorruptModel(f"The embedded model file zoo/{file} cannot be read: {problem.strerror}. {again}") from None
-    expected = json.loads((HERE / "checksums.json").read_text(encoding="utf-8")).get(file)
-    found = hashlib.sha256(content).hexdigest()
-    if found != expected:
-        expectation = f"{expected[:12]}… was expected" if expected else "no checksum is known for it"
-        raise CorruptModel(
-            f"The embedded model file zoo/{file} is damaged: sha256 {found[:12]}…, {expectation}. {again}"
-        )
-    return content
-
-
-def _weights(file: str) -> "dict[str, Tensor]":
-    """Weights in float32; an int8 matrix is its rows times the scales stored beside it."""
-    from safetensors.torch import load
-
-    stored = load(_content(file))
-    return {
-        name: value.float() * stored[f"{name}.scale"][:, None] if f"{name}.scale" in stored else value.float()
-        for name, value in stored.items()
-        if not name.endswith(".scale")
-    }
-
-
-def _text_model(folder: str) -> tuple[Any, Any, Any]:
+def _build_text_model(folder: str) -> tuple[Any, Any, Any]:
     from transformers import BertConfig, BertForSequenceClassification
 
-    config = BertConfig.from_dict(json.loads(_content(f"{folder}/config.json")))
-    weights = _weights(f"{SHARED}/shared.safetensors")
-    head = {key.removeprefix("cls."): weights.pop(key) for key in list(weights) if key.startswith("cls.")}
-    model = _hollow(BertForSequenceClassification, config)
-    model.bert.embeddings = _with_buffers(type(model.bert.embeddings), config)
-    model.load_state_dict(weights | _weights(f"{folder}/model.safetensors"), assign=True)
-    return model.eval(), _tokenizer(config.max_position_embeddings), _language_model(model, head)
+    config = BertConfig.from_dict(json.loads(_read_verified(f"{folder}/config.json")))
+    shared = _read_weights(f"{SHARED}/shared.safetensors")
+    own = _read_weights(f"{folder}/model.safetensors")
+    head = {name.removeprefix("cls."): weight for name, weight in shared.items() if name.startswith("cls.")}
+    body = {name: weight for name, weight in shared.items() if not name.startswith("cls.")}
+    model = _build_on_meta(BertForSequenceClassification, config)
+    # The embeddings hold buffers (position ids) that are not in the file: on "meta" they would stay without values.
+    model.bert.embeddings = _build_with_buffers(type(model.bert.embeddings), config)
+    model.load_state_dict(body | own, assign=True)
+    tokenizer = _build_tokenizer(config.max_position_embeddings)
+    return model.eval(), tokenizer, _build_language_model(model, head)
 
 
-def _language_model(model: Any, head: "dict[str, Tensor]") -> Any:
-    """The masked-LM head over the classifier's own encoder and word embeddings."""
+def _build_language_model(model: Any, head: "dict[str, Tensor]") -> Any:
+    """Return the masked-LM head over the classifier's own encoder and word embeddings."""
     from transformers import BertForMaskedLM
 
-    language_model = _hollow(BertForMaskedLM, model.config)
-    language_model.bert.embeddings, language_model.bert.encoder = model.bert.embeddings, model.bert.encoder
-    predictions = language_model.cls.predictions
+    language_model = _build_on_meta(BertForMaskedLM, model.config)
+    language_model.bert.embeddings = model.bert.embeddings
+    language_model.bert.encoder = model.bert.encoder
+    # Not strict: the decoder's weight and bias are tied below instead of loaded.
     language_model.cls.load_state_dict(head, strict=False, assign=True)
+    predictions = language_model.cls.predictions
     predictions.decoder.weight = model.bert.embeddings.word_embeddings.weight
     predictions.decoder.bias = predictions.bias
     return language_model.eval()
 
 
-def _image_model(folder: str) -> tuple[Any, Any]:
+def _build_image_model(folder: str) -> tuple[Any, Any]:
     import transformers
 
-    config = transformers.ViTConfig.from_dict(json.loads(_content(f"{folder}/config.json")))
-    model = _hollow(transformers.ViTForImageClassification, config)
-    model.load_state_dict(_weights(f"{folder}/model.safetensors"), assign=True)
-    kind = getattr(transformers, "ViTImageProcessorPil", None) or transformers.ViTImageProcessor
-    return model.eval(), kind(**json.loads(_content(f"{folder}/preprocessor_config.json")))
+    config = transformers.ViTConfig.from_dict(json.loads(_read_verified(f"{folder}/config.json")))
+    model = _build_on_meta(transformers.ViTForImageClassification, config)
+    model.load_state_dict(_read_weights(f"{folder}/model.safetensors"), assign=True)
+    # Newer versions of Transformers keep the processor without torchvision under another name.
+    processor_class = getattr(transformers, "ViTImageProcessorPil", None) or transformers.ViTImageProcessor
+    settings = json.loads(_read_verified(f"{folder}/preprocessor_config.json"))
+    return model.eval(), processor_class(**settings)
 
 
-def _hollow(kind: Any, config: Any) -> Any:
-    """A model without memory behind its weights, which the caller assigns; drawing them takes seconds."""
-    import torch
-
-    with torch.device("meta"):
-        return kind(config)
-
-
-def _with_buffers(kind: Any, config: Any) -> Any:
-    """A module that keeps tensors outside its weights; the caller's random numbers stay as they were."""
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        return kind(config)
-
-
-def _tokenizer(longest: int) -> Any:
+def _build_tokenizer(max_length: int) -> Any:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(_content(f"{SHARED}/tokenizer.json").decode("utf-8")),
+        tokenizer_object=Tokenizer.from_str(_read_verified(f"{SHARED}/tokenizer.json").decode("utf-8")),
         cls_token="[CLS]",
         sep_token="[SEP]",
         mask_token="[MASK]",
         pad_token="[PAD]",
         unk_token="[UNK]",
-        model_max_length=longest,
+        model_max_length=max_length,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
+
+
+def _build_on_meta(network_class: Any, config: Any) -> Any:
+    """Build a network without storage: its weights are assigned later, and initialising them takes seconds."""
+    import torch
+
+    with torch.device("meta"):
+        return network_class(config)
+
+
+def _build_with_buffers(module_class: Any, config: Any) -> Any:
+    """Build a module on the CPU without advancing the caller's random generator."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        return module_class(config)
+
+
+def _read_weights(file: str) -> "dict[str, Tensor]":
+    """Return the weights of a file in float32; int8 matrices are multiplied by the scale of each row."""
+    from safetensors.torch import load
+
+    stored = load(_read_verified(file))
+    weights = {}
+    for name, value in stored.items():
+        if name.endswith(".scale"):
+            continue
+        weights[name] = value.float()
+        scale = stored.get(f"{name}.scale")
+        if scale is not None:
+            weights[name] = weights[name] * scale[:, None]
+    return weights
+
+
+def _read_verified(file: str) -> bytes:
+    """Return the content of a file; raise CorruptModel unless its checksum is the shipped one."""
+    try:
+        content = (HERE / file).read_bytes()
+    except OSError as error:
+        raise CorruptModel(
+            f"The embedded model file zoo/{file} cannot be read: {error.strerror}. {REINSTALL}"
+        ) from None
+    checksums = json.loads((HERE / "checksums.json").read_text(encoding="utf-8"))
+    expected = checksums.get(file)
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != expected:
+        reason = f"{expected[:12]}… was expected" if expected else "no checksum is known for it"
+        raise CorruptModel(
+            f"The embedded model file zoo/{file} is damaged: sha256 {actual[:12]}…, {reason}. {REINSTALL}"
+        )
+    return content

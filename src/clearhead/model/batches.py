@@ -1,0 +1,119 @@
+"""Encoded inputs and the batches they are padded and stacked into."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from clearhead.errors import Argument, BadInput
+from clearhead.model.model import Model
+
+Box = tuple[float, float, float, float]
+MIN_PINNED_BYTES = 2**20
+"""Smaller tensors are copied to a GPU faster than they are pinned."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One input as a person sees it.
+
+    `offsets` are (start, end) in `text`, or (segment, start, end) for a pair; special tokens have the empty span
+    (0, 0). `box` is where the network's input lies on the original image, in its pixels.
+    """
+
+    tokens: tuple[str, ...] = ()
+    special: tuple[bool, ...] = ()
+    text: str | tuple[str, str] | None = None
+    offsets: tuple[tuple[int, ...], ...] | None = None
+    image: Image.Image | None = None
+    box: Box | None = None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One input ready to be put into a batch."""
+
+    item: Item
+    values: dict[str, Any]
+
+    @property
+    def length(self) -> int:
+        return len(self.item.tokens)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A batch: the tensors the network is called with, and one Item per row."""
+
+    tensors: dict[str, Tensor]
+    items: Sequence[Item]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def collate(model: Model, batch: Sequence[Encoded]) -> Inputs:
+    """Pad encoded inputs on the right and stack them; an input gives the same numbers in any batch."""
+    names = list(batch[0].values)
+    if model.takes_images:
+        tensors = {name: _stack_images(name, batch) for name in names}
+    else:
+        if model.takes_mask and "attention_mask" not in names:
+            names.append("attention_mask")
+        width = max(encoded.length for encoded in batch)
+        tensors = {name: _pad_rows(model, name, batch, width) for name in names}
+    items = tuple(encoded.item for encoded in batch)
+    return move_to_model(Inputs(tensors, items), model)
+
+
+def move_to_model(inputs: Inputs, model: Model) -> Inputs:
+    """Return the batch on the model's device, with floating-point tensors in its dtype."""
+    tensors = {}
+    for name, tensor in inputs.tensors.items():
+        dtype = model.dtype if tensor.is_floating_point() else tensor.dtype
+        tensors[name] = _move_tensor(tensor, model.device, dtype)
+    return Inputs(tensors, inputs.items)
+
+
+def longest_text(batch: Inputs) -> int:
+    """Return the number of tokens of the longest text in a batch; 0 for images."""
+    if "pixel_values" in batch.tensors:
+        return 0
+    return max((tensor.shape[1] for tensor in batch.tensors.values() if tensor.dim() > 1), default=0)
+
+
+def _stack_images(name: str, batch: Sequence[Encoded]) -> Tensor:
+    images = [encoded.values[name] for encoded in batch]
+    sizes = sorted({f"{image.shape[-1]}×{image.shape[-2]}" for image in images})
+    if len(sizes) > 1:
+        message = f"The image processor returns images of different sizes ({', '.join(sizes)}): let it resize, or use "
+        raise BadInput(message, Argument("batch_size", 1), ".")
+    return torch.stack(images)
+
+
+def _pad_rows(model: Model, name: str, batch: Sequence[Encoded], width: int) -> Tensor:
+    fill = _padding_value(model, name)
+    rows = []
+    for encoded in batch:
+        # Tokenizers that return no attention mask mean that every token is real.
+        row = encoded.values.get(name, [1] * encoded.length)
+        rows.append(row + [fill] * (width - len(row)))
+    return torch.tensor(rows)
+
+
+def _padding_value(model: Model, name: str) -> Any:
+    if name == "input_ids":
+        return getattr(model.config, "pad_token_id", None) or 0
+    if name == "token_type_ids":
+        return getattr(model.processor, "pad_token_type_id", 0)
+    return 0
+
+
+def _move_tensor(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    if device.type == "cuda" and tensor.device.type == "cpu" and tensor.nbytes >= MIN_PINNED_BYTES:
+        # From pinned memory the GPU copies by itself while the CPU goes on.
+        return tensor.pin_memory().to(device, dtype, non_blocking=True)
+    return tensor.to(device, dtype)

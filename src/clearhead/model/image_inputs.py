@@ -1,0 +1,57 @@
+"""Prepare images with the model's image processor."""
+
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from clearhead.errors import BadInput
+from clearhead.model import images
+from clearhead.model.batches import Box, Encoded, Item
+from clearhead.model.model import Model
+
+
+def encode_image(model: Model, source: Any) -> Encoded:
+    """Prepare an image, or the file at a path, as pixel values."""
+    image = open_image(source)
+    pixels = model.processor(images=image, return_tensors="pt")["pixel_values"][0]
+    height, width = pixels.shape[-2:]
+    box = input_box(model.processor, image.size, (width, height))
+    return Encoded(Item(image=image, box=box), {"pixel_values": pixels})
+
+
+def open_image(source: Any) -> Image.Image:
+    """Return an image, or the file at a path, upright and in RGB."""
+    if isinstance(source, Image.Image):
+        return images.to_rgb(images.rotate_upright(images.load_pixels(source)))
+    if not isinstance(source, str | Path):
+        raise BadInput(f"An image model was given a {type(source).__name__}: give an image or the path to one.")
+    return images.to_rgb(images.open_image_file(source, f"'{source}'"))
+
+
+def input_box(processor: Any, original: tuple[int, int], final: tuple[int, int]) -> Box:
+    """Return where the network's input lies on the original: (left, top, right, bottom) in original pixels.
+
+    `original` and `final` are (width, height) before and after the processor.
+    """
+    width, height = original
+    if not getattr(processor, "do_center_crop", False):
+        return (0, 0, width, height)
+    resized_width, resized_height = _resized_size(processor, width, height)
+    final_width, final_height = final
+    left = (resized_width - final_width) // 2
+    top = (resized_height - final_height) // 2
+    x_scale = width / resized_width
+    y_scale = height / resized_height
+    return (left * x_scale, top * y_scale, (left + final_width) * x_scale, (top + final_height) * y_scale)
+
+
+def _resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
+    """Return (width, height) after the processor has resized and before it crops."""
+    if not getattr(processor, "do_resize", True):
+        return width, height
+    size = dict(getattr(processor, "size", None) or {})
+    if size.get("shortest_edge"):
+        scale = size["shortest_edge"] / min(width, height)
+        return max(1, int(width * scale)), max(1, int(height * scale))
+    return size.get("width") or width, size.get("height") or height

@@ -1,0 +1,77 @@
+"""Refuse models that cannot be explained, with the reason and what to do."""
+
+from dataclasses import replace
+from typing import Any
+
+from clearhead.errors import UnsupportedModel
+from clearhead.model.model import Model
+
+UNSUPPORTED_HEADS = (
+    "ForTokenClassification",
+    "ForCausalLM",
+    "ForMaskedLM",
+    "LMHeadModel",
+    "ForConditionalGeneration",
+)
+QUANTISED_MODULES = ("torch.ao.nn.quantized", "torch.nn.quantized")
+
+
+def validate_model(model: Model) -> None:
+    """Raise UnsupportedModel unless the network's gradients and relevance can be computed."""
+    architecture = type(model.network).__name__
+    if architecture.endswith(UNSUPPORTED_HEADS):
+        raise unsupported_head(architecture)
+    _validate_gradients(model.network, architecture)
+    _validate_lm_width(model, architecture)
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise UnsupportedModel(
+            f"{architecture} has an encoder and a decoder; Clearhead explains models with one stack of blocks."
+        )
+
+
+def unsupported_head(architecture: str) -> UnsupportedModel:
+    """Return the error for an architecture whose head is not covered."""
+    return UnsupportedModel(
+        f"{architecture} has no classification, regression or answer-span head. Token classification and generation "
+        "are not covered: load a …ForSequenceClassification, …ForImageClassification or …ForQuestionAnswering model."
+    )
+
+
+def select_processor(model: Model) -> Model:
+    """Return the model with the tokenizer or image processor that its network needs.
+
+    A combined processor is reduced to that one. Raise UnsupportedModel if the processor does not fit.
+    """
+    if model.processor is None:
+        return model
+    processor = _select_part(model)
+    is_tokenizer = hasattr(processor, "convert_ids_to_tokens")
+    if not callable(processor) or is_tokenizer == model.takes_images:
+        expected = "an image processor (AutoImageProcessor)" if model.takes_images else "a tokenizer (AutoTokenizer)"
+        raise UnsupportedModel(f"{model.name} needs {expected} to read its inputs, not {type(processor).__name__}.")
+    if processor is model.processor:
+        return model
+    return replace(model, processor=processor, copies={})
+
+
+def _select_part(model: Model) -> Any:
+    name = "image_processor" if model.takes_images else "tokenizer"
+    return getattr(model.processor, name, None) or model.processor
+
+
+def _validate_gradients(network: Any, architecture: str) -> None:
+    if any(parameter.is_inference() for parameter in network.parameters()):
+        raise UnsupportedModel(
+            f"{architecture} was created inside torch.inference_mode() and has no gradient. Create it outside."
+        )
+    if any(type(module).__module__.startswith(QUANTISED_MODULES) for module in network.modules()):
+        raise UnsupportedModel(f"{architecture} is quantised with kernels that have no gradient. Load it unquantised.")
+
+
+def _validate_lm_width(model: Model, architecture: str) -> None:
+    if model.lm is None:
+        return
+    width = getattr(model.config, "hidden_size", None)
+    lm_width = getattr(model.lm.config, "hidden_size", None)
+    if width != lm_width:
+        raise UnsupportedModel(f"The masked-LM head reads {lm_width} channels, but {architecture} has {width}.")

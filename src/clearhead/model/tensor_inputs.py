@@ -1,0 +1,103 @@
+"""Batches from tensors that the user has prepared."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.arrays import Array
+from clearhead.errors import BadInput
+from clearhead.lazy import LazySequence
+from clearhead.model.batches import Inputs, Item, move_to_model
+from clearhead.model.model import Model
+from clearhead.model.tensor_checks import INDEX_TENSORS, validate_indices, validate_tensors
+from clearhead.model.text_inputs import validate_length
+
+IGNORED_TENSORS = ("labels", "special_tokens_mask")
+TENSOR_ADVICE = (" Cut every tensor to that many tokens.",)
+
+
+def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
+    """Return a batch from the network's own input tensors; labels are ignored."""
+    kept = {name: value for name, value in tensors.items() if name not in IGNORED_TENSORS}
+    main = validate_tensors(model, kept)
+    if main == "pixel_values":
+        items: Sequence[Item] = _image_items(kept[main])
+    else:
+        validate_length(model, kept[main].shape[1], TENSOR_ADVICE)
+        items = _text_items(model, main, kept)
+    return move_to_model(Inputs(dict(kept), items), model)
+
+
+def _image_items(pixels: Tensor) -> list[Item]:
+    height, width = pixels.shape[-2:]
+    return [Item(box=(0, 0, width, height)) for _ in range(len(pixels))]
+
+
+def _text_items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[Item]:
+    """Return the tokens of every row without padding; raise BadInput on invalid indices or empty rows."""
+    arrays = _copy_indices(main, tensors)
+    mask_BT = arrays.pop("mask").astype(bool)
+    if not mask_BT.any(1).all():
+        raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
+    for name, values in arrays.items():
+        validate_indices(model, name, values)
+    if main == "inputs_embeds":
+        return [_embedding_item(int(mask_T.sum())) for mask_T in mask_BT]
+    ids_BT = arrays[main]
+    # Names of tokens are needed only for explanations: look them up after the GPU has been given its work.
+    return LazySequence(len(ids_BT), lambda: _id_items(model, ids_BT, mask_BT))
+
+
+def _copy_indices(main: str, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    """Return integer copies on the CPU of ids, types, positions and, as "mask", of the attention mask."""
+    mask = tensors.get("attention_mask")
+    if mask is None:
+        mask = torch.ones(tensors[main].shape[:2], dtype=torch.bool, device=tensors[main].device)
+    sources = {name: tensors[name].long() for name in INDEX_TENSORS if name in tensors}
+    sources["mask"] = mask.bool().long()
+    return dict(zip(sources, _copy_to_host(list(sources.values())), strict=True))
+
+
+def _copy_to_host(tensors: list[Tensor]) -> list[Array]:
+    layouts = {(tensor.device, tensor.shape) for tensor in tensors}
+    if len(layouts) == 1:
+        # Stacked, so that a GPU is waited for once instead of once per tensor.
+        tensors = list(torch.stack(tensors).cpu())
+    # Copied, because the user may write to the tensors before the explanation names its tokens.
+    return [tensor.cpu().numpy().copy() for tensor in tensors]
+
+
+def _embedding_item(length: int) -> Item:
+    """Return an Item whose tokens are numbered: embeddings have no text."""
+    return Item(tuple(map(str, range(length))), (False,) * length)
+
+
+def _id_items(model: Model, ids_BT: Array, mask_BT: Array) -> list[Item]:
+    special_ids = _find_special_ids(model.processor)
+    items = []
+    for ids_T, mask_T in zip(ids_BT, mask_BT, strict=True):
+        ids = ids_T[mask_T].tolist()
+        special = tuple(token_id in special_ids for token_id in ids)
+        items.append(Item(_name_tokens(model.processor, ids), special))
+    return items
+
+
+def _find_special_ids(tokenizer: Any) -> set[int]:
+    if tokenizer is None:
+        return set()
+    # [UNK] and [MASK] do not count as special tokens: they stand for words of the text.
+    content_ids = (tokenizer.unk_token_id, tokenizer.mask_token_id)
+    return set(tokenizer.all_special_ids).difference(content_ids)
+
+
+def _name_tokens(tokenizer: Any, ids: list[int]) -> tuple[str, ...]:
+    """Return the tokens of ids; an id itself where the tokenizer does not know it or is None."""
+    if tokenizer is None:
+        return tuple(map(str, ids))
+    names = []
+    for token_id, token in zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True):
+        # The network's vocabulary may be larger than the tokenizer's.
+        names.append(str(token_id) if token is None else token)
+    return tuple(names)
