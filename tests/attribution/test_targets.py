@@ -109,13 +109,13 @@ def test_positions_of_a_span_do_not_count_padding():
 @pytest.mark.parametrize(
     ("span", "says"),
     [
-        ((1.5, 2), "whole numbers"),
+        ((1.5, 2), "integers or None"),
         ((1, 2, 3), "pair"),
         ((1,), "pair"),
         (5, "pair"),
         ("12", "pair"),
-        (("a", 2), "whole numbers"),
-        ((True, False), "whole numbers"),
+        (("a", 2), "integers or None"),
+        ((True, False), "integers or None"),
         ((4, 2), "ends before it starts"),
         ((None, None), "a start, an end, or both"),
         ((12, 12), "outside the 5 tokens"),
@@ -139,7 +139,7 @@ def test_whole_numbers_of_numpy_and_torch_are_classes_and_positions(text, answer
 
 def test_a_label_of_two_classes_is_refused():
     twice = text_model(id2label={0: "x", 1: "X", 2: "x"}, label2id={})
-    with pytest.raises(BadInput, match=r"2 classes are called 'x': give the number of one of them \(0, 2\)"):
+    with pytest.raises(BadInput, match=r"2 classes are called 'x': give the index of one of them \(0, 2\)"):
         clearhead.explain(twice, "a film", target="x")
     assert clearhead.explain(twice, "a film", target="X").target == 1
 

@@ -38,7 +38,7 @@ LATE = {
     "overflow": (["--overflow", "cut"], "--overflow cut is not a choice. Use one of error, truncate, windows"),
     "precision": (["--precision", "float63"], "float32, float64"),
     "device": (["--device", "gpu"], "gpu"),
-    "no device": (["--device", "meta"], "Nothing is computed on 'meta'"),
+    "no device": (["--device", "meta"], "Invalid device 'meta'"),
     "no number": (["--target", "²"], "No label is called '²'"),
     "batch size": (["--batch-size", "0"], "--batch-size 0 must be a whole number, at least 1"),
     "value": (["--method", "att-cat", "-o", "hidden=middle"], "'output' or 'input'"),

@@ -214,7 +214,7 @@ def test_a_folder_of_classes(tmp_path):
 
 
 def test_folders_without_pictures(tmp_path):
-    with pytest.raises(BadFile, match="holds no pictures"):
+    with pytest.raises(BadFile, match="holds no images"):
         read_task(tmp_path)
     written(tmp_path, "1.png", "no")
     with pytest.raises(BadFile, match=r"no usable rows\. Line 1: '1\.png'"):
@@ -305,7 +305,7 @@ def test_saved_hugging_face_data_sets(monkeypatch, tmp_path):
     splits = {"train": Rows(), "test": Rows([{"sentence": "fine", "label": 0}])}
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_from_disk=lambda _: splits))
     assert rows(read_task(tmp_path)) == [("fine", 0)]
-    with pytest.raises(BadOption, match="There is: train, test"):
+    with pytest.raises(BadOption, match="Available: train, test"):
         read_task(tmp_path, split="dev")
 
 
@@ -342,7 +342,7 @@ def test_the_real_library_reads_what_it_saved(monkeypatch, tmp_path):
     assert task.skipped[0].line == 3
     assert rows(read_task(tmp_path / "splits")) == [("a bad film", 0)]
     assert len(read_task(f"hf:{tmp_path / 'splits'}", split="train").examples) == 2
-    with pytest.raises(BadOption, match="There is: train, test"):
+    with pytest.raises(BadOption, match="Available: train, test"):
         read_task(tmp_path / "splits", split="dev")
 
 

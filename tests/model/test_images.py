@@ -41,9 +41,9 @@ def closed():
         (damaged, "damaged.png' cannot be read"),
         (cut, "cannot be read.*open it again"),
         (lambda folder: closed(), "cannot be read.*open it again"),
-        (lambda folder: Image.new("RGB", (0, 5)), "no pixels: it is 0 × 5"),
+        (lambda folder: Image.new("RGB", (0, 5)), "no pixels: its size is 0 × 5"),
         (lambda folder: Image.new("F", (5, 5), 0.5), "mode F and values 0.5 … 0.5"),
-        (lambda folder: Image.new("F", (5, 5), float("nan")), "do not tell what white is"),
+        (lambda folder: Image.new("F", (5, 5), float("nan")), "from which white cannot be determined"),
         (lambda folder: Image.new("I", (5, 5), 40000), "scale them to 0 … 255"),
     ],
 )
@@ -55,13 +55,13 @@ def test_image_mistakes(image, tmp_path, given, says):
 @pytest.mark.parametrize(
     ("family", "pixels", "says"),
     [
-        ("vit", torch.zeros(1, 3, 16, 16), "takes pictures of 32 × 32 pixels, not 16 × 16"),
-        ("swin", torch.zeros(1, 3, 16, 16), "takes pictures of 32 × 32 pixels, not 16 × 16"),
-        ("clip", torch.zeros(1, 3, 64, 32), "takes pictures of 32 × 32 pixels, not 64 × 32"),
+        ("vit", torch.zeros(1, 3, 16, 16), "takes images of 32 × 32 pixels, not 16 × 16"),
+        ("swin", torch.zeros(1, 3, 16, 16), "takes images of 32 × 32 pixels, not 16 × 16"),
+        ("clip", torch.zeros(1, 3, 64, 32), "takes images of 32 × 32 pixels, not 64 × 32"),
         ("vit", torch.zeros(1, 4, 32, 32), r"takes \(inputs, 3, rows, columns\)"),
         ("clip", torch.zeros(1, 32, 32, 3), r"takes \(inputs, 3, rows, columns\)"),
         ("vit", torch.zeros(3, 32, 32), r"shape \(3, 32, 32\)"),
-        ("vit", torch.zeros(1, 3, 32, 32).int(), "a floating type is needed"),
+        ("vit", torch.zeros(1, 3, 32, 32).int(), "a floating-point type is needed"),
     ],
 )
 def test_pixels_that_do_not_fit(family, pixels, says):
@@ -74,7 +74,7 @@ def test_pixels_of_another_size_are_taken_where_the_network_takes_them():
 
 
 def test_ids_for_an_image_model(image):
-    with pytest.raises(BadInput, match="reads pictures: give pixel_values, not input_ids"):
+    with pytest.raises(BadInput, match="takes images: give pixel_values, not input_ids"):
         clearhead.explain(image, IDS)
 
 

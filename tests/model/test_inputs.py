@@ -33,16 +33,16 @@ from clearhead.model.inputs import from_tensors
         (3, {}, BadInput, "int"),
         ([3], {}, BadInput, "int"),
         (["a film", None], {}, BadInput, "NoneType"),
-        (photo(), {}, BadInput, "reads text, but a picture was given"),
-        (Path("a.png"), {}, BadInput, "reads text, but a path was given"),
+        (photo(), {}, BadInput, "takes text, not an image"),
+        (Path("a.png"), {}, BadInput, "takes text, not a path"),
         ("a film", {"target": "postive"}, UnknownName, "Did you mean 'positive'"),
         ("a film", {"target": 7}, BadInput, r"classes 0 … 2"),
-        ("a film", {"target": np.int64(7)}, BadInput, r"Target 7 is not a class .* classes 0 … 2"),
-        ("a film", {"target": True}, BadInput, "neither the number nor the label"),
-        ("a film", {"target": np.True_}, BadInput, "neither the number nor the label"),
-        ("a film", {"target": torch.tensor(True)}, BadInput, "neither the number nor the label"),
-        ("a film", {"target": 1.0}, BadInput, "neither the number nor the label"),
-        ("a film", {"target": torch.tensor([1])}, BadInput, "neither the number nor the label"),
+        ("a film", {"target": np.int64(7)}, BadInput, r"Invalid target 7: this model has classes 0 … 2"),
+        ("a film", {"target": True}, BadInput, "give a class index, a label or a Target"),
+        ("a film", {"target": np.True_}, BadInput, "give a class index, a label or a Target"),
+        ("a film", {"target": torch.tensor(True)}, BadInput, "give a class index, a label or a Target"),
+        ("a film", {"target": 1.0}, BadInput, "give a class index, a label or a Target"),
+        ("a film", {"target": torch.tensor([1])}, BadInput, "give a class index, a label or a Target"),
         ("a film", {"target": [0, 1]}, BadInput, "2 targets were given for 1"),
         ("a film", {"target": Target(1, versus=1)}, BadInput, "itself"),
         ("a film", {"method": "attcat"}, UnknownName, "Did you mean 'att-cat'"),
@@ -77,7 +77,7 @@ from clearhead.model.inputs import from_tensors
         ({"ids": torch.ones(1, 2)}, {}, BadInput, "input_ids"),
         ({"input_ids": torch.ones(1, 2)}, {}, BadInput, "integers"),
         ({"input_ids": [[1, 2]]}, {}, BadInput, "return_tensors"),
-        ({"input_ids": torch.ones(2, 3).long(), "attention_mask": torch.ones(1, 3)}, {}, BadInput, "does not go with"),
+        ({"input_ids": torch.ones(2, 3).long(), "attention_mask": torch.ones(1, 3)}, {}, BadInput, "does not match"),
         ({"input_ids": torch.ones(1, 3).long(), "attention_mask": torch.zeros(1, 3)}, {}, BadInput, "all zero"),
         ({"input_ids": torch.ones(1, 99).long()}, {}, TooLong, "99 tokens.*Cut every tensor"),
         ({"input_ids": torch.ones(1, 99).long()}, {"long": "truncate"}, TooLong, "99 tokens.*Cut every tensor"),
@@ -88,16 +88,16 @@ from clearhead.model.inputs import from_tensors
         ({"input_ids": torch.ones(1, 3).to(torch.uint8)}, {}, BadInput, "int64 or int32"),
         ({"input_ids": torch.ones(1, 3).short()}, {}, BadInput, "int64 or int32"),
         ({"input_ids": torch.ones(1, 3).long().to_sparse()}, {}, BadInput, "to_dense"),
-        ({"input_ids": torch.full((1, 3), 60)}, {}, BadInput, r"holds 60, but .* knows 0 … 59"),
-        ({"input_ids": torch.full((1, 3), -1)}, {}, BadInput, "holds -1"),
-        ({**IDS, "token_type_ids": IDS["input_ids"] + 1}, {}, BadInput, r"'token_type_ids' holds 2, .* 0 … 1"),
+        ({"input_ids": torch.full((1, 3), 60)}, {}, BadInput, r"Invalid input_ids 60: .* has 0 … 59"),
+        ({"input_ids": torch.full((1, 3), -1)}, {}, BadInput, "Invalid input_ids -1"),
+        ({**IDS, "token_type_ids": IDS["input_ids"] + 1}, {}, BadInput, r"Invalid token_type_ids 2: .* 0 … 1"),
         ({**IDS, "token_type_ids": torch.zeros(1)}, {}, BadInput, "integers"),
-        ({**IDS, "token_type_ids": torch.zeros(1).long()}, {}, BadInput, r"token_type_ids has shape \(1,\)"),
-        ({**IDS, "position_ids": IDS["input_ids"] + 63}, {}, BadInput, r"'position_ids' holds 64, .* 0 … 63"),
+        ({**IDS, "token_type_ids": torch.zeros(1).long()}, {}, BadInput, r"'token_type_ids' has shape \(1,\)"),
+        ({**IDS, "position_ids": IDS["input_ids"] + 63}, {}, BadInput, r"Invalid position_ids 64: .* 0 … 63"),
         ({**IDS, "inputs_embeds": torch.zeros(1, 3, 32)}, {}, BadInput, "Both input_ids and inputs_embeds"),
         ({"inputs_embeds": torch.zeros(1, 3, 31)}, {}, BadInput, r"takes \(inputs, tokens, 32\)"),
         ({"inputs_embeds": torch.zeros(1, 32)}, {}, BadInput, r"takes \(inputs, tokens, 32\)"),
-        ({"pixel_values": torch.zeros(1, 3, 32, 32)}, {}, BadInput, "reads text: give input_ids, not pixel_values"),
+        ({"pixel_values": torch.zeros(1, 3, 32, 32)}, {}, BadInput, "takes text: give input_ids, not pixel_values"),
     ],
 )
 def test_mistakes_are_named(text, inputs, options, error, says):
@@ -153,7 +153,7 @@ def test_a_tokenizer_that_makes_no_mask(family):
 @pytest.mark.parametrize("shape", [(2, 1), (2, 9), (2, 6, 6), (2, 1, 6, 6)])
 def test_a_mask_of_another_shape_than_the_ids_is_refused(shape):
     ids = {"input_ids": torch.full((2, 6), 7), "attention_mask": torch.ones(shape)}
-    with pytest.raises(BadInput, match="attention_mask has shape"):
+    with pytest.raises(BadInput, match="'attention_mask' has shape"):
         clearhead.capture(model("bert"), ids)
 
 
@@ -242,7 +242,7 @@ def test_positions_before_the_first_are_those_of_padding():
     ids, mask = torch.randint(5, 50, (1, 6)), torch.tensor([[0, 0, 1, 1, 1, 1]])
     batch = {"input_ids": ids, "attention_mask": mask, "position_ids": torch.tensor([[-1, -1, 0, 1, 2, 3]])}
     assert len(clearhead.explain(network("opt"), batch, "att-cat")[0].relevance) == 4
-    with pytest.raises(BadInput, match=r"holds -3, but .* knows -2"):
+    with pytest.raises(BadInput, match=r"Invalid position_ids -3: .* has -2"):
         clearhead.explain(network("opt"), {**batch, "position_ids": torch.full((1, 6), -3)}, "att-cat")
 
 

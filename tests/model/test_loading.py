@@ -127,13 +127,13 @@ def test_another_dtype_is_a_copy():
     loaded = clearhead.load(net, dtype="float64")
     assert (net.dtype, loaded.dtype) == (torch.float32, torch.float64)
     assert clearhead.load(net, device="cpu").network is net
-    with pytest.raises(BadOption, match="not a floating type"):
+    with pytest.raises(BadOption, match="not a floating-point type"):
         clearhead.load(net, dtype="int8")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU to fail on")
 def test_a_device_that_is_not_there():
-    with pytest.raises(BadOption, match="cannot be put on 'cuda'"):
+    with pytest.raises(BadOption, match="cannot be moved to 'cuda'"):
         clearhead.load(network("bert"), device="cuda")
 
 
@@ -197,7 +197,7 @@ def test_a_head_of_another_width_is_refused():
 def test_a_head_with_other_classes_than_its_config_is_refused():
     net = network("bert")
     net.classifier = nn.Linear(32, 6).double()
-    with pytest.raises(UnsupportedModel, match="6 numbers, but its config names 3"):
+    with pytest.raises(UnsupportedModel, match="6 logits, but its config names 3"):
         clearhead.explain(net, tensors("bert"), "occlusion")
     net.config.id2label = dict(enumerate("abcdef"))
     assert clearhead.explain(net, tensors("bert"), "att-cat", "f")[0].label == "f"

@@ -31,8 +31,8 @@ LABEL_COLUMNS = (
     "breed",
 )
 ID_COLUMNS = ("id", "docid", "guid", "idx", "index", "name", "pairid")
+# Rows that are looked at to find the columns.
 PREVIEW_ROWS = 200
-"""Rows that are looked at to find the columns."""
 
 
 def build_table_task(
@@ -53,6 +53,7 @@ def make_examples(
         return [row for _, row in preview if isinstance(row, BadRow)], None
     texts = text_columns(name, columns, text_column)
     label = _find_label_column(name, columns, label_column)
+    # `rows` is an iterator: the preview has been consumed.
     return list(_iterate_examples(chain(preview, rows), texts, label, path)), label
 
 
@@ -65,8 +66,10 @@ def make_example(number: int, row: Row, texts: list[str], label: str | None, pat
             label_value = parse_label(row.get(label), label)
     except BadInput as error:
         return BadRow(number, str(error))
-    source = cells[0] if len(cells) == 1 else (cells[0], cells[1])
-    return Example(_find_id(number, row, label), source, label_value)
+    example_id = _find_id(number, row, label)
+    if len(cells) == 2:
+        return Example(example_id, (cells[0], cells[1]), label_value)
+    return Example(example_id, cells[0], label_value)
 
 
 def text_columns(name: str, columns: list[str], text_column: str | None) -> list[str]:
@@ -87,9 +90,12 @@ def text_columns(name: str, columns: list[str], text_column: str | None) -> list
 
 def parse_label(value: Any, column: str) -> int | str:
     """Return a class index for numbers, also if written as text, else the label's name."""
+    # Parquet and pandas store integers with gaps as floats.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text = str(value).strip() if isinstance(value, str | int) else ""
+    if not isinstance(value, str | int):
+        raise BadInput(f"no label in column '{column}'")
+    text = str(value).strip()
     if not text or damaged_file(text):
         raise BadInput(f"no label in column '{column}'")
     # Test sets without labels often say -1.
@@ -148,6 +154,7 @@ def _iterate_examples(rows: Numbered, texts: list[str], label: str | None, path:
 def _find_id(number: int, row: Row, label: str | None) -> str:
     """Return the id in a row, or its number if it has none."""
     column = _find_column(list(row), ID_COLUMNS)
+    # In some tables a column called "name" or "index" holds the label.
     if column is None or column == label or row[column] in (None, ""):
         return str(number)
     return str(row[column])
@@ -165,4 +172,6 @@ def _parse_cell(value: Any, column: str, path: Path) -> Any:
         raise BadInput(f"no text in column '{column}'")
     if damaged_file(value):
         raise BadInput("not UTF-8 text")
-    return path.parent / value if column.casefold() in IMAGE_COLUMNS else value
+    if column.casefold() in IMAGE_COLUMNS:
+        return path.parent / value
+    return value

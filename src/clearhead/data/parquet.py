@@ -22,6 +22,7 @@ def read_column_names(path: Path) -> list[str]:
     arrow = _import_arrow()
     try:
         return list(arrow.parquet.read_schema(path).names)
+    # The error is raised when the rows are read.
     except (OSError, arrow.ArrowException):
         return []
 
@@ -35,6 +36,7 @@ def to_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
 
 
 def _import_arrow() -> Any:
+    # An optional dependency, imported when it is first needed.
     try:
         import pyarrow.parquet
     except ImportError as error:

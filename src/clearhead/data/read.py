@@ -30,6 +30,7 @@ def read_task(source: Any, *, reader: str | None = None, **options: Any) -> Task
     for name in COLUMN_OPTIONS:
         if name in options:
             options[name] = _parse_column(name, options[name])
+    # The only source that is not a path: the name of a data set on the hub.
     if chosen.name == "hugging-face":
         return chosen.read(source, **options)
     return chosen.read(_require_path(source), **options)
@@ -46,6 +47,7 @@ def _refuse_options(options: Iterable[str], reader: str | None) -> None:
 def _validate_source(source: Any) -> None:
     if not isinstance(source, str | Path):
         raise BadInput(f"A {type(source).__name__} is not a task: give a Task, a file, a folder or 'hf:NAME'.")
+    # A null character would raise ValueError in every function of pathlib.
     if not str(source).strip() or "\0" in str(source):
         raise BadInput(f"{str(source)!r} names no task: give a file, a folder or 'hf:NAME'.")
 
@@ -53,6 +55,7 @@ def _validate_source(source: Any) -> None:
 def _validate_options(reader: Reader, options: Iterable[str]) -> None:
     for name in options:
         if name not in reader.options:
+            # BadOption, as for methods, but with the suggestion of the registry.
             raise BadOption(str(unknown_name(f"option of the reader '{reader.name}'", name, list(reader.options))))
 
 

@@ -19,8 +19,8 @@ from clearhead.validation import require_integer
 
 Spans = tuple[tuple[int, int, int], ...]
 Box = tuple[float, float, float, float]
+# Skipped rows that a notice lists one by one.
 MAX_LISTED_ROWS = 3
-"""Skipped rows that a notice lists one by one."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,18 @@ class Mask:
         if image.mode not in ("L", "P", "I"):
             image = image.convert("L")
         values = np.asarray(image)
-        foreground = values != 0 if self.foreground is None else np.isin(values, self.foreground)
+        is_foreground = values != 0
+        if self.foreground is not None:
+            is_foreground = np.isin(values, self.foreground)
         is_unlabelled = np.isin(values, self.unlabelled)
-        return np.where(is_unlabelled, -1, foreground).astype(np.int8)
+        return np.where(is_unlabelled, -1, is_foreground).astype(np.int8)
 
     def _open(self) -> Image.Image:
         image = self.source.opened() if isinstance(self.source, Picture) else _open_file(self.source)
-        if self.orientation == 1:
-            return image
-        return images.rotate(image, self.orientation)
+        # `opened` applies the mask's own orientation; this one is the image's.
+        if self.orientation != 1:
+            image = images.rotate(image, self.orientation)
+        return image
 
 
 @dataclass(frozen=True)
@@ -178,11 +181,10 @@ def build_task(
     examples = [row for row in rows if isinstance(row, Example)]
     skipped = tuple(row for row in rows if isinstance(row, BadRow))
     if not examples:
-        reason = f" Line {skipped[0].line}: {skipped[0].reason}." if skipped else ""
-        raise BadFile(
-            f"'{name}' has no usable rows.{reason} Check its content, and for a table the names of its columns."
-        )
-    return Task(name, _sample(examples, limit), labels or _collect_labels(examples), skipped)
+        raise _no_usable_rows(name, skipped)
+    # The labels of all examples, also of those that are not sampled.
+    labels = labels or _collect_labels(examples)
+    return Task(name, _sample(examples, limit), labels, skipped)
 
 
 def task_digest(task: Task) -> str:
@@ -190,6 +192,7 @@ def task_digest(task: Task) -> str:
     digest = hashlib.sha256()
     for example in task.examples:
         digest.update(repr((example.id, example.label)).encode())
+        # Separated, so that the end of one value cannot be mistaken for the start of the next.
         digest.update(_serialise(example.input) + b"\0" + _serialise(example.gold) + b"\0")
     return digest.hexdigest()
 
@@ -210,6 +213,13 @@ def _find_options(read: Callable[..., Task]) -> dict[str, Any]:
         if parameter.kind is parameter.KEYWORD_ONLY:
             options[name] = parameter.default
     return options
+
+
+def _no_usable_rows(name: str, skipped: Sequence[BadRow]) -> BadFile:
+    reason = ""
+    if skipped:
+        reason = f" Line {skipped[0].line}: {skipped[0].reason}."
+    return BadFile(f"'{name}' has no usable rows.{reason} Check its content, and for a table the names of its columns.")
 
 
 def _collect_labels(examples: Sequence[Example]) -> tuple[str, ...] | None:
@@ -237,6 +247,7 @@ def _serialise(value: Any) -> bytes:
         return hashlib.sha256(value.content).digest()
     if isinstance(value, Path):
         return hashlib.sha256(value.read_bytes()).digest()
+    # Images in memory have no file: their decoded pixels identify them.
     if isinstance(value, Image.Image):
         return hashlib.sha256(repr(value.size).encode() + value.tobytes()).digest()
     return repr(value).encode()

@@ -15,8 +15,8 @@ from clearhead.errors import BadFile
 Row = dict[str, Any]
 Numbered = Iterator[tuple[int, Row | BadRow]]
 MAX_CELL_CHARACTERS = 2**31 - 1
+# What `surrogateescape` makes of bytes that are not UTF-8.
 ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
-"""What `surrogateescape` makes of bytes that are not UTF-8."""
 
 
 def file_suffix(path: Path) -> str:
@@ -28,9 +28,10 @@ def file_suffix(path: Path) -> str:
 def read_content(path: Path, limit: int = -1) -> bytes:
     """Return the bytes of a plain or gzipped file, at most `limit` of them."""
     is_gzip = path.name.casefold().endswith(".gz")
+    open_file = gzip.open if is_gzip else open
     try:
-        with gzip.open(path) if is_gzip else path.open("rb") as file:
-            return file.read(limit)
+        with open_file(path, "rb") as file:
+            return bytes(file.read(limit))
     except FileNotFoundError:
         raise BadFile(f"There is no file '{path}'. Check the name and the folder.") from None
     except (OSError, EOFError, zlib.error) as error:
@@ -44,7 +45,9 @@ def read_lines(path: Path, limit: int = -1) -> list[str]:
         raise BadFile(f"'{path}' is UTF-16 text: save it as UTF-8.")
     text = content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     # Not str.splitlines, which would also split at characters such as U+2028 inside a text.
-    newline = "\n" if "\n" in text else "\r"
+    newline = "\n"
+    if newline not in text:
+        newline = "\r"
     lines = [line.removesuffix("\r") for line in text.split(newline)]
     if not lines[-1]:
         lines.pop()

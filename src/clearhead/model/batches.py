@@ -12,8 +12,8 @@ from clearhead.errors import Argument, BadInput
 from clearhead.model.model import Model
 
 Box = tuple[float, float, float, float]
+# Smaller tensors are copied to a GPU faster than they are pinned.
 MIN_PINNED_BYTES = 2**20
-"""Smaller tensors are copied to a GPU faster than they are pinned."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,10 @@ def move_to_model(inputs: Inputs, model: Model) -> Inputs:
     """Return the batch on the model's device, with floating-point tensors in its dtype."""
     tensors = {}
     for name, tensor in inputs.tensors.items():
-        dtype = model.dtype if tensor.is_floating_point() else tensor.dtype
+        # Ids and masks keep their integer or boolean dtype.
+        dtype = tensor.dtype
+        if tensor.is_floating_point():
+            dtype = model.dtype
         tensors[name] = _move_tensor(tensor, model.device, dtype)
     return Inputs(tensors, inputs.items)
 

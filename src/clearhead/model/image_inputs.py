@@ -35,6 +35,7 @@ def input_box(processor: Any, original: tuple[int, int], final: tuple[int, int])
     `original` and `final` are (width, height) before and after the processor.
     """
     width, height = original
+    # Resizing alone, whatever the aspect ratio, maps the whole image.
     if not getattr(processor, "do_center_crop", False):
         return (0, 0, width, height)
     resized_width, resized_height = _resized_size(processor, width, height)
@@ -50,8 +51,10 @@ def _resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     """Return (width, height) after the processor has resized and before it crops."""
     if not getattr(processor, "do_resize", True):
         return width, height
+    # A dict, or the SizeDict of newer versions of Transformers.
     size = dict(getattr(processor, "size", None) or {})
     if size.get("shortest_edge"):
         scale = size["shortest_edge"] / min(width, height)
+        # Truncated, not rounded, as the image processors of Transformers do.
         return max(1, int(width * scale)), max(1, int(height * scale))
     return size.get("width") or width, size.get("height") or height

@@ -10,8 +10,8 @@ from clearhead.arrays import Array
 from clearhead.errors import BadInput
 
 MAX_PIXEL_VALUE = 255
+# EXIF orientations that swap width and height.
 TRANSPOSING_ORIENTATIONS = (5, 6, 7, 8)
-"""EXIF orientations that swap width and height."""
 Size = tuple[int, int]
 
 
@@ -20,6 +20,7 @@ def open_image_file(source: Any, name: str) -> Image.Image:
     try:
         with Image.open(source) as file:
             file.load()
+            # Copied, because the file is closed on return.
             return rotate_upright(file).copy()
     except FileNotFoundError:
         raise BadInput(f"There is no image at {name}.") from None
@@ -58,6 +59,7 @@ def rotate_upright(image: Image.Image) -> Image.Image:
 
 def rotate(image: Image.Image, orientation: int) -> Image.Image:
     """Apply the EXIF orientation of another image, for example to a mask drawn on its stored pixels."""
+    # The copy belongs to no file, so setting its EXIF data changes nothing else.
     rotated = image.copy()
     rotated.getexif()[Base.Orientation] = orientation
     return rotate_upright(rotated)
@@ -70,7 +72,9 @@ def read_orientation(image: Image.Image) -> int:
         orientation = Image.Image.getexif(image).get(Base.Orientation, 1)
     except Exception:  # Damaged EXIF data raises nearly any exception.
         return 1
-    return orientation if orientation in range(2, 9) else 1
+    if orientation not in range(2, 9):
+        return 1
+    return int(orientation)
 
 
 def read_image_header(source: Any, name: str) -> tuple[Size, int]:
@@ -78,8 +82,9 @@ def read_image_header(source: Any, name: str) -> tuple[Size, int]:
     try:
         with Image.open(source) as file:
             # Pillow applies the orientation of TIFF files itself and reports the rotated size.
-            orientation = 1 if file.format == "TIFF" else read_orientation(file)
-            return file.size, orientation
+            if file.format == "TIFF":
+                return file.size, 1
+            return file.size, read_orientation(file)
     except Exception as error:  # Pillow raises nearly any exception on damaged files.
         raise BadInput(f"{name} cannot be read as an image") from error
 
@@ -110,6 +115,7 @@ def resize_map(source: Array, height: int, width: int) -> Array:
 def place_map(source: Array, box: tuple[float, float, float, float], width: int, height: int) -> Array:
     """Resize a map bilinearly to `box` (left, top, right, bottom) on a width × height canvas; NaN outside the box."""
     left, top, right, bottom = box
+    # Centres of the canvas pixels, relative to the box.
     columns = (np.arange(width) + 0.5 - left) / (right - left)
     rows = (np.arange(height) + 0.5 - top) / (bottom - top)
     inside_columns = (columns >= 0) & (columns <= 1)
@@ -131,6 +137,7 @@ def _validate_value_range(values: Any, mode: str) -> None:
     """Raise BadInput if it is unclear which value is white: outside 0 … 255, or a float image in 0 … 1."""
     low = values.min()
     high = values.max()
+    # Also true for NaN, which no comparison holds for.
     if not 0 <= low <= high <= MAX_PIXEL_VALUE or 0 < high <= 1:
         raise BadInput(
             f"The image has mode {mode} and values {low:g} … {high:g}, from which white cannot be determined: "

@@ -74,7 +74,7 @@ def encode(model: Model, source: Any, *, long: str = "error") -> Encoded:
     if model.takes_images:
         return encode_image(model, source)
     if not isinstance(source, str) and not _is_pair(source):
-        raise BadInput(f"{model.name} takes text, but a {_describe_type(source)} was given.")
+        raise BadInput(f"{model.name} takes text, not {_describe_type(source)}.")
     return encode_text(model, source, long)
 
 
@@ -95,7 +95,7 @@ def _is_pair(source: Any) -> bool:
 
 def _describe_type(source: Any) -> str:
     if isinstance(source, Image.Image):
-        return "image"
+        return "an image"
     if isinstance(source, Path):
-        return "path"
+        return "a path"
     return type(source).__name__

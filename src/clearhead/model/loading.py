@@ -17,13 +17,13 @@ from clearhead.model.model_checks import select_processor, unsupported_head, val
 from clearhead.model.placement import place_model
 from clearhead.registry import unknown_name
 
+# Ending of an architecture's name to the class of Transformers that loads it.
 AUTO_CLASSES = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
     "ForImageClassification": "AutoModelForImageClassification",
     "ForImageClassificationWithTeacher": "AutoModelForImageClassification",
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
 }
-"""Ending of an architecture's name to the class of Transformers that loads it."""
 
 
 def load(
@@ -119,8 +119,9 @@ def _load_network(auto_class: str, source: str, allow_pickle: bool) -> Any:
 def _load_processor(source: str, auto_class: str) -> Any:
     import transformers
 
-    loader = transformers.AutoImageProcessor if "Image" in auto_class else transformers.AutoTokenizer
-    return loader.from_pretrained(source, trust_remote_code=False)
+    if "Image" in auto_class:
+        return transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
+    return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 
 
 def _load_lm_head(source: Any, allow_pickle: bool) -> Any:
@@ -141,6 +142,7 @@ def _validate_lm_head(source: Any) -> Any:
 
 def _place_lm_head(model: Model) -> Model:
     """Return the model with its masked-LM head on the network's device."""
+    # `place_model` moves the head only together with the network.
     if model.lm is None or next(model.lm.parameters()).device == model.device:
         return model
     return replace(model, lm=copy.deepcopy(model.lm).to(model.device), copies={})
@@ -149,6 +151,7 @@ def _place_lm_head(model: Model) -> Model:
 def _wrap_objects(source: Any) -> Model:
     """Return a Model around a Transformers network or pipeline."""
     processor = None
+    # Recognised by its attributes: importing the pipelines of Transformers takes long.
     if hasattr(source, "model") and hasattr(source, "preprocess"):
         processor = _find_pipeline_processor(source)
         source = source.model
@@ -186,6 +189,7 @@ def _validate_source(source: str) -> None:
     """Raise at once if `source` is neither a folder nor a possible hub id, without network requests."""
     if _exists(source):
         return
+    # The hub would be asked several times, with pauses, before it gives up.
     embedded = zoo.names()
     if source.startswith("clearhead/") or f"clearhead/{source}" in embedded:
         raise unknown_name("embedded model", source, embedded)
@@ -206,9 +210,9 @@ def _translate_load_errors(source: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        message = str(error).strip()
-        reason = message.splitlines()[0] if message else type(error).__name__
-        raise BadFile(_load_error_message(source, reason)) from error
+        # Some errors have no message.
+        reason = str(error).strip() or type(error).__name__
+        raise BadFile(_load_error_message(source, reason.splitlines()[0])) from error
 
 
 def _load_error_message(source: str, reason: str) -> str:

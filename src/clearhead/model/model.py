@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+# `config.problem_type` of Transformers to the name used here.
 PROBLEMS = {
     "regression": "regression",
     "multi_label_classification": "multi-label",
     "single_label_classification": "single-label",
 }
-"""`config.problem_type` of Transformers to the name used here."""
+# BERT and its relatives, OPT and BART, GPT-2.
 POSITION_TABLE_NAMES = ("position_embeddings", "embed_positions", "wpe")
+# Tokenizers without a limit state a huge `model_max_length` (about 1e30) instead of None.
 NO_TOKENIZER_LIMIT = 10**9
-"""Tokenizers without a limit state a huge `model_max_length` (about 1e30) instead of None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +75,12 @@ class Model:
         if type(self.network).__name__.endswith("ForQuestionAnswering"):
             return "span"
         problem = PROBLEMS.get(getattr(self.config, "problem_type", None) or "")
-        if self.classes == 1:
-            # Transformers trains a single output as a regression unless told otherwise.
-            return "regression" if problem in (None, "regression") else "one-logit"
-        return problem or "single-label"
+        if self.classes != 1:
+            return problem or "single-label"
+        # Transformers trains a single output as a regression unless the config says otherwise.
+        if problem is None or problem == "regression":
+            return "regression"
+        return "one-logit"
 
     @cached_property
     def position_tables(self) -> list[nn.Embedding]:
@@ -122,8 +125,10 @@ def max_tokens(model: Model) -> int | None:
     if limits:
         return min(limits)
     config_limit = getattr(model.config, "max_position_embeddings", None)
-    # DeBERTa states -1 for "no limit".
-    return config_limit if config_limit and config_limit > 0 else None
+    # Some configs state -1 for "no limit".
+    if config_limit is None or config_limit <= 0:
+        return None
+    return int(config_limit)
 
 
 def _count_positions(table: nn.Embedding) -> int:

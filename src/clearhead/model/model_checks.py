@@ -13,6 +13,7 @@ UNSUPPORTED_HEADS = (
     "LMHeadModel",
     "ForConditionalGeneration",
 )
+# Packages of the modules that eager-mode quantisation of torch puts into a network.
 QUANTISED_MODULES = ("torch.ao.nn.quantized", "torch.nn.quantized")
 
 
@@ -22,6 +23,7 @@ def validate_model(model: Model) -> None:
     if architecture.endswith(UNSUPPORTED_HEADS):
         raise unsupported_head(architecture)
     _validate_gradients(model.network, architecture)
+    # Its vocabulary is compared later, by the methods that decode hidden states.
     _validate_lm_width(model, architecture)
     if getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedModel(
@@ -44,19 +46,16 @@ def select_processor(model: Model) -> Model:
     """
     if model.processor is None:
         return model
-    processor = _select_part(model)
+    attribute, expected = "tokenizer", "a tokenizer (AutoTokenizer)"
+    if model.takes_images:
+        attribute, expected = "image_processor", "an image processor (AutoImageProcessor)"
+    processor = getattr(model.processor, attribute, None) or model.processor
     is_tokenizer = hasattr(processor, "convert_ids_to_tokens")
     if not callable(processor) or is_tokenizer == model.takes_images:
-        expected = "an image processor (AutoImageProcessor)" if model.takes_images else "a tokenizer (AutoTokenizer)"
         raise UnsupportedModel(f"{model.name} needs {expected} to read its inputs, not {type(processor).__name__}.")
     if processor is model.processor:
         return model
     return replace(model, processor=processor, copies={})
-
-
-def _select_part(model: Model) -> Any:
-    name = "image_processor" if model.takes_images else "tokenizer"
-    return getattr(model.processor, name, None) or model.processor
 
 
 def _validate_gradients(network: Any, architecture: str) -> None:

@@ -21,18 +21,19 @@ def finite_logits(model: Model, output: Any) -> Tensor:
 
 def extract_logits(model: Model, output: Any) -> Tensor:
     """Return the logits of a network's output: (B,C), or start and end stacked to (B,2,T) for answer spans."""
-    is_span = model.problem == "span"
-    logits = _stack_span_logits(output) if is_span else _find_logits(output)
-    if not isinstance(logits, Tensor) or logits.dim() != (3 if is_span else 2):
+    if model.problem == "span":
+        logits = _stack_span_logits(output)
+        expected_axes = 3
+    else:
+        logits = _find_logits(output)
+        expected_axes = 2
+    if not isinstance(logits, Tensor) or logits.dim() != expected_axes:
         raise UnsupportedModel(
             f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
             "and answer spans; token classification and generation are not covered."
         )
-    if not is_span and model.classes not in (0, logits.shape[1]):
-        raise UnsupportedModel(
-            f"{model.name} returns {logits.shape[1]} logits, but its config names {model.classes} classes: "
-            "set config.id2label to the classes of its head."
-        )
+    if logits.dim() == 2:
+        _validate_class_count(model, logits.shape[1])
     return logits
 
 
@@ -57,6 +58,7 @@ def class_probabilities(logits: Tensor, problem: str) -> Tensor:
 
 def target_probability(target: Target, logits: Tensor, problem: str) -> float | None:
     """Return the probability of a resolved target from the logits (C or 2,T) of one input; None for a regression."""
+    # Start and end each have a softmax over tokens, whatever the problem of the config is.
     if target.span is not None:
         return _span_probability(target.span, logits)
     if problem == "regression":
@@ -69,12 +71,23 @@ def resolve_targets(
 ) -> tuple[Target, ...]:
     """Return one resolved target per row of the logits (on the CPU), from one target for all or a list."""
     rows = len(logits)
-    targets: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * rows
+    targets: list[Any] = [target] * rows
+    if isinstance(target, list | tuple):
+        targets = list(target)
     if len(targets) != rows:
         raise BadInput(f"{len(targets)} targets were given for {rows} inputs: give one for all, or one for each.")
     if logits.dim() == 3:
         return _resolve_spans(inputs, logits, targets)
     return _resolve_classes(model, logits, targets)
+
+
+def _validate_class_count(model: Model, count: int) -> None:
+    # A config without class names counts 0 classes: nothing to compare.
+    if model.classes not in (0, count):
+        raise UnsupportedModel(
+            f"{model.name} returns {count} logits, but its config names {model.classes} classes: "
+            "set config.id2label to the classes of its head."
+        )
 
 
 def _find_logits(output: Any) -> Any:

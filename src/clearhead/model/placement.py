@@ -14,8 +14,12 @@ from clearhead.model.model import Model
 
 def place_model(model: Model, device: Any, dtype: Any) -> Model:
     """Return the model on a device and in a dtype: the model itself if it is there already, else a copy."""
-    target_dtype = model.dtype if dtype is None else _parse_dtype(dtype)
-    target_device = model.device if device is None else _parse_device(device)
+    target_dtype = model.dtype
+    if dtype is not None:
+        target_dtype = _parse_dtype(dtype)
+    target_device = model.device
+    if device is not None:
+        target_device = _parse_device(device)
     if _is_same_device(target_device, model.device) and target_dtype == model.dtype:
         return model
     try:
@@ -75,8 +79,10 @@ def _weight_versions(model: Model) -> list[tuple[int, int]]:
     """Return address and version of every weight, which change when the model is trained further."""
     versions = []
     for weight in _iterate_weights(model):
-        # Inference tensors have no version counter.
-        version = 0 if weight.is_inference() else weight._version
+        version = 0
+        # Tensors of inference mode have no version counter: reading it raises.
+        if not weight.is_inference():
+            version = weight._version
         versions.append((weight.data_ptr(), version))
     return versions
 

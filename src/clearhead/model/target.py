@@ -34,6 +34,7 @@ class Target:
         return self.index
 
     def _key(self) -> object:
+        # A plain class target hashes and compares like its index.
         if self.versus is None and self.span is None:
             return self.index
         return (self.index, self.versus, self.span)
@@ -57,8 +58,12 @@ def resolve_target(target: TargetLike, predicted: int, labels: Sequence[str]) ->
     target = _as_target(target)
     if target.span is not None:
         raise BadInput("A span target needs a question-answering model; give a class index or label instead.")
-    index = predicted if target.index is None else class_index(target.index, labels)
-    versus = None if target.versus is None else class_index(target.versus, labels)
+    index = predicted
+    if target.index is not None:
+        index = class_index(target.index, labels)
+    if target.versus is None:
+        return Target(index)
+    versus = class_index(target.versus, labels)
     if index == versus:
         message = f"Class '{labels[index]}' cannot be contrasted with itself: choose another "
         raise BadInput(message, Argument("versus"), ".")
@@ -99,9 +104,11 @@ def shift_span(target: Target, positions: Mapping[int, int]) -> Target:
     if target.span is None:
         return target
     start, end = target.span
-    shifted_start = None if start is None else positions[start]
-    shifted_end = None if end is None else positions[end]
-    return Target(span=(shifted_start, shifted_end))
+    if start is not None:
+        start = positions[start]
+    if end is not None:
+        end = positions[end]
+    return Target(span=(start, end))
 
 
 def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[SignedSeed]:
@@ -117,9 +124,11 @@ def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[SignedSeed]:
         indices = _seed_indices(row, target)
         first += indices[:1]
         second += indices[1:]
+        # A contrast subtracts its second class; a span adds its end to its start.
         if target.versus is not None:
             second_sign = -1
     signed_indices = ((1, first), (second_sign, second))
+    # Without contrasts and spans there is no second pass to pay for.
     return [(sign, _one_hot(indices, logits)) for sign, indices in signed_indices if indices]
 
 
@@ -130,7 +139,9 @@ def target_score(seeds: Sequence[SignedSeed], logits: Tensor) -> Tensor:
 
 
 def _as_target(target: TargetLike) -> Target:
-    return target if isinstance(target, Target) else Target(target)
+    if isinstance(target, Target):
+        return target
+    return Target(target)
 
 
 def _find_label(name: str, labels: Sequence[str]) -> int:

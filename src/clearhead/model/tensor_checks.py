@@ -6,17 +6,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.errors import BadInput, ClearheadError
 from clearhead.model.model import Model, input_embedding
 
 MAIN_TENSORS = ("input_ids", "inputs_embeds", "pixel_values")
+# Integer tensors with one index per token into an embedding table.
 INDEX_TENSORS = ("input_ids", "token_type_ids", "position_ids")
-"""Integer tensors with one index per token into an embedding table."""
+# Matches the errors of networks that take images of one size only.
 SIZE_ERROR = re.compile(r"\b(size|shape)", re.IGNORECASE)
-"""Matches the errors of networks that take images of one size only."""
 
 
 def validate_tensors(model: Model, tensors: Mapping[str, Any]) -> str:
@@ -39,9 +39,12 @@ def validate_indices(model: Model, name: str, values: Array) -> None:
     rows = _count_table_rows(model, name)
     low = values.min(initial=0) + offset
     high = values.max(initial=0) + offset
-    if rows and not 0 <= low <= high < rows:
-        invalid = (low if low < 0 else high) - offset
-        raise BadInput(f"Invalid {name} {invalid}: {model.name} has {-offset} … {rows - offset - 1}.")
+    if not rows or 0 <= low <= high < rows:
+        return
+    invalid = high - offset
+    if low < 0:
+        invalid = low - offset
+    raise BadInput(f"Invalid {name} {invalid}: {model.name} has {-offset} … {rows - offset - 1}.")
 
 
 @contextmanager
@@ -64,10 +67,12 @@ def _find_main(model: Model, tensors: Mapping[str, Any]) -> str:
         raise BadInput(f"The tensors {sorted(map(str, tensors))} hold none of {expected}.")
     if len(names) > 1:
         raise BadInput(f"Both {' and '.join(names)} were given: leave one of them out.")
-    if model.takes_images != (names[0] == "pixel_values"):
-        expected = "images: give pixel_values" if model.takes_images else "text: give input_ids"
-        raise BadInput(f"{model.name} takes {expected}, not {names[0]}.")
-    return names[0]
+    main = names[0]
+    if model.takes_images and main != "pixel_values":
+        raise BadInput(f"{model.name} takes images: give pixel_values, not {main}.")
+    if not model.takes_images and main == "pixel_values":
+        raise BadInput(f"{model.name} takes text: give input_ids, not {main}.")
+    return main
 
 
 def _validate_tensor(name: str, value: Any) -> None:
@@ -98,8 +103,9 @@ def _expected_shape(model: Model, main: str) -> tuple[int | str, ...]:
     if main == "input_ids":
         return ("inputs", "tokens")
     embedding = input_embedding(model.network)
-    width = "width" if embedding is None else embedding.shape[1]
-    return ("inputs", "tokens", width)
+    if embedding is None:
+        return ("inputs", "tokens", "width")
+    return ("inputs", "tokens", embedding.shape[1])
 
 
 def _validate_shape(name: str, shape: tuple[int, ...], main: str, main_shape: tuple[int, ...]) -> None:
@@ -119,13 +125,11 @@ def _count_table_rows(model: Model, name: str) -> int | None:
     if name == "token_type_ids":
         return getattr(model.config, "type_vocab_size", None)
     if name == "position_ids":
-        return _count_positions(model.position_tables)
+        return min((table.num_embeddings for table in model.position_tables), default=None)
     embedding = input_embedding(model.network)
-    return None if embedding is None else len(embedding)
-
-
-def _count_positions(tables: list[nn.Embedding]) -> int | None:
-    return min((table.num_embeddings for table in tables), default=None)
+    if embedding is None:
+        return None
+    return len(embedding)
 
 
 def _describe_size_mismatch(model: Model, tensors: Mapping[str, Tensor]) -> str | None:
@@ -133,7 +137,9 @@ def _describe_size_mismatch(model: Model, tensors: Mapping[str, Tensor]) -> str 
     if "pixel_values" not in tensors:
         return None
     size = _find_setting(model, "image_size")
-    expected = (size, size) if isinstance(size, int) else tuple(size or ())
+    if isinstance(size, int):
+        size = (size, size)
+    expected = tuple(size or ())
     actual = tuple(tensors["pixel_values"].shape[-2:])
     if len(expected) != 2 or actual == expected:
         return None

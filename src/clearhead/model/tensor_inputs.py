@@ -14,6 +14,7 @@ from clearhead.model.model import Model
 from clearhead.model.tensor_checks import INDEX_TENSORS, validate_indices, validate_tensors
 from clearhead.model.text_inputs import validate_length
 
+# Results of tokenizers and data loaders that are no input of the network's forward pass.
 IGNORED_TENSORS = ("labels", "special_tokens_mask")
 TENSOR_ADVICE = (" Cut every tensor to that many tokens.",)
 
@@ -99,5 +100,7 @@ def _name_tokens(tokenizer: Any, ids: list[int]) -> tuple[str, ...]:
     names = []
     for token_id, token in zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True):
         # The network's vocabulary may be larger than the tokenizer's.
-        names.append(str(token_id) if token is None else token)
+        if token is None:
+            token = str(token_id)
+        names.append(token)
     return tuple(names)

@@ -16,28 +16,21 @@ OVERFLOW_ADVICE = (
     Argument("long", "windows"),
     " to explain overlapping windows and stitch them together.",
 )
+# What is kept of a tokenizer's result: some return more than the network takes.
 NETWORK_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""What is kept of a tokenizer's result: some return more than the network takes."""
 
 
 def encode_text(model: Model, text: Text, overflow: str) -> Encoded:
     """Tokenise a text or pair; `overflow` is what to do with too many tokens (`OVERFLOW_CHOICES`)."""
-    segments = text if isinstance(text, tuple) else (text,)
-    _validate_segments(segments)
-    values = _tokenise(model, segments, overflow)
-    special = tuple(bool(flag) for flag in values.pop("special_tokens_mask"))
-    spans = values.pop("offset_mapping", None)
-    ids = values["input_ids"]
+    _validate_text(text)
+    values = _tokenise(model, text, overflow)
     if overflow != "windows":
-        validate_length(model, len(ids))
-    if all(special):
+        validate_length(model, len(values["input_ids"]))
+    item = _make_item(model, text, values)
+    if all(item.special):
         raise BadInput(f"The tokenizer finds no token in {text!r}: there is nothing to explain.")
-    offsets = None
-    if spans is not None:
-        offsets = _convert_offsets(text, values.sequence_ids(), spans)
-    tokens = tuple(model.processor.convert_ids_to_tokens(ids))
     kept = {name: list(values[name]) for name in values if name in NETWORK_INPUTS}
-    return Encoded(Item(tokens, special, text, offsets), kept)
+    return Encoded(item, kept)
 
 
 def validate_overflow(overflow: str) -> None:
@@ -53,7 +46,8 @@ def validate_length(model: Model, length: int, advice: Sequence[str | Argument] 
         raise TooLong(f"The input has {length} tokens, but {model.name} takes at most {limit}.", *advice)
 
 
-def _validate_segments(segments: Sequence[str]) -> None:
+def _validate_text(text: Text) -> None:
+    segments = _split_pair(text)
     if not all(segment.strip() for segment in segments):
         raise BadInput("The text is empty: there is nothing to explain.")
     try:
@@ -63,21 +57,36 @@ def _validate_segments(segments: Sequence[str]) -> None:
         raise BadInput(f"Invalid UTF-8 at character {error.start + 1} (lone surrogate).") from error
 
 
-def _tokenise(model: Model, segments: Sequence[str], overflow: str) -> Any:
+def _split_pair(text: Text) -> tuple[str, ...]:
+    if isinstance(text, tuple):
+        return text
+    return (text,)
+
+
+def _tokenise(model: Model, text: Text, overflow: str) -> Any:
     validate_overflow(overflow)
     limit = max_tokens(model)
     truncation: dict[str, Any] = {"truncation": False}
     if overflow == "truncate" and limit:
         truncation = {"truncation": True, "max_length": limit}
-    # Only fast (Rust) tokenizers know where a token comes from. Length is checked later, hence no warning about it.
-    is_fast = bool(getattr(model.processor, "is_fast", False))
     return model.processor(
-        *segments,
+        *_split_pair(text),
         return_special_tokens_mask=True,
-        return_offsets_mapping=is_fast,
+        # Slow tokenizers, written in Python, do not know where a token comes from.
+        return_offsets_mapping=bool(getattr(model.processor, "is_fast", False)),
+        # The length is validated afterwards: no warning about it.
         verbose=False,
         **truncation,
     )
+
+
+def _make_item(model: Model, text: Text, values: Any) -> Item:
+    tokens = tuple(model.processor.convert_ids_to_tokens(values["input_ids"]))
+    special = tuple(bool(flag) for flag in values["special_tokens_mask"])
+    offsets = None
+    if "offset_mapping" in values:
+        offsets = _convert_offsets(text, values.sequence_ids(), values["offset_mapping"])
+    return Item(tokens, special, text, offsets)
 
 
 def _convert_offsets(

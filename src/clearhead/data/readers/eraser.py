@@ -8,6 +8,7 @@ from clearhead.data.text_files import Row, file_suffix, json_lines, read_lines
 from clearhead.errors import BadInput
 
 SPANS_COLUMN = "rationale_char_spans"
+# Enough for the first line, which holds a whole document.
 PREVIEW_BYTES = 2**18
 
 

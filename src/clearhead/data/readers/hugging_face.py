@@ -8,8 +8,8 @@ from clearhead.data.task import Task, build_task, reader
 from clearhead.data.text_files import Numbered
 from clearhead.errors import BadFile, BadOption
 
+# Files by which a folder written by `save_to_disk` is recognised.
 SAVED_FILES = ("dataset_info.json", "dataset_dict.json")
-"""Files by which a folder written by `save_to_disk` is recognised."""
 
 
 def is_saved_dataset(path: Path) -> bool:
@@ -77,5 +77,6 @@ def _select_split(name: str, saved: Any, split: str) -> Any:
 def _find_class_names(dataset: Any, label: str | None) -> tuple[str, ...] | None:
     if not label:
         return None
-    names = getattr(dataset.features.get(label), "names", None)
-    return tuple(names) if names else None
+    # Only columns of type ClassLabel have names.
+    names = getattr(dataset.features.get(label), "names", None) or ()
+    return tuple(names) or None

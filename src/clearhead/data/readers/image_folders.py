@@ -12,6 +12,7 @@ from clearhead.errors import BadFile, BadInput
 from clearhead.model import images
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+# Values of a trimap; 2 is the background.
 TRIMAP_PET = 1
 TRIMAP_BORDER = 3
 
@@ -26,7 +27,7 @@ def image_masks(path: Path, *, limit: int | None = None) -> Task:
     if not _has_masks(path):
         raise BadFile(f"'{path}' must hold the folders images and masks.")
     # Paired without the suffix: a JPEG image may have a PNG mask.
-    masks = {file.relative_to(path / "masks").with_suffix(""): file for file in _list_files(path / "masks")}
+    masks = {_relative_stem(file, path / "masks"): file for file in _list_files(path / "masks")}
     files = enumerate(_list_files(path / "images"), 1)
     rows = [_make_masked_example(number, file, path / "images", masks) for number, file in files]
     return build_task(path.name, rows, limit=limit)
@@ -34,7 +35,7 @@ def image_masks(path: Path, *, limit: int | None = None) -> Task:
 
 def _make_masked_example(number: int, file: Path, folder: Path, masks: dict[Path, Path]) -> Example | BadRow:
     name = file.relative_to(folder)
-    mask = masks.get(name.with_suffix(""))
+    mask = masks.get(_relative_stem(file, folder))
     if mask is None:
         return BadRow(number, f"'{name}' has no mask")
     try:
@@ -56,6 +57,7 @@ def image_folder(path: Path, *, limit: int | None = None) -> Task:
 
 def _make_image_example(number: int, file: Path, folder: Path) -> Example | BadRow:
     name = file.relative_to(folder)
+    # Damaged files are skipped now, not in the middle of a run; only the header is read.
     try:
         images.read_image_header(file, f"'{file.name}'")
     except BadInput as error:
@@ -71,7 +73,9 @@ def _has_trimaps(path: Path) -> bool:
 def oxford_pets(path: Path, *, label_column: str = "breed_id", limit: int | None = None) -> Task:
     """Oxford-IIIT Pets as Parquet: picture, breed and trimap (1 pet, 2 background, 3 border, which takes no part)."""
     rows = read_parquet(path)
-    labels = _breed_names(rows) if label_column == "breed_id" else None
+    labels = None
+    if label_column == "breed_id":
+        labels = _breed_names(rows)
     examples = [_make_pet_example(number, row, label_column) for number, row in enumerate(rows, 1)]
     return build_task(path.name, examples, limit=limit, labels=labels)
 
@@ -102,7 +106,12 @@ def _make_trimap_mask(row: dict[str, Any]) -> Mask:
     return Mask(Picture(row["trimap"]), (TRIMAP_PET,), (TRIMAP_BORDER,), orientation)
 
 
+def _relative_stem(file: Path, folder: Path) -> Path:
+    return file.relative_to(folder).with_suffix("")
+
+
 def _list_files(folder: Path) -> list[Path]:
+    # Hidden files are those of the system, such as .DS_Store.
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 

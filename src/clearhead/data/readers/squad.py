@@ -33,19 +33,28 @@ def _iterate_questions(articles: Any) -> Iterator[tuple[Any, Any]]:
         return
     for article in articles:
         for paragraph in _list_members(article, "paragraphs"):
-            passage = paragraph.get("context") if isinstance(paragraph, dict) else None
+            passage = _get(paragraph, "context")
             for question in _list_members(paragraph, "qas"):
                 yield passage, question
 
 
 def _list_members(parent: Any, name: str) -> list[Any]:
     """Return a list in an article or paragraph; [None] if it is damaged, so that it counts as one bad row."""
-    members = parent.get(name, []) if isinstance(parent, dict) else None
-    return members if isinstance(members, list) else [None]
+    members = _get(parent, name, [])
+    if isinstance(members, list):
+        return members
+    return [None]
+
+
+def _get(parent: Any, name: str, default: Any = None) -> Any:
+    """Return a member of a JSON object; None if `parent` is damaged, that is, no object."""
+    if isinstance(parent, dict):
+        return parent.get(name, default)
+    return None
 
 
 def _make_example(number: int, passage: Any, question: Any) -> Example | BadRow:
-    text = question.get("question") if isinstance(question, dict) else None
+    text = _get(question, "question")
     if not _is_text(passage):
         return BadRow(number, "no text in 'context'")
     if not _is_text(text):

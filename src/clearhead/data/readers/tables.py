@@ -1,7 +1,7 @@
 """Read texts, pairs of texts or images from the rows of a table."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from textwrap import shorten
@@ -19,6 +19,7 @@ from clearhead.data.task import BadRow, Task, build_task, reader
 from clearhead.data.text_files import Numbered, Row, file_suffix, json_lines, read_lines, read_separated
 from clearhead.errors import Argument, BadFile, BadInput
 
+# What is read to recognise a file of pairs.
 PREVIEW_BYTES = 2**16
 PREVIEW_LINES = 20
 NumberedCells = list[tuple[int, list[str] | BadRow]]
@@ -101,13 +102,16 @@ def named_rows(
         _validate_delimiter(path, first)
     if header is None:
         header = delimiter == "," or _is_header(first, text, label)
-    columns = first if header else [str(number) for number in range(1, len(first) + 1)]
+    if header:
+        columns = first
+        # Compared by identity: a later row may repeat the header's text.
+        rows = [(line, cells) for line, cells in rows if cells is not first]
+    else:
+        columns = [str(number) for number in range(1, len(first) + 1)]
     _validate_columns(path, columns)
     if not header and not text:
         text, label = _guess_columns(path, rows[:PREVIEW_ROWS])
-    # Compared by identity: a later row may repeat the header's text.
-    body = [(line, cells) for line, cells in rows if not header or cells is not first]
-    return ((line, _name_cells(line, columns, cells)) for line, cells in body), text, label
+    return _name_rows(columns, rows), text, label
 
 
 def _find_first_row(path: Path, rows: NumberedCells) -> list[str]:
@@ -146,17 +150,20 @@ def _is_header(cells: list[str], text: str | None, label: str | None) -> bool:
     return any(cell.strip().casefold() in usual_names for cell in cells)
 
 
-def _name_cells(line: int, columns: list[str], cells: list[str] | BadRow) -> Row | BadRow:
-    if isinstance(cells, BadRow):
-        return cells
-    if len(cells) != len(columns):
-        return BadRow(line, f"{len(cells)} columns instead of {len(columns)}")
-    return dict(zip(columns, cells, strict=True))
+def _name_rows(columns: list[str], rows: NumberedCells) -> Iterator[tuple[int, Row | BadRow]]:
+    for line, cells in rows:
+        if isinstance(cells, BadRow):
+            yield line, cells
+        elif len(cells) != len(columns):
+            yield line, BadRow(line, f"{len(cells)} columns instead of {len(columns)}")
+        else:
+            yield line, dict(zip(columns, cells, strict=True))
 
 
 def _guess_columns(path: Path, rows: NumberedCells) -> tuple[str, str | None]:
     """Return the text and label columns of a file without a header, by number from 1."""
     table = [cells for _, cells in rows if isinstance(cells, list)]
+    # The most common width: a single row may be damaged.
     width = Counter(map(len, table)).most_common(1)[0][0]
     if width == 1:
         return "1", None

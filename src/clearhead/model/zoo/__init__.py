@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 HERE = Path(__file__).parent
+# The folder of what the text models share.
 SHARED = "minilm"
-"""The folder of what the text models share."""
 REINSTALL = "Reinstall Clearhead (pip install --force-reinstall clearhead)."
 
 
@@ -101,6 +101,7 @@ def _build_language_model(model: Any, head: "dict[str, Tensor]") -> Any:
 def _build_image_model(folder: str) -> tuple[Any, Any]:
     import transformers
 
+    # From a dict, not from_pretrained: only bytes with a verified checksum are used.
     config = transformers.ViTConfig.from_dict(json.loads(_read_verified(f"{folder}/config.json")))
     model = _build_on_meta(transformers.ViTForImageClassification, config)
     model.load_state_dict(_read_weights(f"{folder}/model.safetensors"), assign=True)
@@ -169,9 +170,9 @@ def _read_verified(file: str) -> bytes:
     checksums = json.loads((HERE / "checksums.json").read_text(encoding="utf-8"))
     expected = checksums.get(file)
     actual = hashlib.sha256(content).hexdigest()
-    if actual != expected:
-        reason = f"{expected[:12]}… was expected" if expected else "no checksum is known for it"
-        raise CorruptModel(
-            f"The embedded model file zoo/{file} is damaged: sha256 {actual[:12]}…, {reason}. {REINSTALL}"
-        )
-    return content
+    if actual == expected:
+        return content
+    reason = "no checksum is known for it"
+    if expected:
+        reason = f"{expected[:12]}… was expected"
+    raise CorruptModel(f"The embedded model file zoo/{file} is damaged: sha256 {actual[:12]}…, {reason}. {REINSTALL}")
