@@ -36,7 +36,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split in ("train", "val", "test"):
         documents = [{"text": " ".join(_sentence(draw) for _ in range(5)), "label": i % 2} for i in range(8)]
         with gzip.open(data / "eraser_movies" / f"docs_{split}.jsonl.gz", "wt") as file:
-            file.writelines(json.dumps(one) + "\n" for one in documents)
+            file.writelines(json.dumps(document) + "\n" for document in documents)
     relations = ("entailment", "neutral", "contradiction")
     for name in ("snli", "mnli_matched"):
         rows = "".join(f"{relations[i % 3]}\tno {i // 2} {_sentence(draw)}\t{_sentence(draw)}\n" for i in range(24))
@@ -108,23 +108,23 @@ def test_movie_recipe_makes_a_model_to_explain(texts: Path, start: Path, tmp_pat
 
 
 def test_pair_recipe_measures_on_rows_it_never_saw(texts: Path, start: Path, tmp_path: Path) -> None:
-    from training import classifier, data
+    from training import classifier, readers
 
     classifier.main(["snli", "--data", str(texts), "--out", str(tmp_path), "--start", str(start), "--smoke"])
-    split = classifier.rows_of("snli", texts, seed=1)
+    split = classifier.read_split("snli", texts, seed=1)
     held_out = (tmp_path / "held-out.txt").read_text().splitlines()
     seen, unseen = ({pair[0] for pair in rows[0]} for rows in (split.train, split.held_out["test"]))
     assert not seen & unseen
     assert {line.split("\t")[1] for line in held_out} <= unseen
-    assert _explained(tmp_path / "model", ("a good film .", "a bad film .")) in data.RELATIONS
+    assert _explained(tmp_path / "model", ("a good film .", "a bad film .")) in readers.RELATIONS
 
 
 def test_a_recipe_starts_from_an_embedded_model() -> None:
     from training import classifier
 
-    model, tokenizer = classifier.classifier_of("clearhead/sst2-minilm", ["NEG", "POS"])
+    model, tokenizer = classifier.build_classifier("clearhead/sst2-minilm", ["NEG", "POS"])
     (row,) = classifier.encode(["good " * 600], tokenizer)
-    ids, segments = classifier.stretch(row, 512, 0.5)
+    ids, segments = classifier.crop_row(row, 512, 0.5)
     assert (len(ids), len(segments), ids[0], ids[-1]) == (512, 512, tokenizer.cls_token_id, tokenizer.sep_token_id)
     assert model.config.id2label == {0: "NEG", 1: "POS"}
 

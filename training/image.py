@@ -1,10 +1,10 @@
-"""Makes the image model: a ViT taught by a convolutional network, on Tiny-ImageNet, then on Oxford-IIIT Pet.
+"""Train the image model: a ViT distilled from a convolutional network, on Tiny-ImageNet, then on Oxford-IIIT Pet.
 
     python -m training.image --data ../shared/data --out runs/image
 
 Four stages: the teacher learns Tiny-ImageNet, then the breeds; the ViT learns each from the labels and from
-the teacher's answer to the very same augmented picture. Only the ViT is kept. Each stage leaves its result in
---out and is skipped when the result is there; an interrupted stage goes on from its checkpoint. The finished
+the teacher's output for the same augmented image. Only the ViT is kept. Each stage writes its
+result to --out and is skipped if the result exists; an interrupted stage resumes from its checkpoint. The finished
 model is written to --zoo (by default the folder `zoo` in --out).
 """
 
@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
 
-from training import data as reader
-from training.loop import Plan, device, fit, half_precision, keep, recall, rows_of_step, steps_for
+from training import readers
+from training.loop import Plan, count_steps, fit, half_precision, load_stage, save_stage, select_device, select_rows
 from training.pack import write_checksums, write_weights
 
 GRID = 16
@@ -33,7 +33,7 @@ Sets = Callable[[str], Pictures]
 
 @dataclass(frozen=True)
 class Recipe:
-    """The numbers of the recipe; `--smoke` swaps them for a run of a few seconds."""
+    """Hyperparameters; `--smoke` replaces them by those of a run of a few seconds."""
 
     small_pixels: int = 64
     pixels: int = 128
@@ -101,8 +101,8 @@ class Teacher(nn.Module):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
-def vit(recipe: Recipe, *, pixels: int, labels: list[str]) -> ViTForImageClassification:
-    """A ViT that sees the picture as 16×16 patches, whatever its size."""
+def build_vit(recipe: Recipe, *, pixels: int, labels: list[str]) -> ViTForImageClassification:
+    """Build a ViT that splits images of any size into 16×16 patches."""
     config = ViTConfig(
         hidden_size=recipe.width,
         num_hidden_layers=recipe.blocks,
@@ -114,12 +114,12 @@ def vit(recipe: Recipe, *, pixels: int, labels: list[str]) -> ViTForImageClassif
         label2id={label: i for i, label in enumerate(labels)},
     )
     model = ViTForImageClassification(config)
-    model.vit.embeddings.position_embeddings.data[:, 1:] += 0.1 * waves(recipe.width)
+    model.vit.embeddings.position_embeddings.data[:, 1:] += 0.1 * sinusoidal_positions(recipe.width)
     return model
 
 
-def waves(width: int) -> Tensor:
-    """Sines and cosines of row and column at several frequencies: where the learned positions start."""
+def sinusoidal_positions(width: int) -> Tensor:
+    """Return sines and cosines of row and column at several frequencies, from which learned positions start."""
     quarter = width // 4
     frequency = 1.0 / 100 ** (torch.arange(quarter) / quarter)
     angle = torch.arange(GRID)[:, None] * frequency
@@ -129,8 +129,8 @@ def waves(width: int) -> Tensor:
     return F.pad(both, (0, width - both.shape[1]))
 
 
-def larger_patches(state: dict[str, Tensor], factor: int) -> dict[str, Tensor]:
-    """Weights of a ViT for pictures `factor` times as large: the patch kernel grows, the grid stays."""
+def enlarge_patches(state: dict[str, Tensor], factor: int) -> dict[str, Tensor]:
+    """Adapt the weights of a ViT to images `factor` times as large: the patch kernel grows, the grid stays."""
     key = "vit.embeddings.patch_embeddings.projection.weight"
     stretched = F.interpolate(state[key], scale_factor=factor, mode="bilinear") / factor**2
     kept = {name: value for name, value in state.items() if not name.startswith("classifier.")}
@@ -141,28 +141,28 @@ def normalise(pictures: Tensor) -> Tensor:
     return pictures.float().div(127.5).sub(1)
 
 
-def uniform(low: float, high: float, count: int) -> Tensor:
-    return torch.empty(count, device=device()).uniform_(low, high)
+def draw_uniform(low: float, high: float, count: int) -> Tensor:
+    return torch.empty(count, device=select_device()).uniform_(low, high)
 
 
 def crop(pictures: Tensor, pixels: int, smallest: float) -> Tensor:
-    """Random crops of at least `smallest` of the area, a little stretched, half of them mirrored."""
+    """Crop at least `smallest` of the area at random, stretch a little, mirror half of the images."""
     count = len(pictures)
-    side = uniform(smallest, 1, count).sqrt()
-    stretch = uniform(-0.28, 0.28, count).exp().sqrt()
+    side = draw_uniform(smallest, 1, count).sqrt()
+    stretch = draw_uniform(-0.28, 0.28, count).exp().sqrt()
     wide, high = (side * stretch).clamp(max=1), (side / stretch).clamp(max=1)
-    mirror = torch.where(uniform(0, 1, count) < 0.5, -1.0, 1.0)
-    nothing = torch.zeros_like(wide)
-    across = torch.stack([wide * mirror, nothing, uniform(-1, 1, count) * (1 - wide)], dim=1)
-    down = torch.stack([nothing, high, uniform(-1, 1, count) * (1 - high)], dim=1)
-    places = F.affine_grid(torch.stack([across, down], dim=1), [count, 3, pixels, pixels], align_corners=False)
-    return F.grid_sample(pictures, places, mode="bilinear", padding_mode="reflection", align_corners=False)
+    mirror = torch.where(draw_uniform(0, 1, count) < 0.5, -1.0, 1.0)
+    zero = torch.zeros_like(wide)
+    across = torch.stack([wide * mirror, zero, draw_uniform(-1, 1, count) * (1 - wide)], dim=1)
+    down = torch.stack([zero, high, draw_uniform(-1, 1, count) * (1 - high)], dim=1)
+    grid = F.affine_grid(torch.stack([across, down], dim=1), [count, 3, pixels, pixels], align_corners=False)
+    return F.grid_sample(pictures, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
 def recolour(pictures: Tensor, strength: float) -> Tensor:
-    """Random saturation, contrast and brightness."""
+    """Change saturation, contrast and brightness at random."""
     low, high = 1 - strength, 1 + strength
-    saturation, contrast, brightness = uniform(low, high, 3 * len(pictures)).view(3, -1, 1, 1, 1)
+    saturation, contrast, brightness = draw_uniform(low, high, 3 * len(pictures)).view(3, -1, 1, 1, 1)
     grey = pictures.mean(1, keepdim=True)
     pictures = grey + (pictures - grey) * saturation
     middle = pictures.mean((1, 2, 3), keepdim=True)
@@ -170,40 +170,42 @@ def recolour(pictures: Tensor, strength: float) -> Tensor:
 
 
 def blend(pictures: Tensor, answers: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """For a share of the batches mixes each picture with another one: as a whole, or a pasted rectangle."""
-    draw, kind, weight = torch.rand(3).tolist()
+    """Mix each image with another one (mixup or cutmix) in a share of the batches."""
+    draw, choice, weight = torch.rand(3).tolist()
     if draw > share:
         return pictures, answers
-    other = torch.randperm(len(pictures), device=pictures.device)
-    if kind < 0.5:
+    partner = torch.randperm(len(pictures), device=pictures.device)
+    if choice < 0.5:
         weight = 1 - 0.5 * weight
-        return torch.lerp(pictures[other], pictures, weight), torch.lerp(answers[other], answers, weight)
+        return torch.lerp(pictures[partner], pictures, weight), torch.lerp(answers[partner], answers, weight)
     size = pictures.shape[-1]
     side = int(size * (1 - weight) ** 0.5)
     top, left = (int(torch.randint(0, size - side + 1, ())) for _ in range(2))
     pictures = pictures.clone()
     area = (..., slice(top, top + side), slice(left, left + side))
-    pictures[area] = pictures[other][area]
-    return pictures, torch.lerp(answers, answers[other], (side / size) ** 2)
+    pictures[area] = pictures[partner][area]
+    return pictures, torch.lerp(answers, answers[partner], (side / size) ** 2)
 
 
-def augmented(
+def augment(
     source: Pictures, rows: Tensor, classes: int, *, pixels: int, smallest: float, share: float
 ) -> tuple[Tensor, Tensor]:
-    """A batch of changed pictures and the answers that fit them."""
+    """Return a batch of augmented images and the class distributions that fit them."""
     pictures = recolour(crop(normalise(source["pictures"][rows]), pixels, smallest), 0.3)
     return blend(pictures, F.one_hot(source["labels"][rows], classes).float(), share)
 
 
-def logits_of(model: Callable[..., Tensor], pictures: Tensor) -> Tensor:
+def compute_logits(model: Callable[..., Tensor], pictures: Tensor) -> Tensor:
     with half_precision():
-        found = model(pictures)
-    return getattr(found, "logits", found).float()
+        output = model(pictures)
+    return getattr(output, "logits", output).float()
 
 
-def laid_out(value: Any) -> Any:
-    """Channels last, which convolutions on a GPU prefer; a CPU keeps the ordinary layout."""
-    return value.to(memory_format=torch.channels_last) if torch.cuda.is_available() else value
+def to_channels_last(value: Any) -> Any:
+    """Convert to channels last, which convolutions on a GPU prefer; unchanged on a CPU."""
+    if torch.cuda.is_available():
+        return value.to(memory_format=torch.channels_last)
+    return value
 
 
 def train_teacher(
@@ -221,18 +223,18 @@ def train_teacher(
     classes, count = model.head.out_features, len(source["labels"])
 
     def loss_at(step: int) -> Tensor:
-        rows = rows_of_step(step, size=batch, count=count, seed=seed).to(device(), non_blocking=True)
-        pictures, answers = augmented(source, rows, classes, pixels=pixels, smallest=0.3, share=share)
-        return F.cross_entropy(logits_of(model, laid_out(pictures)), answers, label_smoothing=0.05)
+        rows = select_rows(step, size=batch, count=count, seed=seed).to(select_device(), non_blocking=True)
+        pictures, answers = augment(source, rows, classes, pixels=pixels, smallest=0.3, share=share)
+        return F.cross_entropy(compute_logits(model, to_channels_last(pictures)), answers, label_smoothing=0.05)
 
     fit(name, model, loss_at, plan, out, seed=seed)
 
 
 @contextmanager
-def fewer_patches(model: ViTForImageClassification, seen: float) -> Iterator[None]:
-    """Lets the ViT see a random share of the patches while it trains: cheaper steps, and a regulariser."""
+def drop_patches(model: ViTForImageClassification, seen: float) -> Iterator[None]:
+    """Drop random patches while the ViT trains: cheaper steps, and a regulariser."""
 
-    def choose(module: nn.Module, given: Any, tokens_BSD: Tensor) -> Tensor:
+    def drop(module: nn.Module, args: Any, tokens_BSD: Tensor) -> Tensor:
         if not module.training or seen >= 1:
             return tokens_BSD
         count, patches = len(tokens_BSD), tokens_BSD.shape[1] - 1
@@ -240,7 +242,7 @@ def fewer_patches(model: ViTForImageClassification, seen: float) -> Iterator[Non
         kept = noise.topk(int(seen * patches)).indices[..., None].expand(-1, -1, tokens_BSD.shape[2])
         return torch.cat([tokens_BSD[:, :1], tokens_BSD[:, 1:].gather(1, kept)], dim=1)
 
-    handle = model.vit.embeddings.register_forward_hook(choose)
+    handle = model.vit.embeddings.register_forward_hook(drop)
     try:
         yield
     finally:
@@ -260,58 +262,58 @@ def train_student(
     out: Path,
     seed: int,
 ) -> None:
-    """Learns the teacher's distribution (weight 0.7) and the labels (0.3) on the same changed pictures."""
+    """Train on the teacher's distribution (weight 0.7) and the labels (0.3) of the same augmented images."""
     classes, count = teacher.head.out_features, len(source["labels"])
 
     def loss_at(step: int) -> Tensor:
-        rows = rows_of_step(step, size=batch, count=count, seed=seed).to(device(), non_blocking=True)
-        pictures, answers = augmented(source, rows, classes, pixels=pixels, smallest=0.3, share=0.6)
+        rows = select_rows(step, size=batch, count=count, seed=seed).to(select_device(), non_blocking=True)
+        pictures, answers = augment(source, rows, classes, pixels=pixels, smallest=0.3, share=0.6)
         with torch.no_grad():
-            taught = logits_of(teacher, laid_out(pictures)).softmax(-1)
-        return F.cross_entropy(logits_of(model, pictures), torch.lerp(answers, taught, 0.7))
+            teacher_output = compute_logits(teacher, to_channels_last(pictures)).softmax(-1)
+        return F.cross_entropy(compute_logits(model, pictures), torch.lerp(answers, teacher_output, 0.7))
 
-    with fewer_patches(model, seen):
+    with drop_patches(model, seen):
         fit(name, model, loss_at, plan, out, seed=seed)
 
 
-def answers_to(model: nn.Module, source: Pictures, pixels: int) -> Tensor:
-    """The class found for every picture, seen whole."""
-    found = []
+def predict(model: nn.Module, source: Pictures, pixels: int) -> Tensor:
+    """Return the predicted class of every image, without crops."""
+    predicted = []
     with torch.inference_mode():
         for pictures in source["pictures"].split(256):
             seen = F.interpolate(pictures.float(), (pixels, pixels), mode="bilinear", antialias=True)
-            found.append(logits_of(model, normalise(seen)).argmax(-1))
-    return torch.cat(found)
+            predicted.append(compute_logits(model, normalise(seen)).argmax(-1))
+    return torch.cat(predicted)
 
 
 def accuracy(model: nn.Module, source: Pictures, pixels: int) -> float:
-    return float((answers_to(model.eval(), source, pixels) == source["labels"]).float().mean())
+    return float((predict(model.eval(), source, pixels) == source["labels"]).float().mean())
 
 
-def decoded(out: Path, name: str, read: Callable[[], Pictures]) -> Pictures:
-    """A decoded data set on the device, kept in --out so that it is decoded once."""
+def load_decoded(out: Path, name: str, read: Callable[[], Pictures]) -> Pictures:
+    """Return a data set on the device; it is decoded once and cached in --out."""
     kept = out / f"{name}.pt"
     if not kept.exists():
         torch.save(read(), kept)
-    return {key: value.to(device()) for key, value in torch.load(kept, weights_only=True).items()}
+    return {key: value.to(select_device()) for key, value in torch.load(kept, weights_only=True).items()}
 
 
-def finished(model: nn.Module, path: Path, train: Callable[[], None], check: Callable[[], float]) -> nn.Module:
-    """The stage's model: read when it was finished before, otherwise trained, measured and kept."""
+def load_or_train(model: nn.Module, path: Path, train: Callable[[], None], check: Callable[[], float]) -> nn.Module:
+    """Load the stage's model if it is finished, else train, evaluate and save it."""
     if path.exists():
-        return recall(model, path)
+        return load_stage(model, path)
     train()
     print(f"{path.stem}: held-out accuracy {check():.4f}", flush=True)
-    keep(model, path)
+    save_stage(model, path)
     return model
 
 
-def teacher_for_tiny(recipe: Recipe, out: Path, sets: Sets, seed: int) -> Teacher:
+def make_tiny_teacher(recipe: Recipe, out: Path, sets: Sets, seed: int) -> Teacher:
     train, held_out = sets("tiny-train"), partial(sets, "tiny-val")
-    model = laid_out(Teacher(recipe.teacher_width, int(train["labels"].max()) + 1).to(device()))
-    steps = steps_for(recipe.teacher_epochs, size=recipe.batch, count=len(train["labels"]))
+    model = to_channels_last(Teacher(recipe.teacher_width, int(train["labels"].max()) + 1).to(select_device()))
+    steps = count_steps(recipe.teacher_epochs, size=recipe.batch, count=len(train["labels"]))
     plan = Plan(steps, 0.2, weight_decay=5e-4, momentum=True)
-    return finished(
+    return load_or_train(
         model,
         out / "teacher-tiny.safetensors",
         lambda: train_teacher(
@@ -329,14 +331,14 @@ def teacher_for_tiny(recipe: Recipe, out: Path, sets: Sets, seed: int) -> Teache
     )
 
 
-def teacher_for_pets(recipe: Recipe, out: Path, sets: Sets, seed: int, breeds: int) -> Teacher:
+def make_pets_teacher(recipe: Recipe, out: Path, sets: Sets, seed: int, breeds: int) -> Teacher:
     train, held_out = sets("pets-trainval"), partial(sets, "pets-test")
-    model = teacher_for_tiny(recipe, out, sets, seed)
-    model.head = nn.Linear(model.head.in_features, breeds).to(device())
+    model = make_tiny_teacher(recipe, out, sets, seed)
+    model.head = nn.Linear(model.head.in_features, breeds).to(select_device())
     batch = recipe.pets_batch // 2
-    steps = steps_for(recipe.teacher_pets_epochs, size=batch, count=len(train["labels"]))
+    steps = count_steps(recipe.teacher_pets_epochs, size=batch, count=len(train["labels"]))
     plan = Plan(steps, 0.03, weight_decay=5e-4, momentum=True)
-    return finished(
+    return load_or_train(
         model,
         out / "teacher-pets.safetensors",
         lambda: train_teacher(
@@ -354,14 +356,14 @@ def teacher_for_pets(recipe: Recipe, out: Path, sets: Sets, seed: int, breeds: i
     )
 
 
-def student_for_tiny(recipe: Recipe, out: Path, sets: Sets, seed: int) -> nn.Module:
+def make_tiny_student(recipe: Recipe, out: Path, sets: Sets, seed: int) -> nn.Module:
     train, held_out = sets("tiny-train"), partial(sets, "tiny-val")
-    teacher = teacher_for_tiny(recipe, out, sets, seed).eval()
+    teacher = make_tiny_teacher(recipe, out, sets, seed).eval()
     labels = [str(i) for i in range(teacher.head.out_features)]
-    model = vit(recipe, pixels=recipe.small_pixels, labels=labels).to(device())
-    steps = steps_for(recipe.epochs, size=recipe.batch, count=len(train["labels"]))
+    model = build_vit(recipe, pixels=recipe.small_pixels, labels=labels).to(select_device())
+    steps = count_steps(recipe.epochs, size=recipe.batch, count=len(train["labels"]))
     plan = Plan(steps, recipe.rate, average=0.998)
-    return finished(
+    return load_or_train(
         model,
         out / "vit-tiny.safetensors",
         lambda: train_student(
@@ -380,15 +382,15 @@ def student_for_tiny(recipe: Recipe, out: Path, sets: Sets, seed: int) -> nn.Mod
     )
 
 
-def student_for_pets(recipe: Recipe, out: Path, sets: Sets, seed: int, breeds: list[str]) -> nn.Module:
+def make_pets_student(recipe: Recipe, out: Path, sets: Sets, seed: int, breeds: list[str]) -> nn.Module:
     train, held_out = sets("pets-trainval"), partial(sets, "pets-test")
-    teacher = teacher_for_pets(recipe, out, sets, seed, len(breeds)).eval()
-    general = student_for_tiny(recipe, out, sets, seed).state_dict()
-    model = vit(recipe, pixels=recipe.pixels, labels=breeds).to(device())
-    model.load_state_dict(larger_patches(general, recipe.pixels // recipe.small_pixels), strict=False)
-    steps = steps_for(recipe.pets_epochs, size=recipe.pets_batch, count=len(train["labels"]))
+    teacher = make_pets_teacher(recipe, out, sets, seed, len(breeds)).eval()
+    general = make_tiny_student(recipe, out, sets, seed).state_dict()
+    model = build_vit(recipe, pixels=recipe.pixels, labels=breeds).to(select_device())
+    model.load_state_dict(enlarge_patches(general, recipe.pixels // recipe.small_pixels), strict=False)
+    steps = count_steps(recipe.pets_epochs, size=recipe.pets_batch, count=len(train["labels"]))
     plan = Plan(steps, recipe.pets_rate, average=0.996)
-    return finished(
+    return load_or_train(
         model,
         out / "vit-pets.safetensors",
         lambda: train_student(
@@ -417,24 +419,24 @@ def export(model: nn.Module, recipe: Recipe, zoo: Path) -> None:
     write_checksums(zoo)
 
 
-def read_set(data: Path, out: Path, name: str) -> Pictures:
-    """A data set by name: `tiny-train`, `tiny-val`, `pets-trainval` or `pets-test`."""
+def read_images(data: Path, out: Path, name: str) -> Pictures:
+    """Read a data set by name: `tiny-train`, `tiny-val`, `pets-trainval` or `pets-test`."""
     family, split = name.split("-")
-    read = {"tiny": reader.tiny_imagenet, "pets": reader.oxford_pets}[family]
-    return decoded(out, name, lambda: read(data, split))
+    read = {"tiny": readers.tiny_imagenet, "pets": readers.oxford_pets}[family]
+    return load_decoded(out, name, lambda: read(data, split))
 
 
-def breed_names(data: Path, out: Path) -> list[str]:
+def read_breed_names(data: Path, out: Path) -> list[str]:
     kept = out / "breeds.json"
     if not kept.exists():
-        kept.write_text(json.dumps(reader.breeds(data)[0]))
+        kept.write_text(json.dumps(readers.read_breeds(data)[0]))
     return list(json.loads(kept.read_text()))
 
 
 STAGES = ("teacher-tiny", "teacher-pets", "vit-tiny", "vit-pets")
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.image", description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -445,32 +447,32 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--teacher-pets-epochs", type=float)
     parser.add_argument("--epochs", type=float, help="epochs of the ViT on Tiny-ImageNet")
     parser.add_argument("--pets-epochs", type=float, help="epochs of the ViT on the breeds")
-    parser.add_argument("--smoke", action="store_true", help="a run of seconds, to see that it runs")
+    parser.add_argument("--smoke", action="store_true", help="train for seconds, as a test")
     return parser.parse_args(argv)
 
 
-def chosen_recipe(arguments: argparse.Namespace) -> Recipe:
+def choose_recipe(arguments: argparse.Namespace) -> Recipe:
     names = ("teacher_epochs", "teacher_pets_epochs", "epochs", "pets_epochs")
-    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
-    return replace(SMOKE if arguments.smoke else Recipe(), **given)
+    changes = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    return replace(SMOKE if arguments.smoke else Recipe(), **changes)
 
 
 def main(argv: list[str] | None = None) -> None:
-    arguments = parse(argv)
-    recipe, out, seed = chosen_recipe(arguments), arguments.out, arguments.seed
+    arguments = parse_arguments(argv)
+    recipe, out, seed = choose_recipe(arguments), arguments.out, arguments.seed
     out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     torch.set_float32_matmul_precision("high")
-    sets = lru_cache(partial(read_set, arguments.data, out))
-    breeds = breed_names(arguments.data, out)
+    sets = lru_cache(partial(read_images, arguments.data, out))
+    breeds = read_breed_names(arguments.data, out)
     if arguments.stage == "teacher-tiny":
-        teacher_for_tiny(recipe, out, sets, seed)
+        make_tiny_teacher(recipe, out, sets, seed)
     elif arguments.stage == "teacher-pets":
-        teacher_for_pets(recipe, out, sets, seed, len(breeds))
+        make_pets_teacher(recipe, out, sets, seed, len(breeds))
     elif arguments.stage == "vit-tiny":
-        student_for_tiny(recipe, out, sets, seed)
+        make_tiny_student(recipe, out, sets, seed)
     else:
-        export(student_for_pets(recipe, out, sets, seed, breeds), recipe, arguments.zoo or out / "zoo")
+        export(make_pets_student(recipe, out, sets, seed, breeds), recipe, arguments.zoo or out / "zoo")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One training loop for every stage: seeded by step, resumable, with a progress line."""
+"""The training loop of every stage: seeded by step, resumable, with a progress line."""
 
 import math
 import time
@@ -27,18 +27,18 @@ class Plan:
     checkpoint_seconds: float = 60.0
 
 
-def device() -> torch.device:
+def select_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @contextmanager
 def half_precision() -> Iterator[None]:
-    """bfloat16 arithmetic on a GPU, plain float32 on a CPU."""
+    """Compute in bfloat16 on a GPU, in float32 on a CPU."""
     with torch.autocast("cuda", dtype=torch.bfloat16, enabled=torch.cuda.is_available()):
         yield
 
 
-def rate_at(step: int, plan: Plan) -> float:
+def learning_rate(step: int, plan: Plan) -> float:
     warm = max(1, int(plan.warmup * plan.steps))
     if step < warm:
         return plan.rate * (step + 1) / warm
@@ -46,41 +46,42 @@ def rate_at(step: int, plan: Plan) -> float:
 
 
 @lru_cache(maxsize=4)
-def _order(count: int, epoch: int, seed: int) -> Tensor:
+def _shuffle_rows(count: int, epoch: int, seed: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1000 + epoch))
 
 
-def rows_of_step(step: int, *, size: int, count: int, seed: int) -> Tensor:
-    """Which rows belong to a step; every epoch is one permutation, so a resumed run sees the same rows."""
+def select_rows(step: int, *, size: int, count: int, seed: int) -> Tensor:
+    """Return the rows of a step; every epoch is one permutation, so a resumed run sees the same rows."""
     size = min(size, count)
     steps_per_epoch = count // size
     epoch, position = divmod(step, steps_per_epoch)
-    return _order(count, epoch, seed)[position * size : (position + 1) * size]
+    return _shuffle_rows(count, epoch, seed)[position * size : (position + 1) * size]
 
 
-def steps_for(epochs: float, *, size: int, count: int) -> int:
+def count_steps(epochs: float, *, size: int, count: int) -> int:
     return max(1, int(epochs * (count // min(size, count))))
 
 
 def fit(
     name: str, model: nn.Module, loss_at: Callable[[int], Tensor], plan: Plan, folder: Path, *, seed: int
 ) -> nn.Module:
-    """Trains the parameters that require gradients and returns the model, averaged where the plan says so.
+    """Train the parameters that require gradients; return the model, averaged if the plan says so.
 
-    `loss_at(step)` draws its own rows. An interrupted stage goes on from its last checkpoint.
+    `loss_at(step)` draws its own rows. An interrupted stage resumes from its last checkpoint.
     """
-    optimizer = _optimizer(model, plan)
-    averaged = _averaged(model, plan)
+    optimizer = _make_optimizer(model, plan)
+    averaged = _make_average(model, plan)
     checkpoint = folder / f"{name}.checkpoint.pt"
     first = _resume(checkpoint, model, averaged, optimizer)
     started = saved = time.monotonic()
     for step in range(first, plan.steps):
+        # Seeded per step, so that a resumed run draws the same random numbers.
         torch.manual_seed(seed * 1_000_003 + step)
         loss = _advance(model, loss_at, optimizer, step, plan)
         if averaged is not None:
             averaged.update_parameters(model)
         if step % max(1, plan.steps // 40) == 0 or step + 1 == plan.steps:
-            _show(name, step, first, plan, float(loss), started)
+            _print_progress(name, step, first, plan, float(loss), started)
         if time.monotonic() - saved > plan.checkpoint_seconds:
             _save(checkpoint, step + 1, model, averaged, optimizer)
             saved = time.monotonic()
@@ -99,7 +100,7 @@ def _advance(
 ) -> Tensor:
     model.train()
     for group in optimizer.param_groups:
-        group["lr"] = rate_at(step, plan)
+        group["lr"] = learning_rate(step, plan)
     loss = loss_at(step)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
@@ -108,8 +109,9 @@ def _advance(
     return loss.detach()
 
 
-def _optimizer(model: nn.Module, plan: Plan) -> torch.optim.Optimizer:
+def _make_optimizer(model: nn.Module, plan: Plan) -> torch.optim.Optimizer:
     trained = [p for p in model.parameters() if p.requires_grad]
+    # Biases and norms (one axis) are not decayed.
     groups = [
         {"params": [p for p in trained if p.ndim > 1], "weight_decay": plan.weight_decay},
         {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
@@ -119,7 +121,7 @@ def _optimizer(model: nn.Module, plan: Plan) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, lr=plan.rate, betas=(0.9, 0.98), fused=torch.cuda.is_available())
 
 
-def _averaged(model: nn.Module, plan: Plan) -> AveragedModel | None:
+def _make_average(model: nn.Module, plan: Plan) -> AveragedModel | None:
     if not plan.average:
         return None
     return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(plan.average))
@@ -130,7 +132,7 @@ def _resume(
 ) -> int:
     if not checkpoint.exists():
         return 0
-    state = torch.load(checkpoint, map_location=device(), weights_only=True)
+    state = torch.load(checkpoint, map_location=select_device(), weights_only=True)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     if averaged is not None:
@@ -148,23 +150,24 @@ def _save(
     state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
     if averaged is not None:
         state["averaged"] = averaged.state_dict()
+    # Written beside and renamed: a run killed while it writes keeps the last checkpoint.
     unfinished = checkpoint.with_suffix(".part")
     torch.save(state, unfinished)
     unfinished.replace(checkpoint)
 
 
-def _show(name: str, step: int, first: int, plan: Plan, loss: float, started: float) -> None:
+def _print_progress(name: str, step: int, first: int, plan: Plan, loss: float, started: float) -> None:
     spent = time.monotonic() - started
     left = spent / (step + 1 - first) * (plan.steps - step - 1)
     print(
-        f"{name:<18} step {step + 1:>6}/{plan.steps}  loss {loss:7.4f}  rate {rate_at(step, plan):.2e}"
+        f"{name:<18} step {step + 1:>6}/{plan.steps}  loss {loss:7.4f}  rate {learning_rate(step, plan):.2e}"
         f"  {spent:6.0f} s  {left:5.0f} s left",
         flush=True,
     )
 
 
-def keep(model: nn.Module, path: Path) -> None:
-    """Writes a finished stage's weights; tied tensors are written once."""
+def save_stage(model: nn.Module, path: Path) -> None:
+    """Write the weights of a finished stage; tied tensors, which safetensors refuses, are written once."""
     state: dict[str, Tensor] = {}
     seen: set[int] = set()
     for key, value in model.state_dict().items():
@@ -175,8 +178,8 @@ def keep(model: nn.Module, path: Path) -> None:
     save_file(state, path)
 
 
-def recall(model: nn.Module, path: Path) -> nn.Module:
-    """Loads what `keep` wrote."""
+def load_stage(model: nn.Module, path: Path) -> nn.Module:
+    """Load what `save_stage` wrote."""
     missing, unexpected = model.load_state_dict(load_file(path), strict=False)
     tied = {key for key in missing if "decoder" in key or "position_ids" in key}
     if unexpected or set(missing) - tied:
