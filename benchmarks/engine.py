@@ -64,11 +64,11 @@ def own_peak(name: str, size: int, tokens: int) -> float:
     return highest(rows(model, batch(size, tokens))[name])
 
 
-def table(found: dict[str, list[float]], size: int, tokens: int, base_seconds: float) -> str:
-    peaks = {name: apart(own_peak, name, size, tokens) for name in found}
+def table(ratios_by_name: dict[str, list[float]], size: int, tokens: int, base_seconds: float) -> str:
+    peaks = {name: apart(own_peak, name, size, tokens) for name in ratios_by_name}
     first = peaks["forward + backward"]
     lines = ["| work | × forward + backward | spread | peak memory × |", "|---|---|---|---|"]
-    for name, values in found.items():
+    for name, values in ratios_by_name.items():
         spread = max(values) - min(values)
         lines.append(f"| {name} | {statistics.median(values):.2f} | {spread:.2f} | {peaks[name] / first:.2f} |")
     return "\n".join([*lines, "", f"One forward + backward took {base_seconds:.2f} s and {first:.0f} MiB."])
@@ -84,10 +84,10 @@ def main() -> None:
     clearhead.methods()
     model, inputs = bert(options.tokens), batch(options.batch, options.tokens)
     work = rows(model, inputs)
-    found = ratios(in_turn(work, options.repeats, once=(SLOW,)))
-    text = table(found, options.batch, options.tokens, seconds(work["forward + backward"]))
+    measured_ratios = ratios(in_turn(work, options.repeats, once=(SLOW,)))
+    text = table(measured_ratios, options.batch, options.tokens, seconds(work["forward + backward"]))
     print(text, flush=True)
-    parts = [
+    sections = [
         f"# Engine on a CPU, {date.today()}",
         f"`{command()}`",
         f"{platform.machine()}, {options.threads} threads, torch {torch.__version__}, "
@@ -95,7 +95,7 @@ def main() -> None:
         "random weights, float32.",
         text,
     ]
-    options.out.write_text("\n\n".join(parts) + "\n")
+    options.out.write_text("\n\n".join(sections) + "\n")
 
 
 if __name__ == "__main__":

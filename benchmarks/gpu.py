@@ -99,7 +99,7 @@ def kernels(work: Work) -> float:
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         work()
         torch.cuda.synchronize()
-    return sum(one.self_device_time_total for one in seen.key_averages()) / 1e3
+    return sum(event.self_device_time_total for event in seen.key_averages()) / 1e3
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Row:
 
     name: str
     works: tuple[Work, Work]
-    taken: list[list[float]]
+    times: list[list[float]]
     memory: list[float]
 
 
@@ -118,20 +118,20 @@ def measured(name: str, model: clearhead.Model, inputs: Tensors, ours: Work, rep
     for _ in range(3):
         works[0](), works[1]()
     memory = [peak(work) for work in works]
-    taken = [[milliseconds(work) for work in works] for _ in range(repeats)]
-    found = Row(name, works, [list(column) for column in zip(*taken, strict=True)], memory)
-    print(name, *(f"{statistics.median(times):.1f}" for times in found.taken), flush=True)
-    return found
+    rounds = [[milliseconds(work) for work in works] for _ in range(repeats)]
+    row = Row(name, works, [list(column) for column in zip(*rounds, strict=True)], memory)
+    print(name, *(f"{statistics.median(times):.1f}" for times in row.times), flush=True)
+    return row
 
 
 def line(row: Row) -> str:
     """A row as text. The profiler slows every later launch down, so that it comes after all times are taken."""
-    (first, second), ours = map(statistics.median, row.taken), row.taken[1]
+    (first, second), ours = map(statistics.median, row.times), row.times[1]
     busy = [kernels(work) for work in row.works]
-    told = f"| {row.name} | {first:.1f} | {second:.1f} ({min(ours):.1f} … {max(ours):.1f}) | {second / first:.2f} | "
-    told += f"{busy[1]:.1f} | {busy[1] / busy[0]:.2f} | {row.memory[1] / row.memory[0]:.2f} |"
-    print(told, flush=True)
-    return told
+    cells = f"| {row.name} | {first:.1f} | {second:.1f} ({min(ours):.1f} … {max(ours):.1f}) | {second / first:.2f} | "
+    cells += f"{busy[1]:.1f} | {busy[1] / busy[0]:.2f} | {row.memory[1] / row.memory[0]:.2f} |"
+    print(cells, flush=True)
+    return cells
 
 
 def agreement() -> str:
@@ -151,7 +151,7 @@ def agreement() -> str:
     alone = [parse_method("trans-att")(clearhead.capture(there, row, 1)).relevance_BT for row in rows]
     batch = _apart(Attribution(torch.cat(alone)), parse_method("trans-att")(traces[1]))
     blocks = _apart(parse_method("trans-att")(capture_blockwise(there, ids, 1)), parse_method("trans-att")(traces[1]))
-    gap = max(found["conservation_gap"] for found in traces[1].conservation(POSITIVE))
+    gap = max(diagnostics["conservation_gap"] for diagnostics in traces[1].conservation(POSITIVE))
     return (
         f"Float64, largest differences over the largest value: GPU and CPU over all fifteen methods {device:.1e}, a "
         f"batch and its rows {batch:.1e}, block by block and whole {blocks:.1e}; conservation gap {gap:.1e}. "
@@ -159,9 +159,9 @@ def agreement() -> str:
     )
 
 
-def _apart(one: Attribution, other: Attribution) -> float:
+def _apart(ours: Attribution, reference: Attribution) -> float:
     """The largest difference over the largest value, leaving out the first token, which holds trans-att's identity."""
-    first, second = (found.relevance_BT[:, 1:].double().cpu() for found in (one, other))
+    first, second = (attribution.relevance_BT[:, 1:].double().cpu() for attribution in (ours, reference))
     return float((first - second).abs().max() / first.abs().max())
 
 
@@ -177,13 +177,17 @@ def rounding(name: str, network: torch.nn.Module, inputs: Tensors, dtype: torch.
     """A row: how far trans-att in this type is from float64 on the same weights."""
     narrow = copy.deepcopy(network).to("cuda", dtype)
     model, exact = clearhead.load(narrow), clearhead.load(copy.deepcopy(narrow).double())
-    found = [parse_method("trans-att")(clearhead.capture(one, inputs, 0)) for one in (model, exact)]
-    gap = max(one["conservation_gap"] for one in found[0].diagnostics)
+    attributions = [parse_method("trans-att")(clearhead.capture(loaded, inputs, 0)) for loaded in (model, exact)]
+    gap = max(diagnostics["conservation_gap"] for diagnostics in attributions[0].diagnostics)
     mask = inputs["attention_mask"][:, 1:].bool().cpu()
-    pairs = zip(*(one.relevance_BT[:, 1:].double().cpu() for one in found), mask, strict=True)
-    alike = min(float(torch.corrcoef(torch.stack([one[real], other[real]]))[0, 1]) for one, other, real in pairs)
-    kind = str(dtype).removeprefix("torch.") + (" (tf32)" if _tf32(dtype) else "")
-    return f"| {name} | {kind} | {_apart(found[1], found[0]):.1e} | {alike:.4f} | {gap:.1e} |"
+    narrow_BT, exact_BT = (attribution.relevance_BT[:, 1:].double().cpu() for attribution in attributions)
+    correlations = []
+    for narrow_T, exact_T, real_T in zip(narrow_BT, exact_BT, mask, strict=True):
+        correlation = torch.corrcoef(torch.stack([narrow_T[real_T], exact_T[real_T]]))[0, 1]
+        correlations.append(float(correlation))
+    dtype_name = str(dtype).removeprefix("torch.") + (" (tf32)" if _tf32(dtype) else "")
+    error = _apart(attributions[1], attributions[0])
+    return f"| {name} | {dtype_name} | {error:.1e} | {min(correlations):.4f} | {gap:.1e} |"
 
 
 def _tf32(dtype: torch.dtype) -> bool:
@@ -212,16 +216,16 @@ def long_input(tokens: int) -> str:
     config = transformers.BertConfig(num_labels=2, max_position_embeddings=tokens)
     model = clearhead.load(transformers.BertForSequenceClassification(config).eval().to("cuda"))
     ready = as_inputs(model, texts(1, tokens))
-    told = estimate_memory(model, ready)
+    estimate = estimate_memory(model, ready)
 
     def work() -> object:
         return parse_method("trans-att")(capture_blockwise(model, ready, 0)).relevance_BT
 
     work()
-    most, taken = peak(work), milliseconds(work)
+    most, duration = peak(work), milliseconds(work) / 1e3
     return (
-        f"trans-att, BERT-base, {tokens:,} tokens, batch 1, block by block: {taken / 1e3:.2f} s, peak {most:.1f} GiB "
-        f"(predicted {told.blockwise / 2**30:.1f}; as a whole {told.whole / 2**30:.0f})."
+        f"trans-att, BERT-base, {tokens:,} tokens, batch 1, block by block: {duration:.2f} s, peak {most:.1f} GiB "
+        f"(predicted {estimate.blockwise / 2**30:.1f}; as a whole {estimate.whole / 2**30:.0f})."
     )
 
 
@@ -231,14 +235,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / f"{date.today()}-gpu.md")
     options = parser.parse_args()
     clearhead.methods()
-    parts = [agreement()]
-    print(parts[0], flush=True)
-    parts.append(roundings())
-    parts.append(long_input(8192))
-    print("\n".join(parts[1:]), flush=True)
+    sections = [agreement()]
+    print(sections[0], flush=True)
+    sections.append(roundings())
+    sections.append(long_input(8192))
+    print("\n".join(sections[1:]), flush=True)
     float32, bfloat16, once = torch.float32, torch.bfloat16, ("trans-att",)
     without = tuple(name for name in FIFTEEN if name not in ("lrp", "partial-lrp"))
-    model, many, one = bert(float32), texts(128, 128), texts(1, 128)
+    model, many, single = bert(float32), texts(128, 128), texts(1, 128)
     repeats = options.repeats
     base = "BERT-base, 128 tokens, batch 128, tf32"
     half, picture = bert(bfloat16), vit(float32)
@@ -249,7 +253,7 @@ def main() -> None:
         measured("without lrp and partial-lrp, the same", model, many, scores(model, many, without), repeats),
         measured("`compare` of all fifteen: 1,920 explanations", model, many, compared(model, many, FIFTEEN), repeats),
         measured("`compare` without lrp and partial-lrp", model, many, compared(model, many, without), repeats),
-        measured("trans-att, batch 1: one explanation", model, one, compared(model, one, once), 4 * repeats),
+        measured("trans-att, batch 1: one explanation", model, single, compared(model, single, once), 4 * repeats),
         measured("trans-att, batch 128, bf16", half, many, scores(half, many, once), repeats),
         measured("trans-att, ViT-base 224, batch 64, tf32", picture, seen, scores(picture, seen, once), repeats),
     ]
@@ -260,7 +264,7 @@ def main() -> None:
     title = f"# Engine on a GPU, {date.today()}\n\n`{command()}`, "
     title += f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {transformers.__version__}, "
     title += "random weights."
-    options.out.write_text("\n\n".join([title, *parts, "\n".join([*head, *map(line, rows)])]) + "\n")
+    options.out.write_text("\n\n".join([title, *sections, "\n".join([*head, *map(line, rows)])]) + "\n")
 
 
 if __name__ == "__main__":

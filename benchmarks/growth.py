@@ -63,7 +63,7 @@ class Size:
 class Point:
     """What was measured at one size: forward + backward first, Clearhead second."""
 
-    place: int
+    value: int
     seconds: tuple[float, float]
     ratio: float
     memory: tuple[float, float]
@@ -71,7 +71,7 @@ class Point:
     def __str__(self) -> str:
         (base, ours), (low, high) = self.seconds, self.memory
         cells = (f"{base:.3g}", f"{ours:.3g}", f"{self.ratio:.2f}", f"{low:.0f}", f"{high:.0f}", f"{high / low:.2f}")
-        return f"| {self.place} | {' | '.join(cells)} |"
+        return f"| {self.value} | {' | '.join(cells)} |"
 
 
 @lru_cache(maxsize=1)
@@ -81,11 +81,11 @@ def model(layers: int, positions: int, hidden: int, device: str, head: bool) -> 
 
 def work(size: Size, inputs: Tensors) -> dict[str, Work]:
     names = METHODS[: size.methods]
-    found = model(size.layers, max(512, size.tokens), size.hidden, size.device, "decoded-gradcam" in names)
+    explained = model(size.layers, max(512, size.tokens), size.hidden, size.device, "decoded-gradcam" in names)
     rows = len(inputs["input_ids"])
     return {
-        PLAIN: lambda: forward_backward(found, inputs),
-        OURS: lambda: clearhead.compare(found, inputs, names, 0, batch_size=rows),
+        PLAIN: lambda: forward_backward(explained, inputs),
+        OURS: lambda: clearhead.compare(explained, inputs, names, 0, batch_size=rows),
     }
 
 
@@ -100,17 +100,17 @@ def memory(size: Size, name: str) -> float:
     return apart(peak, size, name) if size.device == "cpu" else peak(size, name)
 
 
-def measured(size: Size, place: int, repeats: int) -> Point:
+def measured(size: Size, value: int, repeats: int) -> Point:
     times = in_turn(work(size, batch(size.batch, size.tokens, size.device)), repeats, size.device)
     both = memory(replace(size, methods=1), PLAIN), memory(size, OURS)
-    return Point(place, (median(times[PLAIN]), median(times[OURS])), median(ratios(times)[OURS]), both)
+    return Point(value, (median(times[PLAIN]), median(times[OURS])), median(ratios(times)[OURS]), both)
 
 
 def series(options: argparse.Namespace, axis: str, fixed: Size) -> Iterator[Point]:
-    for place in getattr(options, axis):
-        found = measured(replace(fixed, **{axis: place}), place, options.repeats)
-        print(axis, found, flush=True)
-        yield found
+    for value in getattr(options, axis):
+        point = measured(replace(fixed, **{axis: value}), value, options.repeats)
+        print(axis, point, flush=True)
+        yield point
 
 
 def table(axis: str, points: list[Point]) -> str:
@@ -122,7 +122,7 @@ def table(axis: str, points: list[Point]) -> str:
 def slope(points: list[Point], what: str, which: int) -> float:
     """The power of the size with which something grows between the last two points."""
     before, last = points[-2:]
-    step = math.log(last.place / before.place)
+    step = math.log(last.value / before.value)
     return math.log(getattr(last, what)[which] / getattr(before, what)[which]) / step
 
 
@@ -130,25 +130,25 @@ def said(axis: str, points: list[Point]) -> str:
     before, last = points[-2:]
     if axis == "methods":
         dearer, larger = last.seconds[1] / points[0].seconds[1], last.memory[1] / points[0].memory[1]
-        return f"{last.place} methods take {dearer:.1f} times the time and {larger:.1f} times the memory of the first."
+        return f"{last.value} methods take {dearer:.1f} times the time and {larger:.1f} times the memory of the first."
     (plain_time, time), (plain_space, space) = (
         [slope(points, what, which) for which in (0, 1)] for what in ("seconds", "memory")
     )
     return (
-        f"From {before.place} to {last.place} time grows as the power {time:.2f} of the size ({PLAIN}: "
+        f"From {before.value} to {last.value} time grows as the power {time:.2f} of the size ({PLAIN}: "
         f"{plain_time:.2f}), memory as {space:.2f} ({plain_space:.2f})."
     )
 
 
-def picture(found: dict[str, list[Point]], title: str, note: str) -> str:
+def picture(points_by_axis: dict[str, list[Point]], title: str, note: str) -> str:
     def plots(what: str) -> tuple[Plot, ...]:
         return tuple(
             Plot(
                 AXES[axis],
-                tuple(point.place for point in points),
+                tuple(point.value for point in points),
                 tuple(tuple(getattr(point, what)[which] for point in points) for which in (0, 1)),
             )
-            for axis, points in found.items()
+            for axis, points in points_by_axis.items()
         )
 
     rows = [Row("time, seconds", plots("seconds")), Row("peak memory, MiB", plots("memory"))]
@@ -170,8 +170,8 @@ def parsed() -> argparse.Namespace:
     for axis, sizes in SIZES[options.device].items():
         setattr(options, axis, getattr(options, axis) or sizes)
     options.fixed = options.fixed or FIXED[options.device]
-    place = {"cpu": "cpu", "cuda": "gpu"}[options.device]
-    options.out = options.out or Path(__file__).parent / "results" / f"{date.today()}-growth-{place}.md"
+    device_name = {"cpu": "cpu", "cuda": "gpu"}[options.device]
+    options.out = options.out or Path(__file__).parent / "results" / f"{date.today()}-growth-{device_name}.md"
     return options
 
 
@@ -180,25 +180,25 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.backends.cuda.matmul.allow_tf32 = True
     fixed = Size(*options.fixed, 1, options.hidden, options.device)
-    found = {axis: list(series(options, axis, fixed)) for axis in AXES}
+    points_by_axis = {axis: list(series(options, axis, fixed)) for axis in AXES}
     where = f"{platform.machine()}, CPU threads: {options.threads}"
     if options.device == "cuda":
         where = f"{torch.cuda.get_device_name()}, tf32"
     shape = f"BERT with random weights, hidden size {options.hidden}, float32"
     at = f"where not varied: {fixed.tokens} tokens, batch {fixed.batch}, {fixed.layers} layers, trans-att"
     drawn = options.out.with_suffix(".svg")
-    drawn.write_text(picture(found, f"How time and memory grow ({where})", f"{shape}; {at}"))
-    parts = [
+    drawn.write_text(picture(points_by_axis, f"How time and memory grow ({where})", f"{shape}; {at}"))
+    sections = [
         f"# How time and memory grow, {date.today()}",
         f"`{command()}`",
         f"{where}, torch {torch.__version__}, transformers {transformers.__version__}. {shape}; {at}. Time is the "
         f"median of {options.repeats} rounds, memory the peak above the level before the call.",
         f"![Time and memory over tokens, batch, layers and methods]({drawn.name})",
     ]
-    for axis, points in found.items():
-        parts += [f"## {axis.capitalize()}", table(axis, points), said(axis, points)]
-    parts.append(f"The methods, in the order in which they were added: {', '.join(METHODS)}.")
-    options.out.write_text("\n\n".join(parts) + "\n")
+    for axis, points in points_by_axis.items():
+        sections += [f"## {axis.capitalize()}", table(axis, points), said(axis, points)]
+    sections.append(f"The methods, in the order in which they were added: {', '.join(METHODS)}.")
+    options.out.write_text("\n\n".join(sections) + "\n")
 
 
 if __name__ == "__main__":

@@ -35,25 +35,29 @@ from clearhead.model.model import Model
 WORDS = 5000
 
 
-def examples(given: argparse.Namespace) -> list[Example]:
-    if given.data is not None:
-        return list(read_task(given.data, limit=given.limit).examples)
+def examples(arguments: argparse.Namespace) -> list[Example]:
+    if arguments.data is not None:
+        return list(read_task(arguments.data, limit=arguments.limit).examples)
     generator = np.random.default_rng(0)
-    lengths = np.clip(generator.normal(19.5, 8.8, size=given.limit or 872).round(), 2, 47).astype(int)
+    lengths = np.clip(generator.normal(19.5, 8.8, size=arguments.limit or 872).round(), 2, 47).astype(int)
     return [
-        Example(str(place), " ".join(f"w{one}" for one in generator.integers(0, WORDS, length)), 0)
-        for place, length in enumerate(lengths)
+        Example(str(index), " ".join(f"w{word}" for word in generator.integers(0, WORDS, length)), 0)
+        for index, length in enumerate(lengths)
     ]
 
 
-def network(several: list[Example], device: str) -> Model:
+def network(samples: list[Example], device: str) -> Model:
     """A BERT that knows every word of the texts."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     torch.manual_seed(0)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    known = sorted({word for one in several for word in one.input.split()} | {f"w{place}" for place in range(WORDS)})
-    words = Tokenizer(models.WordLevel({word: place for place, word in enumerate([*special, *known])}, "[UNK]"))
+    vocabulary = {f"w{index}" for index in range(WORDS)}
+    for sample in samples:
+        vocabulary.update(sample.input.split())
+    words = Tokenizer(
+        models.WordLevel({word: index for index, word in enumerate([*special, *sorted(vocabulary)])}, "[UNK]")
+    )
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
@@ -83,25 +87,27 @@ def seconds(work: Callable[[], Any], device: str) -> float:
 @contextmanager
 def packed(model: Model) -> Iterator[list[dict[str, Any]]]:
     """The tensors that the network is called with inside."""
-    found: list[dict[str, Any]] = []
-    handle = model.network.register_forward_pre_hook(lambda _, __, given: found.append(dict(given)), with_kwargs=True)
-    yield found
+    batches: list[dict[str, Any]] = []
+    handle = model.network.register_forward_pre_hook(
+        lambda _, __, kwargs: batches.append(dict(kwargs)), with_kwargs=True
+    )
+    yield batches
     handle.remove()
 
 
-def cost(model: Model, cases: list[ExplainedExample], metric: str, parts: int) -> dict[str, float]:
+def cost(model: Model, cases: list[ExplainedExample], metric: str, chunks: int) -> dict[str, float]:
     """The metric on each part of the texts, and at once the bare passes on the tensors it packed."""
     device, measure = model.device.type, parse_metric(metric)
     rows, pairs = 0, []
-    for part in range(parts):
-        own = cases[part::parts]
+    for chunk in range(chunks):
+        own = cases[chunk::chunks]
         with packed(model) as batches:
             ours = seconds(lambda own=own: measure.measure(model, own), device)
         pairs.append((ours, seconds(lambda batches=batches: bare(model, batches), device)))
         rows += sum(len(batch["input_ids"]) for batch in batches)
-        print(metric, "part", part, pairs[-1], flush=True)
+        print(metric, "part", chunk, pairs[-1], flush=True)
     ours, alone = (sum(times) for times in zip(*pairs, strict=True))
-    return {"rows": rows, "ours": ours, "bare": alone, "ratio": median(one / other for one, other in pairs)}
+    return {"rows": rows, "ours": ours, "bare": alone, "ratio": median(own / plain for own, plain in pairs)}
 
 
 def bare(model: Model, batches: list[dict[str, Any]]) -> None:
@@ -110,43 +116,48 @@ def bare(model: Model, batches: list[dict[str, Any]]) -> None:
             model.network(**batch)
 
 
-def growth(model: Model, several: list[Example], counts: list[int]) -> list[tuple[int, float, float]]:
+def growth(model: Model, samples: list[Example], counts: list[int]) -> list[tuple[int, float, float]]:
     """Seconds and peak memory (MiB) of `evaluate` on ever more examples."""
-    found = []
+    rows = []
     for count in counts:
         repeated = [
-            Example(f"{place}", f"{several[place % len(several)].input} w{place % WORDS}", 0) for place in range(count)
+            Example(f"{index}", f"{samples[index % len(samples)].input} w{index % WORDS}", 0) for index in range(count)
         ]
         task = clearhead.data.task.Task("growth", repeated)
-        taken = seconds(
+        duration = seconds(
             lambda task=task: clearhead.evaluate(model, task, ["raw-attention"], ["aopc"], samples=100),
             model.device.type,
         )
-        found.append((count, taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
-    return found
+        rows.append((count, duration, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+    return rows
 
 
-def report(given: argparse.Namespace) -> str:
-    several = examples(given)
-    model = clearhead.load(given.model, device=given.device) if given.model else network(several, given.device)
+def report(arguments: argparse.Namespace) -> str:
+    samples = examples(arguments)
+    if arguments.model:
+        model = clearhead.load(arguments.model, device=arguments.device)
+    else:
+        model = network(samples, arguments.device)
     spelling = parse_method("raw-attention")
-    cases = explain_examples(model, several, [spelling], ["prediction"]).cases[spelling.text]
-    where = torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} of {os.cpu_count()} threads"
+    cases = explain_examples(model, samples, [spelling], ["prediction"]).cases[spelling.text]
+    where = f"{arguments.threads} of {os.cpu_count()} threads"
+    if arguments.device == "cuda":
+        where = torch.cuda.get_device_name()
     lines = [
         "# What measuring costs",
         f"{model.name}; {len(cases)} texts; {platform.machine()}, {where}, torch {torch.__version__}; "
-        f"{given.parts} parts measured in turn, the ratio is their median. The command: `{command()}`",
+        f"{arguments.parts} parts measured in turn, the ratio is their median. The command: `{command()}`",
         "| metric | distinct rows | bare passes s | metric s | ratio |\n|---|---|---|---|---|",
     ]
-    for metric in given.metrics:
-        found = cost(model, cases, metric, given.parts)
+    for metric in arguments.metrics:
+        costs = cost(model, cases, metric, arguments.parts)
         lines[-1] += (
-            f"\n| {metric} | {found['rows']:.0f} | {found['bare']:.2f} | {found['ours']:.2f} | {found['ratio']:.3f} |"
+            f"\n| {metric} | {costs['rows']:.0f} | {costs['bare']:.2f} | {costs['ours']:.2f} | {costs['ratio']:.3f} |"
         )
-        print("measured", metric, found, flush=True)
-    if given.growth:
-        rows = growth(model, several, given.growth)
-        body = "\n".join(f"| {count} | {taken:.2f} | {memory:.0f} |" for count, taken, memory in rows)
+        print("measured", metric, costs, flush=True)
+    if arguments.growth:
+        rows = growth(model, samples, arguments.growth)
+        body = "\n".join(f"| {count} | {duration:.2f} | {memory:.0f} |" for count, duration, memory in rows)
         lines += [
             "`evaluate` on ever more examples (raw-attention, aopc); memory is the process's peak so far:",
             "| examples | s | MiB |\n|---|---|---|\n" + body,
@@ -165,12 +176,12 @@ def main() -> None:
     options.add_argument("--metrics", nargs="+", default=["aopc"])
     options.add_argument("--growth", type=int, nargs="*", default=[])
     options.add_argument("--out", type=Path)
-    given = options.parse_args()
-    torch.set_num_threads(given.threads)
-    text = report(given)
+    arguments = options.parse_args()
+    torch.set_num_threads(arguments.threads)
+    text = report(arguments)
     print(text)
-    if given.out is not None:
-        given.out.write_text(text)
+    if arguments.out is not None:
+        arguments.out.write_text(text)
 
 
 if __name__ == "__main__":

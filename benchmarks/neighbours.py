@@ -56,7 +56,7 @@ class Row:
     name: str
     work: Callable[[], Scores | None]
     at_a_time: int
-    like: str | None = None
+    counterpart: str | None = None
     scaled: bool = False
 
 
@@ -65,7 +65,7 @@ Build = Callable[[], Iterable[Row]]
 
 def tokenizer(*, special: bool) -> transformers.PreTrainedTokenizerFast:
     """Whole words w3, w4, …; with `special` between [CLS] and [SEP]. An unknown word would be padding."""
-    words = {"[PAD]": PAD, "[CLS]": FIRST, "[SEP]": LAST, **{f"w{place}": place for place in range(WORDS, FEW)}}
+    words = {"[PAD]": PAD, "[CLS]": FIRST, "[SEP]": LAST, **{f"w{index}": index for index in range(WORDS, FEW)}}
     inner = Tokenizer(models.WordLevel(words, unk_token="[PAD]"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     if special:
@@ -78,7 +78,7 @@ def tokenizer(*, special: bool) -> transformers.PreTrainedTokenizerFast:
 
 def texts(size: int, words: int) -> list[str]:
     ids = torch.randint(WORDS, FEW, (size, words), generator=torch.Generator().manual_seed(0))
-    return [" ".join(f"w{one}" for one in row) for row in ids.tolist()]
+    return [" ".join(f"w{word}" for word in row) for row in ids.tolist()]
 
 
 def without_padding(network: Any) -> Any:
@@ -96,19 +96,20 @@ def ours(
     step = per_call or size
 
     def work() -> Scores:
-        parts = ({key: value[at : at + step] for key, value in inputs.items()} for at in range(0, size, step))
-        found = [clearhead.compare(model, part, methods, target, batch_size=step) for part in parts]
-        return [one.relevance for several in found for one in next(iter(several.values()))]
+        scores: Scores = []
+        for start in range(0, size, step):
+            chunk = {key: value[start : start + step] for key, value in inputs.items()}
+            explained = clearhead.compare(model, chunk, methods, target, batch_size=step)
+            first_method = next(iter(explained.values()))
+            scores += [explanation.relevance for explanation in first_method]
+        return scores
 
     return Row(f"Clearhead {name}", work, step)
 
 
 def one_by_one(model: clearhead.Model, inputs: Tensors) -> None:
-    for place in range(len(inputs["input_ids"])):
-        forward_backward(model, {name: value[place : place + 1] for name, value in inputs.items()})
-
-
-# --- a classifier: Captum and transformers-interpret -------------------------------------------------------------
+    for row in range(len(inputs["input_ids"])):
+        forward_backward(model, {name: value[row : row + 1] for name, value in inputs.items()})
 
 
 def classifier(size: Size) -> dict[str, Build]:
@@ -125,8 +126,8 @@ def classifier(size: Size) -> dict[str, Build]:
     network = without_padding(transformers.BertForSequenceClassification(config))
     words = tokenizer(special=True)
     model = clearhead.load(network, words, lm_head=transformers.BertForMaskedLM(config).eval())
-    several = texts(size.batch, size.tokens - 2)
-    inputs = dict(words(several, return_tensors="pt", return_token_type_ids=False))
+    samples = texts(size.batch, size.tokens - 2)
+    inputs = dict(words(samples, return_tensors="pt", return_token_type_ids=False))
     # transformers-interpret gives the last token the second type, so all do.
     inputs["token_type_ids"] = torch.zeros_like(inputs["input_ids"])
     inputs["token_type_ids"][:, -1] = 1
@@ -144,7 +145,7 @@ def classifier(size: Size) -> dict[str, Build]:
     return {
         "Clearhead": clearheads,
         "Captum": lambda: captum_rows(network, inputs, size),
-        "transformers-interpret": lambda: explainer_rows(network, words, several, size),
+        "transformers-interpret": lambda: explainer_rows(network, words, samples, size),
     }
 
 
@@ -153,12 +154,12 @@ def captum_rows(network: Any, inputs: Tensors, size: Size) -> Iterable[Row]:
 
     names = ("attention_mask", "token_type_ids")
 
-    def logits(ids: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
-        return network(input_ids=ids, **dict(zip(names, others, strict=True))).logits
+    def logits(ids: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
+        return network(input_ids=ids, **dict(zip(names, extra, strict=True))).logits
 
-    def work(kind: Any, **options: Any) -> Callable[[], Scores]:
+    def work(method: Any, **options: Any) -> Callable[[], Scores]:
         return lambda: _summed(
-            kind(logits, network.requires_grad_(True).get_input_embeddings()).attribute(
+            method(logits, network.requires_grad_(True).get_input_embeddings()).attribute(
                 inputs["input_ids"],
                 target=TARGET,
                 additional_forward_args=tuple(inputs[name] for name in names),
@@ -178,21 +179,18 @@ def _summed(product: torch.Tensor) -> Scores:
     return list(product.detach().sum(-1).numpy())
 
 
-def explainer_rows(network: Any, words: Any, several: list[str], size: Size) -> Iterable[Row]:
+def explainer_rows(network: Any, words: Any, samples: list[str], size: Size) -> Iterable[Row]:
     from transformers_interpret import SequenceClassificationExplainer
 
     explainer = SequenceClassificationExplainer(network.requires_grad_(True), words)
 
     def work() -> Scores:
         network.requires_grad_(True)
-        found = [explainer(text, index=TARGET, n_steps=size.steps) for text in several]
-        return [np.array([score for _, score in one]) for one in found]
+        attributions = [explainer(text, index=TARGET, n_steps=size.steps) for text in samples]
+        return [np.array([score for _, score in words_and_scores]) for words_and_scores in attributions]
 
     name = "transformers-interpret SequenceClassificationExplainer"
     yield Row(name, work, 1, f"{PATH}, {SINGLE}", scaled=True)
-
-
-# --- a language model: inseq -------------------------------------------------------------------------------------
 
 
 def language(size: Size) -> dict[str, Build]:
@@ -214,8 +212,8 @@ def language(size: Size) -> dict[str, Build]:
     next_word.transformer, next_word.score = network.transformer, network.lm_head
     words = tokenizer(special=False)
     model = clearhead.load(next_word, words)
-    several = texts(size.batch, size.tokens)
-    inputs = dict(words(several, return_tensors="pt", return_token_type_ids=False))
+    samples = texts(size.batch, size.tokens)
+    inputs = dict(words(samples, return_tensors="pt", return_token_type_ids=False))
 
     def clearheads() -> Iterable[Row]:
         yield Row(PLAIN, lambda: forward_backward(model, inputs), size.batch)
@@ -224,35 +222,33 @@ def language(size: Size) -> dict[str, Build]:
             yield ours(model, inputs, method, name=name, target=WORDS)
             yield ours(model, inputs, method, name=f"{name}, {SINGLE}", target=WORDS, per_call=1)
 
-    return {"Clearhead": clearheads, "inseq": lambda: inseq_rows(network, words, several, size)}
+    return {"Clearhead": clearheads, "inseq": lambda: inseq_rows(network, words, samples, size)}
 
 
-def inseq_rows(network: Any, words: Any, several: list[str], size: Size) -> Iterable[Row]:
+def inseq_rows(network: Any, words: Any, samples: list[str], size: Size) -> Iterable[Row]:
     import inseq
 
-    longer = [f"{text} w{WORDS}" for text in several]
+    longer = [f"{text} w{WORDS}" for text in samples]
 
-    def row(method: str, like: str, **options: Any) -> Row:
+    def row(method: str, counterpart: str, **options: Any) -> Row:
         loaded = inseq.load_model(network.requires_grad_(True), method, tokenizer=words)
 
         def work() -> Scores:
             network.requires_grad_(True)
-            found = loaded.attribute(several, longer, attributed_fn="logit", show_progress=False, **options)
-            return [_summed(one.target_attributions[: size.tokens, 0]) for one in found.sequence_attributions]
+            output = loaded.attribute(samples, longer, attributed_fn="logit", show_progress=False, **options)
+            return [_summed(text.target_attributions[: size.tokens, 0]) for text in output.sequence_attributions]
 
-        return Row(f"inseq {method}", work, 1, like)
+        return Row(f"inseq {method}", work, 1, counterpart)
 
     yield row("input_x_gradient", GRADIENT)
     yield row("integrated_gradients", PATH, n_steps=size.steps)
 
 
-# --- measuring ---------------------------------------------------------------------------------------------------
-
 TABLES = {"A classifier (BERT)": classifier, "A language model (GPT-2)": language}
 
 
 @dataclass(frozen=True)
-class Found:
+class Results:
     """Rows that ran, what each of them gave, and for each package that did not run the reason."""
 
     rows: list[Row]
@@ -260,7 +256,7 @@ class Found:
     refused: dict[str, str]
 
 
-def tried(builds: dict[str, Build]) -> Found:
+def tried(builds: dict[str, Build]) -> Results:
     """Builds and runs every row once; whatever a neighbour raises is its reason."""
     rows: list[Row] = []
     scores: dict[str, Scores | None] = {}
@@ -274,18 +270,18 @@ def tried(builds: dict[str, Build]) -> Found:
             if package == "Clearhead":
                 raise
             refused[package] = " ".join(f"{type(error).__name__}: {error}".replace("|", "/").split())
-    return Found(rows, scores, refused)
+    return Results(rows, scores, refused)
 
 
-def own_peak(kind: str, name: str, size: Size) -> float:
+def own_peak(model_kind: str, name: str, size: Size) -> float:
     """Mebibytes for one row, whose code a small model has warmed."""
     _quiet()
-    _row(kind, name, replace(size, blocks=1, tokens=8, batch=1, steps=2)).work()
-    return highest(_row(kind, name, size).work)
+    _row(model_kind, name, replace(size, blocks=1, tokens=8, batch=1, steps=2)).work()
+    return highest(_row(model_kind, name, size).work)
 
 
-def _row(kind: str, name: str, size: Size) -> Row:
-    for build in TABLES[kind](size).values():
+def _row(model_kind: str, name: str, size: Size) -> Row:
+    for build in TABLES[model_kind](size).values():
         with suppress(Exception):
             for row in build():
                 if row.name == name:
@@ -293,37 +289,41 @@ def _row(kind: str, name: str, size: Size) -> Row:
     raise LookupError(name)
 
 
-def difference(found: Found, row: Row) -> str:
+def difference(results: Results, row: Row) -> str:
     """Largest difference from Clearhead's row over its largest value."""
-    mine, theirs = found.scores.get(f"Clearhead {row.like}"), found.scores[row.name]
+    mine, theirs = results.scores.get(f"Clearhead {row.counterpart}"), results.scores[row.name]
     if mine is None or theirs is None:
         return "–"
-    pairs = [_scaled(one, other) if row.scaled else (one, other) for one, other in zip(mine, theirs, strict=True)]
-    return f"{max(float(np.abs(one - other).max() / np.abs(one).max()) for one, other in pairs):.0e}"
+    gaps = []
+    for ours, peer in zip(mine, theirs, strict=True):
+        if row.scaled:
+            ours, peer = _scaled(ours, peer)
+        gaps.append(float(np.abs(ours - peer).max() / np.abs(ours).max()))
+    return f"{max(gaps):.0e}"
 
 
-def _scaled(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return one / np.linalg.norm(one), other / np.linalg.norm(other)
+def _scaled(ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return ours / np.linalg.norm(ours), theirs / np.linalg.norm(theirs)
 
 
-def table(kind: str, size: Size, repeats: int) -> str:
-    found = tried(TABLES[kind](size))
-    times = in_turn({row.name: row.work for row in found.rows}, repeats)
+def table(model_kind: str, size: Size, repeats: int) -> str:
+    results = tried(TABLES[model_kind](size))
+    times = in_turn({row.name: row.work for row in results.rows}, repeats)
     multiples = ratios(times)
-    peaks = {row.name: apart(own_peak, kind, row.name, size) for row in found.rows}
+    peaks = {row.name: apart(own_peak, model_kind, row.name, size) for row in results.rows}
     lines = [
         "| work | texts at a time | × forward + backward | spread | peak memory × | largest difference |",
         "|---|---|---|---|---|---|",
     ]
-    for row in found.rows:
+    for row in results.rows:
         values = multiples[row.name]
         spread, memory = max(values) - min(values), peaks[row.name] / peaks[PLAIN]
-        cells = (f"{median(values):.2f}", f"{spread:.2f}", f"{memory:.2f}", difference(found, row))
+        cells = (f"{median(values):.2f}", f"{spread:.2f}", f"{memory:.2f}", difference(results, row))
         lines.append(f"| {row.name} | {row.at_a_time} | {' | '.join(cells)} |")
-    lines += [f"| {package} | – | {reason} | – | – | – |" for package, reason in found.refused.items()]
+    lines += [f"| {package} | – | {reason} | – | – | – |" for package, reason in results.refused.items()]
     plain = f"One forward + backward took {1000 * median(times[PLAIN]):.0f} ms and {peaks[PLAIN]:.0f} MiB."
     print("\n".join([*lines, plain]), flush=True)
-    return "\n".join([f"## {kind}", "", *lines, "", plain])
+    return "\n".join([f"## {model_kind}", "", *lines, "", plain])
 
 
 NOTES = """\
@@ -364,16 +364,16 @@ def main() -> None:
     _quiet()
     torch.set_num_threads(options.threads)
     size = Size(*(getattr(options, name) for name in sizes))
-    parts = [
+    sections = [
         f"# Clearhead and its neighbours on a CPU, {date.today()}",
         f"`{command()}`",
         f"{platform.machine()}, CPU threads: {options.threads}, torch {torch.__version__}, "
         f"transformers {transformers.__version__}, {', '.join(map(version, NEIGHBOURS))}. Random weights, "
         f"{size.blocks} blocks, hidden size {size.hidden}, float32; {options.repeats} interleaved rounds.",
         NOTES.format(batch=size.batch, tokens=size.tokens, steps=size.steps, few=FEW),
-        *(table(kind, size, options.repeats) for kind in TABLES),
+        *(table(model_kind, size, options.repeats) for model_kind in TABLES),
     ]
-    options.out.write_text("\n\n".join(parts) + "\n")
+    options.out.write_text("\n\n".join(sections) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from yardstick import command
 
 import clearhead
-from clearhead.attribution import perturbation as hiding
+from clearhead.attribution import perturbation
 from clearhead.attribution.method import METHODS
 from clearhead.model.inputs import from_tensors
 from clearhead.model.model import Model
@@ -48,7 +48,7 @@ class Tokens:
     mask_token_id, pad_token_id = MASK, 0
 
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        return [str(one) for one in ids]
+        return [str(token_id) for token_id in ids]
 
 
 def text_model(shape: str, device: str) -> Model:
@@ -92,22 +92,19 @@ def in_turn(
 
     An unmeasured round comes first, for all but the `cold` one, whose kernels the others have warmed.
     """
-    found: dict[str, list[float]] = {name: [] for name in works}
+    times: dict[str, list[float]] = {name: [] for name in works}
     for number in range(rounds + 1):
         for name, work in works.items():
             if not number and name == cold:
                 continue
-            taken = seconds(work, device)
+            duration = seconds(work, device)
             if number:
-                found[name].append(taken)
-    return found
+                times[name].append(duration)
+    return times
 
 
 def ratio(upper: list[float], lower: list[float]) -> float:
-    return median(one / other for one, other in zip(upper, lower, strict=True))
-
-
-# --- the engine against the bare model ---------------------------------------------------------------------------
+    return median(numerator / denominator for numerator, denominator in zip(upper, lower, strict=True))
 
 
 @dataclass(frozen=True)
@@ -130,9 +127,11 @@ def speed(model: Model, tensors: dict[str, Tensor], rounds: int, masks: int = 40
     """Random masks of several texts; row by row only some of the packed rows are run."""
     inputs = from_tensors(model, tensors)
     drawn = torch.Generator().manual_seed(1)
-    hidden = [torch.rand(masks, one.count, generator=drawn) < 0.5 for one in group_features(model, inputs)]
+    hidden = [torch.rand(masks, features.count, generator=drawn) < 0.5 for features in group_features(model, inputs)]
     packed: list[dict[str, Tensor]] = []
-    handle = model.network.register_forward_pre_hook(lambda _, __, given: packed.append(dict(given)), with_kwargs=True)
+    handle = model.network.register_forward_pre_hook(
+        lambda _, __, kwargs: packed.append(dict(kwargs)), with_kwargs=True
+    )
     perturbed_logits(model, inputs, hidden)
     handle.remove()
     alone = _some_rows(packed, rows)
@@ -148,17 +147,20 @@ def speed(model: Model, tensors: dict[str, Tensor], rounds: int, masks: int = 40
         "alone": lambda: bare(alone),
     }
     times = in_turn(works, model.device.type, rounds)
-    whole, part = _tokens(packed), _tokens(alone)
-    bound = ratio(times["alone"], times["bare"]) * whole / part
-    single, together = median(times["alone"]) / part, median(times["bare"]) / whole
+    packed_tokens, single_tokens = _tokens(packed), _tokens(alone)
+    bound = ratio(times["alone"], times["bare"]) * packed_tokens / single_tokens
+    single, together = median(times["alone"]) / single_tokens, median(times["bare"]) / packed_tokens
     return Speed(ratio(times["bare"], times["engine"]), bound, 1e6 * single, 1e6 * together)
 
 
 def _some_rows(batches: list[dict[str, Tensor]], count: int) -> list[dict[str, Tensor]]:
     """Rows from all batches, each alone and without its padding, as a plain call would run them."""
-    rows = [{name: value[row : row + 1] for name, value in one.items()} for one in batches for row in range(_size(one))]
-    chosen = rows[:: max(1, len(rows) // count)]
-    return [{name: value[:, : int(one["attention_mask"].sum())] for name, value in one.items()} for one in chosen]
+    rows = []
+    for batch in batches:
+        for row in range(_size(batch)):
+            length = int(batch["attention_mask"][row].sum())
+            rows.append({name: value[row : row + 1, :length] for name, value in batch.items()})
+    return rows[:: max(1, len(rows) // count)]
 
 
 def _size(batch: dict[str, Tensor]) -> int:
@@ -167,9 +169,6 @@ def _size(batch: dict[str, Tensor]) -> int:
 
 def _tokens(batches: list[dict[str, Tensor]]) -> int:
     return sum(int(batch["attention_mask"].sum()) for batch in batches)
-
-
-# --- the methods beside Captum -----------------------------------------------------------------------------------
 
 
 class FromEmbeddings(nn.Module):
@@ -187,8 +186,8 @@ class Ridge:
 
     def fit(self, train_data: Any, **_: Any) -> dict[str, float]:
         rows = list(train_data)
-        mask, score = (torch.cat([row[place] for row in rows]).double() for place in range(2))
-        self.solution = hiding.local_weights(mask.cpu(), score.cpu(), 0.25, 0.01)
+        mask, score = (torch.cat([row[column] for row in rows]).double() for column in range(2))
+        self.solution = perturbation.local_weights(mask.cpu(), score.cpu(), 0.25, 0.01)
         return {}
 
     def representation(self) -> Tensor:
@@ -219,7 +218,7 @@ def captum_calls(model: Model, ids: Tensor, samples: int) -> dict[str, Callable[
     hidden = {"target": target, "baselines": MASK}
     sampling = attr.ShapleyValueSampling(between)
     trace = clearhead.capture(model, {"input_ids": ids}, target)
-    orders = hiding._draw_orders(trace, 0, group_features(model, trace.inputs)[0], samples, 0)
+    orders = perturbation._draw_orders(trace, 0, group_features(model, trace.inputs)[0], samples, 0)
     sampling.permutation_generator = lambda features, samples: iter(orders.tolist())
     return {
         "smooth-gradient": lambda: attr.NoiseTunnel(attr.Saliency(module)).attribute(
@@ -283,40 +282,40 @@ class Setting:
         return self.model.device.type
 
 
-def setting(model: Model, lengths: list[int], rounds: int) -> Setting:
+def make_setting(model: Model, lengths: list[int], rounds: int) -> Setting:
     tensors = texts(lengths, model.device.type)
     alone = [tensors["input_ids"][row : row + 1, :length] for row, length in enumerate(lengths)]
     samples = max(1, min(25, PASSES // (max(lengths) - 2)))
     return Setting(model, tensors, alone, [captum_calls(model, ids, samples) for ids in alone], samples, rounds)
 
 
-def compared(given: Setting, name: str) -> Row:
+def compare(setting: Setting, name: str) -> Row:
     """One method beside Captum's, in turn with a plain pass."""
-    options = {"samples": given.samples} if name == "shapley-sampling" else {}
-    found: dict[str, Any] = {}
+    options = {"samples": setting.samples} if name == "shapley-sampling" else {}
+    results: dict[str, Any] = {}
 
     def ours() -> None:
-        found["ours"] = clearhead.explain(given.model, given.tensors, name, target=1, **options)
+        results["ours"] = clearhead.explain(setting.model, setting.tensors, name, target=1, **options)
 
     works: dict[str, Callable[[], Any]] = {
-        "pass": lambda: [forward_backward(given.model, ids) for ids in given.alone],
+        "pass": lambda: [forward_backward(setting.model, ids) for ids in setting.alone],
         "ours": ours,
     }
-    if name not in given.peers[0]:
-        times = in_turn(works, given.device, given.rounds)
+    if name not in setting.peers[0]:
+        times = in_turn(works, setting.device, setting.rounds)
         return Row(name, ratio(times["ours"], times["pass"]))
-    each = _passes(given, name)
+    each = _passes(setting, name)
     count = max(1, sum(total <= PASSES for total in np.cumsum(each)))
 
     def captum() -> None:
-        found["captum"] = [calls[name]() for calls in given.peers[:count]]
+        results["captum"] = [calls[name]() for calls in setting.peers[:count]]
 
     works["captum"] = captum
-    per_call = _best(given, name) if name in HIDING else None
+    per_call = _best(setting, name) if name in HIDING else None
     if per_call is not None:
-        works["packed"] = lambda: [calls[name](per_call) for calls in given.peers[:count]]
-    times = in_turn(works, given.device, given.rounds, cold="captum" if name in HIDING else None)
-    tokens = [passes * ids.shape[1] for passes, ids in zip(each, given.alone, strict=True)]
+        works["packed"] = lambda: [calls[name](per_call) for calls in setting.peers[:count]]
+    times = in_turn(works, setting.device, setting.rounds, cold="captum" if name in HIDING else None)
+    tokens = [passes * ids.shape[1] for passes, ids in zip(each, setting.alone, strict=True)]
     scale = sum(tokens) / sum(tokens[:count])
     packed = scale * ratio(times["packed"], times["pass"]) if "packed" in times else None
     return Row(
@@ -325,43 +324,47 @@ def compared(given: Setting, name: str) -> Row:
         scale * ratio(times["captum"], times["pass"]),
         packed,
         per_call,
-        _difference(found["ours"], found["captum"], name),
-        f"{_distinct(given, name)} : {sum(each)}" if name in HIDING else "",
+        _difference(results["ours"], results["captum"], name),
+        f"{_distinct(setting, name)} : {sum(each)}" if name in HIDING else "",
     )
 
 
-def _passes(given: Setting, name: str) -> list[int]:
+def _passes(setting: Setting, name: str) -> list[int]:
     """How often Captum runs the network for each text."""
-    units = [ids.shape[1] - 2 for ids in given.alone]
+    units = [ids.shape[1] - 2 for ids in setting.alone]
     if name == "occlusion":
         return [count + 1 for count in units]
-    return [{"lime": 25, "shapley-sampling": given.samples * count + 1}.get(name, 1) for count in units]
+    return [{"lime": 25, "shapley-sampling": setting.samples * count + 1}.get(name, 1) for count in units]
 
 
-def _distinct(given: Setting, name: str) -> int:
+def _distinct(setting: Setting, name: str) -> int:
     """How many rows we run for all texts, the pass of the trace included."""
     rows: list[int] = []
-    handle = given.model.network.register_forward_pre_hook(
+    handle = setting.model.network.register_forward_pre_hook(
         lambda _, __, kwargs: rows.append(_size(kwargs)), with_kwargs=True
     )
-    options = {"samples": given.samples} if name == "shapley-sampling" else {}
-    clearhead.explain(given.model, given.tensors, name, target=1, **options)
+    options = {"samples": setting.samples} if name == "shapley-sampling" else {}
+    clearhead.explain(setting.model, setting.tensors, name, target=1, **options)
     handle.remove()
     return sum(rows)
 
 
-def _best(given: Setting, name: str) -> int:
+def _best(setting: Setting, name: str) -> int:
     """The number of hidden sets per call with which Captum is fastest on the first text."""
-    calls = given.peers[0][name]
-    return min(PER_CALL, key=lambda per: seconds(lambda: calls(per), given.device))
+    calls = setting.peers[0][name]
+    return min(PER_CALL, key=lambda per: seconds(lambda: calls(per), setting.device))
 
 
-def _difference(found: Any, wanted: Any, name: str) -> float | None:
+def _difference(explanations: Any, references: Any, name: str) -> float | None:
     if name not in ("occlusion", "shapley-sampling", "integrated-gradients"):
         return None
-    rows = [one[0].detach().cpu().double() for one in wanted]
-    scores = [one.sum(-1) if one.dim() == 2 else nn.functional.pad(one, (1, 1)) for one in rows]
-    return float(max(np.abs(one.relevance - score.numpy()).max() for one, score in zip(found, scores, strict=False)))
+    gaps = []
+    for explanation, reference in zip(explanations, references, strict=False):
+        scores = reference[0].detach().cpu().double()
+        # Path methods have a score per embedding dimension; hiding methods none for the two special tokens.
+        scores = scores.sum(-1) if scores.dim() == 2 else nn.functional.pad(scores, (1, 1))
+        gaps.append(np.abs(explanation.relevance - scores.numpy()).max())
+    return float(max(gaps))
 
 
 def flow_seconds(tokens: int = 128, blocks: int = 12) -> float:
@@ -371,8 +374,6 @@ def flow_seconds(tokens: int = 128, blocks: int = 12) -> float:
     maps = np.random.default_rng(0).dirichlet(np.full(tokens, 0.1), size=(blocks, tokens))
     return seconds(lambda: token_flows(maps, np.eye(tokens)[0]), "cpu")
 
-
-# --- the table ---------------------------------------------------------------------------------------------------
 
 HEADER = (
     "| method | forward+backwards | Captum's plain call | times faster | Captum's best (sets per call) "
@@ -392,49 +393,50 @@ def names(model: Model) -> tuple[list[str], list[str]]:
     """Methods that can be measured here, those beside Captum last, and those that cannot."""
     tensors = texts([8], model.device.type)
     peers = list(captum_calls(model, tensors["input_ids"], 1))
-    found, refused = [], []
-    for name in (*(one for one in METHODS if one not in peers), *peers):
+    measured, refused = [], []
+    for name in (*(method for method in METHODS if method not in peers), *peers):
         try:
             clearhead.explain(model, tensors, name, target=1)
-            found.append(name)
+            measured.append(name)
         except clearhead.ClearheadError:
             refused.append(name)
-    return found, refused
+    return measured, refused
 
 
-def report(given: argparse.Namespace) -> str:
-    model = text_model(given.shape, given.device)
+def report(arguments: argparse.Namespace) -> str:
+    model = text_model(arguments.shape, arguments.device)
     measured, refused = names(model)
-    measured = [name for name in measured if name in (given.methods or measured)]
-    where = (
-        torch.cuda.get_device_name() if given.device == "cuda" else f"{given.threads} of {os.cpu_count()} CPU threads"
-    )
-    parts = [
+    measured = [name for name in measured if name in (arguments.methods or measured)]
+    where = f"{arguments.threads} of {os.cpu_count()} CPU threads"
+    if arguments.device == "cuda":
+        where = torch.cuda.get_device_name()
+    sections = [
         "# Perturbation, path and flow methods",
-        f"BERT of shape {given.shape} ({platform.machine()}, {where}, torch {torch.__version__}). "
+        f"BERT of shape {arguments.shape} ({platform.machine()}, {where}, torch {torch.__version__}). "
         f"The command: `{command()}`",
-        COMPARED.format(rounds=given.rounds, per_call=", ".join(map(str, PER_CALL)), passes=PASSES),
+        COMPARED.format(rounds=arguments.rounds, per_call=", ".join(map(str, PER_CALL)), passes=PASSES),
     ]
     if refused:
-        parts.append(f"Not measured, because this model has no masked-LM head: {', '.join(refused)}.")
-    for most in given.length:
-        lengths = [most - place % 4 for place in range(given.texts)]
-        one = setting(model, lengths, given.rounds)
-        parts.append(f"## {given.texts} texts of {min(lengths)} to {most} tokens; {one.samples} orders for Shapley")
-        parts.append("\n".join([HEADER, *(str(_said(compared(one, name))) for name in measured)]))
-    parts += ["## The engine"]
+        sections.append(f"Not measured, because this model has no masked-LM head: {', '.join(refused)}.")
+    for most in arguments.length:
+        lengths = [most - index % 4 for index in range(arguments.texts)]
+        chosen = make_setting(model, lengths, arguments.rounds)
+        lowest = min(lengths)
+        sections.append(f"## {arguments.texts} texts of {lowest} to {most} tokens; {chosen.samples} orders for Shapley")
+        sections.append("\n".join([HEADER, *(str(_print_row(compare(chosen, name))) for name in measured)]))
+    sections += ["## The engine"]
     lines = []
-    for most in given.length:
-        spread = [most - place * most // 12 for place in range(6)]
-        lines.append(f"- up to {most} tokens: {speed(model, texts(spread, given.device), given.rounds)}")
-    parts.append("\n".join(lines))
-    if given.device == "cuda":
-        parts.append(f"Largest memory reserved: {torch.cuda.max_memory_reserved() / 2**30:.1f} GiB.")
-    parts.append(f"attention-flow on random maps, 12 blocks × 128 tokens: {flow_seconds():.1f} s.")
-    return "\n\n".join(parts) + "\n"
+    for most in arguments.length:
+        spread = [most - index * most // 12 for index in range(6)]
+        lines.append(f"- up to {most} tokens: {speed(model, texts(spread, arguments.device), arguments.rounds)}")
+    sections.append("\n".join(lines))
+    if arguments.device == "cuda":
+        sections.append(f"Largest memory reserved: {torch.cuda.max_memory_reserved() / 2**30:.1f} GiB.")
+    sections.append(f"attention-flow on random maps, 12 blocks × 128 tokens: {flow_seconds():.1f} s.")
+    return "\n\n".join(sections) + "\n"
 
 
-def _said(row: Row) -> Row:
+def _print_row(row: Row) -> Row:
     print("measured", row, flush=True)
     return row
 
@@ -449,14 +451,14 @@ def main() -> None:
     options.add_argument("--length", type=int, nargs="+", default=[12, 24])
     options.add_argument("--methods", nargs="+", help="only these, instead of all")
     options.add_argument("--out", type=Path)
-    given = options.parse_args()
-    given.rounds = given.rounds or (2 if given.device == "cuda" else 3)
+    arguments = options.parse_args()
+    arguments.rounds = arguments.rounds or (2 if arguments.device == "cuda" else 3)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(given.threads)
-    text = report(given)
+    torch.set_num_threads(arguments.threads)
+    text = report(arguments)
     print(text)
-    if given.out is not None:
-        given.out.write_text(text)
+    if arguments.out is not None:
+        arguments.out.write_text(text)
 
 
 if __name__ == "__main__":

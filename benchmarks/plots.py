@@ -14,10 +14,10 @@ LEFT, TOP, GAP, BELOW = 74, 86, 26, 64
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines over the same places: `lines[i][j]` is the value of line i at `places[j]`."""
+    """Lines over the same positions: `lines[i][j]` is the value of line i at `positions[j]`."""
 
     across: str
-    places: tuple[float, ...]
+    positions: tuple[float, ...]
     lines: tuple[tuple[float, ...], ...]
 
 
@@ -43,7 +43,7 @@ def figure(title: str, note: str, names: Sequence[str], rows: Sequence[Row]) -> 
         _text(LEFT, 26, title, size=17, weight="bold", anchor="start"),
         _text(LEFT, 46, note, colour=FAINT, anchor="start"),
         _legend(names),
-        *(_row(row, TOP + place * (HEIGHT + BELOW)) for place, row in enumerate(rows)),
+        *(_row(row, TOP + index * (HEIGHT + BELOW)) for index, row in enumerate(rows)),
     ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -53,18 +53,18 @@ def figure(title: str, note: str, names: Sequence[str], rows: Sequence[Row]) -> 
 
 
 def _legend(names: Sequence[str]) -> str:
-    parts, x = [], float(LEFT)
-    for place, name in enumerate(names):
-        parts += [_stroke([(x, 64), (x + 34, 64)], place), _mark(x + 17, 64, place)]
-        parts.append(_text(x + 42, 68, name, anchor="start"))
+    elements, x = [], float(LEFT)
+    for index, name in enumerate(names):
+        elements += [_stroke([(x, 64), (x + 34, 64)], index), _mark(x + 17, 64, index)]
+        elements.append(_text(x + 42, 68, name, anchor="start"))
         x += 42 + 5.9 * len(name) + 28
-    parts.append(f'<path d="M{x:.1f} 64h34" stroke="{FAINT}" stroke-width="1" stroke-dasharray="1 3"/>')
-    return "".join([*parts, _text(x + 42, 68, "growth in proportion", anchor="start")])
+    elements.append(f'<path d="M{x:.1f} 64h34" stroke="{FAINT}" stroke-width="1" stroke-dasharray="1 3"/>')
+    return "".join([*elements, _text(x + 42, 68, "growth in proportion", anchor="start")])
 
 
 def _row(row: Row, top: float) -> str:
     label = f'<g transform="translate(18 {top + HEIGHT / 2:.0f}) rotate(-90)">{_text(0, 0, row.up, size=13)}</g>'
-    plots = [_plot(plot, row.range, LEFT + place * (WIDTH + GAP), top) for place, plot in enumerate(row.plots)]
+    plots = [_plot(plot, row.range, LEFT + column * (WIDTH + GAP), top) for column, plot in enumerate(row.plots)]
     marks = [
         _text(LEFT - 8, _along(value, row.range, top + HEIGHT, top) + 4, f"{value:,g}", anchor="end")
         for value in _round(*row.range)
@@ -73,30 +73,30 @@ def _row(row: Row, top: float) -> str:
 
 
 def _plot(plot: Plot, up: tuple[float, float], left: float, top: float) -> str:
-    across = plot.places[0] / 1.15, plot.places[-1] * 1.15
+    across = plot.positions[0] / 1.15, plot.positions[-1] * 1.15
 
-    def point(place: float, value: float) -> tuple[float, float]:
-        return _along(place, across, left, left + WIDTH), _along(value, up, top + HEIGHT, top)
+    def point(position: float, value: float) -> tuple[float, float]:
+        return _along(position, across, left, left + WIDTH), _along(value, up, top + HEIGHT, top)
 
-    parts = [f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="{GRID}"/>']
+    elements = [f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="{GRID}"/>']
     for value in _round(*up):
-        parts.append(f'<path d="M{left} {point(plot.places[0], value)[1]:.1f}h{WIDTH}" stroke="{GRID}"/>')
-    for place in plot.places:
-        x = point(place, up[0])[0]
-        parts.append(f'<path d="M{x:.1f} {top + HEIGHT}v4" stroke="{FAINT}"/>')
-        parts.append(_text(x, top + HEIGHT + 18, f"{place:,g}"))
-    parts.append(_text(left + WIDTH / 2, top + HEIGHT + 38, plot.across, size=13))
-    parts.append(_proportion(plot, up, point))
+        elements.append(f'<path d="M{left} {point(plot.positions[0], value)[1]:.1f}h{WIDTH}" stroke="{GRID}"/>')
+    for position in plot.positions:
+        x = point(position, up[0])[0]
+        elements.append(f'<path d="M{x:.1f} {top + HEIGHT}v4" stroke="{FAINT}"/>')
+        elements.append(_text(x, top + HEIGHT + 18, f"{position:,g}"))
+    elements.append(_text(left + WIDTH / 2, top + HEIGHT + 38, plot.across, size=13))
+    elements.append(_proportion(plot, up, point))
     for number, values in enumerate(plot.lines):
-        points = [point(place, value) for place, value in zip(plot.places, values, strict=True)]
-        parts.append(_stroke(points, number) + "".join(_mark(x, y, number) for x, y in points))
-    return "".join(parts)
+        points = [point(position, value) for position, value in zip(plot.positions, values, strict=True)]
+        elements.append(_stroke(points, number) + "".join(_mark(x, y, number) for x, y in points))
+    return "".join(elements)
 
 
 def _proportion(plot: Plot, up: tuple[float, float], point: Callable[[float, float], tuple[float, float]]) -> str:
     """From the last line's first point as far as twice the size is twice the value."""
-    start, value = plot.places[0], plot.lines[-1][0]
-    end = min(plot.places[-1], start * up[1] / value)
+    start, value = plot.positions[0], plot.lines[-1][0]
+    end = min(plot.positions[-1], start * up[1] / value)
     (x, y), (right, above) = point(start, value), point(end, value * end / start)
     return f'<path d="M{x:.1f} {y:.1f}L{right:.1f} {above:.1f}" stroke="{FAINT}" stroke-dasharray="1 3"/>'
 
@@ -105,10 +105,10 @@ def _round(low: float, high: float) -> list[float]:
     """Powers of ten, and between them 2 and 5 where there are few."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1,), (1, 3), (1, 2, 5)):
-        found = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
-        if len(found) >= 4:
+        ticks = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
+        if len(ticks) >= 4:
             break
-    return found
+    return ticks
 
 
 def _along(value: float, between: tuple[float, float], start: float, end: float) -> float:

@@ -56,10 +56,10 @@ async def load(address: str, clients: int, requests: int, first: int) -> tuple[C
     statuses: Counter[int] = Counter()
     latencies: list[float] = []
 
-    async def one(client: httpx.AsyncClient, number: int) -> None:
-        for place in range(requests):
+    async def ask(client: httpx.AsyncClient, number: int) -> None:
+        for index in range(requests):
             begun = time.perf_counter()
-            body = {"text": sentence(first + number * requests + place)}
+            body = {"text": sentence(first + number * requests + index)}
             answer = await client.post(f"{address}api/explain", json=body)
             statuses[answer.status_code] += 1
             latencies.append(time.perf_counter() - begun)
@@ -67,7 +67,7 @@ async def load(address: str, clients: int, requests: int, first: int) -> tuple[C
     limits = httpx.Limits(max_connections=clients)
     async with httpx.AsyncClient(timeout=120, limits=limits) as client:
         begun = time.perf_counter()
-        await asyncio.gather(*(one(client, number) for number in range(clients)))
+        await asyncio.gather(*(ask(client, number) for number in range(clients)))
         return statuses, time.perf_counter() - begun, latencies
 
 
@@ -97,9 +97,9 @@ def measure(clients: int, requests: int) -> list[str]:
         marks = [memory().rss]
         counts: Counter[int] = Counter()
         seconds = 0.0
-        for part in range(4):
-            found, spent, latencies = asyncio.run(load(address, clients, requests // 4, part * 10**5))
-            counts, seconds = counts + found, seconds + spent
+        for quarter in range(4):
+            statuses, spent, latencies = asyncio.run(load(address, clients, requests // 4, quarter * 10**5))
+            counts, seconds = counts + statuses, seconds + spent
             marks.append(memory().rss)
         lines.append(f"| {clients} clients × {requests} requests | {dict(counts)} |")
         lines.append(f"| latency in the last quarter | p50 {_p50(latencies)} ms, p95 {_p95(latencies)} ms |")
@@ -109,8 +109,8 @@ def measure(clients: int, requests: int) -> list[str]:
         together = sum(counts.values()) / seconds
     with serving(batch=1) as (_, address):
         asyncio.run(load(address, clients, 3, 10**6))
-        found, spent, _ = asyncio.run(load(address, clients, max(5, requests // 20), 0))
-        alone = sum(found.values()) / spent
+        statuses, spent, _ = asyncio.run(load(address, clients, max(5, requests // 20), 0))
+        alone = sum(statuses.values()) / spent
     lines.append(f"| batches of up to 16 | {together:.1f} requests/s |")
     lines.append(f"| one at a time | {alone:.1f} requests/s, so batching gives {together / alone:.2f}× |")
     return lines
@@ -130,12 +130,12 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--server", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.server is not None:
-        served(given.server, 0)
+    arguments = parser.parse_args()
+    if arguments.server is not None:
+        served(arguments.server, 0)
         return
     before = psutil.getloadavg()[0]
-    lines = measure(given.clients, given.requests)
+    lines = measure(arguments.clients, arguments.requests)
     heading = [
         f"# The page under load, {time.strftime('%Y-%m-%d')}",
         "",
@@ -148,8 +148,8 @@ def main() -> None:
     ]
     text = "\n".join([*heading, *lines, ""])
     print(text)
-    if given.out:
-        given.out.write_text(text, "utf-8")
+    if arguments.out:
+        arguments.out.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

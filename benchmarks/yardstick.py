@@ -27,8 +27,8 @@ def command() -> str:
     """How the script was called, in the words of a user: without the place of its result."""
     script, *words = sys.argv
     while "--out" in words:
-        place = words.index("--out")
-        del words[place : place + 2]
+        index = words.index("--out")
+        del words[index : index + 2]
     return " ".join(["python", f"benchmarks/{Path(script).name}", *words])
 
 
@@ -59,9 +59,9 @@ def batch(size: int, tokens: int, device: str = "cpu") -> Tensors:
 def forward_backward(model: clearhead.Model, inputs: Tensors) -> None:
     """One plain pass forward and back to the word embeddings, without gradients of parameters."""
     network = model.network.requires_grad_(False)
-    others = {name: value for name, value in inputs.items() if name != "input_ids"}
+    extra = {name: value for name, value in inputs.items() if name != "input_ids"}
     words = network.get_input_embeddings()(inputs["input_ids"]).detach().requires_grad_()
-    logits = network(inputs_embeds=words, **others).logits
+    logits = network(inputs_embeds=words, **extra).logits
     torch.autograd.grad(logits[:, 0].sum(), words)
 
 
@@ -83,16 +83,16 @@ def in_turn(
     """
     times: dict[str, list[float]] = {name: [] for name in work}
     for turn in range(repeats + 1):
-        for name, one in work.items():
+        for name, call in work.items():
             if turn == 1 or name not in once:
-                times[name].append(seconds(one, device))
+                times[name].append(seconds(call, device))
     return {name: values if name in once else values[1:] for name, values in times.items()}
 
 
 def ratios(times: dict[str, list[float]]) -> dict[str, list[float]]:
     """Times as multiples of the first row's, round by round."""
     first = next(iter(times.values()))
-    return {name: [one / base for one, base in zip(values, first, strict=False)] for name, values in times.items()}
+    return {name: [value / base for value, base in zip(values, first, strict=False)] for name, values in times.items()}
 
 
 def highest(work: Work, device: str = "cpu") -> float:

@@ -67,10 +67,10 @@ def text_answers(model: Any, tokenizer: Any, texts: list[str], *, longest: int =
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     answers = [""] * len(texts)
     for chosen in batches(order, 32):
-        given = [texts[i] for i in chosen]
-        encoded = tokenizer(given, padding=True, truncation=True, max_length=longest, return_tensors="pt")
-        for i, found in zip(chosen, model(**encoded).logits.argmax(-1).tolist(), strict=True):
-            answers[i] = model.config.id2label[found]
+        batch = [texts[i] for i in chosen]
+        encoded = tokenizer(batch, padding=True, truncation=True, max_length=longest, return_tensors="pt")
+        for i, answer in zip(chosen, model(**encoded).logits.argmax(-1).tolist(), strict=True):
+            answers[i] = model.config.id2label[answer]
     return answers
 
 
@@ -78,11 +78,11 @@ def text_answers(model: Any, tokenizer: Any, texts: list[str], *, longest: int =
 def image_probabilities(model: Any, processor: Any, contents: list[bytes]) -> torch.Tensor:
     from PIL import Image
 
-    found = []
-    for part in batches(contents, 32):
-        pictures = [Image.open(io.BytesIO(content)).convert("RGB") for content in part]
-        found.append(model(**processor(pictures, return_tensors="pt")).logits.softmax(-1))
-    return torch.cat(found)
+    probabilities = []
+    for batch in batches(contents, 32):
+        pictures = [Image.open(io.BytesIO(content)).convert("RGB") for content in batch]
+        probabilities.append(model(**processor(pictures, return_tensors="pt")).logits.softmax(-1))
+    return torch.cat(probabilities)
 
 
 @torch.inference_mode()
@@ -90,8 +90,8 @@ def reading_accuracy(model: Any, tokenizer: Any, head: Any, texts: list[str]) ->
     """Top-1 accuracy of the masked-LM head on hidden tokens, one figure per hidden state."""
     generator = torch.Generator().manual_seed(0)
     right, count = torch.zeros(model.config.num_hidden_layers + 1), 0
-    for part in batches(sorted(texts, key=len), 32):
-        encoded = tokenizer(part, padding=True, truncation=True, max_length=128, return_tensors="pt")
+    for batch in batches(sorted(texts, key=len), 32):
+        encoded = tokenizer(batch, padding=True, truncation=True, max_length=128, return_tensors="pt")
         ids = encoded["input_ids"]
         hidden = (torch.rand(ids.shape, generator=generator) < 0.15) & (ids > tokenizer.mask_token_id)
         encoded["input_ids"] = ids.masked_fill(hidden, tokenizer.mask_token_id)
@@ -123,8 +123,8 @@ def text_lines(name: str, opened: Any, data: Path) -> Iterator[Row]:
         sets = {"AG News test": ag_news(data)}
         reading = {"AG News test": sets["AG News test"][0][::8]}
     for measured, (texts, labels) in sets.items():
-        found = text_answers(model, tokenizer, texts)
-        yield line(name, f"{measured}, accuracy", [a == b for a, b in zip(found, labels, strict=True)])
+        answers = text_answers(model, tokenizer, texts)
+        yield line(name, f"{measured}, accuracy", [a == b for a, b in zip(answers, labels, strict=True)])
     for measured, texts in reading.items():
         figures = " ".join(f"{value:.3f}" for value in reading_accuracy(model, tokenizer, head, texts))
         yield name, f"{measured}, masked-LM top-1 at layers 0 … {model.config.num_hidden_layers}", figures
@@ -141,7 +141,7 @@ def image_lines(name: str, opened: Any, data: Path) -> Iterator[Row]:
     five = [[labels[i] for i in row] for row in probabilities.topk(5).indices.tolist()]
     yield line(name, "the same, among the first five", [b in row for b, row in zip(rows["breed"], five, strict=True)])
     cats = probabilities[:, [species[label] == "cat" for label in labels]].sum(1) > 0.5
-    right = [bool(cat) == (kind == "cat") for cat, kind in zip(cats, rows["species"], strict=True)]
+    right = [bool(cat) == (species == "cat") for cat, species in zip(cats, rows["species"], strict=True)]
     yield line(name, "the same, cat or dog (breeds' probabilities added up)", right)
 
 
