@@ -45,7 +45,9 @@ class Tokens:
     """Just enough of a tokenizer: which ids are special, and which one masks."""
 
     all_special_ids = (0, FIRST, LAST)
-    mask_token_id, pad_token_id = MASK, 0
+    mask_token_id = MASK
+    pad_token_id = 0
+    unk_token_id = None
 
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
         return [str(token_id) for token_id in ids]

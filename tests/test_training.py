@@ -129,12 +129,12 @@ def test_a_recipe_starts_from_an_embedded_model() -> None:
     assert model.config.id2label == {0: "NEG", 1: "POS"}
 
 
-def _picture(draw: random.Random, size: int, kind: str) -> bytes:
+def _picture(draw: random.Random, size: int, image_format: str) -> bytes:
     from PIL import Image
 
     noise = Image.frombytes("RGB", (8, 8), draw.randbytes(192)).resize((size, size))
     file = io.BytesIO()
-    noise.save(file, kind)
+    noise.save(file, image_format)
     return file.getvalue()
 
 

@@ -35,8 +35,8 @@ def pets():
     return clearhead.load("clearhead/pets-vit")
 
 
-def both_classes(model, given, name, options):
-    return [clearhead.explain(model, given, name, target, **options).relevance for target in (0, 1)]
+def both_classes(model, source, name, options):
+    return [clearhead.explain(model, source, name, target, **options).relevance for target in (0, 1)]
 
 
 def assert_fits(name, first, second):
@@ -70,13 +70,12 @@ def test_four_topics_share_a_forward():
 
 def test_negation_matters(sentiment):
     """Hiding the negation costs the prediction more than hiding any other word."""
-    found = clearhead.explain(sentiment, "this is not a good film", "occlusion", "negative", unit="word")
-    assert found.top(1)[0][0] == "not"
+    explanation = clearhead.explain(sentiment, "this is not a good film", "occlusion", "negative", unit="word")
+    assert explanation.top(1)[0][0] == "not"
 
 
 def test_the_shipped_sentences_can_be_explained(sentiment):
     sentences = json.loads((zoo.HERE / "examples" / "sentences.json").read_text())
-    texts = [one for group in sentences.values() for one in (group if isinstance(group, list) else [group])]
-    texts = [one if isinstance(one, str) else one["text"] for one in texts]
-    for one in clearhead.explain(sentiment, texts, "trans-att"):
-        assert one.diagnostics["conservation_gap"] < 1e-4
+    texts = [text for group in sentences.values() for text in group]
+    for explanation in clearhead.explain(sentiment, texts, "trans-att"):
+        assert explanation.diagnostics["conservation_gap"] < 1e-4

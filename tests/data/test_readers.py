@@ -26,16 +26,13 @@ def written(folder, name, content):
 
 
 def rows(task):
-    return [(one.input, one.label) for one in task.examples]
+    return [(example.input, example.label) for example in task.examples]
 
 
-def picture_bytes(size=(8, 6), value=7, kind="PNG"):
+def picture_bytes(size=(8, 6), value=7, image_format="PNG"):
     buffer = io.BytesIO()
-    Image.new("RGB" if kind == "JPEG" else "L", size, value).save(buffer, kind)
+    Image.new("RGB" if image_format == "JPEG" else "L", size, value).save(buffer, image_format)
     return buffer.getvalue()
-
-
-# --- tables -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("header", ["label\tsentence", "label\tcontent", "Label\tText"])
@@ -120,7 +117,7 @@ def test_json_lines_plain_and_gzipped(tmp_path):
         task = read_task(written(tmp_path, name, lines))
         assert rows(task) == [("fine", 1), ("dull", "bad")]
         assert [row.line for row in task.skipped] == [2, 3]
-        assert [one.id for one in task.examples] == ["a", "a#4"]
+        assert [example.id for example in task.examples] == ["a", "a#4"]
 
 
 def test_parquet(tmp_path):
@@ -141,25 +138,22 @@ def test_one_text_per_line(tmp_path):
 
 
 def test_a_limit_draws_from_the_whole_file(tmp_path):
-    lines = "".join(f"{place // 50}\ttext {place}\n" for place in range(100))
+    lines = "".join(f"{index // 50}\ttext {index}\n" for index in range(100))
     path = written(tmp_path, "x.tsv", "label\ttext\n" + lines)
     first, again = read_task(path, limit=20), read_task(path, limit=20)
     assert len(first) == 20 and rows(first) == rows(again)
-    assert {one.label for one in first.examples} == {0, 1}
+    assert {example.label for example in first.examples} == {0, 1}
     assert rows(first) == sorted(rows(first), key=lambda row: int(row[0].split()[1]))
     for limit in (0, 1.5, "3"):
         with pytest.raises(BadOption, match="limit="):
             read_task(path, limit=limit)
 
 
-# --- people's marks ---------------------------------------------------------------------------------------------------
-
-
 def test_eraser_movies(tmp_path):
     text = "a dull film with no plot"
     good = {"docid": "neg_1", "label": 0, "text": text, "rationale_char_spans": [[2, 6], [12, 24]]}
     bad = [{**good, "rationale_char_spans": [[2, 99]]}, {**good, "text": ""}, {**good, "rationale_char_spans": 3}]
-    lines = "\n".join(json.dumps(one) for one in [good, *bad])
+    lines = "\n".join(json.dumps(row) for row in [good, *bad])
     task = read_task(written(tmp_path, "docs.jsonl.gz", lines))
     assert task.examples == [Example("neg_1", text, 0, ((0, 2, 6), (0, 12, 24)))]
     assert [row.line for row in task.skipped] == [2, 3, 4]
@@ -194,12 +188,9 @@ def test_damage_inside_squad_is_counted(tmp_path, damaged):
     asked = {"id": "1", "question": "What ?", "answers": [{"text": "plot", "answer_start": 4}]}
     body = json.loads(squad(asked))
     task = read_task(written(tmp_path, "dev.json", json.dumps({"data": [damaged, *body["data"]]})))
-    assert [one.id for one in task.examples] == ["1"] and [row.line for row in task.skipped] == [1]
+    assert [example.id for example in task.examples] == ["1"] and [row.line for row in task.skipped] == [1]
     with pytest.raises(BadFile, match="no usable rows"):
         read_task(written(tmp_path, "dev.json", json.dumps({"data": [damaged]})))
-
-
-# --- pictures -----------------------------------------------------------------------------------------------
 
 
 def test_a_folder_of_classes(tmp_path):
@@ -208,7 +199,7 @@ def test_a_folder_of_classes(tmp_path):
         written(tmp_path / name, "1.png", picture_bytes())
     written(tmp_path / "dog", "2.jpg", "not a picture")
     task = read_task(tmp_path)
-    assert [(one.id, one.label) for one in task.examples] == [("cat/1.png", "cat"), ("dog/1.png", "dog")]
+    assert [(example.id, example.label) for example in task.examples] == [("cat/1.png", "cat"), ("dog/1.png", "dog")]
     assert task.skipped[0].line == 3 and "'2.jpg' cannot be read as an image" in task.skipped[0].reason
     assert task.labels == ("cat", "dog")
 
@@ -225,11 +216,11 @@ def test_pictures_with_masks(tmp_path):
     for folder in ("images", "masks"):
         (tmp_path / folder).mkdir()
     for name in ("a", "b", "c"):
-        written(tmp_path / "images", f"{name}.jpg", picture_bytes(kind="JPEG"))
+        written(tmp_path / "images", f"{name}.jpg", picture_bytes(image_format="JPEG"))
     written(tmp_path / "masks", "a.png", picture_bytes(value=255))
     written(tmp_path / "masks", "b.png", picture_bytes(size=(4, 4)))
     task = read_task(tmp_path)
-    assert [one.id for one in task.examples] == ["a.jpg"]
+    assert [example.id for example in task.examples] == ["a.jpg"]
     assert task.examples[0].gold.array().tolist() == np.ones((6, 8)).tolist()
     assert [row.reason for row in task.skipped] == ["'b.jpg' is 8×6, its mask 4×4", "'c.jpg' has no mask"]
 
@@ -259,10 +250,10 @@ def test_oxford_pets(tmp_path):
     Image.fromarray(np.array([[1, 2], [3, 1]], dtype=np.uint8)).save(trimap, "PNG")
     row = {"name": "Beagle_1", "breed": "Beagle", "breed_id": 1, "species": "dog"}
     row |= {"image": picture_bytes((2, 2)), "trimap": trimap.getvalue()}
-    other = {**row, "name": "Abyssinian_1", "breed": "Abyssinian", "breed_id": 0, "species": "cat"}
-    path = written(tmp_path, "pets.parquet", to_parquet([row, other, {**row, "image": b""}]))
+    second = {**row, "name": "Abyssinian_1", "breed": "Abyssinian", "breed_id": 0, "species": "cat"}
+    path = written(tmp_path, "pets.parquet", to_parquet([row, second, {**row, "image": b""}]))
     task = read_task(path)
-    assert [(one.id, one.label) for one in task.examples] == [("Beagle_1", 1), ("Abyssinian_1", 0)]
+    assert [(example.id, example.label) for example in task.examples] == [("Beagle_1", 1), ("Abyssinian_1", 0)]
     assert task.labels == ("Abyssinian", "Beagle")
     assert task.examples[0].gold.array().tolist() == [[1, 0], [-1, 1]]
     assert task.examples[0].raw.size == (2, 2)
@@ -275,9 +266,6 @@ def test_a_damaged_stored_picture():
         _ = Example("1", Picture(b"no")).raw
     with pytest.raises(BadInput, match="cannot be read"):
         Mask(SHARED / "no such mask.png").array()
-
-
-# --- Hugging Face -----------------------------------------------------------------------------------------------
 
 
 class Rows(list):
@@ -370,13 +358,10 @@ def test_hugging_face_without_the_package(monkeypatch):
         read_task("hf:imdb")
 
 
-# --- choosing a reader ----------------------------------------------------------------------------------------------
-
-
 def test_readers_are_listed():
     listed = clearhead.tasks()
     assert {"tsv", "csv", "jsonl", "parquet", "txt", "pairs", "squad", "eraser-movies", "image-folder"} <= set(listed)
-    assert all(one.summary for one in listed.values())
+    assert all(reader.summary for reader in listed.values())
 
 
 def test_what_cannot_be_read(tmp_path):
@@ -434,13 +419,11 @@ def test_the_fingerprint_of_a_task_follows_its_content(tmp_path):
 
     first = fingerprint(Example("1", "a", 0))
     assert first == fingerprint(Example("1", "a", 0))
-    others = [Example("1", "b", 0), Example("1", "a", 1), Example("2", "a", 0), Example("1", "a", 0, ((0, 0, 1),))]
-    assert len({first, *(fingerprint(one) for one in others)}) == 5
+    changed = [Example("1", "b", 0), Example("1", "a", 1), Example("2", "a", 0), Example("1", "a", 0, ((0, 0, 1),))]
+    assert len({first, *(fingerprint(example) for example in changed)}) == 5
     path = written(tmp_path, "x.png", picture_bytes())
     assert fingerprint(Example("1", path)) == fingerprint(Example("1", Picture(picture_bytes())))
 
-
-# --- the data at hand -----------------------------------------------------------------------------------------------
 
 DATA = SHARED / "data"
 
@@ -462,5 +445,5 @@ def test_the_papers_data(name, count):
     task = read_task(DATA / name)
     assert len(task) + len(task.skipped) == count
     assert len(task.skipped) <= 0.01 * count
-    assert len({one.id for one in task.examples}) == len(task)
-    assert name.startswith("squad") or all(one.label is not None for one in task.examples)
+    assert len({example.id for example in task.examples}) == len(task)
+    assert name.startswith("squad") or all(example.label is not None for example in task.examples)

@@ -32,7 +32,7 @@ def closed():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("make_input", "says"),
     [
         (lambda folder: folder / "missing.png", "no image at"),
         (lambda folder: Path(__file__), "cannot be read"),
@@ -47,9 +47,9 @@ def closed():
         (lambda folder: Image.new("I", (5, 5), 40000), "scale them to 0 … 255"),
     ],
 )
-def test_image_mistakes(image, tmp_path, given, says):
+def test_image_mistakes(image, tmp_path, make_input, says):
     with pytest.raises(BadInput, match=says):
-        clearhead.explain(image, [given(tmp_path)])
+        clearhead.explain(image, [make_input(tmp_path)])
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ def test_a_photo_is_explained_as_people_see_it(image, tmp_path, note):
     exif[274] = note
     photo().save(tmp_path / "photo.png", exif=exif)
     seen = ImageOps.exif_transpose(Image.open(tmp_path / "photo.png"))
-    wanted = clearhead.explain(image, seen, "rollout")
-    for given in (tmp_path / "photo.png", Image.open(tmp_path / "photo.png")):
-        one = clearhead.explain(image, given, "rollout")
-        np.testing.assert_array_equal(one.relevance, wanted.relevance)
-        np.testing.assert_array_equal(one.image, seen)
-        assert one.heatmap().shape == seen.size[::-1]
-        assert one.image.getexif().get(274, 1) == 1
+    expected = clearhead.explain(image, seen, "rollout")
+    for source in (tmp_path / "photo.png", Image.open(tmp_path / "photo.png")):
+        explanation = clearhead.explain(image, source, "rollout")
+        np.testing.assert_array_equal(explanation.relevance, expected.relevance)
+        np.testing.assert_array_equal(explanation.image, seen)
+        assert explanation.heatmap().shape == seen.size[::-1]
+        assert explanation.image.getexif().get(274, 1) == 1
 
 
 def test_a_photo_with_a_broken_note_stands_as_it_is(image):
@@ -107,11 +107,11 @@ def test_a_photo_with_a_broken_note_stands_as_it_is(image):
     np.testing.assert_array_equal(clearhead.explain(image, picture, "rollout").image, photo())
 
 
-@pytest.mark.parametrize("kind", ["I;16", "I;16B", "I", "F"])
-def test_pictures_of_more_bits_are_scaled(image, kind):
+@pytest.mark.parametrize("mode", ["I;16", "I;16B", "I", "F"])
+def test_pictures_of_more_bits_are_scaled(image, mode):
     grey = np.asarray(photo().convert("L"))
     stored = {"I;16": (grey * np.uint16(257)), "I;16B": (grey * np.uint16(257)).astype(">u2")}
-    values = stored.get(kind, grey.astype(np.int32 if kind == "I" else np.float32))
+    values = stored.get(mode, grey.astype(np.int32 if mode == "I" else np.float32))
     picture = Image.fromarray(values)
-    assert picture.mode == kind
+    assert picture.mode == mode
     np.testing.assert_array_equal(np.asarray(clearhead.explain(image, picture, "rollout").image)[..., 0], grey)

@@ -133,8 +133,8 @@ def test_an_unknown_word_and_a_mask_are_no_special_tokens(text):
 
 
 def test_ids_that_the_tokenizer_does_not_have(text):
-    (one,) = clearhead.explain(text, {"input_ids": torch.tensor([[2, 5, 45, 3]])}, "gradient")
-    assert one.tokens == ("[CLS]", "a", "45", "[SEP]")
+    (explanation,) = clearhead.explain(text, {"input_ids": torch.tensor([[2, 5, 45, 3]])}, "gradient")
+    assert explanation.tokens == ("[CLS]", "a", "45", "[SEP]")
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
@@ -143,11 +143,15 @@ def test_a_tokenizer_that_makes_no_mask(family):
     bare.model_input_names = ["input_ids"]
     explained = clearhead.load(network(family), bare)
     texts = ["a film", "a film is not good , never dull"]
-    for text, one in zip(texts, clearhead.explain(explained, texts), strict=True):
+    for text, explanation in zip(texts, clearhead.explain(explained, texts), strict=True):
         alone = clearhead.explain(explained, text)
-        assert len(one.relevance) == len(one.tokens) == len(text.replace(",", "").split()) + 2 + text.count(",")
-        assert one.probability == pytest.approx(alone.probability)
-        np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-8, atol=1e-12)
+        assert (
+            len(explanation.relevance)
+            == len(explanation.tokens)
+            == len(text.replace(",", "").split()) + 2 + text.count(",")
+        )
+        assert explanation.probability == pytest.approx(alone.probability)
+        np.testing.assert_allclose(explanation.relevance, alone.relevance, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (2, 9), (2, 6, 6), (2, 1, 6, 6)])
@@ -178,16 +182,16 @@ def test_whatever_torch_takes_for_its_default_device(family):
     own = clearhead.compare(explained, batch, names, 1)
     with torch.device("meta"):
         there = clearhead.compare(explained, batch, names, 1)
-    for name, several in own.items():
-        for one, other in zip(several, there[name], strict=True):
-            np.testing.assert_array_equal(one.relevance, other.relevance)
-            assert one.diagnostics == other.diagnostics
+    for name, explanations in own.items():
+        for explanation, same in zip(explanations, there[name], strict=True):
+            np.testing.assert_array_equal(explanation.relevance, same.relevance)
+            assert explanation.diagnostics == same.diagnostics
 
 
 @pytest.mark.parametrize("name", ["trans-att", "att-cat", "cat", "lrp", "layer-gradcam", "rollout"])
 def test_a_network_that_adds_tokens_of_its_own_is_refused_by_name(name):
     net = network("bert")
-    net.bert.embeddings.register_forward_hook(lambda module, given, out: torch.cat([out[:, :1], out], 1))
+    net.bert.embeddings.register_forward_hook(lambda module, args, out: torch.cat([out[:, :1], out], 1))
     explained, ids = clearhead.load(net), {"input_ids": torch.tensor([[5, 6, 7]])}
     with pytest.raises(UnsupportedModel, match="works on 4 tokens, but the input has 3"):
         clearhead.explain(explained, ids, name)
@@ -197,10 +201,10 @@ def test_a_network_that_adds_tokens_of_its_own_is_refused_by_name(name):
 def test_a_message_names_arguments_as_they_are_given():
     cut, column = Argument("long", "truncate"), Argument("text_column")
     error = TooLong("It is 'long=x' too long.", " Use ", cut, " or ", column, ".")
-    for one in (error, pickle.loads(pickle.dumps(error))):
-        assert str(one) == "It is 'long=x' too long. Use long='truncate' or text_column."
-        assert one.with_flags == "It is 'long=x' too long. Use --long truncate or --text-column."
-        assert one.fact == "It is 'long=x' too long."
+    for raised in (error, pickle.loads(pickle.dumps(error))):
+        assert str(raised) == "It is 'long=x' too long. Use long='truncate' or text_column."
+        assert raised.with_flags == "It is 'long=x' too long. Use --long truncate or --text-column."
+        assert raised.fact == "It is 'long=x' too long."
 
 
 def test_a_network_that_takes_no_mask_gets_texts_of_one_length():
@@ -209,14 +213,16 @@ def test_a_network_that_takes_no_mask_gets_texts_of_one_length():
     net = randomised(transformers.FNetForSequenceClassification(transformers.FNetConfig(**sizes, pad_token_id=0)))
     explained, texts = clearhead.load(net, tokenizer()), ["a film", "a film is not good", "good"]
     for method in ("gradient", "occlusion"):
-        for one, text in zip(clearhead.explain(explained, texts, method), texts, strict=True):
-            np.testing.assert_allclose(one.relevance, clearhead.explain(explained, text, method).relevance, rtol=1e-6)
-    examples = [Example(str(place), text) for place, text in enumerate(texts)]
-    whole = clearhead.evaluate(explained, Task("t", examples), ["gradient"], ["aopc"]).rows[0]["value"]
-    alone = [
-        clearhead.evaluate(explained, Task("t", [one]), ["gradient"], ["aopc"]).rows[0]["value"] for one in examples
+        for explanation, text in zip(clearhead.explain(explained, texts, method), texts, strict=True):
+            alone = clearhead.explain(explained, text, method)
+            np.testing.assert_allclose(explanation.relevance, alone.relevance, rtol=1e-6)
+    examples = [Example(str(index), text) for index, text in enumerate(texts)]
+    together = clearhead.evaluate(explained, Task("t", examples), ["gradient"], ["aopc"]).rows[0]["value"]
+    values = [
+        clearhead.evaluate(explained, Task("t", [example]), ["gradient"], ["aopc"]).rows[0]["value"]
+        for example in examples
     ]
-    assert whole == pytest.approx(np.mean(alone))
+    assert together == pytest.approx(np.mean(values))
     clearhead.evaluate(explained, Task("t", examples), ["gradient"], ["hiding:against=prediction"])
     with pytest.raises(UnsupportedModel, match="takes no attention_mask"):
         clearhead.explain(explained, texts, "occlusion:absent=attention")
@@ -234,8 +240,8 @@ def test_special_tokens_are_those_around_texts_whoever_put_them_there():
     own = tokenizer()
     own.add_special_tokens({"extra_special_tokens": ["film"]})
     ids = torch.tensor([own.convert_tokens_to_ids(["film", "a", "[UNK]", "[MASK]", "[SEP]", "good"])])
-    (one,) = clearhead.explain(clearhead.load(network("bert"), own), {"input_ids": ids}, "att-cat")
-    assert one.special.tolist() == [True, False, False, False, True, False]
+    (explanation,) = clearhead.explain(clearhead.load(network("bert"), own), {"input_ids": ids}, "att-cat")
+    assert explanation.special.tolist() == [True, False, False, False, True, False]
 
 
 def test_positions_before_the_first_are_those_of_padding():

@@ -26,9 +26,11 @@ def folder(tmp_path):
 def test_a_folder_in_hub_layout(folder):
     loaded = clearhead.load(folder)
     assert type(loaded.network).__name__ == "BertForSequenceClassification"
-    one = clearhead.explain(loaded, "a good film", "rollout")
+    explanation = clearhead.explain(loaded, "a good film", "rollout")
     objects = clearhead.load(network("bert", dtype=torch.float32), tokenizer())
-    np.testing.assert_allclose(one.relevance, clearhead.explain(objects, "a good film", "rollout").relevance, rtol=1e-5)
+    np.testing.assert_allclose(
+        explanation.relevance, clearhead.explain(objects, "a good film", "rollout").relevance, rtol=1e-5
+    )
     assert clearhead.explain(str(folder), "a good film", "rollout").model == str(folder)
 
 
@@ -42,8 +44,8 @@ def test_a_masked_lm_folder(folder, tmp_path):
     lm = transformers.BertForMaskedLM(network("bert").config).float()
     lm.save_pretrained(tmp_path / "lm")
     loaded = clearhead.load(folder, lm_head=tmp_path / "lm")
-    one = clearhead.explain(loaded, "a good good film", "decoded-gradcam:layer=2,top=1")
-    assert one.relevance[2] == one.relevance[3]
+    explanation = clearhead.explain(loaded, "a good good film", "decoded-gradcam:layer=2,top=1")
+    assert explanation.relevance[2] == explanation.relevance[3]
 
 
 def test_pickled_weights_are_refused(folder):
@@ -75,9 +77,9 @@ def test_what_is_not_there(name, monkeypatch):
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "../nowhere", "models/", "a/b/c"])
 def test_a_folder_that_is_not_there_is_told_without_asking_the_hub(name, monkeypatch):
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("asked the hub"))
-    with pytest.raises(BadFile, match="There is no such folder") as told:
+    with pytest.raises(BadFile, match="There is no such folder") as raised:
         clearhead.load(name)
-    assert "pickle" not in str(told.value)
+    assert "pickle" not in str(raised.value)
     with pytest.raises(BadFile, match="There is no such folder"):
         clearhead.load(lm_head=name)
 
@@ -95,9 +97,9 @@ def test_a_mistyped_embedded_model_is_told_without_asking_the_hub(name, monkeypa
         clearhead.load(name)
 
 
-@pytest.mark.parametrize("kind", ["BertForTokenClassification", "BertForMaskedLM", "BertLMHeadModel"])
-def test_other_heads_are_refused(kind):
-    net = getattr(transformers, kind)(transformers.BertConfig(**TEXT))
+@pytest.mark.parametrize("architecture", ["BertForTokenClassification", "BertForMaskedLM", "BertLMHeadModel"])
+def test_other_heads_are_refused(architecture):
+    net = getattr(transformers, architecture)(transformers.BertConfig(**TEXT))
     with pytest.raises(UnsupportedModel, match="head"):
         clearhead.load(net)
 
@@ -140,10 +142,10 @@ def test_a_device_that_is_not_there():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 def test_a_gpu_gives_the_same_numbers():
     here, there = (clearhead.load(network("bert"), device=device) for device in ("cpu", "cuda"))
-    for one, other in zip(
+    for explanation, reference in zip(
         clearhead.explain(here, tensors("bert")), clearhead.explain(there, tensors("bert")), strict=True
     ):
-        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-7)
+        np.testing.assert_allclose(explanation.relevance, reference.relevance, rtol=1e-7)
 
 
 @pytest.mark.parametrize(("family", "limit"), [("bert", 64), ("roberta", 62), ("gpt2", 64), ("opt", 64), ("llama", 64)])
@@ -166,11 +168,11 @@ def test_a_processor_that_is_given_is_taken(folder):
 
 
 @pytest.mark.parametrize(
-    ("family", "processor", "wanted"),
+    ("family", "processor", "expected"),
     [("bert", "bert-base", "tokenizer"), ("bert", image_processor(), "tokenizer"), ("vit", tokenizer(), "image")],
 )
-def test_a_processor_of_another_kind_is_refused(family, processor, wanted):
-    with pytest.raises(UnsupportedModel, match=f"needs an? {wanted}"):
+def test_a_processor_of_another_kind_is_refused(family, processor, expected):
+    with pytest.raises(UnsupportedModel, match=f"needs an? {expected}"):
         clearhead.load(network(family), processor)
 
 
@@ -182,7 +184,7 @@ def test_the_fitting_part_of_a_processor_is_taken():
     assert clearhead.load(network("vit"), Both()).processor is Both.image_processor
 
 
-@pytest.mark.parametrize("thing", [5, nn.Linear(2, 2), network("bert")], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("thing", [5, nn.Linear(2, 2), network("bert")], ids=lambda value: type(value).__name__)
 def test_what_is_no_masked_lm_is_refused(thing):
     with pytest.raises(BadOption, match="ForMaskedLM"):
         clearhead.load(network("bert"), lm_head=thing)
@@ -203,13 +205,13 @@ def test_a_head_with_other_classes_than_its_config_is_refused():
     assert clearhead.explain(net, tensors("bert"), "att-cat", "f")[0].label == "f"
 
 
-@pytest.mark.parametrize("kind", [None, transformers.BertForQuestionAnswering])
-def test_a_network_that_returns_tuples(kind):
-    net = network("bert", kind=kind, num_labels=2) if kind else network("bert")
-    wanted = clearhead.explain(net, tensors("bert"), "att-cat")
+@pytest.mark.parametrize("architecture", [None, transformers.BertForQuestionAnswering])
+def test_a_network_that_returns_tuples(architecture):
+    net = network("bert", kind=architecture, num_labels=2) if architecture else network("bert")
+    expected = clearhead.explain(net, tensors("bert"), "att-cat")
     net.config.return_dict = False
-    for one, other in zip(clearhead.explain(net, tensors("bert"), "att-cat"), wanted, strict=True):
-        np.testing.assert_array_equal(one.relevance, other.relevance)
+    for explanation, reference in zip(clearhead.explain(net, tensors("bert"), "att-cat"), expected, strict=True):
+        np.testing.assert_array_equal(explanation.relevance, reference.relevance)
 
 
 def test_a_network_made_inside_inference_mode_is_refused():

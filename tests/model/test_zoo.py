@@ -52,8 +52,8 @@ def _share_right(model: Any, tokenizer: Any, pairs: list[tuple[str, str]]) -> fl
         texts, labels = zip(*pairs[start : start + 32], strict=True)
         encoded = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
         with torch.inference_mode():
-            found = model(**encoded).logits.argmax(-1).tolist()
-        right += sum(model.config.id2label[i] == label for i, label in zip(found, labels, strict=True))
+            predicted = model(**encoded).logits.argmax(-1).tolist()
+        right += sum(model.config.id2label[i] == label for i, label in zip(predicted, labels, strict=True))
     return right / len(pairs)
 
 
@@ -93,12 +93,12 @@ def test_the_image_model_answers_as_its_card_says(pets_model: tuple[Any, Any]) -
 
     rows = parquet.read_table(file, columns=["image", "breed"]).to_pylist()[::16]
     model, processor = pets_model
-    found: list[int] = []
+    predicted: list[int] = []
     for start in range(0, len(rows), 16):
         photos = [Image.open(io.BytesIO(row["image"])).convert("RGB") for row in rows[start : start + 16]]
         with torch.inference_mode():
-            found += model(**processor(photos, return_tensors="pt")).logits.argmax(-1).tolist()
-    right = [model.config.id2label[i] == row["breed"] for i, row in zip(found, rows, strict=True)]
+            predicted += model(**processor(photos, return_tensors="pt")).logits.argmax(-1).tolist()
+    right = [model.config.id2label[i] == row["breed"] for i, row in zip(predicted, rows, strict=True)]
     assert sum(right) / len(right) >= zoo.describe(PETS)["accuracy"] - 0.02
 
 
@@ -112,9 +112,9 @@ def test_models_are_ordinary_ones(text_model: tuple[str, Any, Any, Any], pets_mo
     assert list(model.config.id2label.values()) == zoo.describe(name)["labels"]
     assert model.config.label2id == {label: i for i, label in model.config.id2label.items()}
     assert list(pets_model[0].config.id2label.values()) == zoo.describe(PETS)["labels"]
-    for one in (model, language_model, pets_model[0]):
-        assert not one.training
-        assert all(p.dtype == torch.float32 and p.requires_grad and not p.is_meta for p in one.parameters())
+    for network in (model, language_model, pets_model[0]):
+        assert not network.training
+        assert all(p.dtype == torch.float32 and p.requires_grad and not p.is_meta for p in network.parameters())
     assert tokenizer.model_max_length == model.config.max_position_embeddings
     assert len(tokenizer) == model.config.vocab_size
 
@@ -130,8 +130,8 @@ def test_the_head_shares_the_classifiers_tensors(text_model: tuple[str, Any, Any
 def test_the_head_reads(text_model: tuple[str, Any, Any, Any]) -> None:
     _, _, tokenizer, language_model = text_model
     encoded = tokenizer("the united [MASK] of america .", return_tensors="pt")
-    place = encoded["input_ids"][0].tolist().index(tokenizer.mask_token_id)
-    best = language_model(**encoded).logits[0, place].argmax().item()
+    position = encoded["input_ids"][0].tolist().index(tokenizer.mask_token_id)
+    best = language_model(**encoded).logits[0, position].argmax().item()
     assert tokenizer.convert_ids_to_tokens(best) == "states"
 
 
@@ -178,8 +178,8 @@ def test_importing_does_no_work() -> None:
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the folder that may be damaged."""
-    for part in ("models.json", "checksums.json"):
-        shutil.copy(zoo.HERE / part, tmp_path)
+    for file in ("models.json", "checksums.json"):
+        shutil.copy(zoo.HERE / file, tmp_path)
     shutil.copytree(zoo.HERE / "pets-vit", tmp_path / "pets-vit")
     monkeypatch.setattr(zoo, "HERE", tmp_path)
     return tmp_path
