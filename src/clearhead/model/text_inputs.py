@@ -36,7 +36,7 @@ def encode_text(model: Model, text: Text, overflow: str) -> Encoded:
 def validate_overflow(overflow: str) -> None:
     """Raise BadOption unless `overflow` is one of `OVERFLOW_CHOICES`."""
     if overflow not in OVERFLOW_CHOICES:
-        raise BadOption("Invalid ", Argument("long", overflow), f": use one of {', '.join(OVERFLOW_CHOICES)}.")
+        raise BadOption(Argument("long", overflow), f" is not a choice. Use one of {', '.join(OVERFLOW_CHOICES)}.")
 
 
 def validate_length(model: Model, length: int, advice: Sequence[str | Argument] = OVERFLOW_ADVICE) -> None:
