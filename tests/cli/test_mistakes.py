@@ -97,7 +97,7 @@ def test_other_bad_inputs(run, model, image_model, tmp_path):
     one_line(*run("explain", "-", "-m", model, stdin="\n"), "Standard input was empty")
     one_line(*run("explain", str(tmp_path), "-m", model), "is a folder")
     one_line(*run("explain", "", "-m", model), "The text is empty")
-    one_line(*run("explain", "bad \udcff film", "-m", model), "Character 5")
+    one_line(*run("explain", "bad \udcff film", "-m", model), "Invalid UTF-8 at character 5")
     one_line(*run("explain", "a", "b", "c", "--pair", "-m", model), "exactly two texts")
     one_line(*run("explain", "a film", "--gold", "heart", "-m", model, "--out", str(tmp_path / "x.html")), "not occur")
     for place in ("./missing", "../no-such/review", "~/missing", str(tmp_path / "missing")):
