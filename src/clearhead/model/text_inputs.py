@@ -11,9 +11,9 @@ Text = str | tuple[str, str]
 OVERFLOW_CHOICES = ("error", "truncate", "windows")
 OVERFLOW_ADVICE = (
     " Use ",
-    Argument("long", "truncate"),
+    Argument("overflow", "truncate"),
     " to explain the beginning, or ",
-    Argument("long", "windows"),
+    Argument("overflow", "windows"),
     " to explain overlapping windows and stitch them together.",
 )
 # What is kept of a tokenizer's result: some return more than the network takes.
@@ -36,7 +36,7 @@ def encode_text(model: Model, text: Text, overflow: str) -> Encoded:
 def validate_overflow(overflow: str) -> None:
     """Raise BadOption unless `overflow` is one of `OVERFLOW_CHOICES`."""
     if overflow not in OVERFLOW_CHOICES:
-        raise BadOption(Argument("long", overflow), f" is not a choice. Use one of {', '.join(OVERFLOW_CHOICES)}.")
+        raise BadOption(Argument("overflow", overflow), f" is not a choice. Use one of {', '.join(OVERFLOW_CHOICES)}.")
 
 
 def validate_length(model: Model, length: int, advice: Sequence[str | Argument] = OVERFLOW_ADVICE) -> None:
