@@ -9,11 +9,11 @@ import pytest
 import torch
 from helpers.tiny_models import image_model, text_model
 
-from clearhead.engine.lrp.kernels import dispatch as fused
+from clearhead.engine.lrp.kernels import dispatch
 
 torch.set_num_threads(1)
 if os.environ.get("TRITON_INTERPRET") == "1":
-    fused.DEVICES.add("cpu")
+    dispatch.DEVICES.add("cpu")
 
 
 @pytest.fixture(scope="module")

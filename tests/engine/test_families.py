@@ -36,7 +36,7 @@ def test_relevance_sums_to_one_at_every_hidden_state(family):
     trace = clearhead.capture(model(family), tensors(family), 1)
     (relevance_pass,) = trace._relevance_cache.passes(POSITIVE)
     for hidden in reversed(trace.forward.hidden_states):
-        sums = relevance_pass.at(hidden).sum(1) + relevance_pass.flow.dropped_B
+        sums = relevance_pass.at(hidden).sum(1) + relevance_pass.context.dropped_B
         torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-9)
 
 

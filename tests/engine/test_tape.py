@@ -1,4 +1,4 @@
-"""What the tape records: attention taken apart, in-place writes, and refusals that name the operation."""
+"""What the tape records: decomposed attention, in-place writes, and refusals that name the operation."""
 
 import pytest
 import torch
@@ -10,7 +10,9 @@ from torch import nn
 import clearhead
 from clearhead import UnsupportedModel, UnsupportedOperation
 from clearhead.engine.attention import decompose_attention
-from clearhead.engine.recorder import function_name
+from clearhead.engine.lrp import rules
+from clearhead.engine.recorder import Recorder, function_name
+from clearhead.engine.tape import Tape
 
 
 def draw(*shape):
@@ -29,14 +31,14 @@ def draw(*shape):
 )
 def test_attention_in_steps_is_attention(options):
     query, key, value = draw(3, 2, 4, 5, 8).unbind(0)
-    wanted = F.scaled_dot_product_attention(query, key, value, **options)
-    torch.testing.assert_close(decompose_attention(query, key, value, **options), wanted)
+    expected = F.scaled_dot_product_attention(query, key, value, **options)
+    torch.testing.assert_close(decompose_attention(query, key, value, **options), expected)
 
 
 def test_grouped_queries():
     query, key, value = draw(2, 4, 5, 8), draw(2, 2, 5, 8), draw(2, 2, 5, 8) + 1
-    wanted = F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
-    torch.testing.assert_close(decompose_attention(query, key, value, enable_gqa=True), wanted)
+    expected = F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+    torch.testing.assert_close(decompose_attention(query, key, value, enable_gqa=True), expected)
 
 
 def test_a_query_that_sees_nothing_gets_nothing():
@@ -73,18 +75,25 @@ class Wrapped(nn.Module):
         return self.change(self.dense(hidden))
 
 
-def changed(change):
+def change_dense(change):
+    """Return a model whose second block does something to the output of a dense layer."""
     net = network("bert")
     net.bert.encoder.layer[1].output.dense = Wrapped(net.bert.encoder.layer[1].output.dense, change)
     return clearhead.load(net)
 
 
 def test_an_operation_without_a_rule_is_named_with_its_module():
-    model = changed(lambda hidden: torch.special.erfc(hidden))
+    model = change_dense(lambda hidden: torch.special.erfc(hidden))
     with pytest.raises(
         UnsupportedOperation, match=r"'special_erfc' as used in 'bert\.encoder\.layer\.1\.output\.dense'"
     ):
         clearhead.explain(model, tensors("bert"), "trans-att")
+
+
+def assert_conserving_and_equal(explanations, expected, rel=None):
+    for explanation, expected_explanation in zip(explanations, expected, strict=True):
+        assert explanation.relevance == pytest.approx(expected_explanation.relevance, rel=rel)
+        assert explanation.diagnostics["conservation_gap"] < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -103,27 +112,62 @@ def test_an_operation_without_a_rule_is_named_with_its_module():
 )
 def test_other_ways_to_write_the_same(odd, plain):
     """However an operation is called, its relevance is that of its plain form."""
-    for one, other in zip(
-        clearhead.explain(changed(odd), tensors("bert"), "trans-att", 1),
-        clearhead.explain(changed(plain), tensors("bert"), "trans-att", 1),
-        strict=True,
-    ):
-        assert one.relevance == pytest.approx(other.relevance, rel=1e-9)
-        assert one.diagnostics["conservation_gap"] < 1e-9
+    explanations = clearhead.explain(change_dense(odd), tensors("bert"), "trans-att", 1)
+    expected = clearhead.explain(change_dense(plain), tensors("bert"), "trans-att", 1)
+    assert_conserving_and_equal(explanations, expected, rel=1e-9)
 
 
 def test_an_activation_where_a_rule_expects_a_constant_is_refused():
-    model = changed(lambda hidden: torch.clamp(hidden, min=hidden * 0.5))
+    model = change_dense(lambda hidden: torch.clamp(hidden, min=hidden * 0.5))
     with pytest.raises(UnsupportedOperation, match="'clamp'"):
         clearhead.explain(model, tensors("bert"), "trans-att")
 
 
+def test_arguments_that_a_rule_does_not_take_are_refused():
+    model = change_dense(lambda hidden: torch.addmm(hidden[0], hidden[0], torch.ones(32, 32).double(), alpha=2)[None])
+    with pytest.raises(UnsupportedOperation, match="'addmm'"):
+        clearhead.explain(model, {"input_ids": tensors("bert")["input_ids"][:1]}, "trans-att")
+
+
+def test_a_type_error_inside_a_rule_is_not_taken_for_a_missing_rule(monkeypatch):
+    def broken(saved, out, input, *args, **kwargs):
+        return len(3)
+
+    monkeypatch.setitem(rules.RULES, "tanh", broken)
+    with pytest.raises(TypeError, match="has no len"):
+        clearhead.capture(change_dense(torch.tanh), tensors("bert"))
+
+
+def test_keywords_alone_name_the_operands_of_attention():
+    net = network("bert")
+    recorder = Recorder(Tape(), net)
+    x = recorder.begin(draw(1, 2, 3, 4))
+    with recorder:
+        attention = F.softmax(input=torch.matmul(input=x, other=x.mT), dim=-1)
+        torch.matmul(input=attention, other=x)
+    assert [recorded.map is attention for recorded in recorder.tape.maps] == [True]
+
+
+def test_an_activation_of_another_pass_is_refused():
+    """A network that keeps an activation between passes gives one that this tape does not know."""
+    cache = []
+
+    def add_cached(hidden):
+        cache.append(hidden)
+        return hidden + cache[0]
+
+    model = change_dense(add_cached)
+    clearhead.capture(model, tensors("bert"))
+    with pytest.raises(UnsupportedOperation, match="cannot be recorded"):
+        clearhead.explain(model, tensors("bert"), "trans-att")
+
+
 def test_methods_without_relevance_do_not_need_rules():
-    model = changed(lambda hidden: torch.special.erfc(hidden))
+    model = change_dense(lambda hidden: torch.special.erfc(hidden))
     assert len(clearhead.explain(model, tensors("bert"), "att-cat")) == 3
 
 
-def doubled(hidden):
+def double(hidden):
     hidden *= 2
     return hidden
 
@@ -131,33 +175,33 @@ def doubled(hidden):
 @pytest.mark.parametrize(
     ("write", "pure"),
     [
-        (doubled, lambda hidden: hidden * 2),
+        (double, lambda hidden: hidden * 2),
         (lambda hidden: hidden.add_(1), lambda hidden: hidden + 1),
         (lambda hidden: hidden.add_(hidden.tanh()), lambda hidden: hidden + hidden.tanh()),
+        (lambda hidden: torch.relu_(input=hidden), lambda hidden: torch.relu(hidden)),
+        (lambda hidden: torch.dropout_(p=0.5, train=False, input=hidden), lambda hidden: hidden),
     ],
 )
 def test_writes_in_place_are_followed(write, pure):
-    for one, other in zip(
-        clearhead.explain(changed(write), tensors("bert"), "trans-att"),
-        clearhead.explain(changed(pure), tensors("bert"), "trans-att"),
-        strict=True,
-    ):
-        assert one.relevance == pytest.approx(other.relevance)
-        assert one.diagnostics["conservation_gap"] < 1e-9
+    explanations = clearhead.explain(change_dense(write), tensors("bert"), "trans-att")
+    expected = clearhead.explain(change_dense(pure), tensors("bert"), "trans-att")
+    assert_conserving_and_equal(explanations, expected)
 
 
 def test_a_write_that_destroys_what_a_rule_needs_is_refused():
-    net = network("bert")
-    inner = net.bert.encoder.layer[1].output.dense
-
     class Spoiling(nn.Module):
+        def __init__(self, dense):
+            super().__init__()
+            self.dense = dense
+
         def forward(self, hidden):
-            out = inner(hidden)
+            out = self.dense(hidden)
             hidden.mul_(2)
             return out
 
-    net.bert.encoder.layer[1].output.dense = Spoiling()
-    with pytest.raises(UnsupportedOperation, match="in place"):
+    net = network("bert")
+    net.bert.encoder.layer[1].output.dense = Spoiling(net.bert.encoder.layer[1].output.dense)
+    with pytest.raises(UnsupportedOperation, match="overwrote an activation in place"):
         clearhead.explain(net, tensors("bert"), "lrp")
 
 
@@ -177,8 +221,10 @@ def test_a_layer_inside_a_norm_is_seen():
     dense = plain.bert.encoder.layer[1].output.dense
     plain.bert.encoder.layer[1].output.dense = nn.Sequential(nn.LayerNorm(48).double(), dense)
     named.bert.encoder.layer[1].output.dense = PreNorm(named.bert.encoder.layer[1].output.dense)
-    for one, other in zip(*(clearhead.explain(net, tensors("bert"), "lrp", 0) for net in (named, plain)), strict=True):
-        assert one.relevance == pytest.approx(other.relevance)
+    explanations = clearhead.explain(named, tensors("bert"), "lrp", 0)
+    expected = clearhead.explain(plain, tensors("bert"), "lrp", 0)
+    for explanation, expected_explanation in zip(explanations, expected, strict=True):
+        assert explanation.relevance == pytest.approx(expected_explanation.relevance)
 
 
 def test_a_gate_that_halves_its_input_is_refused():
@@ -205,17 +251,17 @@ def test_an_explanation_does_not_depend_on_what_was_explained_before():
     for net in (fresh, used):
         net.bert.encoder.layer[0].attention = TwiceIfLong(net.bert.encoder.layer[0].attention)
     clearhead.explain(used, tensors("bert", length=12), "att-cat", 0)
-    for one, other in zip(
-        *(clearhead.explain(net, tensors("bert"), "att-cat", 0) for net in (fresh, used)), strict=True
-    ):
-        assert one.relevance == pytest.approx(other.relevance)
+    explanations = clearhead.explain(used, tensors("bert"), "att-cat", 0)
+    expected = clearhead.explain(fresh, tensors("bert"), "att-cat", 0)
+    for explanation, expected_explanation in zip(explanations, expected, strict=True):
+        assert explanation.relevance == pytest.approx(expected_explanation.relevance)
 
 
 @pytest.mark.parametrize("large", [0, 2**26])
 @pytest.mark.parametrize("asked", ["attention_relevances", "weighted_relevances"])
 def test_what_was_refused_is_refused_again(asked, large, monkeypatch):
     monkeypatch.setattr("clearhead.engine.weighted_relevance.FREE_MAPS_FROM_BYTES", large)
-    trace = clearhead.capture(changed(torch.special.erfc), tensors("bert"))
+    trace = clearhead.capture(change_dense(torch.special.erfc), tensors("bert"))
     for _ in range(2):
         with pytest.raises(UnsupportedOperation):
             getattr(trace, asked)
@@ -262,7 +308,8 @@ def test_padding_inside_the_network_hides_where_gradients_belong(method):
 
 @pytest.mark.parametrize("method", ["occlusion", "random"])
 def test_methods_that_only_ask_for_outputs_work_without_maps(method):
-    assert [len(one.relevance) for one in clearhead.explain(longformer(), tensors("bert"), method)] == [9, 6, 9]
+    explanations = clearhead.explain(longformer(), tensors("bert"), method)
+    assert [len(explanation.relevance) for explanation in explanations] == [9, 6, 9]
 
 
 @pytest.mark.parametrize("rows", [3, 9])

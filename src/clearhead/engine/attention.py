@@ -1,4 +1,4 @@
-"""Scaled dot-product attention written out, for a recording that must see the map."""
+"""Scaled dot-product attention decomposed into steps, so that its attention map is recorded."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def plainly(function: Callable[..., Tensor], *args: Any) -> Tensor:
+def call_directly(function: Callable[..., Tensor], *args: Any) -> Tensor:
+    """Call a function without recording it."""
     return function(*args)
 
 
@@ -23,68 +24,100 @@ def decompose_attention(
     enable_gqa: bool = False,
     *,
     masks: "Masks | None" = None,
-    call: Callable[..., Tensor] = plainly,
-    copied: Callable[[Tensor], Tensor] = Tensor.contiguous,
+    call: Callable[..., Tensor] = call_directly,
+    make_contiguous: Callable[[Tensor], Tensor] = Tensor.contiguous,
 ) -> Tensor:
-    """Scaled dot-product attention in the steps that relevance takes, each made by `call`."""
+    """Compute scaled_dot_product_attention in the steps that have relevance rules, each made by `call`.
+
+    Dropout is ignored: networks are traced in evaluation mode.
+    """
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
-        key, value = (call(torch.repeat_interleave, one, groups, -3) for one in (key, value))
-    # Matrix products would copy them so every time: on the way there, and twice on the way back.
-    query, key, value = copied(query), copied(key), copied(value)
+        key = call(torch.repeat_interleave, key, groups, -3)
+        value = call(torch.repeat_interleave, value, groups, -3)
+    # Matrix products would copy strided operands each time: once in the forward pass and twice in the relevance pass.
+    query = make_contiguous(query)
+    key = make_contiguous(key)
+    value = make_contiguous(value)
     masks = masks or Masks()
     if is_causal:
         attn_mask = masks.causal(query.shape[-2], key.shape[-2], query.device)
-    added, blind = (None, None) if attn_mask is None else masks.of(attn_mask, query.dtype)
-    given = (query, key, query.shape[-1] ** -0.5 if scale is None else scale, added)
-    # A mask that depends on the input has its own share of the relevance.
-    attention = weigh(*given, call) if added is not None and added.requires_grad else call(weigh, *given)
-    if blind is not None:
-        attention = call(torch.masked_fill, attention, blind, 0.0)
+    bias, masked_rows = masks.as_bias(attn_mask, query.dtype)
+    if scale is None:
+        scale = query.shape[-1] ** -0.5
+    attention = _call_attention_weights(query, key, scale, bias, call)
+    if masked_rows is not None:
+        attention = call(torch.masked_fill, attention, masked_rows, 0.0)
     return call(torch.matmul, attention, value)
 
 
-def weigh(
-    query: Tensor, key: Tensor, scale: float, added: Tensor | None, call: Callable[..., Tensor] = plainly
+def _call_attention_weights(
+    query: Tensor, key: Tensor, scale: float, bias: Tensor | None, call: Callable[..., Tensor]
 ) -> Tensor:
-    """The attention map: how much each query heeds each key."""
-    if call is plainly and query.dim() == 4 and query.shape[:2] == key.shape[:2]:
+    """Compute attention weights as one recorded step if the bias is constant, else in elementary steps."""
+    # A bias that depends on the input gets relevance of its own, so the addition must be on the tape.
+    if bias is not None and bias.requires_grad:
+        return attention_weights(query, key, scale, bias, call)
+    return call(attention_weights, query, key, scale, bias)
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, scale: float, bias: Tensor | None, call: Callable[..., Tensor] = call_directly
+) -> Tensor:
+    """Return softmax(scale · query · keyᵀ + bias)."""
+    # Recorded step by step, the product must be one that has a rule.
+    if call is call_directly and query.dim() == 4 and query.shape[:2] == key.shape[:2]:
         scores = _scaled_product(query, key, scale)
     else:
-        scores = call(torch.mul, call(torch.matmul, query, call(torch.transpose, key, -2, -1)), scale)
-    return call(F.softmax, scores if added is None else call(torch.add, scores, added), -1)
+        product = call(torch.matmul, query, call(torch.transpose, key, -2, -1))
+        scores = call(torch.mul, product, scale)
+    if bias is not None:
+        scores = call(torch.add, scores, bias)
+    return call(F.softmax, scores, -1)
 
 
-def _scaled_product(query: Tensor, key: Tensor, scale: float) -> Tensor:
-    """scale · query · keyᵀ, scaled within the product: there are many more scores than queries."""
-    pair = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)
-    scores = torch.baddbmm(query.new_empty(1, 1, 1), *pair, beta=0, alpha=scale)
-    return scores.view(*query.shape[:-1], key.shape[-2])
+def _scaled_product(query_BHTD: Tensor, key_BHSD: Tensor, scale: float) -> Tensor:
+    """Return scale · query · keyᵀ (B,H,T,S)."""
+    query = query_BHTD.flatten(0, 1)
+    transposed = key_BHSD.flatten(0, 1).transpose(1, 2)
+    # baddbmm scales within the product, which saves a pass over the scores; beta=0 ignores the added tensor.
+    unused = query.new_empty(1, 1, 1)
+    scores = torch.baddbmm(unused, query, transposed, beta=0, alpha=scale)
+    return scores.view(*query_BHTD.shape[:-1], key_BHSD.shape[-2])
 
 
 class Masks:
-    """What the masks of one forward pass come to: worked out once, although every block asks."""
+    """The attention masks of one forward pass as additive biases; blocks share a mask, so each is converted once."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, int, torch.dtype], tuple[Tensor, Tensor, Tensor | None]] = {}
-        self.triangles: dict[tuple[int, int, torch.device], Tensor] = {}
+        # The mask itself is in the value, so that its id is not reused while the entry exists.
+        self._biases: dict[tuple[int, int, torch.dtype], tuple[Tensor, Tensor, Tensor | None]] = {}
+        self._triangles: dict[tuple[int, int, torch.device], Tensor] = {}
 
     def causal(self, queries: int, keys: int, device: torch.device) -> Tensor:
-        """True where a key is not behind its query."""
-        key = (queries, keys, device)
-        if key not in self.triangles:
-            self.triangles[key] = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
-        return self.triangles[key]
+        """Return the causal mask (T,S): True where a query may attend to a key."""
+        sizes = (queries, keys, device)
+        if sizes not in self._triangles:
+            self._triangles[sizes] = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
+        return self._triangles[sizes]
 
-    def of(self, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """The mask as numbers to add, and the queries that may see no key, if there are any."""
-        key = (id(mask), mask._version, dtype)
-        if key not in self.known:
-            added = mask
-            if mask.dtype == torch.bool:
-                added = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
-            blind = (added == -torch.inf).all(-1, keepdim=True)
-            seen = not blind.any()
-            # Not even a blind row may become NaN: it is evened out here, and its attention set to nothing later.
-            self.known[key] = (mask, added if seen else added.masked_fill(blind, 0.0), None if seen else blind)
-        return self.known[key][1:]
+    def as_bias(self, mask: Tensor | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+        """Return a mask as numbers to add to the scores, and its fully masked query rows if it has any."""
+        if mask is None:
+            return None, None
+        identity = (id(mask), mask._version, dtype)
+        if identity not in self._biases:
+            self._biases[identity] = (mask, *_convert_mask(mask, dtype))
+        _, bias, masked_rows = self._biases[identity]
+        return bias, masked_rows
+
+
+def _convert_mask(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    bias = mask
+    if mask.dtype == torch.bool:
+        bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
+    masked_rows = (bias == -torch.inf).all(-1, keepdim=True)
+    if not masked_rows.any():
+        return bias, None
+    # The softmax of a row of -inf is NaN: such rows get a bias of 0 here, and zero attention afterwards.
+    return bias.masked_fill(masked_rows, 0.0), masked_rows

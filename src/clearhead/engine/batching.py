@@ -1,4 +1,4 @@
-"""Full batches: how many rows fit into one pass, halved when memory runs out, with a bar for what takes longer."""
+"""Batches within a token budget, halved when memory runs out."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,43 +18,57 @@ def in_batches(
     alike: bool = False,
     label: str = "model",
 ) -> None:
-    """Calls compute(start, stop) over all rows, as many at a time as `tokens` allows for the longest of them.
+    """Call compute(start, stop) for consecutive rows, as many at a time as fit into `tokens`.
 
-    `size` fixes the number of rows instead; `alike` keeps rows of different lengths apart. Without a size, `tokens`
-    is halved whenever memory runs out; compute must leave nothing behind when it fails.
+    The first row of a batch counts as its longest. `size` fixes the number of rows instead; `alike` starts a new batch
+    where the length changes. Without a size, `tokens` is halved whenever memory runs out; compute must leave nothing
+    behind when it fails.
     """
     if size is not None:
         require_integer("batch", size)
     start = 0
     with progress(len(lengths), label) as advance:
         while start < len(lengths):
-            rows = lengths[start : start + (size or max(1, tokens // max(1, lengths[start])))]
-            stop = start + (rows.count(rows[0]) if alike else len(rows))
+            stop = start + _count_rows(lengths, start, tokens, size, alike)
             if _fits(compute, start, stop):
                 advance(stop - start)
                 start = stop
             else:
-                _make_room(stop - start, size)
+                _require_smaller_batch(stop - start, size)
                 tokens = (stop - start) // 2 * lengths[start]
 
 
+def _count_rows(lengths: Sequence[int], start: int, tokens: int, size: int | None, alike: bool) -> int:
+    """Return the number of rows in the batch that starts here."""
+    if size is None:
+        size = max(1, tokens // max(1, lengths[start]))
+    rows = lengths[start : start + size]
+    # Rows come sorted by length, so those of the first length are consecutive.
+    return rows.count(rows[0]) if alike else len(rows)
+
+
 def _fits(compute: Callable[[int, int], None], start: int, stop: int) -> bool:
+    """Compute a batch and return whether memory sufficed."""
     try:
         compute(start, stop)
     except (torch.OutOfMemoryError, MemoryError):
         return False
     except RuntimeError as error:
+        # What torch's CPU allocator raises.
         if "can't allocate memory" not in str(error):
             raise
         return False
     return True
 
 
-def _make_room(rows: int, size: int | None) -> None:
-    """Frees what the failed batch held, or says why a smaller one cannot be tried."""
+def _require_smaller_batch(rows: int, size: int | None) -> None:
+    """Free the memory of a failed batch; raise BadOption if a smaller one cannot be tried."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     if size is not None:
-        raise BadOption(f"A batch of {rows} rows does not fit into memory: give a smaller one, or none to find it.")
+        raise BadOption(
+            f"A batch of {rows} rows does not fit into memory: use a smaller batch size, or none to find it "
+            "automatically."
+        )
     if rows == 1:
         raise BadOption("Even a single input does not fit into memory: use a shorter input or another device.")

@@ -1,12 +1,13 @@
-"""A network at work under a recording: where its blocks begin and end, and what in it is one operation.
+"""Forward passes under a recorder, with hooks that find the blocks and the modules that are one operation.
 
-All modules that may be blocks are watched in a network's first pass, and only those that were in the next ones, as long
-as the network takes the same way.
+The first pass of a network hooks every module that may be a block. Later passes hook only the blocks that were found,
+as long as the network uses the same ones.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,106 +19,164 @@ from torch._C import DisableTorchFunction
 from clearhead.engine.context import eager_execution, frozen, gc_paused, list_modules
 from clearhead.engine.lrp.context import is_activation
 from clearhead.engine.lrp.rules import unchanged
-from clearhead.engine.recorder import Recorder, mark_recomputable
-from clearhead.engine.tape import Tape
+from clearhead.engine.recorder import Recorder
+from clearhead.engine.tape import AttentionMap, Tape
 
 
 def is_composite(module: nn.Module) -> bool:
-    """Norms and activation functions that are written out in elementary steps but pass relevance as a whole.
+    """Return whether a module is a norm or activation function: several operations that pass relevance as one.
 
-    A norm that holds layers with weights of their own is not one, whatever it is called: PreNorm, say.
+    A norm with layers of its own (PreNorm) is not one, whatever its name.
     """
-    kind = type(module)
-    if kind in (nn.Softmax, nn.MultiheadAttention, nn.GLU):
+    module_type = type(module)
+    # Attention maps are found by their softmax, and a GLU multiplies two activations.
+    if module_type in (nn.Softmax, nn.MultiheadAttention, nn.GLU):
         return False
-    if kind.__name__.endswith("Norm"):
-        return not any(parameter.dim() > 1 for child in module.children() for parameter in child.parameters())
-    return kind.__module__ in ("transformers.activations", "torch.nn.modules.activation")
+    if _is_norm(module):
+        return not any(map(_has_matrix, module.children()))
+    return module_type.__module__ in ("transformers.activations", "torch.nn.modules.activation")
+
+
+def _is_norm(module: nn.Module) -> bool:
+    return type(module).__name__.endswith("Norm")
+
+
+def _has_matrix(module: nn.Module) -> bool:
+    return any(parameter.dim() > 1 for parameter in module.parameters())
 
 
 def is_single_call(module: nn.Module) -> bool:
-    """Layers that make one call, which the recording sees anyway: they need no hooks."""
-    kind = type(module)
-    if kind.__module__ == "transformers.activations":
+    """Return whether a module makes one torch call, which the recorder sees without a hook."""
+    module_type = type(module)
+    if module_type.__module__ == "transformers.activations":
         return getattr(module, "act", None) is F.gelu
     if is_composite(module):
-        return kind in (nn.LayerNorm, nn.GELU, nn.SiLU)
-    return kind.__module__.startswith("torch.nn.modules") and next(module.children(), None) is None
+        return module_type in (nn.LayerNorm, nn.GELU, nn.SiLU)
+    return module_type.__module__.startswith("torch.nn.modules") and next(module.children(), None) is None
+
+
+def composite_modules(network: nn.Module) -> list[nn.Module]:
+    """Return the modules that are one operation in several torch calls."""
+    return [module for module in network.modules() if is_composite(module) and not is_single_call(module)]
 
 
 @contextmanager
-def hook_modules(modules: Iterable[nn.Module], mode: Recorder) -> Iterator[None]:
-    """Hooks that tell the recording what is one operation, and where the blocks begin and end."""
+def hook_modules(modules: Iterable[nn.Module], recorder: Recorder) -> Iterator[None]:
+    """Hook modules so that composite ones are recorded as one operation, and blocks are found."""
     with ExitStack() as stack:
         for module in modules:
-            before, after = _watch(mode, is_composite(module))
-            stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
-            stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+            hooks = _ModuleHooks(recorder, is_composite(module))
+            before = module.register_forward_pre_hook(hooks.before, with_kwargs=True)
+            stack.callback(before.remove)
+            after = module.register_forward_hook(hooks.after, with_kwargs=True)
+            stack.callback(after.remove)
         yield
 
 
-def _watch(mode: Recorder, whole: bool) -> tuple[Any, Any]:
-    opened: list[int] = []
-    own = get_ident()
+class _ModuleHooks:
+    """The forward hooks of one module.
 
-    def before(module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        if get_ident() == own:
-            opened.append(len(mode.tape.maps))
-            mode.paused += whole
+    Other threads may run the network meanwhile; their calls are ignored. A hook that is being removed may be called
+    without its keyword arguments there, hence the default values.
+    """
 
-    def after(module: nn.Module, args: Any, kwargs: Any, out: Any = None) -> None:
-        # Other threads may run the network for themselves, and meet a hook that is just being taken away.
-        if get_ident() != own:
+    def __init__(self, recorder: Recorder, is_composite: bool) -> None:
+        self._recorder = recorder
+        self._is_composite = is_composite
+        self._thread = get_ident()
+        # A stack, because a module may call itself.
+        self._map_counts: list[int] = []
+
+    def before(self, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        if get_ident() != self._thread:
             return
-        mode.paused -= whole
-        inside = mode.tape.maps[opened.pop() :]
-        if not whole and len(inside) != 1:
+        self._map_counts.append(len(self._recorder.tape.maps))
+        # Paused inside composite modules: a counter, since they may contain each other.
+        self._recorder.paused += self._is_composite
+
+    def after(self, module: nn.Module, args: Any, kwargs: Any, out: Any = None) -> None:
+        if get_ident() != self._thread:
             return
+        self._recorder.paused -= self._is_composite
+        maps = self._recorder.tape.maps[self._map_counts.pop() :]
+        if not self._is_composite and len(maps) != 1:
+            return
+        # Otherwise the recorder would see the tensor attributes that are read here.
         with DisableTorchFunction():
-            source, result = first_activation([*args, *kwargs.values()]), first_activation([out])
-            if whole and not mode.paused and is_activation(result) and mode.tape.node(result) is None:
-                mode.tape.write(result, *unchanged(result, source))
-                alone = len(module._forward_hooks) == len(module._forward_pre_hooks) == 1
-                if alone and not isinstance(module, nn.RReLU):  # which would draw other slopes when it trains again
-                    mark_recomputable(result, module.forward, source)
-            if len(inside) == 1 and _same_tokens(source, result):
-                (found,) = inside
-                found.before, found.after, found.block = source, result, module
-                found.argument = next((at for at, one in (*enumerate(args), *kwargs.items()) if one is source), None)
+            source = first_activation([*args, *kwargs.values()])
+            result = first_activation([out])
+            if self._is_composite:
+                self._record_composite(module, source, result)
+            # A module with one attention map that keeps the tokens is a block; outer modules overwrite inner ones.
+            if len(maps) == 1 and _have_same_tokens(source, result):
+                _set_block(maps[0], module, source, result)
+                maps[0].argument = _find_argument(source, args, kwargs)
 
-    return before, after
+    def _record_composite(self, module: nn.Module, source: Any, result: Any) -> None:
+        tape = self._recorder.tape
+        if self._recorder.paused or not is_activation(result) or tape.node_of(result) is not None:
+            return
+        tape.record(result, *unchanged(tape.saved, result, source))
+        if _is_recomputable(module):
+            tape.saved.mark_recomputable(result, module.forward, source)
+
+
+def _is_recomputable(module: nn.Module) -> bool:
+    """Return whether calling `module.forward` again is cheap and gives the same result."""
+    # Hooks of others may change the result, and they do not run with `forward`.
+    has_other_hooks = len(module._forward_hooks) > 1 or len(module._forward_pre_hooks) > 1
+    # RReLU draws random slopes once the network is back in training mode. Repeating a norm costs more than it saves.
+    return not has_other_hooks and not isinstance(module, nn.RReLU) and not _is_norm(module)
+
+
+def _set_block(attention: AttentionMap, block: nn.Module, source: Tensor, result: Tensor) -> None:
+    attention.block = block
+    attention.before = source
+    attention.after = result
+
+
+def _find_argument(tensor: Tensor, args: Any, kwargs: Any) -> int | str | None:
+    """Return the index or keyword of a tensor among the arguments, or None if it is inside one of them."""
+    for index, value in enumerate(args):
+        if value is tensor:
+            return index
+    for name, value in kwargs.items():
+        if value is tensor:
+            return str(name)
+    return None
 
 
 def first_activation(values: Any) -> Any:
+    """Return the first activation among values and in lists among them, or None."""
     for value in values:
         if is_activation(value):
             return value
         if isinstance(value, list | tuple):
-            found = first_activation(value)
-            if found is not None:
-                return found
+            activation = first_activation(value)
+            if activation is not None:
+                return activation
     return None
 
 
-def _same_tokens(source: Any, result: Any) -> bool:
+def _have_same_tokens(source: Any, result: Any) -> bool:
     return source is not None and result is not None and source.dim() == 3 and source.shape == result.shape
 
 
-def composite_modules(network: nn.Module) -> list[nn.Module]:
-    """The modules that are one operation in several calls."""
-    return [module for module in network.modules() if is_composite(module) and not is_single_call(module)]
-
-
 @dataclass(frozen=True)
-class Known:
-    """What a full look at a network has shown: which of its modules to watch, and which is the block of each map."""
+class _Layout:
+    """What the first pass of a network has found, as indices into its list of modules.
 
-    kinds: tuple[type, ...]
-    watched: tuple[int, ...]
+    `hooked` are the blocks and the composite modules; `blocks` has the block of each attention map, None if it has
+    none.
+    """
+
+    module_types: tuple[type, ...]
+    hooked: tuple[int, ...]
     blocks: tuple[int | None, ...]
 
 
-_KNOWN: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
+# Weak keys do not keep networks alive.
+_LAYOUTS: WeakKeyDictionary[nn.Module, _Layout] = WeakKeyDictionary()
 
 
 def record_forward(
@@ -127,36 +186,52 @@ def record_forward(
     leaf: str | None,
     head: Callable[[Any], Tensor],
 ) -> tuple[Tape, Tensor]:
-    """Runs the network once; `head` takes the logits out of what it returns.
+    """Run the network once and return its tape and logits; `head` extracts the logits from the network's output.
 
-    `leaf` names the float input, or None where dependence starts at the word table `words`.
+    `leaf` names the float input, or is None if the input is looked up in the embedding table `words`.
     """
-
-    def run(watched: list[nn.Module]) -> tuple[Tape, Tensor]:
-        mode = Recorder(Tape(), network, words)
-        with gc_paused(), eager_execution(device), frozen(network), hook_modules(watched, mode):
-            inputs = {name: tensor.clone() for name, tensor in tensors.items()}
-            if leaf is not None:
-                inputs[leaf] = mode.begin(inputs[leaf])
-            with mode:
-                return mode.tape, head(network(**inputs))
-
-    device = next(iter(tensors.values())).device
+    run = partial(_run_hooked, network, tensors, words, leaf, head)
     modules = list_modules(network)
-    kinds, known = tuple(map(type, modules)), _KNOWN.get(network)
-    places = {id(module): place for place, module in enumerate(modules)}
-    if known is not None and known.kinds == kinds:
-        tape, out = run([modules[place] for place in known.watched])
-        # Where a network takes another way, other modules may be its blocks.
-        if _blocks(tape, places) == known.blocks:
-            return tape, out
-    tape, out = run([module for module in modules if not is_single_call(module)])
-    again = {*map(id, composite_modules(network)), *(id(found.block) for found in tape.blocks)}
-    watched = tuple(place for one, place in places.items() if one in again)
-    _KNOWN[network] = Known(kinds, watched, _blocks(tape, places))
-    return tape, out
+    module_types = tuple(map(type, modules))
+    layout = _LAYOUTS.get(network)
+    if layout is not None and layout.module_types == module_types:
+        tape, logits = run([modules[index] for index in layout.hooked])
+        # A network that takes another path may have other blocks: then it is run again with all hooks.
+        if _find_blocks(tape, modules) == layout.blocks:
+            return tape, logits
+    tape, logits = run([module for module in modules if not is_single_call(module)])
+    blocks = _find_blocks(tape, modules)
+    _LAYOUTS[network] = _Layout(module_types, _select_hooked(network, modules, blocks), blocks)
+    return tape, logits
 
 
-def _blocks(tape: Tape, places: dict[int, int]) -> tuple[int | None, ...]:
-    """Where the block around each map stands among the modules; None where there is none."""
-    return tuple(places.get(id(found.block)) for found in tape.maps)
+def _run_hooked(
+    network: nn.Module,
+    tensors: dict[str, Tensor],
+    words: Tensor | None,
+    leaf: str | None,
+    head: Callable[[Any], Tensor],
+    hooked: list[nn.Module],
+) -> tuple[Tape, Tensor]:
+    """Run the network under a recorder, with hooks on some of its modules."""
+    recorder = Recorder(Tape(), network, words)
+    device = next(iter(tensors.values())).device
+    with gc_paused(), eager_execution(device), frozen(network), hook_modules(hooked, recorder):
+        # Networks may write to their inputs.
+        inputs = {name: tensor.clone() for name, tensor in tensors.items()}
+        if leaf is not None:
+            inputs[leaf] = recorder.begin(inputs[leaf])
+        with recorder:
+            return recorder.tape, head(network(**inputs))
+
+
+def _find_blocks(tape: Tape, modules: list[nn.Module]) -> tuple[int | None, ...]:
+    """Return the index of the block around each attention map; None if it has none."""
+    indices = {id(module): index for index, module in enumerate(modules)}
+    return tuple(indices.get(id(attention.block)) for attention in tape.maps)
+
+
+def _select_hooked(network: nn.Module, modules: list[nn.Module], blocks: tuple[int | None, ...]) -> tuple[int, ...]:
+    """Return the indices of the modules that later passes hook: blocks and composite modules."""
+    composite = set(map(id, composite_modules(network)))
+    return tuple(index for index, module in enumerate(modules) if index in blocks or id(module) in composite)

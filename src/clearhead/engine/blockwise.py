@@ -181,7 +181,7 @@ def _propagate(passes: Sequence[RelevancePass], tensor: Tensor) -> tuple[list[Te
     for relevance_pass in passes:
         relevance_pass.keep(tensor)
         relevances.append(relevance_pass.at(tensor))
-        dropped.append(relevance_pass.flow.dropped_B)
+        dropped.append(relevance_pass.context.dropped_B)
     return relevances, dropped
 
 

@@ -1,4 +1,4 @@
-"""How a network is run: frozen, eager, one thread at a time, and left as it was."""
+"""Context managers in which networks run: frozen, eager, one thread at a time, and left unchanged."""
 
 import gc
 import threading
@@ -8,54 +8,59 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-# A network carries frozen flags, and hooks when it is traced, so threads take turns.
+# Freezing and hooks change the network itself, so threads take turns. Re-entrant, since the contexts below nest.
 NETWORK_LOCK = threading.RLock()
 
 
 def list_modules(network: nn.Module) -> list[nn.Module]:
-    """Every module once: what `network.modules()` gives, in half the time."""
-    found: dict[int, nn.Module] = {}
+    """Return every module once, like `network.modules()` in half the time, level by level."""
+    modules: dict[int, nn.Module] = {}
     level = [network]
     while level:
-        found.update(zip(map(id, level), level, strict=True))
-        level = [
-            one for module in level for one in module._modules.values() if one is not None and id(one) not in found
-        ]
-    return list(found.values())
+        modules.update(zip(map(id, level), level, strict=True))
+        children = [child for module in level for child in module._modules.values()]
+        level = [child for child in children if child is not None and id(child) not in modules]
+    return list(modules.values())
+
+
+def _list_parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
+    parameters = [parameter for module in modules for parameter in module._parameters.values()]
+    return [parameter for parameter in parameters if parameter is not None]
 
 
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode without parameter gradients, one thread at a time; every flag goes back to what it was."""
+    """Evaluation mode without parameter gradients, for one thread at a time; flags are restored at the end."""
     with NETWORK_LOCK:
         modules = list_modules(network)
+        # Only what is changed is restored: a module that was in evaluation mode stays in it.
         training = [module for module in modules if module.training]
-        parameters = [one for module in modules for one in module._parameters.values() if one is not None]
-        trainable = [parameter for parameter in parameters if parameter.requires_grad]
+        trainable = [parameter for parameter in _list_parameters(modules) if parameter.requires_grad]
         try:
-            for module in training:
-                module.training = False
-            for parameter in trainable:
-                parameter.requires_grad_(False)
+            _set_flags(training, trainable, False)
             yield
         finally:
-            for module in training:
-                module.training = True
-            for parameter in trainable:
-                parameter.requires_grad_(True)
+            _set_flags(training, trainable, True)
+
+
+def _set_flags(modules: list[nn.Module], parameters: list[nn.Parameter], value: bool) -> None:
+    for module in modules:
+        module.training = value
+    for parameter in parameters:
+        parameter.requires_grad_(value)
 
 
 @contextmanager
 def eager_execution(device: torch.device) -> Iterator[None]:
-    """Eager, with gradients, in the model's own precision, whatever surrounds the call."""
-    # The compiler's stance is the whole process's, so threads take turns here too.
+    """Eager execution with gradients, in the model's own precision."""
+    # The compiler's stance belongs to the whole process, so threads take turns here too.
     with NETWORK_LOCK, full_precision_autograd(device), torch.compiler.set_stance("force_eager"):
         yield
 
 
 @contextmanager
 def eager_inference(network: nn.Module, device: torch.device) -> Iterator[None]:
-    """Frozen, eager, without gradients, in the model's own precision: for passes that give logits only."""
+    """Frozen and eager without gradients, in the model's own precision, for passes that need only logits."""
     with (
         frozen(network),
         torch.inference_mode(),
@@ -67,17 +72,16 @@ def eager_inference(network: nn.Module, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def full_precision_autograd(device: torch.device) -> Iterator[None]:
-    """With gradients, in the types that tensors have, whatever surrounds the call."""
+    """Gradients on, autocast off."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
         yield
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Without Python's search for cycles, which thousands of short-lived objects would set off again and again.
-
-    A trace leaves no cycles behind; on a large heap a full search takes longer than the trace.
-    """
+    """Pause the cyclic garbage collector."""
+    # The thousands of small objects of a trace would trigger it again and again, and on a large heap a full
+    # collection takes longer than the trace. Traces leave no cycles behind.
     if not gc.isenabled():
         yield
         return

@@ -1,7 +1,7 @@
-"""What the pre-trained masked-LM head makes of hidden states."""
+"""Decodes hidden states with the pre-trained masked-LM head."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,55 +15,103 @@ from clearhead.engine.lrp.kernels.dispatch import on_gpu
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.model.model import Model, input_embedding
 
-WIDE = 4096
+FINAL_NORM_NAMES = ("final_norm", "ln_f", "norm")
+# Smaller products are not worth a padded copy of their weight.
+MIN_PADDED_ROWS = 4096
 
 
 @contextmanager
-def decoding(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
-    """Inside, the language model's encoder returns these hidden states to this thread, whatever it is called with."""
+def _encoder_replaced(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
+    """Let the language model's encoder return these hidden states to the calling thread."""
     from transformers.modeling_outputs import BaseModelOutput
 
     encoder = lm.base_model
-    norm = next((getattr(encoder, name) for name in ("final_norm", "ln_f", "norm") if hasattr(encoder, name)), None)
-    hidden_BTD = hidden_BTD if norm is None else norm(hidden_BTD)
-    own = threading.get_ident()
+    norm = _find_final_norm(encoder)
+    if norm is not None:
+        hidden_BTD = norm(hidden_BTD)
+    caller = threading.get_ident()
+    # The replaced method is visible to all threads, so only one may replace it at a time.
     with NETWORK_LOCK:
-        before, usual = encoder.__dict__.get("forward"), encoder.forward
+        usual_forward = encoder.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            mine = threading.get_ident() == own
-            return BaseModelOutput(last_hidden_state=hidden_BTD) if mine else usual(*args, **kwargs)
+            # Other threads may run the language model meanwhile.
+            if threading.get_ident() != caller:
+                return usual_forward(*args, **kwargs)
+            return BaseModelOutput(last_hidden_state=hidden_BTD)
 
-        encoder.__dict__["forward"] = forward
-        try:
+        with _attribute_replaced(encoder, "forward", forward):
             yield
-        finally:
-            encoder.__dict__.pop("forward") if before is None else encoder.__dict__.update(forward=before)
 
 
-class TokenMap(TorchFunctionMode):
-    """On a GPU, makes products with a vocabulary of an odd size as fast as others, by zeros that are cut off."""
+def _find_final_norm(encoder: Any) -> Callable[[Tensor], Tensor] | None:
+    """Return the norm that some encoders apply after the last block, or None."""
+    for name in FINAL_NORM_NAMES:
+        if hasattr(encoder, name):
+            norm: Callable[[Tensor], Tensor] = getattr(encoder, name)
+            return norm
+    return None
+
+
+@contextmanager
+def _attribute_replaced(instance: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an instance attribute, and restore or delete it at the end."""
+    # An instance attribute hides the method of the class, which shows again once the attribute is deleted.
+    attributes = instance.__dict__
+    had_attribute = name in attributes
+    previous = attributes.get(name)
+    attributes[name] = value
+    try:
+        yield
+    finally:
+        if had_attribute:
+            attributes[name] = previous
+        else:
+            del attributes[name]
+
+
+class PadVocabulary(TorchFunctionMode):
+    """Pads products with a vocabulary of odd size to a multiple of 8, which is much faster on a GPU."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is not F.linear or kwargs or len(args[1]) < WIDE or len(args[1]) % 8 == 0 or not on_gpu(args[1]):
+        if function is not F.linear or kwargs or not _needs_padding(args[1]):
             return function(*args, **(kwargs or {}))
-        x, weight, *bias = args
-        rows = -len(weight) % 8
-        shifts = [one if one is None else F.pad(one, (0, rows)) for one in bias]
-        return F.linear(x, F.pad(weight, (0, 0, 0, rows)), *shifts)[..., : len(weight)]
+        return _padded_linear(*args)
+
+
+def _needs_padding(weight: Tensor) -> bool:
+    return len(weight) >= MIN_PADDED_ROWS and len(weight) % 8 != 0 and on_gpu(weight)
+
+
+def _padded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute F.linear with rows of zeros added to the weight; their outputs are cut off."""
+    rows = len(weight)
+    added = -rows % 8
+    if bias is not None:
+        bias = F.pad(bias, (0, added))
+    out = F.linear(x, F.pad(weight, (0, 0, 0, added)), bias)
+    return out[..., :rows]
 
 
 def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) -> Tensor:
-    """What the pre-trained masked-LM head makes of hidden states (B,T,V)."""
+    """Return the masked-LM logits of hidden states (B,T,V)."""
     if model.lm is None:
         raise UnsupportedModel(
             f"decoded-gradcam needs the masked-LM head that {model.name} was trained from. Load it with "
             "clearhead.load(…, lm_head=<masked-LM model or folder>)."
         )
-    with decoding(model.lm, hidden_BTD.to(next(model.lm.parameters()).dtype)), torch.no_grad(), TokenMap():
-        logits: Tensor = model.lm(input_ids=input_ids_BT).logits
-    # Ids are below the size of the word table, so that most often there is no need to wait for their largest.
-    words = input_embedding(model.network)
-    if (words is None or len(words) > logits.shape[-1]) and int(input_ids_BT.max()) >= logits.shape[-1]:
+    hidden_BTD = hidden_BTD.to(next(model.lm.parameters()).dtype)
+    with _encoder_replaced(model.lm, hidden_BTD), torch.no_grad(), PadVocabulary():
+        logits_BTV: Tensor = model.lm(input_ids=input_ids_BT).logits
+    _check_vocabulary(model, input_ids_BT, logits_BTV.shape[-1])
+    return logits_BTV
+
+
+def _check_vocabulary(model: Model, input_ids_BT: Tensor, vocabulary_size: int) -> None:
+    """Raise BadInput if the masked-LM head does not have every token of the input."""
+    words_VD = input_embedding(model.network)
+    # Ids are below the size of the embedding table, so most often there is no need to wait for the device.
+    if words_VD is not None and len(words_VD) <= vocabulary_size:
+        return
+    if int(input_ids_BT.max()) >= vocabulary_size:
         raise BadInput("The masked-LM head has a smaller vocabulary than the tokenizer: it belongs to another model.")
-    return logits

@@ -1,12 +1,14 @@
-"""The recording: a torch function mode that writes the calls of a forward pass onto a tape.
+"""The recorder: a torch function mode that writes the operations of a forward pass onto a tape.
 
-Gradients stay with autograd; the tape adds, for every call that depends on the input, the rule that carries relevance
-back through it.
+Gradients stay with autograd; the tape adds, for every operation that depends on the input, the rule that propagates
+relevance back through it.
 """
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from types import FrameType
 from typing import Any
 
 import torch.nn.functional as F
@@ -14,14 +16,13 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.engine.attention import Masks, decompose_attention
-from clearhead.engine.lrp.context import MADE, Recorded, Rule, SavedTensor, is_activation
-from clearhead.engine.lrp.kernels.dispatch import on_gpu
+from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
 from clearhead.engine.lrp.rules import rule_for
-from clearhead.engine.tape import NODE, AttentionMap, Step, Tape, refuse
+from clearhead.engine.tape import AttentionMap, Step, Tape, raise_unsupported
 from clearhead.errors import UnsupportedOperation
 
-# What is asked of a tensor, all the time, without making another one.
-FACTS = frozenset(
+# Properties of tensors that networks read all the time; none of them makes a new tensor.
+METADATA = frozenset(
     [
         "shape",
         "size",
@@ -37,111 +38,191 @@ FACTS = frozenset(
         "_version",
     ]
 )
-
-SEVERAL = (list, tuple)
+REFLECTED_OPERATORS = ("radd", "rmul", "iadd", "isub", "imul", "itruediv")
+# How torch functions call the argument that they write to.
+FIRST_ARGUMENT_NAMES = ("input", "self", "tensor")
 
 
 @cache
 def function_name(function: Callable[..., Any]) -> str:
-    """'add' for torch.add, Tensor.add_, Tensor.__radd__ …; the property's name for a property."""
+    """Return 'add' for torch.add, Tensor.add_, Tensor.__radd__ …; the property's name for a property."""
     name = getattr(function, "__name__", str(function))
     if name == "__get__":
         return str(getattr(function.__self__, "__name__", name))  # type: ignore[attr-defined]
     if name.startswith("__") and name.endswith("__"):
         name = name.strip("_")
-        return name[1:] if name in ("radd", "rmul", "iadd", "isub", "imul", "itruediv") else name
+        return name[1:] if name in REFLECTED_OPERATORS else name
     return name.rstrip("_")
 
 
+@cache
+def is_in_place(function: Callable[..., Any]) -> bool:
+    """Return whether a function writes its result into its first argument."""
+    name = getattr(function, "__name__", "")
+    return name.endswith("_") and not name.startswith("_")
+
+
+@dataclass(slots=True)
+class TorchCall:
+    """A call of a torch function with the values that its arguments had before the call."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def first(self) -> Any:
+        """The first argument, by position or by name."""
+        if self.args:
+            return self.args[0]
+        return self.kwargs.get(_first_keyword(self.kwargs))
+
+    def replace_first(self, value: Any) -> "TorchCall":
+        """Return the call with another first argument."""
+        if self.args:
+            return replace(self, args=(value, *self.args[1:]))
+        return replace(self, kwargs={**self.kwargs, _first_keyword(self.kwargs): value})
+
+
+def _first_keyword(kwargs: dict[str, Any]) -> str:
+    for keyword in FIRST_ARGUMENT_NAMES:
+        if keyword in kwargs:
+            return keyword
+    return ""
+
+
 class Recorder(TorchFunctionMode):
-    """Writes every call that depends on the input onto a tape."""
+    """Records every operation that depends on the input.
+
+    The input starts at the first look-up in the embedding table `words`, or where `begin` is called.
+    """
 
     def __init__(self, tape: Tape, network: nn.Module, words: Tensor | None = None) -> None:
         super().__init__()
-        self.tape, self.network, self.words = tape, network, words
-        self.origin: dict[int, AttentionMap] = {}
-        self.masks = Masks()
+        self.tape = tape
+        self.network = network
+        self.words = words
+        self._saved = tape.saved
         self.paused = 0
+        self._masks = Masks()
+        self._softmaxes: dict[int, AttentionMap] = {}
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = function_name(function)
-        if name in FACTS:
+        if name in METADATA:
             return function(*args, **kwargs)
-        if name == "embedding" and self.tape.leaf is None and self._weight(args, kwargs) is self.words:
+        if name == "embedding" and self._starts_input(args, kwargs):
             return self.begin(function(*args, **kwargs))
-        activations = [] if self.paused else _all_activations(args, kwargs)
+        if self.paused:
+            return function(*args, **kwargs)
+        activations = _find_activations(args, kwargs)
+        # What does not depend on the input is a constant and needs no step.
         if not activations:
             return function(*args, **kwargs)
         if name == "scaled_dot_product_attention":
-            return decompose_attention(*args, **kwargs, masks=self.masks, call=self.call, copied=self.copied)
-        if name == "softmax":
-            kwargs = _keep_precision(args, kwargs)
-        if is_in_place(function) and is_activation(args[0]):
-            before = (_as_it_was(args[0]), *args[1:])
-            activations = _all_activations(before, kwargs)
-        else:
-            before = args
-        out = function(*args, **kwargs)
-        if not isinstance(out, SEVERAL):
-            self._write(name, rule_for(name, function), out, before, kwargs, activations)
-            return out
-        for index, tensor in enumerate(out):
-            self._write(name, rule_for(name, function, index), tensor, before, kwargs, activations)
-        return out
+            return self._attend(*args, **kwargs)
+        return self._call_and_record(TorchCall(name, function, args, kwargs), activations)
 
     def call(self, function: Callable[..., Tensor], *args: Any) -> Tensor:
-        """One call, recorded as if the network had made it."""
-        made: Tensor = self.__torch_function__(function, (), args)
-        return made
-
-    def copied(self, tensor: Tensor) -> Tensor:
-        """An activation laid out in order: for the tape the same activation."""
-        copy, node = tensor.contiguous(), self.tape.node(tensor)
-        if copy is not tensor and node is not None:
-            copy.__dict__[NODE] = {copy._version: node}
-        return copy
-
-    @staticmethod
-    def _weight(args: Any, kwargs: Any) -> Any:
-        return args[1] if len(args) > 1 else kwargs.get("weight")
+        """Call a function as if the network had called it."""
+        out: Tensor = self.__torch_function__(function, (), args)
+        return out
 
     def begin(self, tensor: Tensor) -> Tensor:
-        """Makes a tensor the leaf where dependence on the input starts."""
+        """Return a copy of a tensor as the leaf: what is computed from it depends on the input."""
+        # Cloned, since an inference tensor cannot require gradients and the network may write to its input.
         leaf = tensor.detach().clone().requires_grad_()
         self.tape.leaf = leaf
-        self.tape.enter(leaf)
+        self.tape.add_node(leaf)
         return leaf
 
-    def _write(self, name: str, rule: Rule | None, out: Any, args: Any, kwargs: Any, present: Sequence[Tensor]) -> None:
-        """Writes one result of a call that took part of the activations `present`, unless it is one of them."""
-        if not is_activation(out) or self.tape.node(out) is not None:
+    def _starts_input(self, args: Any, kwargs: Any) -> bool:
+        """Return whether this call of `embedding` is the first look-up in the embedding table."""
+        if self.tape.leaf is not None:
+            return False
+        weight = args[1] if len(args) > 1 else kwargs.get("weight")
+        return weight is self.words
+
+    def _attend(self, *args: Any, **kwargs: Any) -> Tensor:
+        return decompose_attention(
+            *args, **kwargs, masks=self._masks, call=self.call, make_contiguous=self._make_contiguous
+        )
+
+    def _make_contiguous(self, tensor: Tensor) -> Tensor:
+        """Return a contiguous copy, which is the same activation for the tape."""
+        copy = tensor.contiguous()
+        if copy is not tensor:
+            self._copy_node(tensor, copy)
+        return copy
+
+    def _copy_node(self, tensor: Tensor, copy: Tensor) -> None:
+        node = self._saved.node_of(tensor)
+        if node is not None:
+            self._saved.set_node(copy, node)
+
+    def _call_and_record(self, call: TorchCall, activations: list[Tensor]) -> Any:
+        if call.name == "softmax":
+            call = _keep_precision(call)
+        function = call.function
+        args, kwargs = call.args, call.kwargs
+        if is_in_place(function) and is_activation(call.first):
+            call = self._copy_overwritten(call)
+            activations = _find_activations(call.args, call.kwargs)
+        out = function(*args, **kwargs)
+        if isinstance(out, (list, tuple)):
+            for index, tensor in enumerate(out):
+                self._record(call, rule_for(call.name, function, index), tensor, activations)
+        else:
+            self._record(call, rule_for(call.name, function), out, activations)
+        return out
+
+    def _copy_overwritten(self, call: TorchCall) -> TorchCall:
+        """Return an in-place call with a copy of the activation that it will overwrite."""
+        # Rules need the value before the write, and on the tape the copy stands for that value's node.
+        copy = call.first.clone()
+        self._copy_node(call.first, copy)
+        return call.replace_first(copy)
+
+    def _record(self, call: TorchCall, rule: Rule | None, out: Any, activations: list[Tensor]) -> None:
+        """Record one output of a call, unless it is not an activation or is on the tape already."""
+        # Functions such as `contiguous` may return their argument.
+        if not is_activation(out) or self._saved.node_of(out) is not None:
             return
-        activations, back = self._applied(name, rule, out, args, kwargs)
-        if not _same_things(activations, present):
-            activations, back = present, refuse(self._no_rule(name))
-        self._follow_attention(name, out, args, self.tape.write(out, activations, back))
-        if name in ("gelu", "silu") and args:
-            mark_recomputable(out, lambda x: getattr(F, name)(x, *args[1:], **kwargs), args[0])
-        if name == "conv2d" and args[0] is self.tape.leaf:
+        step = self.tape.record(out, *self._apply(call, rule, out, activations))
+        self._follow_attention(call, out, step)
+        name = call.name
+        if name in ("gelu", "silu") and call.args:
+            self._mark_recomputable(call, out)
+        # The convolution of the pixels cuts the image into patches.
+        if name == "conv2d" and call.first is self.tape.leaf:
             self.tape.patches = (out.shape[-2], out.shape[-1])
 
-    def _applied(self, name: str, rule: Rule | None, out: Tensor, args: Any, kwargs: Any) -> Recorded:
-        """The rule's answer, or none where it has no word for arguments such as these."""
-        if rule is None:
-            return (), refuse(self._no_rule(name))
+    def _apply(self, call: TorchCall, rule: Rule | None, out: Tensor, activations: list[Tensor]) -> RuleResult:
+        """Return what the rule makes of a call, or a refusal that is raised when relevance reaches the step."""
+        # Binding first tells arguments that the rule does not take from a TypeError inside the rule, which is a bug.
+        if rule is None or not _accepts(rule, len(call.args), tuple(call.kwargs)):
+            return activations, self._refuse(call.name)
         try:
-            return rule(out, *args, **kwargs)
+            result = rule(self._saved, out, *call.args, **call.kwargs)
         except UnsupportedOperation as error:
-            return _all_activations(args, kwargs), refuse(f"{error} (in '{self._place}')")
-        except TypeError:
-            return (), refuse(self._no_rule(name))
+            return activations, raise_unsupported(f"{error} (in '{self._current_module()}')")
+        # An activation that the rule takes for a constant would lose its relevance.
+        if not _are_same(result[0], activations):
+            return activations, self._refuse(call.name)
+        return result
 
-    @property
-    def _place(self) -> str:
-        """The innermost module at work, as the calls under way tell."""
+    def _refuse(self, name: str) -> Backward:
+        return raise_unsupported(
+            f"No relevance rule for the operation '{name}' as used in '{self._current_module()}'. Choose a method "
+            "without relevance (att-cat, integrated-gradients, …) for this model."
+        )
+
+    def _current_module(self) -> str:
+        """Return the name of the innermost module that is running, from the `self` of the frames on the stack."""
         names: dict[int, str] = {id(module): name for name, module in self.network.named_modules()}
-        frame = inspect.currentframe()
+        frame: FrameType | None = inspect.currentframe()
         while frame is not None:
             name = names.get(id(frame.f_locals.get("self")))
             if name:
@@ -149,67 +230,71 @@ class Recorder(TorchFunctionMode):
             frame = frame.f_back
         return type(self.network).__name__
 
-    def _no_rule(self, name: str) -> str:
-        return (
-            f"No relevance rule for the operation '{name}' as used in '{self._place}'. Choose a method without "
-            "relevance (att-cat, integrated-gradients, …) for this model."
-        )
+    def _mark_recomputable(self, call: TorchCall, out: Tensor) -> None:
+        options = call.args[1:]
 
-    def _follow_attention(self, name: str, out: Tensor, args: Any, step: Step) -> None:
-        """A softmax over keys becomes an attention map once it stands on the left of a matrix product."""
-        if name in ("softmax", "weigh") and out.dim() >= 3:
-            self.origin[step.node] = AttentionMap(out)
+        def recompute(x: Tensor) -> Tensor:
+            result: Tensor = getattr(F, call.name)(x, *options, **call.kwargs)
+            return result
+
+        self._saved.mark_recomputable(out, recompute, call.args[0])
+
+    def _follow_attention(self, call: TorchCall, out: Tensor, step: Step) -> None:
+        """Note a softmax as an attention map once it is the left operand of a matrix product."""
+        name = call.name
+        if name in ("softmax", "attention_weights") and out.dim() >= 3:
+            self._softmaxes[step.node] = AttentionMap(out)
         elif name in ("matmul", "bmm"):
-            found = self.origin.get(self.tape.node(args[0]) or 0)
-            if found is not None and not found.used:
-                found.used = True
-                self.tape.maps.append(found)
-        elif len(step.parents) == 1 and step.parents[0] in self.origin:
-            self.origin[step.node] = self.origin[step.parents[0]]
+            self._note_map(self._saved.node_of(call.first))
+        elif len(step.parents) == 1 and step.parents[0] in self._softmaxes:
+            # Dropout, masks and reshapes of a softmax are still that softmax.
+            self._softmaxes[step.node] = self._softmaxes[step.parents[0]]
 
-
-def mark_recomputable(out: Tensor, function: Callable[[Tensor], Tensor], source: Tensor) -> None:
-    """On a GPU, says how an activation function's result is made anew, so that it need not be kept.
-
-    Its argument stays in memory anyway, since the gradient needs it. Norms keep less than it costs to repeat them.
-    """
-    if on_gpu(out) and not type(getattr(function, "__self__", None)).__name__.endswith("Norm"):
-        kept = SavedTensor(source)
-        out.__dict__[MADE] = (out._version, lambda: function(kept.tensor))
-
-
-def _same_things(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    if len(some) == len(others) == 1:
-        return some[0] is others[0]
-    return {id(one) for one in some} == {id(one) for one in others}
-
-
-def _all_activations(args: Any, kwargs: Any) -> list[Tensor]:
-    found = []
-    for value in (*args, *kwargs.values()) if kwargs else args:
-        if isinstance(value, Tensor):
-            if value.requires_grad:
-                found.append(value)
-        elif isinstance(value, SEVERAL):
-            found += [part for part in value if is_activation(part)]
-    return found
-
-
-def _keep_precision(args: Any, kwargs: Any) -> Any:
-    """Some models ask for a float32 softmax even in float64; a trace never computes in less than it was given."""
-    lower = kwargs.get("dtype") is not None and kwargs["dtype"].itemsize < args[0].dtype.itemsize
-    return {**kwargs, "dtype": args[0].dtype} if lower else kwargs
+    def _note_map(self, node: int | None) -> None:
+        attention = self._softmaxes.get(node or 0)
+        if attention is not None and not attention.is_used:
+            attention.is_used = True
+            self.tape.maps.append(attention)
 
 
 @cache
-def is_in_place(function: Callable[..., Any]) -> bool:
-    """Whether a call writes its result into its first argument."""
-    name = getattr(function, "__name__", "")
-    return name.endswith("_") and not name.startswith("_")
+def _accepts(rule: Rule, positional: int, keywords: tuple[str, ...]) -> bool:
+    """Return whether a rule can be called with this many positional arguments and these keywords.
+
+    That does not depend on the values, so each form of call is bound only once.
+    """
+    tensors_and_out = (None, None)
+    try:
+        inspect.signature(rule).bind(*tensors_and_out, *[None] * positional, **dict.fromkeys(keywords))
+    except TypeError:
+        return False
+    return True
 
 
-def _as_it_was(tensor: Tensor) -> Tensor:
-    """A copy of an activation that is about to be overwritten, which stands for it on the tape."""
-    copy = tensor.clone()
-    copy.__dict__[NODE] = {0: tensor.__dict__.get(NODE, {}).get(tensor._version)}
-    return copy
+def _are_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Return whether two sequences hold the same tensors, in any order."""
+    if len(first) == len(second) == 1:
+        return first[0] is second[0]
+    return set(map(id, first)) == set(map(id, second))
+
+
+def _find_activations(args: Any, kwargs: Any) -> list[Tensor]:
+    """Return the activations among the arguments of a call, and in lists among them."""
+    values = (*args, *kwargs.values()) if kwargs else args
+    activations = []
+    for value in values:
+        # Written out instead of calling `is_activation`: this runs for every argument of every call.
+        if isinstance(value, Tensor):
+            if value.requires_grad:
+                activations.append(value)
+        elif isinstance(value, (list, tuple)):
+            activations += filter(is_activation, value)
+    return activations
+
+
+def _keep_precision(call: TorchCall) -> TorchCall:
+    """Undo a softmax's cast to a lower precision: some models ask for float32 even if they run in float64."""
+    dtype = call.kwargs.get("dtype")
+    if dtype is None or dtype.itemsize >= call.first.dtype.itemsize:
+        return call
+    return replace(call, kwargs={**call.kwargs, "dtype": call.first.dtype})

@@ -46,7 +46,7 @@ class RelevanceCache:
         for hidden in self._forward.hidden_states:
             started.keep(hidden, _sum_over_features)
         if rules is Z_PLUS:
-            started.weigh(attentions[-1])
+            started.keep_total(attentions[-1])
         if self._keep_leaf:
             started.keep(self._forward.leaf)
         return started
@@ -87,20 +87,20 @@ class RelevanceCache:
         for relevance_pass in self.passes(rules):
             # In float64, because conservation is the difference of sums that are nearly equal.
             total_B = relevance_pass.at(embedding).double().sum(1)
-            arrivals.append(Arrival(total_B, relevance_pass.flow.dropped_B))
+            arrivals.append(Arrival(total_B, relevance_pass.context.dropped_B))
         return arrivals
 
     def arrivals_at_last_map(self, rules: RuleSet) -> list[Arrival]:
         """Return all relevance of each seed that is under way when it reaches the last attention map."""
         last = self._forward.attentions[-1]
-        return [Arrival(*relevance_pass.under_way(last)) for relevance_pass in self.passes(rules)]
+        return [Arrival(*relevance_pass.total_at(last)) for relevance_pass in self.passes(rules)]
 
     def pixels(self) -> Tensor:
         """Return the relevance of the pixels under the z-plus rules (B,C,P,Q)."""
         for relevance_pass in self.passes(Z_PLUS):
             relevance_pass.at(self._forward.hidden_states[0])
             # Below the embedding output the pass continues under rules that give learned positions their share.
-            relevance_pass.flow.rules = Z_PLUS_PIXELS
+            relevance_pass.context.rules = Z_PLUS_PIXELS
         return self.at(self._forward.leaf, Z_PLUS)
 
 

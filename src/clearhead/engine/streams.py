@@ -1,4 +1,4 @@
-"""Work done beside the main thread while a GPU is fed, and results fetched from it without holding it up."""
+"""Background work that keeps a GPU busy, and copies to the host that do not wait for queued kernels."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,71 +12,79 @@ T = TypeVar("T")
 
 
 def run_in_background(work: Callable[[], T], device: torch.device, helper: str = "gradients") -> Callable[[], T]:
-    """Starts work for a GPU that is done outside Python, and answers with the way to wait for its result.
+    """Start work for a GPU on a helper thread and return a function that waits for its result.
 
-    On a CPU, where two works would share the processors, it is done when asked for.
+    On a CPU two threads would compete for the cores, so the work is done when the function is called.
     """
     if device.type != "cuda":
         return work
+    # A new thread starts on the default stream: use the caller's, so that kernels run in the order of their launch.
     stream = torch.cuda.current_stream(device)
 
-    def on_stream() -> T:
+    def run_on_stream() -> T:
         with torch.cuda.stream(stream):
             return work()
 
-    return _helper(helper).submit(on_stream).result
+    return _executor(helper).submit(run_on_stream).result
 
 
 def prefetch(items: Iterator[T], device: torch.device, helper: str = "gradients") -> Iterator[T]:
-    """The same items, each of them begun before it is asked for."""
+    """Yield the same items, each computed in the background before it is asked for."""
 
-    def begin() -> Callable[[], T | None]:
+    def start_next() -> Callable[[], T | None]:
         return run_in_background(lambda: next(items, None), device, helper)
 
-    def following(coming: Callable[[], T | None]) -> Iterator[T]:
-        while (item := coming()) is not None:
-            coming = begin()
+    def yield_items(wait: Callable[[], T | None]) -> Iterator[T]:
+        item = wait()
+        # None marks the end, so items must not be None.
+        while item is not None:
+            wait = start_next()
             yield item
+            item = wait()
 
-    return following(begin())
+    # The first item is started here, not when the generator is first advanced.
+    return yield_items(start_next())
 
 
 class HostCopy:
-    """A tensor on its way to the CPU, where it will be in `copy`.
+    """A copy of a tensor to the CPU; `copy` holds the values once `wait` has returned.
 
-    What the GPU is given to do later is not waited for.
+    Waits for the kernels that were queued before the copy, not for those queued later.
     """
 
     def __init__(self, tensor: Tensor) -> None:
         tensor = tensor.detach()
+        self._event: torch.cuda.Event | None = None
         if not tensor.is_cuda:
-            self.copy, self._there = tensor.cpu(), None
+            self.copy = tensor.cpu()
             return
+        # Only copies to pinned memory are asynchronous.
         self.copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
         self.copy.copy_(tensor, non_blocking=True)
-        self._there = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._there.record(torch.cuda.current_stream(tensor.device))
+        self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._event.record(torch.cuda.current_stream(tensor.device))
 
     def wait(self) -> Tensor:
-        """The copy, now that it is there."""
-        if self._there is not None:
-            self._there.synchronize()
+        """Wait until the copy has arrived and return it."""
+        if self._event is not None:
+            self._event.synchronize()
         return self.copy
 
 
 def copy_to_host(tensor: Tensor) -> Tensor:
-    """On the CPU a tensor that the GPU has finished, an input of the network say, whatever it is at now."""
+    """Copy a finished tensor, such as an input, on a side stream, without waiting for queued kernels."""
     if not tensor.is_cuda:
         return tensor.cpu()
-    with torch.cuda.stream(_aside(tensor.device)):
+    with torch.cuda.stream(_side_stream(tensor.device)):
         return tensor.cpu()
 
 
 @cache
-def _aside(device: torch.device) -> torch.cuda.Stream:
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 @cache
-def _helper(name: str) -> ThreadPoolExecutor:
+def _executor(name: str) -> ThreadPoolExecutor:
+    # One worker: the items of an iterator must be computed in order.
     return ThreadPoolExecutor(1, thread_name_prefix=f"clearhead {name}")

@@ -1,4 +1,4 @@
-"""The tape: one forward pass of an unmodified network, written down as the steps relevance walks back."""
+"""The tape: the operations of one forward pass, recorded so that relevance can be propagated back through them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,30 +6,34 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from clearhead.engine.lrp.context import Back, RelevanceContext, Shares
+from clearhead.engine.lrp.context import Backward, RelevanceContext, Shares
+from clearhead.engine.lrp.saved import SavedTensors
 from clearhead.errors import UnsupportedOperation
 
-NODE = "_clearhead_node"
-UNSEEN = (
-    "An activation was made where it cannot be followed: by compiled or quantised code, or written in place "
+NOT_RECORDED = (
+    "An activation was computed where it cannot be recorded: by compiled or quantised code, or by an in-place write "
     "through a view. Choose a method without relevance."
 )
 
 
 class Step(NamedTuple):
-    """One call on the tape: which node it made, from which nodes, and how relevance goes back."""
+    """One recorded operation: the node of its output, the nodes of its inputs, and its backward function."""
 
     node: int
     parents: tuple[int, ...]
-    back: Back
+    backward: Backward
 
 
 @dataclass
 class AttentionMap:
-    """A softmax that weights values: its result, and the hidden state before and after the block around it."""
+    """A softmax that weights values, and the block around it.
+
+    `before` and `after` are the hidden states at the block's input and output; `argument` is the index or keyword of
+    the input among the block's arguments.
+    """
 
     map: Tensor
-    used: bool = False
+    is_used: bool = False
     before: Tensor | None = None
     after: Tensor | None = None
     block: nn.Module | None = None
@@ -38,49 +42,66 @@ class AttentionMap:
 
 @dataclass
 class Tape:
-    """Steps in the order of the forward pass, the input leaf, and the attention maps met on the way."""
+    """The steps of a forward pass in order, its leaf (embeddings or pixels), and its attention maps.
+
+    `patches` are the rows and columns of the patch convolution of an image.
+    """
 
     steps: list[Step] = field(default_factory=list)
     maps: list[AttentionMap] = field(default_factory=list)
     leaf: Tensor | None = None
     patches: tuple[int, int] | None = None
     count: int = 0
+    saved: SavedTensors = field(default_factory=SavedTensors)
 
     @property
     def blocks(self) -> list[AttentionMap]:
-        """The maps around which a block of the network was seen."""
-        return [found for found in self.maps if found.before is not None]
+        """The maps for which the surrounding block was found."""
+        return [attention for attention in self.maps if attention.before is not None]
 
     def are_cuts(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether all that is made after each of these activations depends on the input through it alone."""
-        lowest, cuts = self.count, set()
+        """Return whether everything after each of these activations depends on the input only through it."""
+        cuts = self._find_cuts()
+        return all(self.node_of(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
+
+    def _find_cuts(self) -> set[int]:
+        """Return the nodes that no later step bypasses: no parent of a later step comes before them."""
+        cuts = set()
+        lowest = self.count
         for step in reversed(self.steps):
             if lowest >= step.node:
                 cuts.add(step.node)
-            lowest = min((lowest, *step.parents)) if step.parents else 0
-        return all(self.node(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
+            # A step without known parents may depend on anything, so nothing before it is a cut.
+            first_parent = min(step.parents, default=0)
+            lowest = min(lowest, first_parent)
+        return cuts
 
-    def node(self, tensor: Tensor) -> int | None:
-        """The number of an activation; a tensor written in place gets a new one at each write."""
-        known: dict[int, int] | None = tensor.__dict__.get(NODE)
-        return None if known is None else known.get(tensor._version)
+    def node_of(self, tensor: Tensor) -> int | None:
+        """Return the number of an activation; each in-place write makes it a new one."""
+        return self.saved.node_of(tensor)
 
-    def enter(self, tensor: Tensor) -> int:
+    def add_node(self, tensor: Tensor) -> int:
+        """Number an activation."""
         self.count += 1
-        tensor.__dict__.setdefault(NODE, {})[tensor._version] = self.count
+        self.saved.set_node(tensor, self.count)
         return self.count
 
-    def write(self, out: Tensor, activations: Sequence[Tensor], back: Back) -> Step:
-        parents = tuple(map(self.node, activations))
+    def record(self, out: Tensor, activations: Sequence[Tensor], backward: Backward) -> Step:
+        """Append the operation that computed `out` from these activations."""
+        parents = tuple(map(self.saved.node_of, activations))
         if None in parents:
-            parents, back = tuple(parent for parent in parents if parent is not None), refuse(UNSEEN)
-        step = Step(self.enter(out), parents, back)  # type: ignore[arg-type]
+            # Raised when relevance arrives here, not now: other methods may not need this step.
+            backward = raise_unsupported(NOT_RECORDED)
+            parents = tuple(parent for parent in parents if parent is not None)
+        step = Step(self.add_node(out), parents, backward)  # type: ignore[arg-type]
         self.steps.append(step)
         return step
 
 
-def refuse(message: str) -> Back:
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
+def raise_unsupported(message: str) -> Backward:
+    """Return a backward function that raises: methods without relevance still work on such a network."""
+
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
         raise UnsupportedOperation(message)
 
-    return back
+    return backward

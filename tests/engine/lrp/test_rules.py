@@ -1,5 +1,7 @@
 """Properties of the relevance rules: conservation, agreement with the papers' formulas, 0/0."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clearhead
-from clearhead.engine.attention import weigh
-from clearhead.engine.lrp import rules
-from clearhead.engine.lrp import shape_ops as moving
+from clearhead.engine.attention import attention_weights
+from clearhead.engine.lrp import rules, shape_ops
 from clearhead.engine.lrp.context import LinearCall, RelevanceContext
 from clearhead.engine.lrp.linear import POSITIVE, READING, Z_PLUS, positive
+from clearhead.engine.lrp.saved import SavedTensors
 from clearhead.errors import UnsupportedOperation
 
 SEEDS = st.integers(0, 10_000)
@@ -22,7 +24,7 @@ def draw(seed, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def flow(rule_set=POSITIVE, batch=2):
+def make_context(rule_set=POSITIVE, batch=2):
     return RelevanceContext(rule_set, batch, [torch.zeros(batch, 1, dtype=torch.float64)])
 
 
@@ -30,10 +32,12 @@ def activation(tensor):
     return tensor.clone().requires_grad_()
 
 
-def back(rule, call, relevance, current, *args, **kwargs):
+def propagate(rule, call, relevance, context, *args, **kwargs):
+    """Return the shares that a rule gives to the activations of a call."""
     out = call(*args, **kwargs)
+    _, backward = rule(SavedTensors(), out, *args, **kwargs)
     with torch.no_grad():
-        return rule(out, *args, **kwargs)[1](relevance, current)
+        return backward(relevance, context)
 
 
 def naive_linear(x, weight, relevance, keep):
@@ -48,16 +52,16 @@ def naive_linear(x, weight, relevance, keep):
 def test_positive_is_equation_5(seed, with_bias):
     x, weight, relevance = activation(draw(seed, 2, 3, 7)), draw(seed + 1, 5, 7), draw(seed + 2, 2, 3, 5)
     bias = draw(seed + 3, 5) if with_bias else None
-    (found,) = back(rules.linear, F.linear, relevance, flow(), x, weight, bias)
-    torch.testing.assert_close(found, naive_linear(x.detach(), weight, relevance, lambda a, b: a * b >= 0))
+    (share,) = propagate(rules.linear, F.linear, relevance, make_context(), x, weight, bias)
+    torch.testing.assert_close(share, naive_linear(x.detach(), weight, relevance, lambda a, b: a * b >= 0))
 
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
 def test_z_plus_is_equation_4(seed):
     x, weight, relevance = activation(draw(seed, 2, 3, 7)), draw(seed + 1, 5, 7), draw(seed + 2, 2, 3, 5)
-    (found,) = back(rules.linear, F.linear, relevance, flow(Z_PLUS), x, weight)
-    torch.testing.assert_close(found, naive_linear(x.detach(), weight, relevance, lambda a, b: (a > 0) & (b > 0)))
+    (share,) = propagate(rules.linear, F.linear, relevance, make_context(Z_PLUS), x, weight)
+    torch.testing.assert_close(share, naive_linear(x.detach(), weight, relevance, lambda a, b: (a > 0) & (b > 0)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -66,9 +70,11 @@ def test_linear_rules_are_linear_in_relevance(seed, factor):
     x, weight = activation(draw(seed, 2, 3, 7)), draw(seed + 1, 5, 7)
     first, second = draw(seed + 2, 2, 3, 5), draw(seed + 3, 2, 3, 5)
     for rule_set in (POSITIVE, Z_PLUS):
-        parts = [back(rules.linear, F.linear, r, flow(rule_set), x, weight)[0] for r in (first, second)]
-        (together,) = back(rules.linear, F.linear, first + factor * second, flow(rule_set), x, weight)
-        torch.testing.assert_close(together, parts[0] + factor * parts[1])
+        layer = partial(propagate, rules.linear, F.linear)
+        (first_share,) = layer(first, make_context(rule_set), x, weight)
+        (second_share,) = layer(second, make_context(rule_set), x, weight)
+        (together,) = layer(first + factor * second, make_context(rule_set), x, weight)
+        torch.testing.assert_close(together, first_share + factor * second_share)
 
 
 @settings(max_examples=60, deadline=None)
@@ -78,22 +84,23 @@ def test_every_rule_conserves_each_sample(seed, rule_set, name):
     arguments = {"linear": (u, draw(seed + 2, 4, 4)), "mean": (u, 1)}.get(name, (u, v))
     call = getattr(torch, name, F.linear)
     relevance = draw(seed + 3, *call(*arguments).shape)
-    current = flow(rule_set)
-    shares = back(rules.RULES[name], call, relevance, current, *arguments)
+    context = make_context(rule_set)
+    shares = propagate(rules.RULES[name], call, relevance, context, *arguments)
     total = sum(share.flatten(1).sum(1) for share in shares)
-    torch.testing.assert_close(total + current.dropped_B, relevance.flatten(1).sum(1), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(total + context.dropped_B, relevance.flatten(1).sum(1), rtol=1e-8, atol=1e-8)
 
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
 def test_add_is_normalised_by_the_formula_after_equation_9(seed):
     u, v, relevance = activation(draw(seed, 2, 5)), activation(draw(seed + 1, 2, 5)), draw(seed + 2, 2, 5)
-    found = back(rules.add, torch.add, relevance, flow(), u, v)
-    plain = [part.detach() / (u + v).detach() * relevance for part in (u, v)]
-    sums, whole = [part.sum(1, keepdim=True) for part in plain], relevance.sum(1, keepdim=True)
+    shares = propagate(rules.add, torch.add, relevance, make_context(), u, v)
+    plain = [term.detach() / (u + v).detach() * relevance for term in (u, v)]
+    sums = [plain_share.sum(1, keepdim=True) for plain_share in plain]
+    total = relevance.sum(1, keepdim=True)
     weight = sums[0].abs() + sums[1].abs()
-    for share, part, total in zip(found, plain, sums, strict=True):
-        torch.testing.assert_close(share, part * total.abs() / weight * whole / total)
+    for share, plain_share, plain_sum in zip(shares, plain, sums, strict=True):
+        torch.testing.assert_close(share, plain_share * plain_sum.abs() / weight * total / plain_sum)
 
 
 @pytest.mark.parametrize("strided", [True, False])
@@ -101,30 +108,30 @@ def test_a_bias_of_any_shape(strided):
     x, weight = draw(1, 2, 5), draw(2, 4, 5)
     bias = draw(3, 8)[::2] if strided else draw(3, 2, 4)
     relevance = draw(4, 2, 4).abs()
-    found = positive(LinearCall(x, weight, bias, x @ weight.T + bias), relevance, flow())
-    plain = positive(LinearCall(x, weight, None, x @ weight.T), relevance, flow())
-    torch.testing.assert_close(found, plain)
+    share = positive(LinearCall(x, weight, bias, x @ weight.T + bias), relevance, make_context())
+    plain = positive(LinearCall(x, weight, None, x @ weight.T), relevance, make_context())
+    torch.testing.assert_close(share, plain)
 
 
 def test_add_leaves_each_sample_to_itself():
     u, v, relevance = activation(draw(1, 2, 5)), activation(draw(2, 2, 5)), draw(3, 2, 5)
-    together = back(rules.add, torch.add, relevance, flow(), u, v)
+    together = propagate(rules.add, torch.add, relevance, make_context(), u, v)
     for row in range(2):
-        one = back(
+        alone = propagate(
             rules.add,
             torch.add,
             relevance[row : row + 1],
-            flow(batch=1),
+            make_context(batch=1),
             activation(u[row : row + 1].detach()),
             activation(v[row : row + 1].detach()),
         )
-        for whole, part in zip(together, one, strict=True):
-            torch.testing.assert_close(whole[row : row + 1], part)
+        for share, share_alone in zip(together, alone, strict=True):
+            torch.testing.assert_close(share[row : row + 1], share_alone)
 
 
 def test_matmul_halves_equation_2():
     u, v, relevance = activation(draw(1, 2, 3, 4)), activation(draw(2, 2, 4, 5)), draw(3, 2, 3, 5)
-    to_u, to_v = back(rules.matmul, torch.matmul, relevance, flow(), u, v)
+    to_u, to_v = propagate(rules.matmul, torch.matmul, relevance, make_context(), u, v)
     shares = u.detach()[..., None] * v.detach()[:, None] / (u @ v).detach()[:, :, None] * relevance[:, :, None] / 2
     torch.testing.assert_close(to_u, shares.sum(-1))
     torch.testing.assert_close(to_v, shares.sum(1))
@@ -133,34 +140,39 @@ def test_matmul_halves_equation_2():
 def test_a_constant_stays_one_when_its_parameter_is_trained_again():
     """Parameters are frozen during the forward pass alone."""
     mixing, x, relevance = draw(1, 3, 3), activation(draw(2, 2, 3, 3)), draw(3, 2, 3, 3)
-    wanted = back(rules.matmul, torch.matmul, relevance, flow(), mixing, x)[0]
-    through = rules.matmul(mixing @ x, mixing, x)[1]
+    (expected,) = propagate(rules.matmul, torch.matmul, relevance, make_context(), mixing, x)
+    _, backward = rules.matmul(SavedTensors(), mixing @ x, mixing, x)
     mixing.requires_grad_()
     with torch.no_grad():
-        torch.testing.assert_close(through(relevance, flow())[0], wanted)
+        torch.testing.assert_close(backward(relevance, make_context())[0], expected)
 
 
 @pytest.mark.parametrize("constant", ["", "query", "key"])
 @pytest.mark.parametrize("rule_set", [POSITIVE, Z_PLUS, READING])
 def test_an_attention_map_passes_relevance_like_its_steps(rule_set, constant):
     query, key = draw(1, 2, 2, 3, 4, 5).unbind(0)
-    for name, one in (("query", query), ("key", key)):
-        one.requires_grad_(name != constant)
-    relevance, made = draw(2, 2, 3, 4, 4).abs(), weigh(query, key, 0.3, None)
+    query.requires_grad_(constant != "query")
+    key.requires_grad_(constant != "key")
+    relevance, saved = draw(2, 2, 3, 4, 4).abs(), SavedTensors()
+    attention = attention_weights(query, key, 0.3, None)
     product = query @ key.mT
-    through, (_, whole) = rules.matmul(product, query, key.mT)[1], rules.weigh(made, query, key, 0.3, None)
+    _, backward = rules.attention_weights(saved, attention, query, key, 0.3, None)
+    _, product_backward = rules.matmul(saved, product, query, key.mT)
+    _, scale_backward = rules.mul(saved, attention, activation(product), 0.3)
     with torch.no_grad():
-        (scores,) = rules.mul(made, activation(product), 0.3)[1](relevance, flow(rule_set))
-        found, steps = whole(relevance, flow(rule_set)), list(through(scores, flow(rule_set)))
-        steps[-1] = steps[-1] if constant == "key" else steps[-1].mT
-    for one, other in zip(found, steps, strict=True):
-        torch.testing.assert_close(one, other)
+        shares = backward(relevance, make_context(rule_set))
+        (scores,) = scale_backward(relevance, make_context(rule_set))
+        expected = list(product_backward(scores, make_context(rule_set)))
+    if constant != "key":
+        expected[-1] = expected[-1].mT
+    for share, expected_share in zip(shares, expected, strict=True):
+        torch.testing.assert_close(share, expected_share)
 
 
 def test_constants_get_nothing():
     x, constant, relevance = activation(draw(1, 2, 3)), draw(2, 2, 3), draw(3, 2, 3)
     for rule, call in ((rules.add, torch.add), (rules.mul, torch.mul), (rules.sub, torch.sub)):
-        shares = back(rule, call, relevance, flow(), x, constant)
+        shares = propagate(rule, call, relevance, make_context(), x, constant)
         assert len(shares) == 1
         torch.testing.assert_close(shares[0], relevance)
 
@@ -169,30 +181,30 @@ def test_constants_get_nothing():
 def test_nothing_by_nothing_is_nothing_and_counted(rule_set):
     x = activation(torch.tensor([[1.0, 2.0], [1.0, 2.0]], dtype=torch.float64))
     weight = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], dtype=torch.float64)
-    current = flow(rule_set)
+    context = make_context(rule_set)
     relevance = torch.tensor([[0.25, 0.75], [0.5, 0.5]], dtype=torch.float64)
-    (found,) = back(rules.linear, F.linear, relevance, current, x, weight)
-    assert torch.isfinite(found).all()
-    torch.testing.assert_close(current.dropped_B, torch.tensor([0.25, 0.5], dtype=torch.float64))
-    torch.testing.assert_close(found.sum(1) + current.dropped_B, relevance.sum(1))
+    (share,) = propagate(rules.linear, F.linear, relevance, context, x, weight)
+    assert torch.isfinite(share).all()
+    torch.testing.assert_close(context.dropped_B, torch.tensor([0.25, 0.5], dtype=torch.float64))
+    torch.testing.assert_close(share.sum(1) + context.dropped_B, relevance.sum(1))
 
 
 def test_rounding_is_not_taken_for_a_positive_contribution():
     """All contributions negative, yet out + |x||w| is rounding noise rather than zero: still nothing."""
     x = activation(torch.rand(1, 300, generator=torch.Generator().manual_seed(0)))
     weight = -torch.rand(4, 300, generator=torch.Generator().manual_seed(1))
-    current = RelevanceContext(POSITIVE, 1, [torch.zeros(1, 1)])
-    (found,) = back(rules.linear, F.linear, torch.ones(1, 4), current, x, weight)
-    assert found.abs().max() == 0
-    assert current.dropped_B.item() == pytest.approx(4, abs=1e-6)
+    context = RelevanceContext(POSITIVE, 1, [torch.zeros(1, 1)])
+    (share,) = propagate(rules.linear, F.linear, torch.ones(1, 4), context, x, weight)
+    assert share.abs().max() == 0
+    assert context.dropped_B.item() == pytest.approx(4, abs=1e-6)
 
 
 def test_reading_is_even_over_what_the_head_reads():
     hidden = activation(draw(1, 2, 6, 4))
     picked = hidden[:, 2]
     rule = rules.rule_for("getitem", torch.Tensor.__getitem__, None)
-    _, way_back = rule(picked, hidden, (slice(None), 2))
-    (weights,) = way_back(torch.ones(2, 4, dtype=torch.float64), flow(READING))
+    _, backward = rule(SavedTensors(), picked, hidden, (slice(None), 2))
+    (weights,) = backward(torch.ones(2, 4, dtype=torch.float64), make_context(READING))
     assert weights.sum(-1)[:, 2].tolist() == [4, 4]
     assert weights.sum() == 8
 
@@ -214,20 +226,21 @@ def test_relevance_goes_back_to_the_elements_that_were_picked(index):
     hidden = activation(draw(1, 2, 6, 4))
     picked = hidden[index]
     relevance = draw(2, *picked.shape)
-    _, way_back = rules.RULES["getitem"](picked, hidden, index)
+    _, backward = rules.RULES["getitem"](SavedTensors(), picked, hidden, index)
     (expected,) = torch.autograd.grad(picked, hidden, relevance)
-    torch.testing.assert_close(way_back(relevance, flow())[0], expected)
+    torch.testing.assert_close(backward(relevance, make_context())[0], expected)
 
 
 def test_samples_that_cannot_be_told_apart_are_refused():
     with pytest.raises(UnsupportedOperation, match="does not keep the 2 samples apart"):
-        flow(batch=2).per_sample(torch.ones(3, 4))
+        make_context(batch=2).sum_per_sample(torch.ones(3, 4))
 
 
-@pytest.mark.parametrize("name", sorted(moving.MOVING))
-def test_every_moving_function_exists(name):
-    assert callable(moving.MOVING[name])
-    assert rules.rule_for(name, moving.MOVING[name], None) is not None
+@pytest.mark.parametrize("name", sorted(shape_ops.SHAPE_OPS))
+def test_every_shape_operation_exists(name):
+    function = shape_ops.SHAPE_OPS[name]
+    assert callable(function)
+    assert rules.rule_for(name, function, None) is not None
 
 
 def test_unknown_functions_have_no_rule():
@@ -235,15 +248,15 @@ def test_unknown_functions_have_no_rule():
 
 
 def test_what_three_layers_need_of_one_activation_is_made_once():
-    current, x, other = flow(), draw(0, 2, 3), draw(1, 2, 3)
-    first = current.once(torch.abs, x)
-    assert current.once(torch.abs, x) is first
-    assert torch.equal(current.once(torch.relu, x), x.clamp(min=0))
-    assert torch.equal(current.once(torch.abs, other), other.abs())
-    made = []
+    context, x, other = make_context(), draw(0, 2, 3), draw(1, 2, 3)
+    first = context.compute_once(torch.abs, x)
+    assert context.compute_once(torch.abs, x) is first
+    assert torch.equal(context.compute_once(torch.relu, x), x.clamp(min=0))
+    assert torch.equal(context.compute_once(torch.abs, other), other.abs())
+    calls = []
     trace = clearhead.capture(model("bert"), tensors("bert"), 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "abs", lambda x: made.append(x.shape) or x.abs())
+        patch.setattr(torch, "abs", lambda x: calls.append(x.shape) or x.abs())
         trace.conservation()
     # Per block: queries, keys and values together, the output of attention, and two wide layers; pooler and classifier.
-    assert len(made) == 3 * 4 + 2
+    assert len(calls) == 3 * 4 + 2

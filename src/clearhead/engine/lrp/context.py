@@ -1,8 +1,8 @@
-"""One pass of relevance: its rule set, its bookkeeping, and what a rule keeps of a call."""
+"""One relevance pass: its rule set, what a rule is, and the bookkeeping that rules share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from weakref import ref
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,69 +11,19 @@ from torch import Tensor
 from clearhead.engine.lrp.kernels.dispatch import kernels_for
 from clearhead.errors import UnsupportedOperation
 
+# The relevance of each activation that an operation took.
 Shares = Sequence[Tensor]
-Back = Callable[[Tensor, "RelevanceContext"], Shares]
-Recorded = tuple[Sequence[Tensor], Back]
-Rule = Callable[..., Recorded]
-
-
-MADE = "_clearhead_made"
-LENT = "_clearhead_lent"
-NOT_MADE = (None, None)
-
-
-class SavedTensor:
-    """A value that the way back needs, guarded against being overwritten in the meantime."""
-
-    __slots__ = ("__weakref__", "kept", "make", "version")
-
-    def __init__(self, tensor: Tensor) -> None:
-        known, self.version = tensor.__dict__, tensor._version
-        version, make = known.get(MADE, NOT_MADE)
-        self.make: Callable[[], Tensor] | None = make if version == self.version else None
-        self.kept = None if self.make else tensor
-        if LENT in known:
-            known[LENT].keepers.append(ref(self))
-
-    @property
-    def intact(self) -> bool:
-        return self.kept is None or self.kept._version == self.version
-
-    @property
-    def tensor(self) -> Tensor:
-        if not self.intact:
-            raise UnsupportedOperation(
-                "The network overwrote an activation in place after using it, or a weight has changed since, so "
-                "relevance cannot be followed. Trace again, or choose a method without relevance."
-            )
-        return self.make() if self.kept is None and self.make else self.kept  # type: ignore[return-value]
-
-    def to(self, dtype: torch.dtype) -> Tensor:
-        return self.tensor.to(dtype)
-
-
-class WeakTensor:
-    """A value that is welcome on the way back, but only if another rule keeps it anyway."""
-
-    __slots__ = ("keepers", "version")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.version = tensor._version
-        self.keepers: list[ref[SavedTensor]] = []
-        tensor.__dict__[LENT] = self
-
-    @property
-    def tensor(self) -> Tensor | None:
-        for found in self.keepers:
-            kept = found()
-            if kept is not None and kept.version == self.version and kept.intact:
-                return kept.tensor
-        return None
+# Distributes the relevance of an operation's output among its activations.
+Backward = Callable[[Tensor, "RelevanceContext"], Shares]
+# The activations that an operation took, and its backward function.
+RuleResult = tuple[Sequence[Tensor], Backward]
+# Called as rule(saved_tensors, output, *args, **kwargs) with the arguments of the recorded call.
+Rule = Callable[..., RuleResult]
 
 
 @dataclass(frozen=True)
 class LinearCall:
-    """A linear layer as it was called: out = x · weightᵀ + bias."""
+    """A call of a linear layer: out = x · weightᵀ + bias; `out` is None if it was not saved."""
 
     x: Tensor
     weight: Tensor
@@ -81,19 +31,32 @@ class LinearCall:
     out: Tensor | None
 
     def to(self, dtype: torch.dtype) -> "LinearCall":
-        """In another type; the output serves as it is, unless it was rounded to less."""
-        serves = self.out is not None and self.out.dtype == dtype
-        bias = None if self.bias is None else self.bias.to(dtype)
-        return LinearCall(self.x.to(dtype), self.weight.to(dtype), bias, self.out if serves else None)
+        """Convert to another dtype."""
+        bias = self.bias
+        if bias is not None:
+            bias = bias.to(dtype)
+        out = self.out
+        # An output in another dtype was rounded differently: it is computed again.
+        if out is not None and out.dtype != dtype:
+            out = None
+        return LinearCall(self.x.to(dtype), self.weight.to(dtype), bias, out)
 
     @property
-    def product(self) -> Tensor:
-        return F.linear(self.x, self.weight, self.bias) if self.out is None else self.out
+    def output(self) -> Tensor:
+        """The saved output, or the output computed again."""
+        if self.out is not None:
+            return self.out
+        return F.linear(self.x, self.weight, self.bias)
 
 
 @dataclass(frozen=True)
 class RuleSet:
-    """How one pass treats the operations on which the papers differ."""
+    """How one relevance pass treats the operations on which the papers differ.
+
+    `linear` is the rule of linear layers. `normalise_add` applies TransAtt Eq. 9 to additions. `proportional` divides
+    relevance by contributions; without it, relevance is multiplied by the transposed weights, like a gradient.
+    `split_constants` gives constants their share of an addition.
+    """
 
     name: str
     linear: Callable[[LinearCall, Tensor, "RelevanceContext"], Tensor]
@@ -104,28 +67,37 @@ class RuleSet:
 
 @dataclass
 class RelevanceContext:
-    """One pass of relevance: its rule set, the batch size, and what 0/0 took from each sample."""
+    """The state of one relevance pass: its rule set, its batch size, and the relevance that 0/0 has dropped.
+
+    `dropped_sums` are parts of that relevance, each (B, any number): rules only append to them, so that they never
+    wait for the device.
+    """
 
     rules: RuleSet
     batch: int
-    lost: list[Tensor] = field(default_factory=list)
+    dropped_sums: list[Tensor] = field(default_factory=list)
     last: tuple[Callable[[Tensor], Tensor], Tensor, Tensor] | None = None
 
-    def once(self, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """part(x), remembered for the next layer: queries, keys and values are made of the same activation."""
-        if self.last is None or self.last[0] is not part or self.last[1] is not x:
+    def compute_once(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Return function(x), cached until the next call with other arguments.
+
+        The layers of queries, keys and values share their input and follow each other on the tape.
+        """
+        if self.last is None or self.last[0] is not function or self.last[1] is not x:
+            # Free the old result before the new one is allocated.
             self.last = None
-            self.last = (part, x, part(x))
+            self.last = (function, x, function(x))
         return self.last[2]
 
     @property
     def dropped_B(self) -> Tensor:
-        """What 0/0 took from each sample so far."""
-        self.lost[:] = [torch.cat(self.lost, 1).sum(1, keepdim=True)]
-        return self.lost[0][:, 0]
+        """The relevance that 0/0 has dropped from each sample so far."""
+        # One sum replaces them all, so that the next request adds up only what is new.
+        self.dropped_sums[:] = [torch.cat(self.dropped_sums, 1).sum(1, keepdim=True)]
+        return self.dropped_sums[0][:, 0]
 
-    def samples(self, tensor: Tensor) -> int:
-        """How many samples the first axis of a tensor keeps apart: as its outermost part."""
+    def count_samples(self, tensor: Tensor) -> int:
+        """Return the batch size; raise UnsupportedOperation if the first axis does not separate the samples."""
         if tensor.dim() == 0 or tensor.shape[0] % self.batch:
             raise UnsupportedOperation(
                 f"A tensor of shape {tuple(tensor.shape)} does not keep the {self.batch} samples apart. "
@@ -133,42 +105,52 @@ class RelevanceContext:
             )
         return self.batch
 
-    def per_sample(self, tensor: Tensor) -> Tensor:
-        """Sums over each sample."""
-        return tensor.reshape(self.samples(tensor), -1).sum(1)
+    def sum_per_sample(self, tensor: Tensor) -> Tensor:
+        """Return the sum over each sample (B)."""
+        return tensor.reshape(self.count_samples(tensor), -1).sum(1)
 
-    def spread(self, factor_B: Tensor, like: Tensor) -> Tensor:
-        """A number per sample, shaped so that it multiplies `like`."""
-        repeated = factor_B.repeat_interleave(like.shape[0] // self.batch)
-        return repeated.view(-1, *[1] * (like.dim() - 1))
+    def expand_per_sample(self, factor_B: Tensor, target: Tensor) -> Tensor:
+        """Return a factor per sample in a shape that broadcasts with `target`."""
+        # The first axis may hold several rows per sample, such as heads or windows.
+        repeated = factor_B.repeat_interleave(target.shape[0] // self.batch)
+        return repeated.view(-1, *[1] * (target.dim() - 1))
 
     def divide(
         self,
         relevance: Tensor,
         denominator: Tensor,
-        empty: Tensor | None = None,
+        is_zero: Tensor | None = None,
         *,
         factor: float = 1.0,
-        kind: torch.dtype | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """factor · relevance / denominator with 0/0 = 0. Overwrites `denominator`, which must be the caller's own.
+        """Return factor · relevance / denominator with 0/0 = 0, and count the relevance that this drops.
 
-        The fused kernels leave it rounded to `kind`, if that is given.
+        Overwrites `denominator`. `is_zero` says which denominators count as zero; by default those that are. Fused
+        kernels round the quotient to `dtype` if one is given.
         """
-        fast = kernels_for(relevance)
-        if fast and empty is None and relevance.shape == denominator.shape:
-            pair = relevance.contiguous(), denominator.contiguous()
-            quotient, lost = fast.quotient(*pair, self.samples(relevance), factor, kind)
-            self.lost.append(lost)
-            return quotient  # type: ignore[no-any-return]
-        empty = denominator == 0 if empty is None else empty
+        kernels = kernels_for(relevance)
+        if kernels and is_zero is None and relevance.shape == denominator.shape:
+            return self._divide_fused(kernels, relevance, denominator, factor, dtype)
+        if is_zero is None:
+            is_zero = denominator == 0
+        # Written into the denominator, which saves an allocation as large as the activation.
         quotient = torch.div(relevance, denominator, out=denominator)
-        if empty.any():
-            self.lost.append(self.per_sample(relevance * empty)[:, None])
-            quotient.masked_fill_(empty, 0.0)
+        if is_zero.any():
+            self.dropped_sums.append(self.sum_per_sample(relevance * is_zero)[:, None])
+            quotient.masked_fill_(is_zero, 0.0)
         return quotient if factor == 1 else quotient.mul_(factor)
+
+    def _divide_fused(
+        self, kernels: Any, relevance: Tensor, denominator: Tensor, factor: float, dtype: torch.dtype | None
+    ) -> Tensor:
+        samples = self.count_samples(relevance)
+        quotient: Tensor
+        quotient, dropped = kernels.divide(relevance.contiguous(), denominator.contiguous(), samples, factor, dtype)
+        self.dropped_sums.append(dropped)
+        return quotient
 
 
 def is_activation(value: object) -> bool:
-    """Whether a value is an activation: parameters are frozen during a trace, so only those carry gradients."""
+    """Return whether a value depends on the input: parameters are frozen in a trace, so only activations need grad."""
     return isinstance(value, Tensor) and value.requires_grad

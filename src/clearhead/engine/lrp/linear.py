@@ -1,4 +1,4 @@
-"""How a linear layer shares relevance among its inputs, and the rule sets that differ in it."""
+"""The relevance rules of linear layers, and the rule sets that differ in them."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,101 +8,146 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.engine.lrp.context import LinearCall, RelevanceContext, RuleSet
-from clearhead.engine.lrp.kernels.dispatch import few_rows, kernels_for, precision_of_dots, try_kernel
+from clearhead.engine.lrp.kernels.dispatch import dot_precision, has_few_rows, kernels_for, try_kernel
+
+# Products of half-precision factors with a float32 result (`out_dtype`) came with torch 2.8.
+HAS_MIXED_PRODUCTS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
 
 
-def positive(layer: LinearCall, relevance: Tensor, flow: RelevanceContext) -> Tensor:
-    """TransAtt Eq. 5: the contributions x·w ≥ 0, in three matrix products.
+def positive(layer: LinearCall, relevance: Tensor, context: RelevanceContext) -> Tensor:
+    """TransAtt Eq. 5: distribute relevance by the contributions x·w ≥ 0, in three matrix products.
 
-    The denominator is x⁺w⁺ + x⁻w⁻ = (xw + |x||w|)/2, where xw is the layer's own output without its bias; a
-    unit whose positive part is within rounding of nothing has none. On the way back the two halves stay
-    apart, so that a contribution that is not positive gets exactly nothing.
+    The denominator is x⁺w⁺ + x⁻w⁻ = (xw + |x||w|)/2, where xw is the layer's own output without its bias.
     """
-    fast = kernels_for(relevance)
-    if fast:
-        return _positive_fused(fast, layer, relevance.contiguous(), flow)
+    kernels = kernels_for(relevance)
+    if kernels:
+        return _positive_fused(kernels, layer, relevance.contiguous(), context)
     layer = layer.to(relevance.dtype)
-    x, weight = layer.x, layer.weight
-    absolute = F.linear(flow.once(torch.abs, x), weight.abs())
-    denominator = torch.add(layer.product, absolute)
-    denominator = denominator if layer.bias is None else denominator.sub_(layer.bias)
-    empty = denominator <= absolute.mul_(nothing(x.dtype))
-    scaled = flow.divide(relevance, denominator.mul_(0.5), empty)
-    upper = torch.matmul(scaled, weight.clamp(min=0)).mul_(x.clamp(min=0))
-    return upper.addcmul_(torch.matmul(scaled, weight.clamp(max=0)), x.clamp(max=0))
+    x = layer.x
+    weight = layer.weight
+    absolute = F.linear(context.compute_once(torch.abs, x), weight.abs())
+    denominator = torch.add(layer.output, absolute)
+    if layer.bias is not None:
+        denominator.sub_(layer.bias)
+    # The sum cancels where all contributions are negative, so a rounding error counts as zero.
+    is_zero = denominator <= absolute.mul_(zero_tolerance(x.dtype))
+    scaled = context.divide(relevance, denominator.mul_(0.5), is_zero)
+    # Two products instead of one with (w + |w|): a negative contribution gets exactly zero.
+    share = torch.matmul(scaled, weight.clamp(min=0)).mul_(x.clamp(min=0))
+    return share.addcmul_(torch.matmul(scaled, weight.clamp(max=0)), x.clamp(max=0))
 
 
-def nothing(dtype: torch.dtype) -> float:
-    """Which part of |x||w| is within rounding of nothing."""
+def zero_tolerance(dtype: torch.dtype) -> float:
+    """Return the tolerance, relative to |x||w|, below which a sum of positive contributions counts as zero."""
     return 16 * torch.finfo(dtype).eps
 
 
-def _positive_fused(fast: Any, layer: LinearCall, relevance: Tensor, flow: RelevanceContext) -> Tensor:
-    """The same, with both halves of the weights in one product and the work between products in one pass each."""
-    samples, x, exact = flow.samples(relevance), layer.x.contiguous(), layer.x.dtype == relevance.dtype
-    precision = precision_of_dots(x, relevance) if few_rows(x) or not exact else None
+def _positive_fused(kernels: Any, layer: LinearCall, relevance: Tensor, context: RelevanceContext) -> Tensor:
+    """The positive rule by Triton kernels: with the products inside where that is faster, else around torch's."""
+    x = layer.x.contiguous()
     weight = layer.weight.contiguous()
-    found = try_kernel(_positive_in_two, fast, x, weight, relevance, samples, precision) if precision else None
-    if found:
-        flow.lost.append(found[1])
-        return found[0]
-    weights, sizes = fast.by_sign(weight, absolute=exact)
-    if exact:
-        layer = layer.to(relevance.dtype)
-        bias, out = layer.bias, layer.product
-        if bias is not None and bias.shape != out.shape[-1:]:
-            out, bias = out - bias, None
-        bias = bias if bias is None else bias.contiguous()
-        absolute = F.linear(flow.once(torch.abs, x), sizes)
-        scaled, lost = fast.positive(relevance, out.contiguous(), absolute, bias, samples, nothing(x.dtype))
+    samples = context.count_samples(relevance)
+    same_dtype = x.dtype == relevance.dtype
+    precision = dot_precision(x, relevance)
+    # In float32 with many rows torch's products are faster than those inside the kernels.
+    if precision and (has_few_rows(x) or not same_dtype):
+        result = try_kernel(_positive_two_kernels, kernels, x, weight, relevance, samples, precision)
+        if result is not None:
+            share, dropped = result
+            context.dropped_sums.append(dropped)
+            return share
+    if same_dtype:
+        weights, scaled = _scale_from_output(kernels, layer, x, weight, relevance, context)
     else:
-        # Rounded outputs would break conservation: in half precision the positive part is summed directly.
-        whole = product(fast.by_sign(x)[0], weights.mT, relevance.dtype)
-        scaled, lost = fast.quotient(relevance, whole, samples, kind=kind_of(x, relevance))
-    flow.lost.append(lost)
-    return fast.halves(product(scaled, weights, relevance.dtype), x)  # type: ignore[no-any-return]
+        weights, scaled = _scale_directly(kernels, x, weight, relevance, context)
+    product = multiply(scaled, weights, relevance.dtype)
+    return kernels.multiply_by_sign(product, x)  # type: ignore[no-any-return]
 
 
-def _positive_in_two(
-    fast: Any, x: Tensor, weight: Tensor, relevance: Tensor, samples: int, precision: str
+def _positive_two_kernels(
+    kernels: Any, x: Tensor, weight: Tensor, relevance: Tensor, samples: int, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """The same in two kernels, or three where splitting the weights beforehand pays; and what 0/0 took."""
-    split = not few_rows(x)
-    weight = fast.by_sign(weight)[0] if split else weight
-    scaled, lost = fast.per_unit(x, weight, relevance, samples, split=split, precision=precision)
-    return fast.to_inputs(scaled, weight, x, split=split, precision=precision), lost
+    """The positive rule in two kernels, three if many rows make it worth splitting the weights first.
+
+    Returns the shares and what 0/0 dropped.
+    """
+    split = not has_few_rows(x)
+    if split:
+        weight, _ = kernels.split_by_sign(weight)
+    scaled, dropped = kernels.scale_per_unit(x, weight, relevance, samples, split=split, precision=precision)
+    share = kernels.share_inputs(scaled, weight, x, split=split, precision=precision)
+    return share, dropped
 
 
-def kind_of(activation: Tensor, relevance: Tensor) -> torch.dtype:
-    """In which type relevance per unit enters a product: bfloat16 reaches as far as float32, float16 does not."""
+def _scale_from_output(
+    kernels: Any, layer: LinearCall, x: Tensor, weight: Tensor, relevance: Tensor, context: RelevanceContext
+) -> tuple[Tensor, Tensor]:
+    """Return the weights split by sign, and relevance over the positive part computed from the layer's output."""
+    weights, absolute_weight = kernels.split_by_sign(weight, absolute=True)
+    layer = layer.to(relevance.dtype)
+    out = layer.output
+    bias = layer.bias
+    if bias is not None and bias.shape != out.shape[-1:]:
+        # The kernel adds a vector only.
+        out = out - bias
+        bias = None
+    if bias is not None:
+        bias = bias.contiguous()
+    absolute = F.linear(context.compute_once(torch.abs, x), absolute_weight)
+    samples = context.count_samples(relevance)
+    tolerance = zero_tolerance(x.dtype)
+    scaled, dropped = kernels.divide_by_positive_part(relevance, out.contiguous(), absolute, bias, samples, tolerance)
+    context.dropped_sums.append(dropped)
+    return weights, scaled
+
+
+def _scale_directly(
+    kernels: Any, x: Tensor, weight: Tensor, relevance: Tensor, context: RelevanceContext
+) -> tuple[Tensor, Tensor]:
+    """Return the weights split by sign, and relevance over x⁺w⁺ + x⁻w⁻.
+
+    In half precision the output is rounded, which would break conservation, so the positive part is summed directly.
+    """
+    weights, _ = kernels.split_by_sign(weight)
+    split_x, _ = kernels.split_by_sign(x)
+    denominator = multiply(split_x, weights.mT, relevance.dtype)
+    samples = context.count_samples(relevance)
+    scaled, dropped = kernels.divide(relevance, denominator, samples, dtype=quotient_dtype(x, relevance))
+    context.dropped_sums.append(dropped)
+    return weights, scaled
+
+
+def quotient_dtype(activation: Tensor, relevance: Tensor) -> torch.dtype:
+    """Return the dtype in which relevance per unit enters a product."""
+    # bfloat16 has the range of float32; float16 does not, and quotients would overflow.
     return torch.bfloat16 if activation.dtype is torch.bfloat16 else relevance.dtype
 
 
-def product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    """left · right, added up and left in `dtype`, though the factors may be of half precision."""
+def multiply(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return left · right, accumulated and returned in `dtype` even if the factors are in half precision."""
     if left.dtype == right.dtype == dtype:
         return torch.matmul(left, right)
-    mixed = MIXED_PRODUCTS and left.is_cuda and left.dtype == right.dtype and dtype is torch.float32
-    if mixed and right.dim() == 2:
-        return torch.mm(left.flatten(0, -2), right, out_dtype=dtype).view(*left.shape[:-1], -1)
-    if mixed and left.shape[:-2] == right.shape[:-2]:
-        return torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=dtype).view(*left.shape[:-1], -1)
+    is_mixed = HAS_MIXED_PRODUCTS and left.is_cuda and left.dtype == right.dtype and dtype is torch.float32
+    if is_mixed and right.dim() == 2:
+        product = torch.mm(left.flatten(0, -2), right, out_dtype=dtype)
+        return product.view(*left.shape[:-1], -1)
+    if is_mixed and left.shape[:-2] == right.shape[:-2]:
+        product = torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=dtype)
+        return product.view(*left.shape[:-1], -1)
     return torch.matmul(left.to(dtype), right.to(dtype))
 
 
-MIXED_PRODUCTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
-
-
-def z_plus(layer: LinearCall, relevance: Tensor, flow: RelevanceContext) -> Tensor:
-    """TransAtt Eq. 4: the contributions x⁺w⁺ alone."""
+def z_plus(layer: LinearCall, relevance: Tensor, context: RelevanceContext) -> Tensor:
+    """TransAtt Eq. 4: distribute relevance by the contributions x⁺w⁺."""
     layer = layer.to(relevance.dtype)
-    x, weight = flow.once(torch.relu, layer.x), layer.weight.clamp(min=0)
-    scaled = flow.divide(relevance, F.linear(x, weight))
+    x = context.compute_once(torch.relu, layer.x)
+    weight = layer.weight.clamp(min=0)
+    scaled = context.divide(relevance, F.linear(x, weight))
     return torch.matmul(scaled, weight).mul_(x)
 
 
-def evenly(layer: LinearCall, relevance: Tensor, flow: RelevanceContext) -> Tensor:
-    """Every input of the layer alike: tells which tokens are read, not how much each counts."""
+def uniform(layer: LinearCall, relevance: Tensor, context: RelevanceContext) -> Tensor:
+    """Distribute relevance evenly over the inputs: shows which tokens are read, not how much each contributes."""
     return relevance.mean(-1, keepdim=True).expand(layer.x.shape)
 
 
@@ -110,4 +155,4 @@ POSITIVE = RuleSet("positive", positive, normalise_add=True)
 Z_PLUS = RuleSet("z-plus", z_plus)
 # Below the embedding output, learned positions keep their share of an add instead of leaving it to the patch.
 Z_PLUS_PIXELS = replace(Z_PLUS, split_constants=True)
-READING = RuleSet("reading", evenly, proportional=False)
+READING = RuleSet("reading", uniform, proportional=False)

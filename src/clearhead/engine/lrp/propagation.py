@@ -1,4 +1,4 @@
-"""The way back: relevance walks the tape from the output towards the input, as far as it is asked for."""
+"""Relevance propagation: a resumable walk over the tape from the output towards the input."""
 
 from collections.abc import Callable
 
@@ -6,94 +6,113 @@ import torch
 from torch import Tensor
 
 from clearhead.engine.context import gc_paused
-from clearhead.engine.lrp.context import RelevanceContext, RuleSet
+from clearhead.engine.lrp.context import RelevanceContext, RuleSet, Shares
 from clearhead.engine.lrp.kernels.dispatch import on_device_of
-from clearhead.engine.tape import Tape
+from clearhead.engine.tape import Step, Tape
 from clearhead.errors import UnsupportedOperation
 
 
-class RelevancePass:
-    """Relevance on its way from a seed at the output towards the input, as far as it has been asked for.
+def _identity(relevance: Tensor) -> Tensor:
+    return relevance
 
-    `keep` says which activations will be asked for, and what of their relevance is worth keeping.
+
+class RelevancePass:
+    """Propagates relevance from a seed at the output, as far as it is asked for; later requests resume the walk.
+
+    Register with `keep` and `keep_total` the activations that will be asked for, before the walk reaches them.
     """
 
     def __init__(self, tape: Tape, rules: RuleSet, output: Tensor, seed: Tensor) -> None:
+        batch = seed.shape[0]
         self.tape = tape
-        self.flow = RelevanceContext(rules, seed.shape[0], [seed.new_zeros(seed.shape[0], 1)])
+        self.context = RelevanceContext(rules, batch, [seed.new_zeros(batch, 1)])
         self.dtype = seed.dtype
         self.position = len(tape.steps)
-        self.pending: dict[int, Tensor] = {_known(tape, output): seed}
-        self.wanted: dict[int, Callable[[Tensor], Tensor]] = {}
-        self.kept: dict[int, Tensor] = {}
-        self.weighed: dict[int, tuple[Tensor, Tensor] | None] = {}
+        self._pending: dict[int, Tensor] = {_require_node(tape, output): seed}
+        self._reductions: dict[int, Callable[[Tensor], Tensor]] = {}
+        self._kept: dict[int, Tensor] = {}
+        self._totals: dict[int, tuple[Tensor, Tensor] | None] = {}
 
-    def keep(self, tensor: Tensor, part: Callable[[Tensor], Tensor] = lambda relevance: relevance) -> None:
-        self.wanted[_known(self.tape, tensor)] = part
+    def keep(self, tensor: Tensor, reduce: Callable[[Tensor], Tensor] = _identity) -> None:
+        """Keep reduce(relevance) of an activation when the walk reaches it."""
+        self._reductions[_require_node(self.tape, tensor)] = reduce
 
-    def weigh(self, tensor: Tensor) -> None:
-        """Says that all relevance will be added up when this activation is reached."""
-        self.weighed[_known(self.tape, tensor)] = None
+    def keep_total(self, tensor: Tensor) -> None:
+        """Keep the sum of all relevance when the walk reaches an activation."""
+        self._totals[_require_node(self.tape, tensor)] = None
 
     @torch.no_grad()
     def at(self, tensor: Tensor) -> Tensor:
-        """What was to be kept of this activation's relevance: zeros where none arrives."""
-        node = _known(self.tape, tensor)
+        """Return what was to be kept of an activation's relevance; zeros if none arrives."""
+        node = _require_node(self.tape, tensor)
         with gc_paused(), on_device_of(tensor), torch.autocast(tensor.device.type, enabled=False):
             while self.position and self.tape.steps[self.position - 1].node > node:
                 self._step_back()
-        if node in self.weighed:
-            self._reach(node)
-        self.flow.last = None
-        if node not in self.kept:
-            arrived = self.pending.get(node)
-            arrived = torch.zeros_like(tensor, dtype=self.dtype) if arrived is None else arrived
-            self.kept[node] = self.wanted[node](arrived)
-        return self.kept[node]
+        self._sum_pending(node)
+        # The cached intermediate is as large as an activation: do not hold it between requests.
+        self.context.last = None
+        if node not in self._kept:
+            relevance = self._pending.get(node)
+            if relevance is None:
+                relevance = torch.zeros_like(tensor, dtype=self.dtype)
+            self._kept[node] = self._reductions[node](relevance)
+        return self._kept[node]
 
-    def under_way(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
-        """Per sample, all relevance when this activation was reached, wherever it was, and what 0/0 had taken."""
+    def total_at(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
+        """Return per sample all relevance when the walk reached an activation, and what 0/0 had dropped until then."""
         self.at(tensor)
-        found = self.weighed[_known(self.tape, tensor)]
-        assert found is not None
-        return found
-
-    def _reach(self, node: int) -> None:
-        if self.weighed[node] is None:
-            parts = [part.reshape(self.flow.samples(part), -1) for part in self.pending.values()]
-            total_B = torch.stack([part.sum(1, dtype=torch.float64) for part in parts]).sum(0)
-            self.weighed[node] = (total_B, self.flow.dropped_B)
+        total = self._totals[_require_node(self.tape, tensor)]
+        assert total is not None
+        return total
 
     def forget(self, tensor: Tensor) -> None:
-        """Lets go of what was kept of an activation."""
-        node = _known(self.tape, tensor)
-        self.kept.pop(node, None)
-        self.wanted.pop(node, None)
+        """Free what was kept of an activation."""
+        node = _require_node(self.tape, tensor)
+        self._kept.pop(node, None)
+        self._reductions.pop(node, None)
+
+    def _sum_pending(self, node: int) -> None:
+        """Sum the relevance of all activations if that was asked for at this node."""
+        if node not in self._totals or self._totals[node] is not None:
+            return
+        sums = []
+        for relevance in self._pending.values():
+            rows = relevance.reshape(self.context.count_samples(relevance), -1)
+            # In float64, since the conservation gap is a difference of large sums.
+            sums.append(rows.sum(1, dtype=torch.float64))
+        self._totals[node] = (torch.stack(sums).sum(0), self.context.dropped_B)
 
     def _step_back(self) -> None:
-        """One step, or none at all: a pass that was refused or interrupted is refused again, or goes on from there."""
+        """Propagate relevance through the last step that is left."""
         step = self.tape.steps[self.position - 1]
-        if step.node in self.weighed:
-            self._reach(step.node)
-        arrived, lost = self.pending.get(step.node), len(self.flow.lost)
-        try:
-            shares = () if arrived is None else step.back(arrived, self.flow)
-        except BaseException:
-            del self.flow.lost[lost:]
-            raise
+        self._sum_pending(step.node)
+        relevance = self._pending.get(step.node)
+        shares = () if relevance is None else self._apply(step, relevance)
+        # State changes only after the rule has succeeded: a walk that was refused or interrupted can be resumed.
         self.position -= 1
-        if arrived is None:
+        if relevance is None:
             return
-        del self.pending[step.node]
-        if step.node in self.wanted:
-            self.kept[step.node] = self.wanted[step.node](arrived)
-        for parent, part in zip(step.parents, shares, strict=True):
-            present = self.pending.get(parent)
-            self.pending[parent] = part if present is None else present + part
+        del self._pending[step.node]
+        if step.node in self._reductions:
+            self._kept[step.node] = self._reductions[step.node](relevance)
+        for parent, share in zip(step.parents, shares, strict=True):
+            present = self._pending.get(parent)
+            # Out of place: a rule may hand the same tensor to several parents.
+            self._pending[parent] = share if present is None else present + share
+
+    def _apply(self, step: Step, relevance: Tensor) -> Shares:
+        count = len(self.context.dropped_sums)
+        try:
+            return step.backward(relevance, self.context)
+        except BaseException:
+            # Otherwise the relevance that the failed rule dropped would be counted again on the next attempt.
+            del self.context.dropped_sums[count:]
+            raise
 
 
-def _known(tape: Tape, tensor: Tensor) -> int:
-    node = tape.node(tensor)
+def _require_node(tape: Tape, tensor: Tensor) -> int:
+    """Return the node of an activation; raise UnsupportedOperation if it is not on the tape."""
+    node = tape.node_of(tensor)
     if node is None:
-        raise UnsupportedOperation("This tensor is not part of the trace, so no relevance can be asked for it.")
+        raise UnsupportedOperation("This tensor is not part of the trace, so it has no relevance.")
     return node

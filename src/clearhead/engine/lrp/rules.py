@@ -1,11 +1,11 @@
-"""Relevance rules as a table: the name of a torch function → how relevance goes back through it.
+"""Relevance rules as a table: the name of a torch function → how relevance is propagated back through it.
 
-A rule is called with the result and the arguments of one call, and answers with the activations that took
-part (tensors that depend on the input) and a function `back(relevance, flow)` that shares the relevance of
-the result among them. It keeps only what the way back needs.
+A rule is called with the tape's saved tensors, the output and the arguments of one call. It returns the activations
+among the arguments (tensors that depend on the input) and a function `backward(relevance, context)` that distributes
+the relevance of the output among them. It saves only what the backward function needs.
 
-Everything that does not depend on the input is a constant and receives nothing. Division is exact, with
-0/0 = 0; relevance lost to such units is counted in `flow.dropped_B`.
+Everything that does not depend on the input is a constant and receives no relevance. Division is exact, with 0/0 = 0;
+relevance dropped at such units is counted in `context.dropped_B`. Equations are those of TransAtt.
 """
 
 from collections.abc import Callable
@@ -17,240 +17,323 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from clearhead.engine.lrp.context import (
-    Back,
+    Backward,
     LinearCall,
-    Recorded,
     RelevanceContext,
     Rule,
-    SavedTensor,
+    RuleResult,
     Shares,
-    WeakTensor,
     is_activation,
 )
-from clearhead.engine.lrp.kernels.dispatch import few_rows, kernels_for, on_gpu, precision_of_dots, try_kernel
-from clearhead.engine.lrp.linear import kind_of, product
-from clearhead.engine.lrp.shape_ops import MOVING, elements, getitem, permute, reshape, transpose, transposed
+from clearhead.engine.lrp.kernels.dispatch import dot_precision, has_few_rows, kernels_for, on_gpu, try_kernel
+from clearhead.engine.lrp.linear import multiply, quotient_dtype
+from clearhead.engine.lrp.saved import SavedTensor, SavedTensors, WeakTensor
+from clearhead.engine.lrp.shape_ops import SHAPE_OPS, getitem, permute, reshape, transpose, transpose_rule, vjp
 from clearhead.errors import UnsupportedOperation
 
-CHANNELS = 128
-"""Of a head, at most, for the kernels of attention."""
+# The attention kernels hold all channels of a head in shared memory.
+MAX_KERNEL_CHANNELS = 128
 
 
-def linear(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Recorded:
+def linear(saved: SavedTensors, out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> RuleResult:
+    """A linear layer, by the rule of the rule set."""
+    # Quantised weights are subclasses of Tensor that do not hold the values themselves.
     if is_activation(weight) or type(weight) not in (Tensor, Parameter):
         raise UnsupportedOperation("A linear layer with quantised or input-dependent weights has no rule.")
-    x, matrix = SavedTensor(input), SavedTensor(weight)
-    shift = None if bias is None else SavedTensor(bias)
-    # On a GPU memory is dearer than a product: the output is computed again where nobody else keeps it.
-    result = WeakTensor(out) if on_gpu(out) else SavedTensor(out)
+    saved_x = saved.save(input)
+    saved_weight = saved.save(weight)
+    saved_bias = None if bias is None else saved.save(bias)
+    # On a GPU memory is scarcer than time: the output is computed again unless another rule saves it.
+    saved_out = saved.save_weakly(out) if on_gpu(out) else saved.save(out)
 
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-        added = shift.tensor if shift else None
-        made = result.tensor if isinstance(result, WeakTensor) or result.intact else None
-        return (flow.rules.linear(LinearCall(x.tensor, matrix.tensor, added, made), relevance, flow),)
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        shift = None if saved_bias is None else saved_bias.tensor
+        call = LinearCall(saved_x.tensor, saved_weight.tensor, shift, _available(saved_out))
+        return (context.rules.linear(call, relevance, context),)
 
-    return (input,), back
-
-
-def addmm(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor) -> Recorded:
-    """GPT-2's way to write a linear layer: bias first, weight transposed."""
-    return linear(out, mat1, mat2.T, input)
+    return (input,), backward
 
 
-def matmul(out: Tensor, input: Tensor, other: Tensor) -> Recorded:
-    """Eq. 2 for each operand; halving both is what the normalisation after Eq. 9 comes to."""
+def _available(saved_out: SavedTensor | WeakTensor) -> Tensor | None:
+    """Return a saved output, or None if it is gone or overwritten."""
+    if isinstance(saved_out, SavedTensor) and not saved_out.is_intact:
+        return None
+    return saved_out.tensor
+
+
+def addmm(saved: SavedTensors, out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor) -> RuleResult:
+    """A linear layer as GPT-2 writes it: bias first, weight transposed."""
+    return linear(saved, out, mat1, mat2.T, input)
+
+
+def matmul(saved: SavedTensors, out: Tensor, input: Tensor, other: Tensor) -> RuleResult:
+    """Eq. 2 for each operand, halved: two operands get the same sum, so Eq. 9 gives each one half."""
     if not (is_activation(input) and is_activation(other)):
-        return _matmul_with_constant(input, other)
-    left, right = SavedTensor(input), SavedTensor(other)
+        return _matmul_with_constant(saved, input, other)
+    saved_left = saved.save(input)
+    saved_right = saved.save(other)
 
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-        u, v = left.tensor, right.tensor
-        return _by_heads("mixed", u, v, relevance, flow) or _halved(u, v, relevance, flow)
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        left = saved_left.tensor
+        right = saved_right.tensor
+        shares = _try_attention_kernel("share_attention_value", left, right, relevance, context)
+        return shares or _halve_product(left, right, relevance, context)
 
-    return (input, other), back
-
-
-def _halved(u: Tensor, v: Tensor, relevance: Tensor, flow: RelevanceContext) -> tuple[Tensor, Tensor]:
-    kind = relevance.dtype
-    scaled = flow.divide(relevance, product(u, v, kind), factor=0.5, kind=kind_of(u, relevance))
-    to_left = product(scaled, v.mT, kind).sum_to_size(u.shape)
-    to_right = product(u.mT, scaled, kind).sum_to_size(v.shape)
-    return to_left.mul_(u), to_right.mul_(v)
+    return (input, other), backward
 
 
-def _by_heads(
-    kernel: str, u: Tensor, v: Tensor, relevance: Tensor, flow: RelevanceContext
+def _halve_product(left: Tensor, right: Tensor, relevance: Tensor, context: RelevanceContext) -> tuple[Tensor, Tensor]:
+    """Return the shares of both operands of left · right by Eq. 2, halved."""
+    dtype = relevance.dtype
+    product = multiply(left, right, dtype)
+    scaled = context.divide(relevance, product, factor=0.5, dtype=quotient_dtype(left, relevance))
+    # Operands may have been broadcast.
+    to_left = multiply(scaled, right.mT, dtype).sum_to_size(left.shape)
+    to_right = multiply(left.mT, scaled, dtype).sum_to_size(right.shape)
+    return to_left.mul_(left), to_right.mul_(right)
+
+
+def _try_attention_kernel(
+    name: str, left: Tensor, right: Tensor, relevance: Tensor, context: RelevanceContext
 ) -> tuple[Tensor, Tensor] | None:
-    """The shares by the kernels of attention, where they take these tensors."""
-    fast, precision = kernels_for(relevance), _precision_of_heads(u, v, relevance)
-    if not fast or not precision:
+    """Return the shares of both operands by a kernel for attention, or None if none fits these tensors."""
+    kernels = kernels_for(relevance)
+    precision = _attention_precision(left, right, relevance)
+    if not kernels or not precision:
         return None
-    given = (u.contiguous(), v.contiguous(), relevance, flow.samples(relevance), precision)
-    found = try_kernel(getattr(fast, kernel), *given)
-    if found is None:
+    kernel = getattr(kernels, name)
+    samples = context.count_samples(relevance)
+    result = try_kernel(kernel, left.contiguous(), right.contiguous(), relevance, samples, precision)
+    if result is None:
         return None
-    to_u, to_v, lost = found
-    flow.lost.append(lost)
+    to_left, to_right, dropped = result
+    context.dropped_sums.append(dropped)
+    return to_left, to_right
+
+
+def _attention_precision(left: Tensor, right: Tensor, relevance: Tensor) -> str | None:
+    """Return the precision in which the attention kernels multiply these tensors, or None if they do not fit."""
+    same_heads = left.dim() == 4 and left.shape[:2] == right.shape[:2] == relevance.shape[:2]
+    if not same_heads or left.dtype != right.dtype or right.shape[-1] > MAX_KERNEL_CHANNELS:
+        return None
+    precision = dot_precision(left, relevance)
+    # Without tensor cores, torch's products are faster unless launching dominates.
+    if precision == "ieee" and not has_few_rows(relevance[:, 0]):
+        return None
+    return precision
+
+
+def attention_weights(
+    saved: SavedTensors, out: Tensor, query: Tensor, key: Tensor, scale: float, bias: Tensor | None
+) -> RuleResult:
+    """An attention map: mask, scale and softmax pass relevance unchanged to the product of queries and keys."""
+    if not (is_activation(query) and is_activation(key)):
+        return _attention_weights_with_constant(saved, out, query, key, scale)
+    saved_query = saved.save(query)
+    saved_key = saved.save(key)
+
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        relevance = _scale_unless_proportional(relevance, scale, context)
+        queries = saved_query.tensor
+        keys = saved_key.tensor
+        shares = _try_attention_kernel("share_query_key", queries, keys, relevance, context)
+        if shares is not None:
+            return shares
+        to_query, to_key_transposed = _halve_product(queries, keys.mT, relevance, context)
+        return to_query, to_key_transposed.mT
+
+    return (query, key), backward
+
+
+def _scale_unless_proportional(relevance: Tensor, scale: Any, context: RelevanceContext) -> Tensor:
+    """Multiply relevance by a constant factor of the forward pass, which proportional rules ignore."""
+    return relevance if context.rules.proportional else relevance * scale
+
+
+def _attention_weights_with_constant(
+    saved: SavedTensors, out: Tensor, query: Tensor, key: Tensor, scale: float
+) -> RuleResult:
+    """An attention map of learned queries, or of keys that are the same for every input."""
+    # Asked now: a parameter that is frozen during the trace may not be so in the relevance pass.
+    is_key = is_activation(key)
+    _, product_backward = matmul(saved, out, query, key.mT)
+
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        relevance = _scale_unless_proportional(relevance, scale, context)
+        (share,) = product_backward(relevance, context)
+        return (share.mT if is_key else share,)
+
+    return (key if is_key else query,), backward
+
+
+def _matmul_with_constant(saved: SavedTensors, input: Tensor, other: Tensor) -> RuleResult:
+    """Eq. 2 for a product with a constant on either side."""
+    # Asked now: a parameter that is frozen during the trace may not be so in the relevance pass.
+    if is_activation(input):
+        constant = saved.save(other.detach())
+        return (input,), _eq2(saved, input, lambda x: torch.matmul(x, constant.to(x.dtype)))
+    constant = saved.save(input.detach())
+    return (other,), _eq2(saved, other, lambda x: torch.matmul(constant.to(x.dtype), x))
+
+
+def add(saved: SavedTensors, out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> RuleResult:
+    """u·R/(u+v) and v·R/(u+v); the positive rule set then normalises by the sums of each sample (Eq. 9)."""
+    activations = [term for term in (input, other) if is_activation(term)]
+    shapes = [activation.shape for activation in activations]
+    # With a constant, values are needed below the embeddings only. Attention scores (4 axes) meet constants as masks
+    # and are too large to save.
+    if len(activations) == 1 and out.dim() >= 4:
+        return activations, lambda relevance, context: _divide_evenly(relevance, shapes)
+    scaled_other = other if alpha == 1 else alpha * other
+    terms = [_save_if_tensor(saved, input), _save_if_tensor(saved, scaled_other)]
+    # Asked now, since the scaled term and saved constants do not tell.
+    positions = [position for position, term in enumerate((input, other)) if is_activation(term)]
+
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        shares_constant = len(shapes) == 2 or context.rules.split_constants
+        if not shares_constant or not context.rules.proportional:
+            return _divide_evenly(relevance, shapes)
+        u, v = map(_load, terms)
+        if len(shapes) == 2 and shapes[0] == shapes[1] == relevance.shape:
+            shares = _try_split_kernel(u, v, relevance, context)
+            if shares is not None:
+                return shares
+        return _split_sum((u, v), positions, shapes, relevance, context)
+
+    return activations, backward
+
+
+def _save_if_tensor(saved: SavedTensors, term: Any) -> Any:
+    return saved.save(term) if isinstance(term, Tensor) else term
+
+
+def _load(term: Any) -> Any:
+    return term.tensor if isinstance(term, SavedTensor) else term
+
+
+def _divide_evenly(relevance: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
+    """Give each operand the same relevance, summed over broadcast axes."""
+    if len(shapes) > 1:
+        relevance = relevance / len(shapes)
+    return [relevance.sum_to_size(shape) for shape in shapes]
+
+
+def _try_split_kernel(u: Tensor, v: Tensor, relevance: Tensor, context: RelevanceContext) -> Shares | None:
+    """Return the shares of both terms by the fused kernel, or None where kernels do not run."""
+    kernels = kernels_for(relevance)
+    if not kernels:
+        return None
+    samples = context.count_samples(relevance)
+    normalise = context.rules.normalise_add
+    to_u, to_v, dropped = kernels.split_sum(relevance.contiguous(), u.contiguous(), v.contiguous(), samples, normalise)
+    context.dropped_sums.append(dropped)
     return to_u, to_v
 
 
-def _precision_of_heads(u: Tensor, v: Tensor, relevance: Tensor) -> str | None:
-    """How the kernels of attention multiply these, if they take them: heads of one size, not too many channels."""
-    if u.dim() != 4 or not u.shape[:2] == v.shape[:2] == relevance.shape[:2] or u.dtype != v.dtype:
-        return None
-    precision = precision_of_dots(u, relevance) if v.shape[-1] <= CHANNELS else None
-    return None if precision == "ieee" and not few_rows(relevance[:, 0]) else precision
+def _split_sum(
+    terms: tuple[Any, Any],
+    positions: list[int],
+    shapes: list[torch.Size],
+    relevance: Tensor,
+    context: RelevanceContext,
+) -> list[Tensor]:
+    """Return the shares of the activations, which are at these positions among the two terms."""
+    u, v = (_convert(term, relevance.dtype) for term in terms)
+    scaled = context.divide(relevance, u + v)
+    shares = []
+    for position, shape in zip(positions, shapes, strict=True):
+        share = scaled * (u, v)[position]
+        shares.append(share.sum_to_size(shape))
+    if context.rules.normalise_add:
+        return _normalise(shares, relevance, context)
+    return shares
 
 
-def weigh(out: Tensor, query: Tensor, key: Tensor, scale: float, added: Tensor | None) -> Recorded:
-    """An attention map: mask, scale and softmax pass relevance as it is to the product of queries and keys."""
-    if not (is_activation(query) and is_activation(key)):
-        return _weigh_with_constant(out, query, key, scale)
-    left, right = SavedTensor(query), SavedTensor(key)
-
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-        relevance = relevance if flow.rules.proportional else relevance * scale
-        q, k = left.tensor, right.tensor
-        shares = _by_heads("weighed", q, k, relevance, flow)
-        if shares is None:
-            to_query, turned = _halved(q, k.mT, relevance, flow)
-            shares = to_query, turned.mT
-        return shares
-
-    return (query, key), back
+def _convert(term: Any, dtype: torch.dtype) -> Any:
+    return term.to(dtype) if isinstance(term, Tensor) else term
 
 
-def _weigh_with_constant(out: Tensor, query: Tensor, key: Tensor, scale: float) -> Recorded:
-    """Learned queries, or keys that are the same for every input."""
-    turned = is_activation(key)
-    _, through = matmul(out, query, key.mT)
-
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-        (share,) = through(relevance if flow.rules.proportional else relevance * scale, flow)
-        return (share.mT if turned else share,)
-
-    return (key if turned else query,), back
-
-
-def _matmul_with_constant(input: Tensor, other: Tensor) -> Recorded:
-    # Asked now: a parameter that is frozen during the trace may not be so on the way back.
-    first = is_activation(input)
-    activation, constant = (input, other) if first else (other, input)
-    fixed = SavedTensor(constant.detach())
-
-    def multiplied(x: Tensor) -> Tensor:
-        factor = fixed.to(x.dtype)
-        return torch.matmul(x, factor) if first else torch.matmul(factor, x)
-
-    return (activation,), _eq2(activation, multiplied)
-
-
-def add(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
-    """u·R/(u+v) and v·R/(u+v); the positive set then normalises with the sums of each sample (Eq. 9)."""
-    terms = (input, other if alpha == 1 else alpha * other)
-    activations = [term for term in (input, other) if is_activation(term)]
-    shapes = [activation.shape for activation in activations]
-    # Attention scores meet constants as masks only, and are too large to keep for that.
-    keep = len(activations) == 2 or out.dim() < 4
-    values = [SavedTensor(term) if isinstance(term, Tensor) else term for term in terms] if keep else []
-    mine = [place for place, term in enumerate((input, other)) if is_activation(term)]
-
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-        split = len(shapes) == 2 or flow.rules.split_constants
-        if not keep or not split or not flow.rules.proportional:
-            relevance = relevance if len(shapes) == 1 else relevance / len(shapes)
-            return [relevance.sum_to_size(shape) for shape in shapes]
-        u, v = (value.tensor if isinstance(value, SavedTensor) else value for value in values)
-        fast = kernels_for(relevance)
-        if fast and len(shapes) == 2 and shapes[0] == shapes[1] == relevance.shape:
-            given = (one.contiguous() for one in (relevance, u, v))
-            to_u, to_v, lost = fast.split(*given, flow.samples(relevance), flow.rules.normalise_add)
-            flow.lost.append(lost)
-            return (to_u, to_v)
-        u, v = (term.to(relevance.dtype) if isinstance(term, Tensor) else term for term in (u, v))
-        scaled = flow.divide(relevance, u + v)
-        shares = [(scaled * (u, v)[place]).sum_to_size(shape) for place, shape in zip(mine, shapes, strict=True)]
-        return _normalise(shares, relevance, flow) if flow.rules.normalise_add else shares
-
-    return activations, back
-
-
-def _normalise(shares: list[Tensor], relevance: Tensor, flow: RelevanceContext) -> list[Tensor]:
-    """Eq. 9: each branch keeps the part that its |Σ| has of all, with the sign of the whole.
-
-    Where every branch sum already has that sign, nothing is to be done.
-    """
-    sums = [flow.per_sample(part) for part in shares]
-    whole_B = flow.per_sample(relevance)
-    agree_B = torch.stack([part.sign() == whole_B.sign() for part in sums]).all(0)
+def _normalise(shares: list[Tensor], relevance: Tensor, context: RelevanceContext) -> list[Tensor]:
+    """Eq. 9: scale each share to the fraction that its |Σ| has of all, with the sign of the total."""
+    sums = [context.sum_per_sample(share) for share in shares]
+    total_B = context.sum_per_sample(relevance)
+    agree_B = torch.stack([sum_B.sign() == total_B.sign() for sum_B in sums]).all(0)
+    # If every sum has the sign of the total, all factors are 1.
     if agree_B.all():
         return shares
-    weight_B = torch.stack([part.abs() for part in sums]).sum(0)
-    factors = [(part.sign() * whole_B / weight_B).nan_to_num(0.0).where(~agree_B, 1.0) for part in sums]
-    return [part * flow.spread(factor, part) for part, factor in zip(shares, factors, strict=True)]
+    weight_B = torch.stack([sum_B.abs() for sum_B in sums]).sum(0)
+    normalised = []
+    for share, sum_B in zip(shares, sums, strict=True):
+        factor_B = (sum_B.sign() * total_B / weight_B).nan_to_num(0.0).where(~agree_B, 1.0)
+        normalised.append(share * context.expand_per_sample(factor_B, share))
+    return normalised
 
 
-def sub(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
-    return add(out, input, other, alpha=-alpha)
+def sub(saved: SavedTensors, out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> RuleResult:
+    """Subtraction is the addition of the negative."""
+    return add(saved, out, input, other, alpha=-alpha)
 
 
-def rsub(out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> Recorded:
-    return sub(out, other, input, alpha=alpha)
+def rsub(saved: SavedTensors, out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> RuleResult:
+    """Subtraction with its operands swapped."""
+    return sub(saved, out, other, input, alpha=alpha)
 
 
-def mul(out: Tensor, input: Any, other: Any) -> Recorded:
-    """Two activations get half each (Eq. 2 for each, halved); scaling by a constant changes nothing."""
-    factors = (input, other)
-    activations = [factor for factor in factors if is_activation(factor)]
-    constant = next((factor for factor in factors if not is_activation(factor)), 1)
+def mul(saved: SavedTensors, out: Tensor, input: Any, other: Any) -> RuleResult:
+    """Two activations get one half each (Eq. 2 for each, halved); a constant factor changes nothing."""
+    activations = [factor for factor in (input, other) if is_activation(factor)]
+    constants = [factor for factor in (input, other) if not is_activation(factor)]
     shapes = [activation.shape for activation in activations]
 
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-        if not flow.rules.proportional:
-            relevance = relevance * constant
-        relevance = relevance if len(shapes) == 1 else relevance / len(shapes)
-        return [relevance.sum_to_size(shape) for shape in shapes]
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        for constant in constants:
+            relevance = _scale_unless_proportional(relevance, constant, context)
+        return _divide_evenly(relevance, shapes)
 
-    return activations, back
+    return activations, backward
 
 
-def div(out: Tensor, input: Any, other: Any, *, rounding_mode: None = None) -> Recorded:
-    """Division by a constant is a scaling."""
+def div(saved: SavedTensors, out: Tensor, input: Any, other: Any, *, rounding_mode: None = None) -> RuleResult:
+    """Division by a constant is a multiplication by its reciprocal."""
     if is_activation(other) or rounding_mode is not None:
         raise UnsupportedOperation("Division by an activation has no relevance rule.")
-    return mul(out, input, 1 / other)
+    return mul(saved, out, input, 1 / other)
 
 
-def unchanged(out: Tensor, input: Tensor, *_: Any, **__: Any) -> Recorded:
-    """Softmax, norms, activation functions, scaling: relevance passes as it is."""
-    return (input,), lambda relevance, flow: (relevance,)
+def unchanged(saved: SavedTensors, out: Tensor, input: Tensor, *_: Any, **__: Any) -> RuleResult:
+    """Softmax, norms, activation functions and scaling pass relevance unchanged."""
+    return (input,), lambda relevance, context: (relevance,)
 
 
-def _eq2(activation: Tensor, function: Callable[[Tensor], Tensor]) -> Back:
+def _eq2(saved: SavedTensors, activation: Tensor, function: Callable[[Tensor], Tensor]) -> Backward:
     """Eq. 2 for a function that is linear in its one activation: x ⊙ Jᵀ(R / f(x))."""
-    x = SavedTensor(activation)
+    saved_x = saved.save(activation)
 
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-        point = x.to(relevance.dtype)
-        out, pull = transposed(function, point)
-        if not flow.rules.proportional:
-            return (pull(relevance)[0],)
-        return (pull(flow.divide(relevance, out.clone()))[0] * point,)
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        x = saved_x.to(relevance.dtype)
+        out, apply_transpose = vjp(function, x)
+        if not context.rules.proportional:
+            return apply_transpose(relevance)
+        # Division overwrites its denominator, and `out` may be a view of `x`.
+        (share,) = apply_transpose(context.divide(relevance, out.clone()))
+        return (share * x,)
 
-    return back
+    return backward
 
 
 def contribution(function: Callable[..., Tensor]) -> Rule:
-    """The rule of a sum or mean: every summand gets what it contributes (Eq. 2)."""
+    """Return the rule of a sum or mean: every summand gets relevance in proportion to its contribution (Eq. 2)."""
 
-    def rule(out: Tensor, input: Tensor, *args: Any, **kwargs: Any) -> Recorded:
+    def rule(saved: SavedTensors, out: Tensor, input: Tensor, *args: Any, **kwargs: Any) -> RuleResult:
+        # Relevance is computed in its own dtype, whatever the network casts to.
         kwargs.pop("dtype", None)
-        return (input,), _eq2(input, lambda x: function(x, *args, **kwargs))
+        return (input,), _eq2(saved, input, lambda x: function(x, *args, **kwargs))
 
     return rule
 
 
 def conv2d(
+    saved: SavedTensors,
     out: Tensor,
     input: Tensor,
     weight: Tensor,
@@ -259,53 +342,66 @@ def conv2d(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-) -> Recorded:
-    """The patch convolution by the bounded-input rule z^B; bounds are each sample's own extremes."""
-    x = SavedTensor(input)
+) -> RuleResult:
+    """The patch convolution by the bounded-input rule z^B; the bounds are each sample's own extremes."""
+    saved_pixels = saved.save(input)
 
     def convolve(values: Tensor, kernel: Tensor) -> Tensor:
         return F.conv2d(values, kernel, None, stride, padding, dilation, groups)
 
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-        pixels, kernel = x.to(relevance.dtype), weight.detach().to(relevance.dtype)
-        low = pixels.amin((1, 2, 3), keepdim=True).expand_as(pixels)
-        high = pixels.amax((1, 2, 3), keepdim=True).expand_as(pixels)
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        pixels_BCPQ = saved_pixels.to(relevance.dtype)
+        # Detached: once the trace is over, the weight may require gradients again.
+        kernel = weight.detach().to(relevance.dtype)
+        return (_propagate_bounded(convolve, pixels_BCPQ, kernel, relevance, context),)
 
-        def bounded(values: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-            shifted = convolve(lower, kernel.clamp(min=0)) + convolve(upper, kernel.clamp(max=0))
-            return convolve(values, kernel) - shifted
-
-        out, pull = transposed(bounded, pixels, low, high)
-        parts = pull(flow.divide(relevance, out.clone()))
-        return (parts[0] * pixels + parts[1] * low + parts[2] * high,)
-
-    return (input,), back
+    return (input,), backward
 
 
-def _named(rule: Rule, names: str) -> dict[str, Rule]:
+def _propagate_bounded(
+    convolve: Callable[[Tensor, Tensor], Tensor],
+    pixels_BCPQ: Tensor,
+    kernel: Tensor,
+    relevance: Tensor,
+    context: RelevanceContext,
+) -> Tensor:
+    """z^B: distribute relevance by x·w − low·w⁺ − high·w⁻, which no pixel makes negative."""
+    low_BCPQ = pixels_BCPQ.amin((1, 2, 3), keepdim=True).expand_as(pixels_BCPQ)
+    high_BCPQ = pixels_BCPQ.amax((1, 2, 3), keepdim=True).expand_as(pixels_BCPQ)
+
+    def convolve_bounded(values: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        bounds = convolve(lower, kernel.clamp(min=0)) + convolve(upper, kernel.clamp(max=0))
+        return convolve(values, kernel) - bounds
+
+    out, apply_transpose = vjp(convolve_bounded, pixels_BCPQ, low_BCPQ, high_BCPQ)
+    to_pixels, to_low, to_high = apply_transpose(context.divide(relevance, out.clone()))
+    return to_pixels * pixels_BCPQ + to_low * low_BCPQ + to_high * high_BCPQ
+
+
+def _for_names(rule: Rule, names: str) -> dict[str, Rule]:
     return dict.fromkeys(names.split(), rule)
 
 
 RULES: dict[str, Rule] = {
     "linear": linear,
     "addmm": addmm,
-    **_named(matmul, "matmul bmm"),
-    "weigh": weigh,
+    **_for_names(matmul, "matmul bmm"),
+    "attention_weights": attention_weights,
     "add": add,
     "sub": sub,
     "rsub": rsub,
-    **_named(mul, "mul multiply"),
-    **_named(div, "div truediv divide"),
-    **_named(unchanged, "softmax log_softmax layer_norm rms_norm group_norm batch_norm dropout neg clone"),
-    **_named(unchanged, "gelu relu silu tanh sigmoid elu selu celu leaky_relu relu6 hardswish hardsigmoid"),
-    **_named(unchanged, "softplus mish logsigmoid clamp contiguous to type float double half bfloat16 type_as"),
+    **_for_names(mul, "mul multiply"),
+    **_for_names(div, "div truediv divide"),
+    **_for_names(unchanged, "softmax log_softmax layer_norm rms_norm group_norm batch_norm dropout neg clone"),
+    **_for_names(unchanged, "gelu relu silu tanh sigmoid elu selu celu leaky_relu relu6 hardswish hardsigmoid"),
+    **_for_names(unchanged, "softplus mish logsigmoid clamp contiguous to type float double half bfloat16 type_as"),
     "sum": contribution(torch.sum),
     "mean": contribution(torch.mean),
     "adaptive_avg_pool1d": contribution(F.adaptive_avg_pool1d),
     "adaptive_avg_pool2d": contribution(F.adaptive_avg_pool2d),
     "avg_pool2d": contribution(F.avg_pool2d),
-    **_named(reshape, "view reshape flatten unflatten squeeze unsqueeze view_as reshape_as"),
-    **_named(transpose, "transpose swapaxes swapdims"),
+    **_for_names(reshape, "view reshape flatten unflatten squeeze unsqueeze view_as reshape_as"),
+    **_for_names(transpose, "transpose swapaxes swapdims"),
     "permute": permute,
     "getitem": getitem,
     "conv2d": conv2d,
@@ -313,12 +409,14 @@ RULES: dict[str, Rule] = {
 
 
 def rule_for(name: str, function: Callable[..., Any], index: int | None = None) -> Rule | None:
-    """The rule of a torch function by its plain name ('__iadd__' and 'add_' are 'add').
+    """Return the rule of a torch function by its plain name ('__iadd__' and 'add_' are 'add'), or None.
 
-    A function that only moves elements is its own rule; one that does so in place is replaced by its pure twin.
+    `index` is the position of the output in question if the function returns several.
     """
-    found = RULES.get(name)
-    if found is None and name in MOVING:
-        in_place = getattr(function, "__name__", "") == f"{name}_"
-        found = elements(MOVING[name] if in_place else function, index)
-    return found
+    rule = RULES.get(name)
+    if rule is not None or name not in SHAPE_OPS:
+        return rule
+    # The transpose of an in-place function would overwrite its argument: take the out-of-place one.
+    if getattr(function, "__name__", "") == f"{name}_":
+        function = SHAPE_OPS[name]
+    return transpose_rule(function, index)

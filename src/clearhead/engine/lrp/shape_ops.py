@@ -1,117 +1,130 @@
-"""Rules of the functions that only move elements: relevance moves with them."""
+"""Rules of the functions that only move elements: relevance moves back with them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.engine.lrp.context import Recorded, RelevanceContext, Rule, Shares, is_activation
+from clearhead.engine.lrp.context import RelevanceContext, Rule, RuleResult, Shares, is_activation
+from clearhead.engine.lrp.saved import SavedTensors
+
+# Indices that select every element at most once.
+BASIC_INDICES = (int, slice, type(None), type(...))
 
 
-def transposed(
-    function: Callable[..., Tensor], *point: Tensor
-) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, ...]]]:
-    """The function's value, and the transpose of its derivative."""
+def vjp(function: Callable[..., Tensor], *point: Tensor) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, ...]]]:
+    """Return the function's value at a point, and the product with its transposed Jacobian there."""
     return torch.func.vjp(function, *point)  # type: ignore[return-value]
 
 
-def elements(function: Callable[..., Any], index: int | None) -> Rule:
-    """Relevance follows the elements that a view, slice, copy or concatenation moves.
+@cache
+def transpose_rule(function: Callable[..., Any], index: int | None) -> Rule:
+    """Return the rule of a view, slice, copy or concatenation: relevance follows the elements.
 
-    The way back is the function's own transpose, which does not depend on values: only shapes are kept.
-    `index` picks one result of a function that returns several.
+    The backward function is the transpose of the function, which does not depend on values, so only shapes are saved.
+    `index` picks one output of a function that returns several.
     """
 
-    def rule(out: Tensor, *args: Any, **kwargs: Any) -> Recorded:
+    def rule(saved: SavedTensors, out: Tensor, *args: Any, **kwargs: Any) -> RuleResult:
         activations: list[Tensor] = []
-        holes, named = _with_holes((args, kwargs), activations)
+        positional = _take_out(args, activations)
+        keywords = _take_out(kwargs, activations)
         shapes = [activation.shape for activation in activations]
 
-        def moved(*values: Tensor) -> Tensor:
-            left = iter(values)
-            result: Any = function(*_filled(holes, left), **_filled(named, left))
-            picked: Tensor = result if index is None else result[index]
-            return picked
+        def move(*values: Tensor) -> Tensor:
+            remaining = iter(values)
+            result: Any = function(*_put_back(positional, remaining), **_put_back(keywords, remaining))
+            output: Tensor = result if index is None else result[index]
+            return output
 
-        def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-            blanks = [relevance.new_zeros(shape) for shape in shapes]
-            return transposed(moved, *blanks)[1](relevance)
+        def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+            # Moving elements is linear, so the point at which it is transposed does not matter.
+            zeros = [relevance.new_zeros(shape) for shape in shapes]
+            _, apply_transpose = vjp(move, *zeros)
+            return apply_transpose(relevance)
 
-        return activations, back
+        return activations, backward
 
     return rule
 
 
-class _Hole:
-    """Stands where an activation stood among the arguments."""
+class _Placeholder:
+    """Marks where an activation was among the arguments."""
 
 
-def _with_holes(args: Any, found: list[Tensor]) -> Any:
-    if is_activation(args):
-        found.append(args)
-        return _Hole
-    if type(args) in (list, tuple):
-        return type(args)(_with_holes(part, found) for part in args)
-    if type(args) is dict:
-        return {name: _with_holes(part, found) for name, part in args.items()}
-    return args.detach() if isinstance(args, Tensor) else args
+def _take_out(value: Any, activations: list[Tensor]) -> Any:
+    """Return arguments with placeholders for their activations, which are appended to the list."""
+    if is_activation(value):
+        activations.append(value)
+        return _Placeholder
+    # Exact types: constructors of subclasses (torch.Size, named tuples) take other arguments.
+    if type(value) in (list, tuple):
+        return type(value)([_take_out(item, activations) for item in value])
+    if type(value) is dict:
+        return {name: _take_out(item, activations) for name, item in value.items()}
+    # A parameter may require gradients again once the trace is over.
+    if isinstance(value, Tensor):
+        return value.detach()
+    return value
 
 
-def _filled(args: Any, values: Any) -> Any:
-    if args is _Hole:
-        return next(values)
-    if type(args) in (list, tuple):
-        return type(args)([_filled(part, values) for part in args])
-    if type(args) is dict:
-        return {name: _filled(part, values) for name, part in args.items()}
-    return args
+def _put_back(value: Any, tensors: Iterator[Tensor]) -> Any:
+    """Return arguments with the next tensors in place of their placeholders."""
+    if value is _Placeholder:
+        return next(tensors)
+    if type(value) in (list, tuple):
+        return type(value)([_put_back(item, tensors) for item in value])
+    if type(value) is dict:
+        return {name: _put_back(item, tensors) for name, item in value.items()}
+    return value
 
 
-def reshape(out: Tensor, input: Tensor, *_: Any, **__: Any) -> Recorded:
-    """The frequent case of `elements` where order does not change."""
+def reshape(saved: SavedTensors, out: Tensor, input: Tensor, *_: Any, **__: Any) -> RuleResult:
+    """The frequent case of `transpose_rule` that keeps the order of elements."""
     shape = input.shape
-    return (input,), lambda relevance, flow: (relevance.reshape(shape),)
+    return (input,), lambda relevance, context: (relevance.reshape(shape),)
 
 
-def transpose(out: Tensor, input: Tensor, dim0: int, dim1: int) -> Recorded:
-    return (input,), lambda relevance, flow: (relevance.transpose(dim0, dim1),)
+def transpose(saved: SavedTensors, out: Tensor, input: Tensor, dim0: int, dim1: int) -> RuleResult:
+    return (input,), lambda relevance, context: (relevance.transpose(dim0, dim1),)
 
 
-def permute(out: Tensor, input: Tensor, *places: Any, dims: Any = None) -> Recorded:
-    given = places if dims is None else (dims,)
-    order = given[0] if len(given) == 1 and not isinstance(given[0], int) else given
-    inverse = sorted(range(len(order)), key=lambda place: order[place] % len(order))
-    return (input,), lambda relevance, flow: (relevance.permute(inverse),)
+def permute(saved: SavedTensors, out: Tensor, input: Tensor, *axes: Any, dims: Any = None) -> RuleResult:
+    order = axes if dims is None else (dims,)
+    # The axes may come as one tuple or one by one.
+    if len(order) == 1 and not isinstance(order[0], int):
+        order = order[0]
+    inverse = sorted(range(len(order)), key=lambda axis: order[axis] % len(order))
+    return (input,), lambda relevance, context: (relevance.permute(inverse),)
 
 
-def getitem(out: Tensor, input: Tensor, index: Any) -> Recorded:
-    """The frequent case of `elements` that names its elements by numbers and slices, each of them once."""
-    parts = index if type(index) is tuple else (index,)
-    if not is_activation(input) or any(type(part) not in PLAIN for part in parts):
-        return elements(Tensor.__getitem__, None)(out, input, index)
+def getitem(saved: SavedTensors, out: Tensor, input: Tensor, index: Any) -> RuleResult:
+    """The frequent case of `transpose_rule` that selects every element at most once."""
+    indices = index if type(index) is tuple else (index,)
+    is_basic = all(type(item) in BASIC_INDICES for item in indices)
+    if not is_basic or not is_activation(input):
+        return transpose_rule(Tensor.__getitem__, None)(saved, out, input, index)
     shape = input.shape
 
-    def back(relevance: Tensor, flow: RelevanceContext) -> Shares:
-        whole = relevance.new_zeros(shape)
-        whole[index] = relevance
-        return (whole,)
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        share = relevance.new_zeros(shape)
+        share[index] = relevance
+        return (share,)
 
-    return (input,), back
-
-
-PLAIN = (int, slice, type(None), type(...))
+    return (input,), backward
 
 
-def _moving(names: str) -> dict[str, Callable[..., Any]]:
+def _by_name(names: str) -> dict[str, Callable[..., Any]]:
     return {name: getattr(torch, name, None) or getattr(Tensor, name) for name in names.split()}
 
 
-MOVING: dict[str, Callable[..., Any]] = {
-    **_moving("cat concat stack split chunk unbind tensor_split narrow expand expand_as repeat roll flip"),
-    **_moving("gather index_select take_along_dim masked_fill where movedim moveaxis repeat_interleave t"),
-    **_moving("select tril triu diagonal broadcast_to tile rot90"),
+SHAPE_OPS: dict[str, Callable[..., Any]] = {
+    **_by_name("cat concat stack split chunk unbind tensor_split narrow expand expand_as repeat roll flip"),
+    **_by_name("gather index_select take_along_dim masked_fill where movedim moveaxis repeat_interleave t"),
+    **_by_name("select tril triu diagonal broadcast_to tile rot90"),
     "pad": F.pad,
     "T": lambda tensor: tensor.T,
     "mT": lambda tensor: tensor.mT,

@@ -1,23 +1,32 @@
-"""Triton kernels of the relevance rules. The one place that imports Triton; `fused` says when these serve, and where.
+"""Triton kernels of the relevance rules.
 
-Samples lie outermost, and arithmetic is done in the type of the relevance. What 0/0 takes is summed per part of a
-sample, and added up later, so that results do not depend on the order in which programs run.
+This package is the only one that imports Triton; `dispatch` decides when its kernels run. Samples are the outermost
+axis, and arithmetic is done in the dtype of the relevance. The relevance that 0/0 drops is stored as partial sums, one
+per program, which are added up later: atomic additions would depend on the order in which programs run.
 """
 
-from clearhead.engine.lrp.kernels.attention import mixed, weighed
-from clearhead.engine.lrp.kernels.elementwise import by_sign, gated_mean, halves, log_sum, positive, quotient, split
-from clearhead.engine.lrp.kernels.linear import per_unit, to_inputs
+from clearhead.engine.lrp.kernels.attention import share_attention_value, share_query_key
+from clearhead.engine.lrp.kernels.elementwise import (
+    divide,
+    divide_by_positive_part,
+    gated_mean,
+    log_sum,
+    multiply_by_sign,
+    split_by_sign,
+    split_sum,
+)
+from clearhead.engine.lrp.kernels.linear import scale_per_unit, share_inputs
 
 __all__ = [
-    "by_sign",
+    "divide",
+    "divide_by_positive_part",
     "gated_mean",
-    "halves",
     "log_sum",
-    "mixed",
-    "per_unit",
-    "positive",
-    "quotient",
-    "split",
-    "to_inputs",
-    "weighed",
+    "multiply_by_sign",
+    "scale_per_unit",
+    "share_attention_value",
+    "share_inputs",
+    "share_query_key",
+    "split_by_sign",
+    "split_sum",
 ]

@@ -1,4 +1,4 @@
-"""When the fused kernels serve: on a GPU, with Triton at work there."""
+"""Decides whether and which fused kernels run: on a GPU on which Triton works."""
 
 import logging
 from collections.abc import Callable
@@ -10,77 +10,94 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 DEVICES = {"cuda"}
-FEW = 512
-# float16 does not reach as far as relevance per unit does.
-DOTS = (torch.float32, torch.bfloat16)
-TYPES = (torch.float32, torch.float64)
+# Up to this many rows, launching the kernels of a layer takes longer than running them.
+MAX_FEW_ROWS = 512
+# Relevance per unit overflows in float16.
+DOT_DTYPES = (torch.float32, torch.bfloat16)
+RELEVANCE_DTYPES = (torch.float32, torch.float64)
 
 
 def on_gpu(tensor: Tensor) -> bool:
-    """Whether memory is dearer than work where this tensor lies."""
+    """Return whether a tensor is on a device where memory is scarcer than time."""
     return tensor.device.type in DEVICES
 
 
 def kernels_for(relevance: Tensor) -> ModuleType | None:
-    """The module of kernels, or None where plain torch does the work."""
-    return _kernels(relevance.device) if on_gpu(relevance) and relevance.dtype in TYPES else None
+    """Return the package of kernels, or None if plain torch has to do the work."""
+    if on_gpu(relevance) and relevance.dtype in RELEVANCE_DTYPES:
+        return _load_kernels(relevance.device)
+    return None
 
 
-def few_rows(x: Tensor) -> bool:
-    """Whether a layer has so little to do that launching kernels takes longer than running them."""
-    return x.numel() <= FEW * x.shape[-1]
+def has_few_rows(x: Tensor) -> bool:
+    """Return whether a layer's input is so small that launching kernels takes longer than running them."""
+    return x.numel() <= MAX_FEW_ROWS * x.shape[-1]
 
 
-def precision_of_dots(x: Tensor, relevance: Tensor) -> str | None:
-    """How kernels with matrix products of their own multiply such tensors; None where they do not take them."""
-    if relevance.dtype is not torch.float32 or x.dtype not in DOTS:
+def dot_precision(x: Tensor, relevance: Tensor) -> str | None:
+    """Return the precision in which kernels with matrix products multiply, or None if they do not take these dtypes."""
+    if relevance.dtype is not torch.float32 or x.dtype not in DOT_DTYPES:
         return None
-    products = torch.backends.cuda.matmul
-    known = getattr(products, "fp32_precision", None) or "tf32" * products.allow_tf32
-    return "tf32" if known == "tf32" or x.dtype is torch.bfloat16 else "ieee"
+    if x.dtype is torch.bfloat16 or _allows_tf32():
+        return "tf32"
+    return "ieee"
 
 
-def try_kernel(kernel: Callable[..., Found], *args: Any, **options: Any) -> Found | None:
-    """What a kernel gives, or None where this GPU cannot run it, so that plain torch must do the work.
+def _allows_tf32() -> bool:
+    """Return whether the user lets torch multiply in tf32; newer versions of torch have a setting of their own."""
+    settings = torch.backends.cuda.matmul
+    precision = getattr(settings, "fp32_precision", None)
+    if precision:
+        return bool(precision == "tf32")
+    return bool(settings.allow_tf32)
 
-    What fails once for tensors as wide as the second argument is not tried for such again.
+
+def try_kernel(kernel: Callable[..., Result], *args: Any, **options: Any) -> Result | None:
+    """Return the result of a kernel, or None if this GPU cannot run it, so that plain torch has to do the work.
+
+    A kernel that fails is not tried again for tensors with the width, dtype and device of its second argument.
     """
-    if _UNFIT and _case(kernel, args[1]) in _UNFIT:
+    # Nearly always empty, which saves building the key for every launch.
+    if _FAILED and _kernel_case(kernel, args[1]) in _FAILED:
         return None
     try:
         return kernel(*args, **options)
     except torch.OutOfMemoryError:
+        # Plain torch needs more memory: the caller has to make the batch smaller.
         raise
-    except Exception as error:  # too little shared memory, a compiler's complaint: whatever it is, there is another way
+    except Exception as error:
+        # Too little shared memory, a compiler error: whatever it is, plain torch gives the same result.
         logging.getLogger(__name__).warning("A fused kernel (%s) is not used: %s", kernel.__name__, error)
-        _UNFIT.add(_case(kernel, args[1]))
+        _FAILED.add(_kernel_case(kernel, args[1]))
         return None
 
 
-_UNFIT: set[tuple[Any, ...]] = set()
+_FAILED: set[tuple[Any, ...]] = set()
 
 
-def _case(kernel: Callable[..., Any], tensor: Tensor) -> tuple[Any, ...]:
+def _kernel_case(kernel: Callable[..., Any], tensor: Tensor) -> tuple[Any, ...]:
     return kernel, tensor.shape[-1], tensor.dtype, tensor.device
 
 
 def on_device_of(tensor: Tensor) -> AbstractContextManager[object]:
-    """Kernels run on the current GPU: makes that the one where the tensor lies."""
+    """Make a tensor's GPU the current one, on which Triton launches kernels."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 @cache
-def _kernels(device: torch.device) -> ModuleType | None:
+def _load_kernels(device: torch.device) -> ModuleType | None:
+    """Import the kernels and run one of them as a trial."""
     try:
         from clearhead.engine.lrp import kernels
 
-        one = torch.ones(1, 1, device=device)
-        with on_device_of(one):
-            kernels.quotient(one, one, 1)
-    except Exception as error:  # an absent Triton, compiler or driver: whatever it is, plain torch goes on
+        tensor = torch.ones(1, 1, device=device)
+        with on_device_of(tensor):
+            kernels.divide(tensor, tensor, 1)
+    except Exception as error:
+        # Triton, a compiler or a driver is missing: whatever it is, plain torch does the work.
         logging.getLogger(__name__).info("Fused kernels are not used: %s", error)
         return None
     return kernels

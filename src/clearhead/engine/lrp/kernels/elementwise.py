@@ -1,244 +1,277 @@
-"""The work between matrix products: one pass over memory where torch would take many. Every tensor is contiguous."""
+"""Elementwise work between matrix products, in one pass over memory each. Every tensor is contiguous."""
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from clearhead.engine.lrp.kernels.launch import Launch, pieces, power_of_two
+from clearhead.engine.lrp.kernels.launch import Launch, ceil_divide, power_of_two
 
 BLOCK = 2048
 WARPS = 8
-MANY = 1024
+# Up to this many partial sums per sample, every program adds them up itself.
+MAX_PARTIAL_SUMS = 1024
 
 
 @triton.jit
-def _place(n, BLOCK: tl.constexpr):
-    """Places within the sample, places in memory, and which of them exist."""
+def _offsets(n, BLOCK: tl.constexpr):
+    """Return the offsets of this program's block within its sample and in memory, and their mask.
+
+    `n` is the number of elements of a sample; the grid is blocks of a sample × samples.
+    """
     inside = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     return inside, tl.program_id(1).to(tl.int64) * n + inside, inside < n
 
 
 @triton.jit
-def _keep_sum(sums, values):
-    """Leaves the sum of one part of one sample in its own cell."""
+def _store_sum(sums, values):
+    """Store the sum of this program's block in a cell of its own."""
     tl.store(sums + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0), tl.sum(values, 0))
 
 
 @Launch
 @triton.jit
-def _quotient(relevance, denominator, quotient, lost, n, factor, BLOCK: tl.constexpr):
-    kind = relevance.dtype.element_ty
-    _, at, there = _place(n, BLOCK)
-    r = tl.load(relevance + at, there, 0.0)
-    d = tl.load(denominator + at, there, 1.0).to(kind)
-    empty = d == 0
-    share = tl.where(empty, 0.0, r / tl.where(empty, 1.0, d)) * factor
-    tl.store(quotient + at, share.to(quotient.dtype.element_ty), there)
-    _keep_sum(lost, tl.where(empty, r, 0.0))
+def _divide(relevance, denominator, quotient, dropped, n, factor, BLOCK: tl.constexpr):
+    """quotient = factor · relevance / denominator with 0/0 = 0."""
+    dtype = relevance.dtype.element_ty
+    _, offset, mask = _offsets(n, BLOCK)
+    # Masked elements are 0 / 1, so they drop nothing.
+    r = tl.load(relevance + offset, mask, 0.0)
+    d = tl.load(denominator + offset, mask, 1.0).to(dtype)
+    is_zero = d == 0
+    share = tl.where(is_zero, 0.0, r / tl.where(is_zero, 1.0, d)) * factor
+    tl.store(quotient + offset, share.to(quotient.dtype.element_ty), mask)
+    _store_sum(dropped, tl.where(is_zero, r, 0.0))
 
 
 @Launch
 @triton.jit
-def _positive(relevance, out, absolute, bias, scaled, lost, n, width, least, BIASED: tl.constexpr, BLOCK: tl.constexpr):
-    kind = relevance.dtype.element_ty
-    inside, at, there = _place(n, BLOCK)
-    r = tl.load(relevance + at, there, 0.0)
-    a = tl.load(absolute + at, there, 0.0)
-    d = tl.load(out + at, there, 0.0) + a
+def _divide_by_positive_part(
+    relevance, out, absolute, bias, scaled, dropped, n, width, tolerance, BIASED: tl.constexpr, BLOCK: tl.constexpr
+):
+    """scaled = relevance / ((out − bias + absolute) / 2), 0 where the sum is at most tolerance · absolute."""
+    dtype = relevance.dtype.element_ty
+    inside, offset, mask = _offsets(n, BLOCK)
+    r = tl.load(relevance + offset, mask, 0.0)
+    a = tl.load(absolute + offset, mask, 0.0)
+    d = tl.load(out + offset, mask, 0.0) + a
     if BIASED:
-        d -= tl.load(bias + inside % width, there, 0.0)
-    empty = d <= a * least
-    share = tl.where(empty, 0.0, r / tl.where(empty, 1.0, d * 0.5))
-    tl.store(scaled + at, share.to(kind), there)
-    _keep_sum(lost, tl.where(empty, r, 0.0))
+        d -= tl.load(bias + inside % width, mask, 0.0)
+    is_zero = d <= a * tolerance
+    share = tl.where(is_zero, 0.0, r / tl.where(is_zero, 1.0, d * 0.5))
+    tl.store(scaled + offset, share.to(dtype), mask)
+    _store_sum(dropped, tl.where(is_zero, r, 0.0))
 
 
 @Launch
 @triton.jit
-def _halves(both, x, share, n, width, BLOCK: tl.constexpr):
-    kind = both.dtype.element_ty
-    _, at, there = _place(n, BLOCK)
-    value = tl.load(x + at, there, 0.0).to(kind)
-    half = at // width * (2 * width) + at % width + tl.where(value > 0, 0, width)
-    tl.store(share + at, tl.load(both + half, there, 0.0) * value, there)
+def _multiply_by_sign(both, x, share, n, width, BLOCK: tl.constexpr):
+    """share = x · first half of both where x > 0, x · second half elsewhere."""
+    dtype = both.dtype.element_ty
+    _, offset, mask = _offsets(n, BLOCK)
+    value = tl.load(x + offset, mask, 0.0).to(dtype)
+    half = offset // width * (2 * width) + offset % width + tl.where(value > 0, 0, width)
+    tl.store(share + offset, tl.load(both + half, mask, 0.0) * value, mask)
 
 
 @Launch
 @triton.jit
-def _by_sign(x, both, absolute, n, width, ABSOLUTE: tl.constexpr, BLOCK: tl.constexpr):
-    _, at, there = _place(n, BLOCK)
-    value = tl.load(x + at, there, 0.0)
-    first = both + at // width * (2 * width) + at % width
-    tl.store(first, tl.where(value > 0, value, 0.0).to(value.dtype), there)
-    tl.store(first + width, tl.where(value < 0, value, 0.0).to(value.dtype), there)
+def _split_by_sign(x, both, absolute, n, width, ABSOLUTE: tl.constexpr, BLOCK: tl.constexpr):
+    """both = x⁺ and x⁻ side by side; absolute = |x| if ABSOLUTE."""
+    _, offset, mask = _offsets(n, BLOCK)
+    value = tl.load(x + offset, mask, 0.0)
+    first = both + offset // width * (2 * width) + offset % width
+    tl.store(first, tl.where(value > 0, value, 0.0).to(value.dtype), mask)
+    tl.store(first + width, tl.where(value < 0, value, 0.0).to(value.dtype), mask)
     if ABSOLUTE:
-        tl.store(absolute + at, tl.abs(value), there)
+        tl.store(absolute + offset, tl.abs(value), mask)
 
 
 @triton.jit
-def _branches(relevance, u, v, at, there):
-    kind = relevance.dtype.element_ty
-    r = tl.load(relevance + at, there, 0.0)
-    left, right = tl.load(u + at, there, 0.0).to(kind), tl.load(v + at, there, 0.0).to(kind)
-    whole = left + right
-    empty = whole == 0
-    scaled = tl.where(empty, 0.0, r / tl.where(empty, 1.0, whole))
-    return r, (scaled * left).to(kind), (scaled * right).to(kind), empty
+def _branch_quotients(relevance, u, v, offset, mask):
+    """Return r, u · r / (u + v), v · r / (u + v), and where 0/0 drops relevance."""
+    dtype = relevance.dtype.element_ty
+    r = tl.load(relevance + offset, mask, 0.0)
+    left, right = tl.load(u + offset, mask, 0.0).to(dtype), tl.load(v + offset, mask, 0.0).to(dtype)
+    # Masked elements are 0/0 of zero relevance, so they drop nothing.
+    total = left + right
+    is_zero = total == 0
+    scaled = tl.where(is_zero, 0.0, r / tl.where(is_zero, 1.0, total))
+    return r, (scaled * left).to(dtype), (scaled * right).to(dtype), is_zero
 
 
 @Launch
 @triton.jit
 def _branch_sums(relevance, u, v, sums, n, BLOCK: tl.constexpr):
-    _, at, there = _place(n, BLOCK)
-    r, left, right, _ = _branches(relevance, u, v, at, there)
+    """Store partial sums of the relevance and of both branches, one after the other."""
+    _, offset, mask = _offsets(n, BLOCK)
+    r, left, right, _ = _branch_quotients(relevance, u, v, offset, mask)
     cells = tl.num_programs(0) * tl.num_programs(1)
-    _keep_sum(sums, r)
-    _keep_sum(sums + cells, left)
-    _keep_sum(sums + 2 * cells, right)
+    _store_sum(sums, r)
+    _store_sum(sums + cells, left)
+    _store_sum(sums + 2 * cells, right)
 
 
 @triton.jit
 def _sign(x):
+    """Return −1, 0 or 1."""
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 @triton.jit
-def _summed(sums, parts, PARTS: tl.constexpr):
-    """The sum of what `_keep_sum` left of one sample."""
-    place = tl.arange(0, PARTS)
-    return tl.sum(tl.load(sums + tl.program_id(1) * parts + place, place < parts, 0.0), 0)
+def _add_up(sums, count, COUNT: tl.constexpr):
+    """Return the sum of the partial sums of this program's sample; COUNT is a power of two ≥ count."""
+    # The length of an arange must be a power of two.
+    index = tl.arange(0, COUNT)
+    return tl.sum(tl.load(sums + tl.program_id(1) * count + index, index < count, 0.0), 0)
 
 
 @triton.jit
-def _normalised(sums, parts, left, right, PARTS: tl.constexpr):
-    """Eq. 9: each branch keeps the part that its |Σ| has of all, with the sign of the whole."""
-    cells = parts * tl.num_programs(1)
-    whole, a = _summed(sums, parts, PARTS), _summed(sums + cells, parts, PARTS)
-    b = _summed(sums + 2 * cells, parts, PARTS)
-    agree = (_sign(a) == _sign(whole)) & (_sign(b) == _sign(whole))
+def _normalise(sums, count, left, right, COUNT: tl.constexpr):
+    """TransAtt Eq. 9: scale each branch to the fraction that its |Σ| has of both, with the sign of the total."""
+    cells = count * tl.num_programs(1)
+    total, a = _add_up(sums, count, COUNT), _add_up(sums + cells, count, COUNT)
+    b = _add_up(sums + 2 * cells, count, COUNT)
+    agree = (_sign(a) == _sign(total)) & (_sign(b) == _sign(total))
     weight = tl.abs(a) + tl.abs(b)
-    factor = tl.where(weight == 0, 0.0, whole / tl.where(weight == 0, 1.0, weight)).to(whole.dtype)
+    factor = tl.where(weight == 0, 0.0, total / tl.where(weight == 0, 1.0, weight)).to(total.dtype)
     return left * tl.where(agree, 1.0, _sign(a) * factor), right * tl.where(agree, 1.0, _sign(b) * factor)
 
 
 @Launch
 @triton.jit
-def _branch_shares(relevance, u, v, sums, to_u, to_v, lost, n, parts, PARTS: tl.constexpr, BLOCK: tl.constexpr):
-    _, at, there = _place(n, BLOCK)
-    r, left, right, empty = _branches(relevance, u, v, at, there)
-    if PARTS:
-        left, right = _normalised(sums, parts, left, right, PARTS)
-    tl.store(to_u + at, left, there)
-    tl.store(to_v + at, right, there)
-    _keep_sum(lost, tl.where(empty, r, 0.0))
+def _split_sum(relevance, u, v, sums, to_u, to_v, dropped, n, count, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    """to_u, to_v = u · r / (u + v), v · r / (u + v), normalised by the partial sums if there are any."""
+    _, offset, mask = _offsets(n, BLOCK)
+    r, left, right, is_zero = _branch_quotients(relevance, u, v, offset, mask)
+    if COUNT:
+        left, right = _normalise(sums, count, left, right, COUNT)
+    tl.store(to_u + offset, left, mask)
+    tl.store(to_v + offset, right, mask)
+    _store_sum(dropped, tl.where(is_zero, r, 0.0))
 
 
 @Launch
 @triton.jit
-def _gated(gradient, relevance, found, n, HEADS: tl.constexpr, BLOCK: tl.constexpr):
-    inside, at, there = _place(n, BLOCK)
-    total = tl.zeros((BLOCK,), found.dtype.element_ty)
-    first = tl.program_id(1).to(tl.int64) * HEADS * n + inside
+def _gated_mean(gradient, relevance, mean, n, HEADS: tl.constexpr, BLOCK: tl.constexpr):
+    """mean = Σ over heads (gradient · relevance)⁺ / HEADS."""
+    inside, offset, mask = _offsets(n, BLOCK)
+    total = tl.zeros((BLOCK,), mean.dtype.element_ty)
+    head_offset = tl.program_id(1).to(tl.int64) * HEADS * n + inside
     for _ in range(HEADS):
-        r = tl.load(relevance + first, there, 0.0)
-        total += tl.maximum(tl.load(gradient + first, there, 0.0).to(r.dtype) * r, 0.0)
-        first += n
-    tl.store(found + at, total / HEADS, there)
+        r = tl.load(relevance + head_offset, mask, 0.0)
+        total += tl.maximum(tl.load(gradient + head_offset, mask, 0.0).to(r.dtype) * r, 0.0)
+        head_offset += n
+    tl.store(mean + offset, total / HEADS, mask)
 
 
 @Launch
 @triton.jit
-def _log_sum(x, found, stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """Of one row, in one pass: sums are scaled anew where a larger value is met."""
+def _log_sum(x, out, stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """out = log Σ exp of one row, in one pass: the sum is rescaled when a larger maximum appears."""
     row = tl.program_id(0).to(tl.int64)
-    place = tl.arange(0, BLOCK)
-    most = tl.full((), float("-inf"), x.dtype.element_ty)
+    column = tl.arange(0, BLOCK)
+    maximum = tl.full((), float("-inf"), x.dtype.element_ty)
     total = tl.zeros((), x.dtype.element_ty)
     for start in range(0, WIDTH, BLOCK):
-        values = tl.load(x + row * stride + start + place, start + place < WIDTH, float("-inf"))
-        higher = tl.maximum(most, tl.max(values, 0))
-        total = total * tl.exp(most - higher) + tl.sum(tl.exp(values - higher), 0)
-        most = higher
-    tl.store(found + row, most + tl.log(total))
+        values = tl.load(x + row * stride + start + column, start + column < WIDTH, float("-inf"))
+        new_maximum = tl.maximum(maximum, tl.max(values, 0))
+        total = total * tl.exp(maximum - new_maximum) + tl.sum(tl.exp(values - new_maximum), 0)
+        maximum = new_maximum
+    tl.store(out + row, maximum + tl.log(total))
 
 
-def _grid(tensor: Tensor, samples: int) -> tuple[int, tuple[int, int]]:
-    """Elements of a sample, and the programs: parts of a sample × samples."""
+def _plan_grid(tensor: Tensor, samples: int) -> tuple[int, tuple[int, int]]:
+    """Return the number of elements of a sample, and the grid: blocks of a sample × samples."""
     n = tensor.numel() // samples
-    return n, (pieces(n, BLOCK), samples)
+    return n, (ceil_divide(n, BLOCK), samples)
 
 
-def _cells(like: Tensor, grid: tuple[int, int]) -> Tensor:
-    return like.new_empty(grid[1], grid[0])
+def _empty_sums(relevance: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Return an empty tensor for the partial sums of all programs, samples first."""
+    return relevance.new_empty(grid[1], grid[0])
 
 
-def quotient(
-    relevance: Tensor, denominator: Tensor, samples: int, factor: float = 1.0, kind: torch.dtype | None = None
+def divide(
+    relevance: Tensor, denominator: Tensor, samples: int, factor: float = 1.0, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
-    """factor · relevance / denominator with 0/0 = 0, in type `kind`, and what that took from parts of samples."""
-    n, grid = _grid(relevance, samples)
-    found, lost = torch.empty_like(relevance, dtype=kind), _cells(relevance, grid)
-    _quotient(grid, relevance, denominator, found, lost, n, factor, BLOCK=BLOCK, num_warps=WARPS)
-    return found, lost
+    """Return factor · relevance / denominator with 0/0 = 0 in `dtype`, and partial sums of what 0/0 dropped."""
+    n, grid = _plan_grid(relevance, samples)
+    quotient = torch.empty_like(relevance, dtype=dtype)
+    dropped = _empty_sums(relevance, grid)
+    _divide(grid, relevance, denominator, quotient, dropped, n, factor, BLOCK=BLOCK, num_warps=WARPS)
+    return quotient, dropped
 
 
-def positive(
-    relevance: Tensor, out: Tensor, absolute: Tensor, bias: Tensor | None, samples: int, least: float
+def divide_by_positive_part(
+    relevance: Tensor, out: Tensor, absolute: Tensor, bias: Tensor | None, samples: int, tolerance: float
 ) -> tuple[Tensor, Tensor]:
-    """relevance over the positive part (out − bias + absolute) / 2, which is none at `least` · absolute / 2 or less."""
-    n, grid = _grid(relevance, samples)
-    scaled, lost = torch.empty_like(relevance), _cells(relevance, grid)
-    given = (relevance, out, absolute, out if bias is None else bias, scaled, lost, n, out.shape[-1], least)
-    _positive(grid, *given, BIASED=bias is not None, BLOCK=BLOCK, num_warps=WARPS)
-    return scaled, lost
+    """Return relevance over the positive part (out − bias + absolute) / 2, and partial sums of what 0/0 dropped.
+
+    A positive part of at most tolerance · absolute / 2 counts as zero.
+    """
+    n, grid = _plan_grid(relevance, samples)
+    scaled = torch.empty_like(relevance)
+    dropped = _empty_sums(relevance, grid)
+    # Triton needs a pointer even if the kernel does not use it.
+    bias_or_any = out if bias is None else bias
+    args = (relevance, out, absolute, bias_or_any, scaled, dropped, n, out.shape[-1], tolerance)
+    _divide_by_positive_part(grid, *args, BIASED=bias is not None, BLOCK=BLOCK, num_warps=WARPS)
+    return scaled, dropped
 
 
-def halves(both: Tensor, x: Tensor) -> Tensor:
-    """x times the first half of each row of `both` where x is positive, times the second half elsewhere."""
+def multiply_by_sign(both: Tensor, x: Tensor) -> Tensor:
+    """Return x times the first half of each row of `both` where x is positive, times the second half elsewhere."""
     share = torch.empty(x.shape, dtype=both.dtype, device=x.device)
-    n, grid = _grid(x, 1)
-    _halves(grid, both, x, share, n, x.shape[-1], BLOCK=BLOCK, num_warps=WARPS)
+    n, grid = _plan_grid(x, 1)
+    _multiply_by_sign(grid, both, x, share, n, x.shape[-1], BLOCK=BLOCK, num_warps=WARPS)
     return share
 
 
-def by_sign(x: Tensor, *, absolute: bool = False) -> tuple[Tensor, Tensor]:
-    """The positive and the negative part side by side along the last axis, and |x| if asked for."""
+def split_by_sign(x: Tensor, *, absolute: bool = False) -> tuple[Tensor, Tensor]:
+    """Return x⁺ and x⁻ side by side along the last axis, and |x| if `absolute` (else x itself)."""
     both = x.new_empty(*x.shape[:-1], 2 * x.shape[-1])
-    n, grid = _grid(x, 1)
+    n, grid = _plan_grid(x, 1)
     size = torch.empty_like(x) if absolute else x
-    _by_sign(grid, x, both, size, n, x.shape[-1], ABSOLUTE=absolute, BLOCK=BLOCK, num_warps=WARPS)
+    _split_by_sign(grid, x, both, size, n, x.shape[-1], ABSOLUTE=absolute, BLOCK=BLOCK, num_warps=WARPS)
     return both, size
 
 
-def split(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalised: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares of the two terms of a sum, and what 0/0 took; normalised with each sample's sums (Eq. 9) if asked."""
-    n, grid = _grid(relevance, samples)
-    to_u, to_v, lost = torch.empty_like(relevance), torch.empty_like(relevance), _cells(relevance, grid)
-    sums, parts = lost, 0
-    if normalised:
-        sums = relevance.new_empty(3, *lost.shape)
+def split_sum(relevance: Tensor, u: Tensor, v: Tensor, samples: int, normalise: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the shares of the two terms of a sum, and partial sums of what 0/0 dropped.
+
+    `normalise` applies TransAtt Eq. 9 to each sample.
+    """
+    n, grid = _plan_grid(relevance, samples)
+    to_u = torch.empty_like(relevance)
+    to_v = torch.empty_like(relevance)
+    dropped = _empty_sums(relevance, grid)
+    # Without normalisation the kernel does not read the sums, but Triton needs a pointer.
+    sums = dropped
+    count = 0
+    if normalise:
+        sums = relevance.new_empty(3, *dropped.shape)
         _branch_sums(grid, relevance, u, v, sums, n, BLOCK=BLOCK, num_warps=WARPS)
-        # Every program adds up all parts of its sample, unless there are too many.
-        sums = sums if grid[0] <= MANY else sums.sum(2, keepdim=True)
-        parts = sums.shape[2]
-    given = (relevance, u, v, sums, to_u, to_v, lost, n, parts)
-    _branch_shares(grid, *given, PARTS=power_of_two(parts), BLOCK=BLOCK, num_warps=WARPS)
-    return to_u, to_v, lost
+        if grid[0] > MAX_PARTIAL_SUMS:
+            sums = sums.sum(2, keepdim=True)
+        count = sums.shape[2]
+    args = (relevance, u, v, sums, to_u, to_v, dropped, n, count)
+    _split_sum(grid, *args, COUNT=power_of_two(count), BLOCK=BLOCK, num_warps=WARPS)
+    return to_u, to_v, dropped
 
 
 def gated_mean(gradient: Tensor, relevance: Tensor) -> Tensor:
-    """Mean over heads of (gradient ⊙ relevance)⁺."""
+    """Return the mean over heads of (gradient ⊙ relevance)⁺."""
     samples, heads, *rest = relevance.shape
-    found = relevance.new_empty(samples, *rest)
-    n, grid = _grid(found, samples)
-    _gated(grid, gradient, relevance, found, n, HEADS=heads, BLOCK=BLOCK, num_warps=WARPS)
-    return found
+    mean = relevance.new_empty(samples, *rest)
+    n, grid = _plan_grid(mean, samples)
+    _gated_mean(grid, gradient, relevance, mean, n, HEADS=heads, BLOCK=BLOCK, num_warps=WARPS)
+    return mean
 
 
 def log_sum(x: Tensor) -> Tensor:
-    """log Σ exp over the last axis, whose rows may lie apart."""
+    """Return log Σ exp over the last axis; rows need not be adjacent in memory."""
     rows = x.flatten(0, -2)
-    found = x.new_empty(x.shape[:-1])
-    _log_sum((len(rows), 1), rows, found, rows.stride(0), WIDTH=x.shape[-1], BLOCK=4096, num_warps=WARPS)
-    return found
+    out = x.new_empty(x.shape[:-1])
+    _log_sum((len(rows), 1), rows, out, rows.stride(0), WIDTH=x.shape[-1], BLOCK=4096, num_warps=WARPS)
+    return out

@@ -1,4 +1,4 @@
-"""Launching kernels without asking Triton each time which of its compiled versions serves."""
+"""Launches Triton kernels by a cache of compiled versions, since Triton's look-up is slower than a small kernel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,53 +6,61 @@ from typing import Any
 from torch import Tensor
 from triton.compiler import CompiledKernel
 
-MOST = 4096
-"""Cases that are remembered: every length of the inputs is one."""
+# Every length of the inputs is another case.
+MAX_CACHED_CASES = 4096
 
 
 class Launch:
-    """A kernel that remembers what it was compiled to.
+    """A kernel with a cache of its compiled versions.
 
-    That depends on types, alignment, numbers and constants alone. To find it takes Triton longer than a small kernel
-    runs.
+    Which version Triton compiles depends only on dtypes, alignment, numbers and constants, which are the key.
     """
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
-        self.known: dict[Any, tuple[Callable[..., None], list[Any]]] = {}
+        self._compiled: dict[Any, tuple[Callable[..., None], list[Any]]] = {}
 
     def __call__(self, grid: tuple[int, int], *args: Any, **constants: Any) -> None:
-        given: list[Any] = []
-        sorts: list[Any] = [grid]
-        for one in args:
-            if isinstance(one, Tensor):
-                # As an address: of a tensor Triton asks the driver where it lies.
-                given.append(one.data_ptr())
-                sorts += (one.dtype, one.get_device(), given[-1] % 16)
+        values: list[Any] = []
+        properties: list[Any] = [grid]
+        for argument in args:
+            if isinstance(argument, Tensor):
+                # Passed as an address: for a tensor, Triton asks the driver where it is.
+                address = argument.data_ptr()
+                values.append(address)
+                # Triton compiles aligned pointers differently.
+                properties += (argument.dtype, argument.get_device(), address % 16)
             else:
-                given.append(one)
-                sorts.append(one)
-        key = (*sorts, *constants.values())
-        found = self.known.get(key)
-        if found:
-            launch, named = found
-            launch(*given, *named)
+                values.append(argument)
+                properties.append(argument)
+        key = (*properties, *constants.values())
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            self._compile_and_launch(key, grid, args, constants)
             return
+        launch, constant_values = compiled
+        launch(*values, *constant_values)
+
+    def _compile_and_launch(self, key: Any, grid: tuple[int, int], args: Any, constants: dict[str, Any]) -> None:
         compiled = self.kernel[grid](*args, **constants)
-        if len(self.known) >= MOST:
-            self.known.clear()
+        if len(self._compiled) >= MAX_CACHED_CASES:
+            self._compiled.clear()
+        # The interpreter compiles nothing.
         if isinstance(compiled, CompiledKernel):
-            self.known[key] = compiled[*grid, 1], [constants[name] for name in self.kernel.arg_names[len(args) :]]
+            names = self.kernel.arg_names[len(args) :]
+            self._compiled[key] = compiled[*grid, 1], [constants[name] for name in names]
 
 
-# Triton has both of these, but takes microseconds for them.
+# Triton has both of these functions, but they take microseconds there.
 
 
-def pieces(whole: int, size: int) -> int:
-    """How many pieces of a size cover the whole."""
-    return -(-whole // size)
+def ceil_divide(total: int, size: int) -> int:
+    """Return how many pieces of a size cover a total."""
+    return -(-total // size)
 
 
-def power_of_two(least: int) -> int:
-    """The next power of two; none for nothing."""
-    return 1 << (least - 1).bit_length() if least else 0
+def power_of_two(minimum: int) -> int:
+    """Return the smallest power of two that is at least `minimum`; 0 for 0."""
+    if minimum == 0:
+        return 0
+    return 1 << (minimum - 1).bit_length()

@@ -1,7 +1,7 @@
-"""The positive rule of a linear layer: each of its two products with the work around it, in one kernel.
+"""The positive rule of a linear layer: two kernels, each a matrix product with the elementwise work around it.
 
-The positive part x⁺w⁺ + x⁻w⁻ is summed directly, so that nothing cancels. Weights are split by sign on the way, or come
-split already (`by_sign`), which pays where many rows share them.
+The positive part x⁺w⁺ + x⁻w⁻ is summed directly, so that nothing cancels. Weights are split by sign inside the kernels,
+or come already split (`split_by_sign`), which pays if many rows share them.
 """
 
 import torch
@@ -9,32 +9,37 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from clearhead.engine.lrp.kernels.dispatch import few_rows
-from clearhead.engine.lrp.kernels.launch import Launch, pieces
+from clearhead.engine.lrp.kernels.dispatch import has_few_rows
+from clearhead.engine.lrp.kernels.launch import Launch, ceil_divide
 
 
 @triton.jit
 def _positive(x):
+    """Return x⁺."""
     return tl.where(x > 0, x, 0.0).to(x.dtype)
 
 
 @triton.jit
 def _negative(x):
+    """Return x⁻."""
     return tl.where(x < 0, x, 0.0).to(x.dtype)
 
 
 @triton.jit
-def _halves(weight, there, width: tl.constexpr, SPLIT: tl.constexpr):
-    """Both halves of a tile of weights."""
-    first = tl.load(weight, there, 0.0)
+def _load_halves(weight, mask, width: tl.constexpr, SPLIT: tl.constexpr):
+    """Load the positive and the negative half of a tile of weights."""
+    first = tl.load(weight, mask, 0.0)
     if SPLIT:
-        return first, tl.load(weight + width, there, 0.0)
+        return first, tl.load(weight + width, mask, 0.0)
     return _positive(first), _negative(first)
 
 
 @triton.jit
 def _tile(rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Which tile of the result this program makes: neighbours share rows, which stay in the cache."""
+    """Return the rows and columns of this program's tile, and the index of its tile column.
+
+    Programs go down bands of eight tile rows, so that neighbours share operands in the cache.
+    """
     across = tl.cdiv(columns, COLUMNS)
     band = tl.program_id(0) // (8 * across)
     height = min(tl.cdiv(rows, ROWS) - band * 8, 8)
@@ -45,12 +50,12 @@ def _tile(rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @Launch
 @triton.jit
-def _per_unit(
+def _scale_per_unit(
     x,
     weight,
     relevance,
     scaled,
-    lost,
+    dropped,
     rows,
     OUT: tl.constexpr,
     IN: tl.constexpr,
@@ -60,30 +65,33 @@ def _per_unit(
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
-    row, unit, band = _tile(rows, OUT, ROWS, COLUMNS)
-    deep = tl.arange(0, DEPTH)
+    """scaled = relevance / (x⁺w⁺ + x⁻w⁻) with 0/0 = 0, a tile of rows × output units."""
+    row, unit, tile_column = _tile(rows, OUT, ROWS, COLUMNS)
+    depth = tl.arange(0, DEPTH)
     width: tl.constexpr = 2 * IN if SPLIT else IN
-    xs = x + (row % rows)[:, None].to(tl.int64) * IN + deep[None, :]
-    ws = weight + (unit % OUT)[None, :].to(tl.int64) * width + deep[:, None]
-    whole = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for at in range(0, IN, DEPTH):
-        there = deep + at < IN
-        value = tl.load(xs + at, there[None, :], 0.0)
-        upper, lower = _halves(ws + at, there[:, None], IN, SPLIT)
-        whole = tl.dot(_positive(value), upper, whole, input_precision=PRECISION)
-        whole = tl.dot(_negative(value), lower, whole, input_precision=PRECISION)
-    place = row[:, None].to(tl.int64) * OUT + unit[None, :]
-    there = (row < rows)[:, None] & (unit < OUT)[None, :]
-    r = tl.load(relevance + place, there, 0.0)
-    empty = whole == 0
-    share = tl.where(empty, 0.0, r / tl.where(empty, 1.0, whole))
-    tl.store(scaled + place, share.to(scaled.dtype.element_ty), there)
-    tl.store(lost + row.to(tl.int64) * tl.cdiv(OUT, COLUMNS) + band, tl.sum(tl.where(empty, r, 0.0), 1), row < rows)
+    # Rows and units beyond the end wrap around: they load valid memory, and are not stored.
+    x_pointers = x + (row % rows)[:, None].to(tl.int64) * IN + depth[None, :]
+    weight_pointers = weight + (unit % OUT)[None, :].to(tl.int64) * width + depth[:, None]
+    denominator = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, IN, DEPTH):
+        in_depth = depth + start < IN
+        value = tl.load(x_pointers + start, in_depth[None, :], 0.0)
+        upper, lower = _load_halves(weight_pointers + start, in_depth[:, None], IN, SPLIT)
+        denominator = tl.dot(_positive(value), upper, denominator, input_precision=PRECISION)
+        denominator = tl.dot(_negative(value), lower, denominator, input_precision=PRECISION)
+    offset = row[:, None].to(tl.int64) * OUT + unit[None, :]
+    mask = (row < rows)[:, None] & (unit < OUT)[None, :]
+    r = tl.load(relevance + offset, mask, 0.0)
+    is_zero = denominator == 0
+    share = tl.where(is_zero, 0.0, r / tl.where(is_zero, 1.0, denominator))
+    tl.store(scaled + offset, share.to(scaled.dtype.element_ty), mask)
+    dropped_offset = row.to(tl.int64) * tl.cdiv(OUT, COLUMNS) + tile_column
+    tl.store(dropped + dropped_offset, tl.sum(tl.where(is_zero, r, 0.0), 1), row < rows)
 
 
 @Launch
 @triton.jit
-def _to_inputs(
+def _share_inputs(
     scaled,
     weight,
     x,
@@ -97,53 +105,60 @@ def _to_inputs(
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
+    """share = x⁺ · (scaled w⁺) + x⁻ · (scaled w⁻), a tile of rows × inputs."""
     row, column, _ = _tile(rows, IN, ROWS, COLUMNS)
-    deep = tl.arange(0, DEPTH)
+    depth = tl.arange(0, DEPTH)
     width: tl.constexpr = 2 * IN if SPLIT else IN
-    ss = scaled + (row % rows)[:, None].to(tl.int64) * OUT + deep[None, :]
-    ws = weight + deep[:, None].to(tl.int64) * width + (column % IN)[None, :]
+    # Rows and columns beyond the end wrap around: they load valid memory, and are not stored.
+    scaled_pointers = scaled + (row % rows)[:, None].to(tl.int64) * OUT + depth[None, :]
+    weight_pointers = weight + depth[:, None].to(tl.int64) * width + (column % IN)[None, :]
     above, below = tl.zeros((ROWS, COLUMNS), tl.float32), tl.zeros((ROWS, COLUMNS), tl.float32)
-    for at in range(0, OUT, DEPTH):
-        there = deep + at < OUT
-        s = tl.load(ss + at, there[None, :], 0.0)
-        upper, lower = _halves(ws + at * width, there[:, None], IN, SPLIT)
+    for start in range(0, OUT, DEPTH):
+        in_depth = depth + start < OUT
+        s = tl.load(scaled_pointers + start, in_depth[None, :], 0.0)
+        upper, lower = _load_halves(weight_pointers + start * width, in_depth[:, None], IN, SPLIT)
         above = tl.dot(s, upper, above, input_precision=PRECISION)
         below = tl.dot(s, lower, below, input_precision=PRECISION)
-    place = row[:, None].to(tl.int64) * IN + column[None, :]
-    there = (row < rows)[:, None] & (column < IN)[None, :]
-    value = tl.load(x + place, there, 0.0).to(tl.float32)
-    tl.store(share + place, tl.where(value > 0, above, below) * value, there)
+    offset = row[:, None].to(tl.int64) * IN + column[None, :]
+    mask = (row < rows)[:, None] & (column < IN)[None, :]
+    value = tl.load(x + offset, mask, 0.0).to(tl.float32)
+    # An input is either positive or negative, so one of the two products applies.
+    tl.store(share + offset, tl.where(value > 0, above, below) * value, mask)
 
 
-def plan(x: Tensor) -> dict[str, int]:
-    """Tiles and warps: small where there are few rows, so that every processor has one."""
-    if few_rows(x):
+def plan_tiles(x: Tensor) -> dict[str, int]:
+    """Return tile sizes and warps: small tiles for few rows, so that every multiprocessor gets one."""
+    if has_few_rows(x):
         return {"ROWS": 32, "COLUMNS": 64, "DEPTH": 64, "num_warps": 4, "num_stages": 3}
     return {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64 if x.itemsize == 2 else 32, "num_warps": 8, "num_stages": 3}
 
 
 def _grid(rows: int, columns: int, tiles: dict[str, int]) -> tuple[int, int]:
-    return pieces(rows, tiles["ROWS"]) * pieces(columns, tiles["COLUMNS"]), 1
+    return ceil_divide(rows, tiles["ROWS"]) * ceil_divide(columns, tiles["COLUMNS"]), 1
 
 
-def per_unit(
+def scale_per_unit(
     x: Tensor, weight: Tensor, relevance: Tensor, samples: int, *, split: bool, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """Relevance over the positive part of each unit, in the type of x, and what 0/0 took from parts of samples."""
-    tiles, inputs, units = plan(x), x.shape[-1], relevance.shape[-1]
+    """Return relevance over the positive part of each unit, in the dtype of x, and partial sums of what 0/0 dropped."""
+    tiles = plan_tiles(x)
+    inputs = x.shape[-1]
+    units = relevance.shape[-1]
     rows = x.numel() // inputs
     scaled = torch.empty_like(relevance, dtype=x.dtype)
-    lost = relevance.new_empty(samples, rows // samples * pieces(units, tiles["COLUMNS"]))
-    given = (x, weight, relevance, scaled, lost, rows)
-    _per_unit(_grid(rows, units, tiles), *given, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **tiles)
-    return scaled, lost
+    dropped = relevance.new_empty(samples, rows // samples * ceil_divide(units, tiles["COLUMNS"]))
+    constants = {"OUT": units, "IN": inputs, "SPLIT": split, "PRECISION": precision, **tiles}
+    _scale_per_unit(_grid(rows, units, tiles), x, weight, relevance, scaled, dropped, rows, **constants)
+    return scaled, dropped
 
 
-def to_inputs(scaled: Tensor, weight: Tensor, x: Tensor, *, split: bool, precision: str) -> Tensor:
-    """x⁺ · (scaled w⁺) + x⁻ · (scaled w⁻), in float32."""
-    tiles, inputs, units = plan(x), x.shape[-1], scaled.shape[-1]
+def share_inputs(scaled: Tensor, weight: Tensor, x: Tensor, *, split: bool, precision: str) -> Tensor:
+    """Return x⁺ · (scaled w⁺) + x⁻ · (scaled w⁻) in float32."""
+    tiles = plan_tiles(x)
+    inputs = x.shape[-1]
+    units = scaled.shape[-1]
     rows = x.numel() // inputs
     share = torch.empty_like(x, dtype=torch.float32)
-    grid = _grid(rows, inputs, tiles)
-    _to_inputs(grid, scaled, weight, x, share, rows, OUT=units, IN=inputs, SPLIT=split, PRECISION=precision, **tiles)
+    constants = {"OUT": units, "IN": inputs, "SPLIT": split, "PRECISION": precision, **tiles}
+    _share_inputs(_grid(rows, inputs, tiles), scaled, weight, x, share, rows, **constants)
     return share
