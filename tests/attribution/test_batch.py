@@ -17,10 +17,11 @@ from clearhead.attribution.batch import (
     works_blockwise,
 )
 from clearhead.attribution.method import METHODS, method, parse_method
+from clearhead.attribution.names import CONTROL_METHODS
 from clearhead.data.task import Example
 from clearhead.engine import memory
 from clearhead.engine.blockwise import capture_blockwise
-from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.evaluation.explained import explain_examples
 from clearhead.model.inputs import as_inputs, encode
 
@@ -131,7 +132,7 @@ def test_an_input_that_runs_out_of_memory_goes_block_by_block_or_fails(text, mon
     blocks = count_calls(monkeypatch, "capture_blockwise")
     assert len(clearhead.explain(text, TEXTS, "trans-att")) == 4
     assert blocks == [1] * 4
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(BadInput, match="does not fit into the memory of cpu, even by itself"):
         clearhead.explain(text, TEXTS, "att-cat")
 
 
@@ -173,6 +174,7 @@ def test_methods_run_in_the_order_that_shares_work(text, monkeypatch):
 def test_only_random_is_a_control_and_averages_seeds():
     controls = {name: entry.seeds for name, entry in METHODS.items() if entry.is_control}
     assert controls == {"random": 20}
+    assert tuple(controls) == CONTROL_METHODS
     assert {entry.seeds for name, entry in METHODS.items() if name != "random"} == {1}
 
 

@@ -9,12 +9,12 @@ from helpers.commands import child
 from helpers.runs import SENTENCES, forgetful, values
 
 import clearhead
+from clearhead.attribution import batch
 from clearhead.bench import run_folder as results
-from clearhead.bench import worker
 from clearhead.bench.run import run_plan
 from clearhead.bench.run_folder import RunFolder
 from clearhead.bench.runners.local import local
-from clearhead.errors import BadOption, ClearheadError
+from clearhead.errors import ClearheadError
 
 
 def test_a_run_keeps_every_value_and_explanation(plan, whole):
@@ -94,30 +94,25 @@ def test_nothing_measured_is_an_error(plan, tmp_path):
         run_plan(replace(plan, methods=("decoded-gradcam",)), tmp_path / "run", local)
 
 
-def limited(monkeypatch, most: int) -> list[int]:
+def limit_memory(monkeypatch, most: int) -> list[int]:
     """As if memory ended at batches of `most`."""
-    explain_examples = worker.explain_examples
+    capture = batch.capture
     sizes = []
 
-    def explain_limited(*arguments, batch_size, **options):
-        sizes.append(batch_size)
-        if batch_size is not None and batch_size > most:
+    def capture_limited(model, inputs, targets):
+        sizes.append(len(inputs))
+        if len(inputs) > most:
             raise torch.OutOfMemoryError
-        return explain_examples(*arguments, batch_size=batch_size, **options)
+        return capture(model, inputs, targets)
 
-    monkeypatch.setattr(worker, "explain_examples", explain_limited)
+    monkeypatch.setattr(batch, "capture", capture_limited)
     return sizes
 
 
-def test_automatic_batches_are_halved_until_they_fit(plan, whole, tmp_path, monkeypatch):
-    seen = limited(monkeypatch, 2)
-    found = run_plan(replace(plan, shard=9), tmp_path / "run", local)
-    assert seen[:3] == [9, 4, 2]
+@pytest.mark.parametrize(("batch_size", "sizes"), [(None, [9, 4, 2, 2, 5, 2, 3, 1, 2]), (4, [4, 2, 2, 4, 2, 2, 1])])
+def test_batches_are_halved_until_they_fit(plan, whole, tmp_path, monkeypatch, batch_size, sizes):
+    seen = limit_memory(monkeypatch, 2)
+    found = run_plan(replace(plan, shard=9, batch_size=batch_size), tmp_path / "run", local)
+    assert seen[: len(sizes)] == sizes
     for row, wanted in zip(found["rows"], RunFolder(whole).summary()["rows"], strict=True):
         assert row["value"] == pytest.approx(wanted["value"], abs=1e-6)
-
-
-def test_a_fixed_batch_that_does_not_fit_is_a_mistake(plan, tmp_path, monkeypatch):
-    limited(monkeypatch, 2)
-    with pytest.raises(BadOption, match="A batch of 4 does not fit"):
-        run_plan(replace(plan, shard=9, batch_size=4), tmp_path / "run", local)

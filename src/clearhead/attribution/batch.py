@@ -12,15 +12,15 @@ from clearhead.engine.context import gc_paused
 from clearhead.engine.memory import fits_in_memory
 from clearhead.engine.streams import prefetch
 from clearhead.engine.trace import Trace, capture
-from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, Inputs, collate
 from clearhead.model.model import Model
 from clearhead.model.target import Target, TargetLike
 from clearhead.validation import require_integer
 
-BATCH = 16
-"""Inputs per batch by default."""
+DEFAULT_BATCH_SIZE = 16
+OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 TARGET = "target"
 """The name of the only target set of a request that does not expand its targets."""
 
@@ -87,7 +87,7 @@ def rows_per_batch(model: Model, batch_size: int | None) -> int:
     """Return how many inputs share a batch: one if the model cannot pad."""
     if not model.can_pad:
         return 1
-    return batch_size or BATCH
+    return batch_size or DEFAULT_BATCH_SIZE
 
 
 def make_batches(model: Model, encoded: Mapping[int, Encoded], batch_size: int | None = None) -> Iterator[Batch]:
@@ -132,22 +132,28 @@ def attribute_batch(request: AttributionRequest, batch: Batch) -> list[InputResu
     if fits_in_memory(request.model, batch.inputs):
         try:
             return _attribute(request, batch, blockwise=False)
-        except (torch.OutOfMemoryError, MemoryError):
-            # The estimate was too low.
-            if len(batch) == 1 and not _is_blockwise(request):
-                raise
+        except OUT_OF_MEMORY:
+            # The estimate was too low: go on as if it had said so.
+            pass
         # Outside of the handler, where the traceback no longer keeps the trace alive.
-        _free_memory()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
     if len(batch) == 1:
-        return _attribute(request, batch, blockwise=_is_blockwise(request))
+        return _attribute_large_input(request, batch)
     half = len(batch) // 2
     first = attribute_batch(request, batch.select(range(half)))
     return first + attribute_batch(request, batch.select(range(half, len(batch))))
 
 
-def _free_memory() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+def _attribute_large_input(request: AttributionRequest, batch: Batch) -> list[InputResult]:
+    """Explain a single input that does not fit into memory by estimate or by experience."""
+    try:
+        return _attribute(request, batch, blockwise=_is_blockwise(request))
+    except OUT_OF_MEMORY as error:
+        raise BadInput(
+            f"An input does not fit into the memory of {request.model.device}, even by itself: use a shorter input, "
+            "another device, or trans-att alone, which works block by block."
+        ) from error
 
 
 def _is_blockwise(request: AttributionRequest) -> bool:

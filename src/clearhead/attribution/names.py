@@ -1,6 +1,8 @@
-"""Names of methods as plain data, for shell completion, which must not import torch."""
+"""Names of methods as plain data, for shell completion and reports, which must not import torch."""
 
 DEFAULT_METHOD = "trans-att"
+CONTROL_METHODS = ("random",)
+"""Attributions without information, which show what chance reaches."""
 METHOD_NAMES = (
     "att-cat",
     "att-grads",

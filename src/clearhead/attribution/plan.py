@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.attribution.batch import BATCH, explain_batch, works_blockwise
+from clearhead.attribution.batch import explain_batch, rows_per_batch, works_blockwise
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.windows import is_too_long, window_logits, windows_of
 from clearhead.engine.memory import UNKNOWN, MemoryEstimate, estimate_memory, estimate_seconds
@@ -61,9 +61,7 @@ def plan_batches(
     model: Model, inputs: Sequence[Any], *, batch_size: int | None = None, overflow: str = "error"
 ) -> PlannedBatches:
     """Encode the inputs and cut them, sorted by length, into batches."""
-    size = batch_size or BATCH
-    if not model.can_pad:
-        size = 1
+    size = rows_per_batch(model, batch_size)
     encoded = [encode(model, raw, long=overflow) for raw in inputs]
     encoded.sort(key=lambda row: row.length)
     whole = [row for row in encoded if not is_too_long(model, row)]

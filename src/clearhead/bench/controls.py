@@ -1,6 +1,6 @@
 """Which methods are controls: attributions without information, which show what chance reaches."""
 
-CONTROL_METHODS = ("random",)
+from clearhead.attribution.names import CONTROL_METHODS
 
 
 def is_control(method: str) -> bool:

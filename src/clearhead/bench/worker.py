@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from clearhead.attribution.method import MethodSpec
 from clearhead.bench.metric_groups import MetricGroup, group_metrics
 from clearhead.bench.plan import Job, Plan, expand_layers, read_plan_task
@@ -100,17 +98,9 @@ def run_job(worker: Worker, job: Job) -> ShardResult:
 
 
 def _explain_shard(worker: Worker, examples: Sequence[Example], targets: Sequence[str]) -> ExplainedExamples:
-    """Explain the examples; with an automatic batch size, halve batches until they fit into memory."""
+    # By default the whole shard is one batch: the attribution loop halves what does not fit into memory.
     size = worker.plan.batch_size or len(examples)
-    while True:
-        try:
-            return explain_examples(worker.model, examples, worker.methods, targets, batch_size=size)
-        except (torch.OutOfMemoryError, MemoryError) as error:
-            if worker.plan.batch_size is not None or size == 1:
-                raise BadOption(f"A batch of {size} does not fit into memory: give a smaller --batch-size.") from error
-        # Outside the handler: the exception, and with it the tensors of the failed attempt, is gone by now.
-        size = max(1, size // 2)
-        torch.cuda.empty_cache()
+    return explain_examples(worker.model, examples, worker.methods, targets, batch_size=size)
 
 
 def _measure_shard(

@@ -8,7 +8,7 @@ from itertools import chain, combinations, islice
 from typing import Any
 
 from clearhead.attribution.method import MethodSpec, parse_method
-from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.attribution.names import CONTROL_METHODS, DEFAULT_METHOD
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task
 from clearhead.errors import BadOption, UnsupportedModel
@@ -27,7 +27,6 @@ from clearhead.model.model import Model
 from clearhead.spec import as_list
 from clearhead.validation import require_integer
 
-RANDOM_SEEDS = 20
 # Explained examples (examples × methods) that are held in memory at a time.
 CASES = {"text": 2048, "image": 256}
 HEADER = ["method", "metric", "value", "low", "high", "n"]
@@ -131,22 +130,23 @@ class TableEntry:
     spellings: tuple[MethodSpec, ...]
 
 
-def parse_entries(methods: Sequence[Any], *, seeds: int = RANDOM_SEEDS) -> list[TableEntry]:
-    """Parse the methods of a table; `random` without a seed is the mean of `seeds` seeds."""
+def parse_entries(methods: Sequence[Any]) -> list[TableEntry]:
+    """Parse the methods of a table; a control without a seed is the mean of several seeds."""
     specs = {}
     for method in as_list(methods):
         spec = parse_method(method)
         specs[spec.text] = spec
     if not specs:
         raise BadOption("No method was named: give at least one.")
-    return [TableEntry(spec.text, _repeat_seeds(spec, seeds)) for spec in specs.values()]
+    return [TableEntry(spec.text, _repeat_seeds(spec)) for spec in specs.values()]
 
 
-def _repeat_seeds(spec: MethodSpec, seeds: int) -> tuple[MethodSpec, ...]:
+def _repeat_seeds(spec: MethodSpec) -> tuple[MethodSpec, ...]:
     # A single draw of noise says little about chance, so it is averaged over seeds.
-    if spec.method.name != "random" or "seed" in spec.options:
+    seeds = spec.method.seeds
+    if seeds == 1 or "seed" in spec.options:
         return (spec,)
-    return tuple(parse_method(("random", {"seed": seed})) for seed in range(seeds))
+    return tuple(parse_method((spec.method.name, {**spec.options, "seed": seed})) for seed in range(seeds))
 
 
 def evaluate(
@@ -173,7 +173,7 @@ def evaluate(
     model = as_model(model)
     task = read_task(task, limit=limit, **reading)
     if methods is None:
-        methods = [DEFAULT_METHOD, "random"]
+        methods = [DEFAULT_METHOD, *CONTROL_METHODS]
     if metrics is None:
         metrics = _default_metrics(model)
     entries = parse_entries(methods)
