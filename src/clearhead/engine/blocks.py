@@ -65,7 +65,8 @@ def hook_modules(modules: Iterable[nn.Module], recorder: Recorder) -> Iterator[N
     """Hook modules so that composite ones are recorded as one operation, and blocks are found."""
     with ExitStack() as stack:
         for module in modules:
-            hooks = _ModuleHooks(recorder, is_composite(module))
+            is_one_operation = is_composite(module)
+            hooks = _ModuleHooks(recorder, is_one_operation, is_one_operation and _is_norm(module))
             before = module.register_forward_pre_hook(hooks.before, with_kwargs=True)
             stack.callback(before.remove)
             after = module.register_forward_hook(hooks.after, with_kwargs=True)
@@ -80,9 +81,10 @@ class _ModuleHooks:
     without its keyword arguments there, hence the default values.
     """
 
-    def __init__(self, recorder: Recorder, is_composite: bool) -> None:
+    def __init__(self, recorder: Recorder, is_composite: bool, is_norm: bool) -> None:
         self._recorder = recorder
         self._is_composite = is_composite
+        self._is_norm = is_norm
         self._thread = get_ident()
         # A stack, because a module may call itself.
         self._map_counts: list[int] = []
@@ -93,32 +95,44 @@ class _ModuleHooks:
         self._map_counts.append(len(self._recorder.tape.maps))
         # Paused inside composite modules: a counter, since they may contain each other.
         self._recorder.paused += self._is_composite
+        self._recorder.norm_depth += self._is_norm
 
-    def after(self, module: nn.Module, args: Any, kwargs: Any, out: Any = None) -> None:
+    def after(self, module: nn.Module, args: Any, kwargs: Any, out: Any = None) -> Any:
+        """Record the module; return the output that takes the place of `out`, or None to keep it."""
         if get_ident() != self._thread:
-            return
+            return None
         self._recorder.paused -= self._is_composite
+        self._recorder.norm_depth -= self._is_norm
         maps = self._recorder.tape.maps[self._map_counts.pop() :]
         if not self._is_composite and len(maps) != 1:
-            return
+            return None
         # Otherwise the recorder would see the tensor attributes that are read here.
         with DisableTorchFunction():
             source = first_activation([*args, *kwargs.values()])
             result = first_activation([out])
+            replaced = None
             if self._is_composite:
-                self._record_composite(module, source, result)
+                replaced = self._record_composite(module, source, result)
             # A module with one attention map that keeps the tokens is a block; outer modules overwrite inner ones.
             if len(maps) == 1 and _have_same_tokens(source, result):
                 _set_block(maps[0], module, source, result)
                 maps[0].argument = _find_argument(source, args, kwargs)
+        return replaced
 
-    def _record_composite(self, module: nn.Module, source: Any, result: Any) -> None:
+    def _record_composite(self, module: nn.Module, source: Any, result: Any) -> Tensor | None:
+        """Record a norm or activation function as one operation; return the output that replaces an activation's."""
         tape = self._recorder.tape
         if self._recorder.paused or not is_activation(result) or tape.node_of(result) is not None:
-            return
+            return None
+        replaced = None
+        if not self._is_norm:
+            result = replaced = self._recorder.replace_activation(result, source, module.forward)
         tape.record(result, *unchanged(tape.saved, result, source))
         if _is_recomputable(module):
             tape.saved.mark_recomputable(result, module.forward, source)
+        if replaced is not None:
+            self._recorder.note_gate(replaced)
+        return replaced
 
 
 def _is_recomputable(module: nn.Module) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from clearhead.engine.backward import GRADIENT
 from clearhead.engine.context import full_precision_autograd
 from clearhead.engine.forward import ForwardPass, not_differentiable
 from clearhead.engine.seeds import Seeds
@@ -33,12 +34,15 @@ class BlockGradients(NamedTuple):
 class GradientCache:
     """The gradients of one trace, computed at most once.
 
-    `keep_blocks` keeps gradients that are computed block by block, for methods that will ask for all of them.
+    `backward` names the backward pass: the gradient, or one that gives coefficients in its place (see
+    `clearhead.engine.balanced`). `keep_blocks` keeps gradients that are computed block by block, for methods that will
+    ask for all of them.
     """
 
-    def __init__(self, forward: ForwardPass, seeds: Seeds) -> None:
+    def __init__(self, forward: ForwardPass, seeds: Seeds, backward: str = GRADIENT) -> None:
         self._forward = forward
         self._seeds = seeds
+        self._backward = backward
         self._gradients: Gradients | None = None
         self.keep_blocks = False
 
@@ -49,7 +53,8 @@ class GradientCache:
     def get(self) -> Gradients:
         """Return all gradients; compute them in one backward pass if there are none yet."""
         if self._gradients is None:
-            self._gradients = compute_gradients(self._forward, self._seeds.direction)
+            with self._forward.tape.switch.use(self._backward):
+                self._gradients = compute_gradients(self._forward, self._seeds.direction)
         return self._gradients
 
     def iterate_attentions(self) -> Iterator[Tensor]:

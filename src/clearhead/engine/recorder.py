@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.engine.attention import Masks, decompose_attention
+from clearhead.engine.balanced import GATES, LINEAR, PRODUCTS, QUOTIENTS, BalancedCalls
 from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
 from clearhead.engine.lrp.rules import rule_for
 from clearhead.engine.tape import AttentionMap, Step, Tape, raise_unsupported
@@ -107,6 +108,9 @@ class Recorder(TorchFunctionMode):
         self.paused = 0
         self._masks = Masks()
         self._softmaxes: dict[int, AttentionMap] = {}
+        self._gates: set[int] = set()
+        self._balanced = BalancedCalls(tape.switch, self._is_attention, self._is_gate)
+        self.norm_depth = 0
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -116,7 +120,7 @@ class Recorder(TorchFunctionMode):
         if name == "embedding" and self._starts_input(args, kwargs):
             return self.begin(function(*args, **kwargs))
         if self.paused:
-            return function(*args, **kwargs)
+            return self._call_paused(name, function, args, kwargs)
         activations = _find_activations(args, kwargs)
         # What does not depend on the input is a constant and needs no step.
         if not activations:
@@ -170,13 +174,51 @@ class Recorder(TorchFunctionMode):
         if is_in_place(function) and is_activation(call.first):
             call = self._copy_overwritten(call)
             activations = _find_activations(call.args, call.kwargs)
-        out = function(*args, **kwargs)
+        out = self._call(call.name, function, args, kwargs)
         if isinstance(out, (list, tuple)):
             for index, tensor in enumerate(out):
                 self._record(call, rule_for(call.name, function, index), tensor, activations)
         else:
             self._record(call, rule_for(call.name, function), out, activations)
         return out
+
+    def _call(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function so that its backward can be switched, if its gradient is not its rule anyway."""
+        if name in LINEAR:
+            return function(*args, **kwargs)
+        if is_in_place(function):
+            # The network keeps the tensor that is written to, so its backward cannot be replaced.
+            if len(_find_activations(args, kwargs)) > 1 or name not in PRODUCTS | QUOTIENTS:
+                self.tape.switch.refuse(self._no_balanced_rule(f"{name}_"))
+            return function(*args, **kwargs)
+        return self._balanced.call(name, function, args, kwargs, lambda: self._no_balanced_rule(name))
+
+    def _call_paused(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
+        if self.norm_depth == 0:
+            return function(*args, **kwargs)
+        return self._balanced.call_in_norm(name, function, args, kwargs)
+
+    def _no_balanced_rule(self, name: str) -> str:
+        return (
+            f"No rule of the balanced backward passes for the operation '{name}' as used in "
+            f"'{self._current_module()}'. Choose backward='gradient' or another method for this model."
+        )
+
+    def _is_attention(self, tensor: Tensor) -> bool:
+        return self._saved.node_of(tensor) in self._softmaxes
+
+    def _is_gate(self, tensor: Tensor) -> bool:
+        return self._saved.node_of(tensor) in self._gates
+
+    def replace_activation(self, out: Tensor, source: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the output of an activation module so that its backward can be switched."""
+        return self._balanced.replace_activation(out, source, function)
+
+    def note_gate(self, out: Tensor) -> None:
+        """Note the output of an activation function, which may gate another activation."""
+        node = self._saved.node_of(out)
+        if node is not None:
+            self._gates.add(node)
 
     def _copy_overwritten(self, call: TorchCall) -> TorchCall:
         """Return an in-place call with a copy of the activation that it will overwrite."""
@@ -192,6 +234,8 @@ class Recorder(TorchFunctionMode):
             return
         step = self.tape.record(out, *self._apply(call, rule, out, activations))
         self._follow_attention(call, out, step)
+        if call.name in GATES:
+            self._gates.add(step.node)
         name = call.name
         if name in ("gelu", "silu") and call.args:
             self._mark_recomputable(call, out)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from clearhead.engine.backward import BackwardSwitch
 from clearhead.engine.lrp.context import Backward, RelevanceContext, Shares
 from clearhead.engine.lrp.saved import SavedTensors
 from clearhead.errors import UnsupportedOperation
@@ -44,7 +45,8 @@ class AttentionMap:
 class Tape:
     """The steps of a forward pass in order, its leaf (embeddings or pixels), and its attention maps.
 
-    `patches` are the rows and columns of the patch convolution of an image.
+    `patches` are the rows and columns of the patch convolution of an image; `switch` selects the backward pass that
+    autograd runs over the same operations.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -53,6 +55,7 @@ class Tape:
     patches: tuple[int, int] | None = None
     count: int = 0
     saved: SavedTensors = field(default_factory=SavedTensors)
+    switch: BackwardSwitch = field(default_factory=BackwardSwitch)
 
     @property
     def blocks(self) -> list[AttentionMap]:

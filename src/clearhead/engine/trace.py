@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.engine.backward import GRADIENT
 from clearhead.engine.conservation import report_conservation
 from clearhead.engine.forward import ForwardPass, run_forward
 from clearhead.engine.gradients import GradientCache, Gradients
@@ -128,6 +129,18 @@ class Trace:
     def gradients(self) -> Gradients:
         """Gradients of the explained score."""
         return self._gradient_cache.get()
+
+    @cached_property
+    def _coefficient_caches(self) -> dict[str, GradientCache]:
+        return {}
+
+    def coefficients(self, backward: str) -> Gradients:
+        """Return what a backward pass gives at all activations: gradients, or the coefficients of a balanced pass."""
+        if backward == GRADIENT:
+            return self.gradients
+        if backward not in self._coefficient_caches:
+            self._coefficient_caches[backward] = GradientCache(self.forward, self._seeds, backward)
+        return self._coefficient_caches[backward].get()
 
     def keep_gradients(self) -> None:
         """Keep gradients that trans-att computes block by block, because other methods will ask for them."""

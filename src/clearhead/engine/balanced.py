@@ -1,0 +1,222 @@
+"""Balanced backward passes: which operation passes coefficients in which way.
+
+AttnLRP (Achtibat et al. 2024) and CP-LRP (Ali et al. 2022; as balanced gradients: LibraGrad, Mehri et al. 2025) carry a
+coefficient c for each activation x, whose relevance is x · c. This is the ε → 0 limit of the ε-rule of layer-wise
+relevance propagation without a division by sums that cross zero, so float32 is enough. Linear operations pass
+coefficients as they pass gradients. The others:
+
+| operation                   | attn-lrp                            | balanced (CP-LRP)      |
+|-----------------------------|-------------------------------------|------------------------|
+| LayerNorm, RMSNorm          | gradient, deviation held constant   | the same               |
+| activation φ(x)             | c · φ(x)/x, at 0 its limit φ′(0)    | the same               |
+| attention A · V             | half to each                        | all to V, and all to A |
+| softmax                     | gradient                            | held                   |
+| scores Q · Kᵀ               | half to each                        | –                      |
+| gate a(g) ⊙ u               | half to each                        | a(g) held, all to u    |
+| other products              | half to each                        | half to each           |
+| x / ‖x‖, routing to experts | norm and routing held               | the same               |
+
+"Held" means treated as a constant. Under the balanced pass the coefficient at A can be read, but goes no further.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.engine.backward import (
+    ATTN_LRP,
+    BALANCED,
+    BackwardSwitch,
+    CoefficientRule,
+    Factors,
+    refuse,
+    replace,
+    scale,
+)
+from clearhead.engine.lrp.context import is_activation
+
+Function = Callable[..., Any]
+
+HALF: Factors = {ATTN_LRP: 0.5, BALANCED: 0.5}
+HALF_IN_ATTN_LRP: Factors = {ATTN_LRP: 0.5}
+HELD: Factors = {ATTN_LRP: 0.0, BALANCED: 0.0}
+HELD_IN_BALANCED: Factors = {BALANCED: 0.0}
+HALF_OR_HELD: Factors = {ATTN_LRP: 0.5, BALANCED: 0.0}
+
+
+def _names(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+LINEAR = _names(
+    """
+    linear addmm add sub rsub neg clone contiguous to type float double half bfloat16 type_as sum mean conv1d conv2d
+    adaptive_avg_pool1d adaptive_avg_pool2d avg_pool2d dropout batch_norm view reshape flatten unflatten squeeze
+    unsqueeze view_as reshape_as transpose swapaxes swapdims permute getitem cat concat stack split chunk unbind
+    tensor_split narrow expand expand_as repeat roll flip gather index_select take_along_dim masked_fill where movedim
+    moveaxis repeat_interleave t select tril triu diagonal broadcast_to tile rot90 pad T mT interpolate max amax
+    index_add index_put scatter scatter_add cumsum
+    """
+)
+"""Operations whose gradient is their rule; a maximum selects elements."""
+ELEMENTWISE = _names("gelu silu tanh relu elu selu celu leaky_relu relu6 hardswish mish erf clamp abs square pow")
+"""Functions of one number with φ(0) = 0."""
+GATES = _names("gelu silu relu tanh sigmoid mish")
+"""Functions whose output may gate another activation."""
+PRODUCTS = _names("matmul bmm mul multiply einsum")
+QUOTIENTS = _names("div truediv divide")
+DEVIATIONS = _names("rsqrt sqrt std var norm linalg_norm linalg_vector_norm vector_norm")
+
+
+class BalancedCalls:
+    """Makes the calls of a forward pass so that their backward can be switched.
+
+    `is_attention` and `is_gate` say of an activation whether it is an attention map or the output of an activation
+    function.
+    """
+
+    def __init__(
+        self, switch: BackwardSwitch, is_attention: Callable[[Tensor], bool], is_gate: Callable[[Tensor], bool]
+    ) -> None:
+        self._switch = switch
+        self._is_attention = is_attention
+        self._is_gate = is_gate
+
+    def call(self, name: str, function: Function, args: Any, kwargs: Any, describe: Callable[[], str]) -> Any:
+        """Call a function; `describe` names the operation in the error of a function without a rule."""
+        if name in PRODUCTS:
+            return function(*self._scale_product(name, args), **kwargs)
+        if name in QUOTIENTS:
+            return function(*self._hold_divisor(args), **kwargs)
+        if name == "softmax":
+            return function(scale(args[0], self._switch, HELD_IN_BALANCED), *args[1:], **kwargs)
+        if name == "attention_weights":
+            scaled = [scale(operand, self._switch, HALF_OR_HELD) for operand in args[:2]]
+            return function(*scaled, *args[2:], **kwargs)
+        return self._replace_backward(name, function, args, kwargs, describe)
+
+    def call_in_norm(self, name: str, function: Function, args: Any, kwargs: Any) -> Any:
+        """Call a function inside a norm that is written out in steps: with the deviation held, the rest is linear."""
+        out = function(*args, **kwargs)
+        if not is_activation(out):
+            return out
+        if name in DEVIATIONS or _is_negative_power(name, args):
+            return scale(out, self._switch, HELD)
+        rule = _find_rule(name, function, args, kwargs) if name in ("layer_norm", "rms_norm") else None
+        return out if rule is None else replace(out, args[0], self._switch, rule)
+
+    def replace_activation(self, out: Tensor, x: Tensor, function: Function) -> Tensor:
+        """Return the output of an activation function that is a module of its own."""
+        return replace(out, x, self._switch, activation_rule(function))
+
+    def _scale_product(self, name: str, args: Any) -> Any:
+        first = 1 if name == "einsum" else 0
+        operands = args[first : first + 2]
+        # A product with a constant is linear.
+        if not all(map(is_activation, operands)) or len(operands) < 2:
+            return args
+        factors = self._product_factors(name, *operands)
+        scaled = [scale(operand, self._switch, factor) for operand, factor in zip(operands, factors, strict=True)]
+        return (*args[:first], *scaled, *args[first + 2 :])
+
+    def _product_factors(self, name: str, left: Tensor, right: Tensor) -> tuple[Factors, Factors]:
+        if self._is_attention(left):
+            return HALF_IN_ATTN_LRP, HALF_IN_ATTN_LRP
+        gates = (self._is_gate(left), self._is_gate(right))
+        if name not in ("mul", "multiply") or gates[0] == gates[1]:
+            return HALF, HALF
+        return (HALF_OR_HELD, HALF_IN_ATTN_LRP) if gates[0] else (HALF_IN_ATTN_LRP, HALF_OR_HELD)
+
+    def _hold_divisor(self, args: Any) -> Any:
+        if len(args) < 2 or not is_activation(args[1]):
+            return args
+        return (args[0], scale(args[1], self._switch, HELD), *args[2:])
+
+    def _replace_backward(
+        self, name: str, function: Function, args: Any, kwargs: Any, describe: Callable[[], str]
+    ) -> Any:
+        out = function(*args, **kwargs)
+        if isinstance(out, (list, tuple)):
+            outputs = [self._replace_output(name, function, tensor, args, kwargs, describe) for tensor in out]
+            # Named tuples of torch (values and indices) take one sequence, as lists and tuples do.
+            return type(out)(outputs)
+        return self._replace_output(name, function, out, args, kwargs, describe)
+
+    def _replace_output(
+        self, name: str, function: Function, out: Any, args: Any, kwargs: Any, describe: Callable[[], str]
+    ) -> Any:
+        if not is_activation(out):
+            return out
+        # The chosen experts' weights, and norms that something will be divided by.
+        if name == "topk" or name in DEVIATIONS:
+            return scale(out, self._switch, HELD)
+        rule = _find_rule(name, function, args, kwargs)
+        if rule is None:
+            return refuse(out, self._switch, describe())
+        return replace(out, args[0], self._switch, rule)
+
+
+def _is_negative_power(name: str, args: Any) -> bool:
+    return name == "pow" and len(args) > 1 and not isinstance(args[1], Tensor) and args[1] < 0
+
+
+def _find_rule(name: str, function: Function, args: Any, kwargs: Any) -> CoefficientRule | None:
+    if not args:
+        return None
+    if name in ELEMENTWISE and not _is_negative_power(name, args):
+        return activation_rule(lambda x: function(x, *args[1:], **kwargs))
+    if name == "layer_norm":
+        given = _bind(("input", "normalized_shape", "weight", "bias", "eps"), args, kwargs)
+        return layer_norm_rule(len(given["normalized_shape"]), given.get("weight"), given.get("eps", 1e-5))
+    if name == "rms_norm":
+        given = _bind(("input", "normalized_shape", "weight", "eps"), args, kwargs)
+        return rms_norm_rule(len(given["normalized_shape"]), given.get("weight"), given.get("eps"))
+    return None
+
+
+def _bind(names: tuple[str, ...], args: Any, kwargs: Any) -> dict[str, Any]:
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def activation_rule(function: Callable[[Tensor], Tensor]) -> CoefficientRule:
+    """Return the rule c · φ(x)/x of an elementwise function with φ(0) = 0."""
+
+    def rule(x: Tensor, coefficient: Tensor) -> Tensor:
+        # In float32 at least: at 0 the ratio is taken at a number that half precision cannot represent.
+        wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
+        tiny = torch.finfo(wide.dtype).tiny ** 0.5
+        # The limit φ′(0): at a number this small nothing but the first order is left.
+        nonzero = torch.where(wide == 0, tiny, wide)
+        return (coefficient * (function(nonzero) / nonzero)).to(coefficient.dtype)
+
+    return rule
+
+
+def layer_norm_rule(axes: int, weight: Tensor | None, eps: float) -> CoefficientRule:
+    """Return the gradient of LayerNorm with the standard deviation held constant; the centring stays."""
+    last_axes = tuple(range(-axes, 0))
+
+    def rule(x: Tensor, coefficient: Tensor) -> Tensor:
+        variance = x.detach().var(last_axes, unbiased=False, keepdim=True)
+        scaled = _times(coefficient, weight) * torch.rsqrt(variance + eps)
+        return scaled - scaled.mean(last_axes, keepdim=True)
+
+    return rule
+
+
+def rms_norm_rule(axes: int, weight: Tensor | None, eps: float | None) -> CoefficientRule:
+    """Return the gradient of RMSNorm with the root mean square held constant."""
+    last_axes = tuple(range(-axes, 0))
+
+    def rule(x: Tensor, coefficient: Tensor) -> Tensor:
+        epsilon = torch.finfo(x.dtype).eps if eps is None else eps
+        mean_square = x.detach().square().mean(last_axes, keepdim=True)
+        return _times(coefficient, weight) * torch.rsqrt(mean_square + epsilon)
+
+    return rule
+
+
+def _times(coefficient: Tensor, weight: Tensor | None) -> Tensor:
+    return coefficient if weight is None else coefficient * weight
