@@ -87,6 +87,7 @@ METHODS: Registry[Method] = Registry(
         "clearhead.attribution.decoded",
         "clearhead.attribution.deeplift",
         "clearhead.attribution.attention_flow",
+        "clearhead.attribution.balanced",
         "clearhead.attribution.gradient",
         "clearhead.attribution.integrated",
         "clearhead.attribution.perturbation",

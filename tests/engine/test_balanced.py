@@ -1,0 +1,136 @@
+"""Balanced backward passes against a transcription of their rules, and what they promise."""
+
+import pytest
+import torch
+from helpers.balanced_reference import Transcription, wrap_activations
+from helpers.tiny_models import alone, model, network, tensors, text_model
+from torch import nn
+
+import clearhead
+from clearhead.engine.backward import ATTN_LRP, BACKWARDS, BALANCED
+from clearhead.errors import UnsupportedOperation
+
+FAMILIES = [
+    *("bert", "roberta", "distilbert", "albert", "electra", "modernbert", "modernbert-mean", "deberta-v2"),
+    *("gpt2", "opt", "llama", "qwen3", "vit", "deit", "beit", "dinov2", "swin"),
+]
+# Llama's and Gemma's norms compute in float32 even in a float64 network.
+WITHOUT_BIASES = {"bert": 1e-12, "vit": 1e-12, "llama": 1e-6, "gemma": 1e-6}
+RULES = [ATTN_LRP, BALANCED]
+
+
+def transcribe(family, batch, rule):
+    """The coefficient at the input by plain autograd on rewritten operations."""
+    plain = network(family, attention="eager").requires_grad_(False)
+    mode = Transcription(rule)
+    wrap_activations(plain, mode)
+    leaves = []
+
+    def make_leaf(module, args, out):
+        leaves.append(out.detach().requires_grad_())
+        return leaves[0]
+
+    inputs = dict(batch)
+    if "pixel_values" in batch:
+        leaves.append(batch["pixel_values"].detach().clone().requires_grad_())
+        inputs["pixel_values"] = leaves[0]
+    else:
+        plain.get_input_embeddings().register_forward_hook(make_leaf)
+    with mode:
+        logits = plain(**inputs).logits
+    (coefficient,) = torch.autograd.grad(logits[:, 0].sum(), leaves[0])
+    return coefficient
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_coefficients_are_those_of_the_transcription(family, rule):
+    batch = tensors(family)
+    trace = clearhead.capture(model(family), batch, 0)
+    expected = transcribe(family, batch, rule)
+    tolerance = 1e-10 * float(expected.abs().max())
+    torch.testing.assert_close(trace.coefficients(rule).leaf, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("family", "tolerance"), WITHOUT_BIASES.items())
+def test_without_biases_cp_lrp_adds_up_to_the_logit(family, tolerance):
+    plain = network(family)
+    for name, parameter in plain.named_parameters():
+        # For an image the learned positions and the class token are constants too: relevance ends at the pixels.
+        if name.endswith(("bias", "cls_token", "vit.embeddings.position_embeddings")):
+            nn.init.zeros_(parameter)
+    for explanation in clearhead.explain(clearhead.load(plain), tensors(family), "cp-lrp", target=1):
+        effect = explanation.diagnostics["effect"]
+        assert abs(effect) > 0.01
+        assert explanation.diagnostics["completeness_gap"] <= tolerance
+        assert explanation.relevance.sum() == pytest.approx(effect, abs=tolerance)
+
+
+@pytest.mark.parametrize("name", ["attn-lrp", "cp-lrp"])
+@pytest.mark.parametrize("family", ["bert", "modernbert-mean", "llama", "vit"])
+def test_alone_or_in_a_padded_batch(family, name):
+    explained = model(family)
+    batch = tensors(family)
+    together = clearhead.explain(explained, batch, name, target=0)
+    for row, explanation in enumerate(together):
+        (single,) = clearhead.explain(explained, alone(batch, row), name, target=0)
+        assert explanation.relevance == pytest.approx(single.relevance, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["attn-lrp", "cp-lrp"])
+def test_a_contrast_is_a_difference(name):
+    explained = text_model()
+    first, second = (clearhead.explain(explained, "a good film", name, target=index) for index in (0, 1))
+    contrast = clearhead.explain(explained, "a good film", name, target=clearhead.Target(0, versus=1))
+    assert contrast.relevance == pytest.approx(first.relevance - second.relevance, abs=1e-12)
+
+
+def test_the_gradient_is_not_touched():
+    """The switchable graph gives the gradients of the plain network."""
+    batch = tensors("bert")
+    trace = clearhead.capture(model("bert"), batch, 0)
+    for backward in BACKWARDS:
+        trace.coefficients(backward)
+    plain = network("bert").requires_grad_(False)
+    leaves = []
+    plain.get_input_embeddings().register_forward_hook(
+        lambda module, args, out: leaves.append(out.detach().requires_grad_()) or leaves[0]
+    )
+    logits = plain(**batch).logits
+    (gradient,) = torch.autograd.grad(logits[:, 0].sum(), leaves[0])
+    torch.testing.assert_close(trace.leaf_gradient, gradient, rtol=1e-10, atol=1e-13)
+
+
+class Sigmoid(nn.Module):
+    """An activation function that is not 0 at 0, so that φ(x)/x has no limit."""
+
+    def forward(self, x):
+        return torch.sigmoid(x) + 0 * x
+
+
+@pytest.mark.parametrize("name", ["attn-lrp", "cp-lrp"])
+def test_an_operation_without_a_rule_is_named(name):
+    strange = network("bert")
+    strange.bert.encoder.layer[1].intermediate.intermediate_act_fn = Sigmoid()
+    explained = clearhead.load(strange)
+    with pytest.raises(UnsupportedOperation, match=r"'sigmoid' as used in 'bert\.encoder\.layer\.1"):
+        clearhead.explain(explained, tensors("bert"), name)
+    # Methods that use the gradient still work.
+    clearhead.explain(explained, tensors("bert"), "att-cat")
+
+
+def test_an_activation_at_zero_passes_its_slope():
+    from clearhead.engine.balanced import activation_rule
+
+    x = torch.tensor([0.0, 1.0, -2.0])
+    slopes = activation_rule(nn.functional.gelu)(x, torch.ones(3))
+    expected = torch.tensor([0.5, float(nn.functional.gelu(x[1])), float(nn.functional.gelu(x[2]) / -2)])
+    torch.testing.assert_close(slopes, expected)
+
+
+@pytest.mark.parametrize("name", ["attn-lrp", "cp-lrp"])
+def test_images_are_explained_at_their_pixels(name):
+    for explanation in clearhead.explain(model("vit"), tensors("vit"), name, target=0):
+        assert explanation.pixels is not None
+        assert explanation.pixels.sum() == pytest.approx(explanation.relevance.sum(), rel=1e-9)
+        assert explanation.layers.shape[0] == 3

@@ -1,0 +1,110 @@
+"""AttnLRP and CP-LRP by plain autograd: norms detached, activations as ratios, products halved or one side held.
+
+A transcription of the rules that shares nothing with the engine: it rewrites each operation so that its ordinary
+gradient is the wanted coefficient.
+"""
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+
+def halved(left: Tensor, right: Tensor, product) -> Tensor:
+    """A product of two activations whose gradient gives half to each factor."""
+    return 0.5 * (product(left.detach(), right) + product(left, right.detach()))
+
+
+def ratio(x: Tensor, out: Tensor, slope_at_zero: float) -> Tensor:
+    """φ(x) = x · (φ(x)/x) with the ratio held constant."""
+    with torch.no_grad():
+        factor = torch.where(x == 0, torch.full_like(x, slope_at_zero), out / x)
+    return x * factor
+
+
+def is_activation(value) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+SLOPES = {"gelu": 0.5, "silu": 0.5, "tanh": 1.0, "relu": 0.0}
+"""φ′(0) of activation functions."""
+HELD = ("rsqrt", "sqrt", "std", "norm", "linalg_norm", "linalg_vector_norm")
+
+
+class Transcription(TorchFunctionMode):
+    """Runs a network so that its gradients are the coefficients of `rule`: "attn-lrp" or "balanced"."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__()
+        self.rule = rule
+        self.activated: list[Tensor] = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = getattr(function, "__name__", "").strip("_")
+        name = name[1:] if name in ("rmul", "imul") else name
+        if name == "scaled_dot_product_attention":
+            raise AssertionError("run the transcription with eager attention")
+        if name in HELD:
+            return function(*args, **kwargs).detach()
+        if name == "pow" and is_activation(args[0]) and args[1] == -0.5:
+            return function(*args, **kwargs).detach()
+        if name == "layer_norm":
+            return self.layer_norm(*args, **kwargs)
+        if name in SLOPES:
+            out = ratio(args[0], function(*args, **kwargs), SLOPES[name])
+            self.activated.append(out)
+            return out
+        if name in ("matmul", "bmm", "einsum") and sum(map(is_activation, args)) == 2:
+            return self.product(function, args, kwargs)
+        if name in ("mul", "multiply") and is_activation(args[0]) and is_activation(args[1]):
+            return self.gate(function, *args)
+        if name == "softmax" and self.rule == "balanced":
+            return function(*args, **self._in_full(args, kwargs)).detach()
+        if name == "softmax":
+            return function(*args, **self._in_full(args, kwargs))
+        return function(*args, **kwargs)
+
+    @staticmethod
+    def _in_full(args, kwargs):
+        """Some networks compute the softmax in float32 even in float64."""
+        return {**kwargs, "dtype": args[0].dtype} if "dtype" in kwargs else kwargs
+
+    def layer_norm(self, x, shape, weight=None, bias=None, eps=1e-5):
+        centred = x - x.mean(-1, keepdim=True)
+        deviation = (x.var(-1, unbiased=False, keepdim=True) + eps).sqrt().detach()
+        out = centred / deviation
+        out = out if weight is None else out * weight
+        return out if bias is None else out + bias
+
+    def product(self, function, args, kwargs):
+        if function.__name__ == "einsum":
+            return halved(args[1], args[2], lambda a, b: function(args[0], a, b))
+        return halved(args[0], args[1], lambda a, b: function(a, b, **kwargs))
+
+    def gate(self, function, left, right):
+        if self.rule == "balanced":
+            if any(left is tensor for tensor in self.activated):
+                return function(left.detach(), right)
+            if any(right is tensor for tensor in self.activated):
+                return function(left, right.detach())
+        return halved(left, right, function)
+
+
+def wrap_activations(network: torch.nn.Module, mode: Transcription) -> None:
+    """Treat activation modules as one function, however they are written."""
+    for module in network.modules():
+        if type(module).__module__ == "transformers.activations":
+            module.forward = _as_ratio(module.forward, mode)
+
+
+def _as_ratio(forward, mode: Transcription):
+    def wrapped(x: Tensor) -> Tensor:
+        with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+            value = x.detach()
+            nonzero = torch.where(value == 0, torch.full_like(value, 1e-30), value)
+            factor = forward(nonzero) / nonzero
+        out = x * factor
+        mode.activated.append(out)
+        return out
+
+    return wrapped
