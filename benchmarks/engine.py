@@ -51,6 +51,7 @@ def rows(model: clearhead.Model, inputs: dict[str, torch.Tensor]) -> dict[str, W
         "forward + backward": lambda: forward_backward(model, inputs),
         "trans-att": compare(("trans-att",)),
         "att-cat": compare(("att-cat",)),
+        "attn-lrp": compare(("attn-lrp",)),
         "compare, all fifteen": compare(FIFTEEN),
         "compare, without lrp and partial-lrp": compare(without),
         "Captum LayerGradientXActivation": lambda: captum_gradient(model, inputs, None),

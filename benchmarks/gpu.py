@@ -249,12 +249,14 @@ def main() -> None:
     seen = pictures(64, float32)
     rows = [
         measured(f"trans-att, {base}", model, many, scores(model, many, once), repeats),
+        measured("attn-lrp, the same", model, many, scores(model, many, ("attn-lrp",)), repeats),
         measured("all fifteen, the same", model, many, scores(model, many, FIFTEEN), repeats),
         measured("without lrp and partial-lrp, the same", model, many, scores(model, many, without), repeats),
         measured("`compare` of all fifteen: 1,920 explanations", model, many, compared(model, many, FIFTEEN), repeats),
         measured("`compare` without lrp and partial-lrp", model, many, compared(model, many, without), repeats),
         measured("trans-att, batch 1: one explanation", model, single, compared(model, single, once), 4 * repeats),
         measured("trans-att, batch 128, bf16", half, many, scores(half, many, once), repeats),
+        measured("attn-lrp, batch 128, bf16", half, many, scores(half, many, ("attn-lrp",)), repeats),
         measured("trans-att, ViT-base 224, batch 64, tf32", picture, seen, scores(picture, seen, once), repeats),
     ]
     head = [
