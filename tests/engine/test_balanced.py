@@ -1,5 +1,8 @@
 """Balanced backward passes against a transcription of their rules, and what they promise."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from helpers.balanced_reference import Transcription, wrap_activations
@@ -134,3 +137,17 @@ def test_images_are_explained_at_their_pixels(name):
         assert explanation.pixels is not None
         assert explanation.pixels.sum() == pytest.approx(explanation.relevance.sum(), rel=1e-9)
         assert explanation.layers.shape[0] == 3
+
+
+def test_a_trace_is_freed_without_the_garbage_collector():
+    """The engine pauses the collector, so a cycle would keep the activations of every batch."""
+    trace = clearhead.capture(model("bert"), tensors("bert"), 0)
+    for backward in BACKWARDS:
+        trace.coefficients(backward)
+    activation = weakref.ref(trace.forward.hidden_states[1])
+    gc.disable()
+    try:
+        del trace
+        assert activation() is None
+    finally:
+        gc.enable()

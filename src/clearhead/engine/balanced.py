@@ -19,7 +19,7 @@ coefficients as they pass gradients. The others:
 "Held" means treated as a constant. Under the balanced pass the coefficient at A can be read, but goes no further.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ from clearhead.engine.backward import (
     scale,
 )
 from clearhead.engine.lrp.context import is_activation
+from clearhead.engine.lrp.saved import SavedTensors
 
 Function = Callable[..., Any]
 
@@ -73,16 +74,18 @@ DEVIATIONS = _names("rsqrt sqrt std var norm linalg_norm linalg_vector_norm vect
 class BalancedCalls:
     """Makes the calls of a forward pass so that their backward can be switched.
 
-    `is_attention` and `is_gate` say of an activation whether it is an attention map or the output of an activation
-    function.
+    `softmaxes` and `gates` hold the nodes of attention maps and of the outputs of activation functions.
     """
 
+    # Given the collections instead of functions of the recorder: a reference to the recorder would make a cycle, and
+    # keep all activations alive until the garbage collector runs.
     def __init__(
-        self, switch: BackwardSwitch, is_attention: Callable[[Tensor], bool], is_gate: Callable[[Tensor], bool]
+        self, switch: BackwardSwitch, saved: SavedTensors, softmaxes: Container[int], gates: Container[int]
     ) -> None:
         self._switch = switch
-        self._is_attention = is_attention
-        self._is_gate = is_gate
+        self._saved = saved
+        self._softmaxes = softmaxes
+        self._gates = gates
 
     def call(self, name: str, function: Function, args: Any, kwargs: Any, describe: Callable[[], str]) -> Any:
         """Call a function; `describe` names the operation in the error of a function without a rule."""
@@ -122,12 +125,15 @@ class BalancedCalls:
         return (*args[:first], *scaled, *args[first + 2 :])
 
     def _product_factors(self, name: str, left: Tensor, right: Tensor) -> tuple[Factors, Factors]:
-        if self._is_attention(left):
+        if self._saved.node_of(left) in self._softmaxes:
             return HALF_IN_ATTN_LRP, HALF_IN_ATTN_LRP
-        gates = (self._is_gate(left), self._is_gate(right))
-        if name not in ("mul", "multiply") or gates[0] == gates[1]:
+        is_left_gate = self._saved.node_of(left) in self._gates
+        is_right_gate = self._saved.node_of(right) in self._gates
+        if name not in ("mul", "multiply") or is_left_gate == is_right_gate:
             return HALF, HALF
-        return (HALF_OR_HELD, HALF_IN_ATTN_LRP) if gates[0] else (HALF_IN_ATTN_LRP, HALF_OR_HELD)
+        if is_left_gate:
+            return HALF_OR_HELD, HALF_IN_ATTN_LRP
+        return HALF_IN_ATTN_LRP, HALF_OR_HELD
 
     def _hold_divisor(self, args: Any) -> Any:
         if len(args) < 2 or not is_activation(args[1]):

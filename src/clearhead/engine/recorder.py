@@ -109,7 +109,7 @@ class Recorder(TorchFunctionMode):
         self._masks = Masks()
         self._softmaxes: dict[int, AttentionMap] = {}
         self._gates: set[int] = set()
-        self._balanced = BalancedCalls(tape.switch, self._is_attention, self._is_gate)
+        self._balanced = BalancedCalls(tape.switch, tape.saved, self._softmaxes, self._gates)
         self.norm_depth = 0
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -203,12 +203,6 @@ class Recorder(TorchFunctionMode):
             f"No rule of the balanced backward passes for the operation '{name}' as used in "
             f"'{self._current_module()}'. Choose backward='gradient' or another method for this model."
         )
-
-    def _is_attention(self, tensor: Tensor) -> bool:
-        return self._saved.node_of(tensor) in self._softmaxes
-
-    def _is_gate(self, tensor: Tensor) -> bool:
-        return self._saved.node_of(tensor) in self._gates
 
     def replace_activation(self, out: Tensor, source: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the output of an activation module so that its backward can be switched."""
