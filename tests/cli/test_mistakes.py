@@ -41,7 +41,7 @@ LATE = {
     "no device": (["--device", "meta"], "Invalid device 'meta'"),
     "no number": (["--target", "²"], "No label is called '²'"),
     "batch size": (["--batch-size", "0"], "--batch-size 0 must be a whole number, at least 1"),
-    "value": (["--method", "att-cat", "-o", "hidden=middle"], "'output' or 'input'"),
+    "value": (["--method", "att-cat", "-o", "hidden=middle"], "Available: output, input."),
 }
 
 

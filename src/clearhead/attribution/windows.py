@@ -65,7 +65,7 @@ def _batch_windows(model: Model, encoded: Encoded, batch_size: int | None) -> li
 def windows_of(model: Model, encoded: Encoded) -> list[Encoded]:
     """Return the half-overlapping windows of a text, each with the special tokens of the whole."""
     if isinstance(encoded.item.text, tuple):
-        truncate = Argument("long", "truncate")
+        truncate = Argument("overflow", "truncate")
         raise BadInput("A pair of texts cannot be cut into windows: use ", truncate, ", or explain shorter texts.")
     if model.problem == "span":
         raise UnsupportedModel("Windows are not defined for answer spans: give the passage that holds the answer.")
