@@ -34,7 +34,7 @@ def test_plan_counts_every_window(run, model, monkeypatch):
         "clearhead.attribution.plan.estimate_seconds", lambda work, sizes: tried.append(list(sizes)) or 1.0
     )
     long = "film " * 100
-    windows = clearhead.explain(clearhead.load(model), long, long="windows").diagnostics["windows"]
+    windows = clearhead.explain(clearhead.load(model), long, overflow="windows").diagnostics["windows"]
     flags = ["-m", model, "--overflow", "windows", "--batch-size", "2"]
     found = json.loads(run("plan", long, "a film", *flags, "--json")[1])
     assert (found["inputs"], found["windows"], found["longest"], found["seconds"]) == (2, windows, 102, 2.0)

@@ -109,8 +109,7 @@ def _user_message(error: Exception) -> str | None:
     from clearhead.errors import ClearheadError
 
     if isinstance(error, ClearheadError):
-        # The library calls the argument `long`, the command line --overflow.
-        return error.with_flags.replace("--long ", "--overflow ")
+        return error.with_flags
     # Errors of Click, without importing it: Typer may bring its own copy.
     if hasattr(error, "format_message"):
         return str(error.format_message()) or "No command given. See clearhead --help."

@@ -42,7 +42,7 @@ def compare(
     loaded = options.load_model(model, device, lm_head)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     outputs.check_count(out, len(raw_inputs), len(specs))
-    settings = {"precision": precision, "long": options.choose_overflow(overflow, long)}
+    settings = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
     targets = options.parse_target(loaded, target, versus)
     rows = list(compare_in_chunks(loaded, raw_inputs, specs, targets, settings))
     named: list[tuple[str, Explanation]] = []

@@ -54,7 +54,7 @@ def explain(
     settings = {
         "precision": precision,
         "batch_size": batch_size,
-        "long": options.choose_overflow(overflow, long),
+        "overflow": options.choose_overflow(overflow, long),
     }
     targets = options.parse_target(loaded, target, versus)
     explanations = list(explain_in_chunks(loaded, raw_inputs, spec, targets, settings))

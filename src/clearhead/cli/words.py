@@ -71,7 +71,7 @@ def words(
     _require_text_model(loaded)
     texts = InputReader(images=False, text_column=text_column).read(inputs)
     weight = _read_reference(reference, text_column)
-    settings = {"batch_size": batch_size, "long": options.choose_overflow(overflow, long)}
+    settings = {"batch_size": batch_size, "overflow": options.choose_overflow(overflow, long)}
     targets = options.parse_target(loaded, target, None)
     explanations = list(explain_in_chunks(loaded, texts, spec, targets, settings))
     records = word_records(explanations, weight=weight)
