@@ -122,7 +122,7 @@ def _explain_raw(
     batch_size: int | None,
     overflow: str,
 ) -> list[list[Explanation]]:
-    encoded = encode_all(model, partial(encode, model, long=overflow), inputs)
+    encoded = encode_all(model, partial(encode, model, overflow=overflow), inputs)
     targets = _targets_per_input(target, len(encoded))
     rows: dict[int, list[Explanation]] = {}
     short = {}

@@ -99,7 +99,7 @@ def test_windows_wait_for_their_turn():
 def test_windows_hold_what_the_tokenizer_would_cut():
     explained, text = text_model(), "[CLS] a film [SEP] is not good ! " * 20 + "[SEP]"
     cut = explained.processor(text, truncation=True, max_length=64, stride=31, return_overflowing_tokens=True)
-    windows = windows_of(explained, encode(explained, text, long="windows"))
+    windows = windows_of(explained, encode(explained, text, overflow="windows"))
     assert [one.values["input_ids"] for one in windows] == cut["input_ids"]
 
 
@@ -109,7 +109,7 @@ def test_windows_keep_the_tokens_of_one_character_apart():
     text = "a 🎉 film is 漢字 good " * 5
     whole = clearhead.explain(explained, text, "att-cat", target=1, overflow="windows")
     assert whole.tokens == tuple(reader.tokenize(text))
-    windows = windows_of(explained, encode(explained, text, long="windows"))
+    windows = windows_of(explained, encode(explained, text, overflow="windows"))
     ids = {"input_ids": torch.tensor([one.values["input_ids"] for one in windows[:2]])}
     first, second = clearhead.explain(explained, ids, "att-cat", target=1)
     both = np.concatenate([first.relevance[1:20], (first.relevance[20:39] + second.relevance[1:20]) / 2])
@@ -153,7 +153,7 @@ def test_windows_refuse_what_is_refused_without_them(text, inputs):
 
 def averaged(explained, text):
     """The logits of a text's windows, averaged."""
-    windows = windows_of(explained, encode(explained, text, long="windows"))
+    windows = windows_of(explained, encode(explained, text, overflow="windows"))
     return torch.cat([window_logits(explained, [one]) for one in windows]).mean(0)
 
 
@@ -193,7 +193,7 @@ def test_windows_of_other_heads(head):
 
 def test_windows_sum_up_what_methods_say(text):
     one = clearhead.explain(text, LONG, "integrated-gradients", 1, overflow="windows", steps=4)
-    windows = windows_of(text, encode(text, LONG, long="windows"))
+    windows = windows_of(text, encode(text, LONG, overflow="windows"))
     several = [
         explain_trace(clearhead.capture(text, collate(text, [part]), 1), parse_method("integrated-gradients", steps=4))
         for part in windows

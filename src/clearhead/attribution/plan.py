@@ -62,7 +62,7 @@ def plan_batches(
 ) -> PlannedBatches:
     """Encode the inputs and cut them, sorted by length, into batches."""
     size = rows_per_batch(model, batch_size)
-    encoded = [encode(model, raw, long=overflow) for raw in inputs]
+    encoded = [encode(model, raw, overflow=overflow) for raw in inputs]
     encoded.sort(key=lambda row: row.length)
     whole = [row for row in encoded if not is_too_long(model, row)]
     windows: list[Batch] = []

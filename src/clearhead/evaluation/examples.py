@@ -48,5 +48,5 @@ def _encode_example(model: Model, case: ExplainedExample, cache: dict[int, Encod
         return case.encoded
     key = id(case.example)
     if key not in cache:
-        cache[key] = encode(model, case.example.raw, long="truncate")
+        cache[key] = encode(model, case.example.raw, overflow="truncate")
     return cache[key]

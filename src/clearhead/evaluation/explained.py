@@ -107,7 +107,7 @@ def _encode_examples(
     skipped: list[tuple[str, str]] = []
     for index, example in enumerate(examples):
         try:
-            encoded[index] = encode(model, example.raw, long=long)
+            encoded[index] = encode(model, example.raw, overflow=long)
         except BadInput as error:
             skipped.append((example.id, str(error)))
     if skipped and not encoded:

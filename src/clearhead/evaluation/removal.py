@@ -73,4 +73,4 @@ def _check_length(explanation: Explanation, tokens: int, name: str) -> None:
     explained = len(explanation.relevance)
     if tokens != explained:
         problem = f"Example '{name}' has {tokens} tokens, its explanation {explained}: "
-        raise BadInput(problem, "explain it with ", Argument("long", "truncate"), " before measuring.")
+        raise BadInput(problem, "explain it with ", Argument("overflow", "truncate"), " before measuring.")

@@ -64,8 +64,8 @@ def is_single(inputs: Any) -> bool:
     return isinstance(inputs, str | Path | Image.Image) or _is_pair(inputs)
 
 
-def encode(model: Model, source: Any, *, long: str = "error") -> Encoded:
-    """Tokenise a text or pair, or prepare an image; with `long="windows"` a text of any length."""
+def encode(model: Model, source: Any, *, overflow: str = "error") -> Encoded:
+    """Tokenise a text or pair, or prepare an image; with `overflow="windows"` a text of any length."""
     if model.processor is None:
         raise BadInput(
             f"{model.name} was loaded without a tokenizer or image processor: give a dict of tensors, "
@@ -75,7 +75,7 @@ def encode(model: Model, source: Any, *, long: str = "error") -> Encoded:
         return encode_image(model, source)
     if not isinstance(source, str) and not _is_pair(source):
         raise BadInput(f"{model.name} takes text, not {_describe_type(source)}.")
-    return encode_text(model, source, long)
+    return encode_text(model, source, overflow)
 
 
 def encode_all(model: Model, prepare: Callable[[Any], T], inputs: Sequence[Any]) -> list[T]:

@@ -128,8 +128,8 @@ class ExplainService:
 
     def _encode(self, model: Model, request: InputRequest) -> Encoded:
         if request.image is not None:
-            return encode(model, decode_image(request.image, self.limits), long=request.overflow)
-        return encode(model, request.source, long=request.overflow)
+            return encode(model, decode_image(request.image, self.limits), overflow=request.overflow)
+        return encode(model, request.source, overflow=request.overflow)
 
     def _trace(self, request: InputRequest) -> Trace:
         """Return the trace of one input for its target; all targets and methods share one forward pass."""
