@@ -17,7 +17,7 @@ V       entry of the vocabulary
 N       perturbed inputs or points that run through the network together
 ======  ===============================================================================
 
-Folders above the engine add to these (and never use a letter of the table for something else):
+Folders above the engine add to these:
 
 ======  ===============================================================================
 letter  axis
@@ -25,9 +25,11 @@ letter  axis
 E       example of a data set or of a request
 U       feature that is removed as a whole: sub-word, word, sentence, patch, superpixel
 X       element of an input that belongs to a feature: token or flattened pixel
-R       row: a mask or a resample
+O       order in which features are removed
+R       row of perturbed inputs; in `evaluation`, resample
 K       step of a curve
+N       in `evaluation`, record
+A       annotated element, such as a token of a human rationale
 G       group of records that are resampled together
-N       in `evaluation`: record
 ======  ===============================================================================
 """
