@@ -1,7 +1,7 @@
 """Deletion and insertion curves: the target's score as the most relevant features are hidden, or alone revealed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -17,7 +17,7 @@ from clearhead.model.model import Model
 from clearhead.model.target import Target
 from clearhead.perturbation.features import Features, group_features
 from clearhead.perturbation.ranking import equal_shares, removal_counts
-from clearhead.perturbation.run import perturbed_scores
+from clearhead.perturbation.run import invert_order, perturbed_scores
 
 STEPS = 10
 RANDOM = "random order"
@@ -56,32 +56,61 @@ def removal_curves(
     """
     batch = as_inputs(model, [source])
     (features,) = group_features(model, batch, unit)
-    orders = {name: [rank_order(explanation, features)] for name, explanation in explanations.items()}
-    orders[RANDOM] = random_orders(features.count)
+    orders = _orders_by_name(explanations, features)
+    # Curves of different targets could not be compared: the first explanation's target is scored for all.
     target = next(iter(explanations.values())).target
     shares = equal_shares(steps)
     counts = removal_counts(shares, features.count)
     # One call for all orders: their masks share batches, and equal ones are computed once.
-    every = list(chain.from_iterable(orders.values()))
-    scores_OK = score_orders(model, batch, target, every, counts, features=features, reveal=reveal)
-    sections = np.split(scores_OK, np.cumsum(list(map(len, orders.values())))[:-1])
-    return {name: average_orders(rows, counts, shares) for name, rows in zip(orders, sections, strict=True)}
+    every_order = list(chain.from_iterable(orders.values()))
+    scores_OK = score_orders(model, batch, target, every_order, counts, features=features, reveal=reveal)
+    return _average_by_name(orders, scores_OK, counts, shares)
+
+
+def _orders_by_name(explanations: Mapping[str, Explanation], features: Features) -> dict[str, list[list[int]]]:
+    """Return one order of the features per explanation, and the random orders."""
+    orders = {}
+    for name, explanation in explanations.items():
+        orders[name] = [rank_order(explanation, features)]
+    # Last, so that an explanation of this name does not hide them.
+    orders[RANDOM] = random_orders(features.count)
+    return orders
+
+
+def _average_by_name(
+    orders: Mapping[str, Sequence[Sequence[int]]], scores_OK: Array, counts: Sequence[int], shares: Sequence[float]
+) -> dict[str, RemovalCurve]:
+    """Return a curve per name, from the rows of scores in the order of the names."""
+    curves = {}
+    start = 0
+    for name, own_orders in orders.items():
+        stop = start + len(own_orders)
+        curves[name] = average_orders(scores_OK[start:stop], counts, shares)
+        start = stop
+    return curves
 
 
 def rank_order(explanation: Explanation, features: Features) -> list[int]:
     """Return the features' indices, most relevant first, ties by position."""
-    order: list[int] = np.argsort(-feature_relevance(explanation, features), kind="stable").tolist()
+    relevance_U = feature_relevance(explanation, features)
+    order: list[int] = np.argsort(-relevance_U, kind="stable").tolist()
     return order
 
 
 def feature_relevance(explanation: Explanation, features: Features) -> Array:
     """Return the relevance of each feature: the sum over its tokens."""
     if explanation.grid is None:
-        sums: Array = np.bincount(features.labels.numpy(), explanation.relevance, minlength=features.count + 1)
-        return sums[1:]
+        return _sum_tokens(explanation.relevance, features)
+    # Relevance of an image is per patch: other features have no sum of it.
     if features.kind != "patch":
         raise BadOption(f"Invalid unit={features.kind!r}: the curves of an image hide patches.")
     return explanation.relevance[~explanation.special]
+
+
+def _sum_tokens(relevance_T: Array, features: Features) -> Array:
+    sums: Array = np.bincount(features.labels.numpy(), relevance_T, minlength=features.count + 1)
+    # Label 0 stands for special tokens, which belong to no feature.
+    return sums[1:]
 
 
 def random_orders(count: int, orders: int = RANDOM_ORDERS) -> list[list[int]]:
@@ -105,7 +134,9 @@ def score_orders(
     An order lists all features of the one input by index; without `features` these are sub-words or patches.
     """
     masks = torch.cat([removal_masks(order, counts, reveal=reveal) for order in orders])
-    units = None if features is None else [features]
+    units = None
+    if features is not None:
+        units = [features]
     (scores,) = perturbed_scores(model, inputs, [masks], [target], units, replacement=replacement)
     return scores.reshape(len(orders), len(counts)).cpu().numpy()
 
@@ -115,17 +146,19 @@ def removal_masks(order: Sequence[int], counts: Sequence[int], *, reveal: bool =
 
     With `reveal` the first `count` are present and all others hidden.
     """
-    rank_U = torch.empty(len(order), dtype=torch.long)
-    rank_U[torch.tensor(order, dtype=torch.long)] = torch.arange(len(order))
+    rank_U = invert_order(torch.tensor(order, dtype=torch.long), len(order))
     first_KU = rank_U[None, :] < torch.tensor(counts)[:, None]
-    return first_KU if reveal else ~first_KU
+    if reveal:
+        return first_KU
+    return ~first_KU
 
 
 def average_orders(scores_OK: Array, counts: Sequence[int], shares: Sequence[float]) -> RemovalCurve:
     """Return the mean over orders at each step and, for several orders, their range."""
-    mean = tuple(scores_OK.mean(0).tolist())
+    curve = RemovalCurve(tuple(counts), tuple(shares), tuple(scores_OK.mean(0).tolist()))
+    # The range of a single order would be the curve itself.
     if len(scores_OK) == 1:
-        return RemovalCurve(tuple(counts), tuple(shares), mean)
+        return curve
     low = tuple(scores_OK.min(0).tolist())
     high = tuple(scores_OK.max(0).tolist())
-    return RemovalCurve(tuple(counts), tuple(shares), mean, low, high, orders=len(scores_OK))
+    return replace(curve, low=low, high=high, orders=len(scores_OK))

@@ -4,6 +4,7 @@ A sub-word, word or sentence of a text; a patch, grid cell, superpixel or pixel 
 belong to no feature, so they are never removed.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.arrays import Array
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.inputs import Inputs, Item
 from clearhead.model.model import Model
@@ -38,9 +40,22 @@ def text_mask(inputs: Inputs) -> Tensor:
     mask = inputs.tensors.get("attention_mask")
     if mask is not None:
         return mask.bool()
-    main = inputs.tensors["input_ids"] if "input_ids" in inputs.tensors else inputs.tensors["inputs_embeds"]
-    length_E1 = torch.tensor([[len(item.tokens)] for item in inputs.items], device=main.device)
-    return torch.arange(main.shape[1], device=main.device) < length_E1
+    tokens = _main_tensor(inputs)
+    lengths_E = torch.tensor([len(item.tokens) for item in inputs.items], device=tokens.device)
+    # Without a mask there is no padding on the left: `collate` pads on the right.
+    return torch.arange(tokens.shape[1], device=tokens.device) < lengths_E[:, None]
+
+
+def _main_tensor(inputs: Inputs) -> Tensor:
+    """Return the token ids, or the embeddings given in their stead."""
+    if "input_ids" in inputs.tensors:
+        return inputs.tensors["input_ids"]
+    return inputs.tensors["inputs_embeds"]
+
+
+def holds_images(inputs: Inputs) -> bool:
+    """Return whether the batch holds images rather than texts."""
+    return "pixel_values" in inputs.tensors
 
 
 def group_features(
@@ -56,10 +71,14 @@ def group_features(
     `segments` is the number of grid cells or superpixels. "segment" means SLIC superpixels where scikit-image is
     installed, cells of a grid otherwise.
     """
-    if "pixel_values" in inputs.tensors:
+    if holds_images(inputs):
         unit = _check_unit(unit, IMAGE_UNITS)
         return _group_pixels(model, inputs.tensors["pixel_values"], unit, grid, segments)
-    unit = _check_unit(unit, TEXT_UNITS)
+    return _group_texts(inputs, _check_unit(unit, TEXT_UNITS))
+
+
+def _group_texts(inputs: Inputs, unit: str) -> list[Features]:
+    # On the CPU: positions are read one by one.
     masks = text_mask(inputs).cpu()
     return [_group_tokens(item, mask_T, unit) for item, mask_T in zip(inputs.items, masks, strict=True)]
 
@@ -72,16 +91,28 @@ def _check_unit(unit: str | None, choices: tuple[str, ...]) -> str:
 
 
 def _group_tokens(item: Item, mask_T: Tensor, unit: str) -> Features:
-    labels_T = torch.zeros(len(mask_T), dtype=torch.long)
-    numbers: dict[Any, int] = {}
-    keys = _unit_keys(item, unit)
     # The item lists real tokens only, the row of the batch also holds padding, on either side.
-    for index, position in enumerate(mask_T.nonzero().flatten().tolist()):
-        if not item.special[index]:
-            labels_T[position] = numbers.setdefault(keys[index], len(numbers) + 1)
-    if not numbers:
+    positions = mask_T.nonzero().flatten()
+    numbers = _number_tokens(item, unit)[: len(positions)]
+    count = max(numbers, default=0)
+    if not count:
         raise BadInput(f"The input {' '.join(item.tokens)!r} holds special tokens only: there is nothing to hide.")
-    return Features(unit, labels_T, len(numbers))
+    labels_T = torch.zeros(len(mask_T), dtype=torch.long)
+    labels_T[positions] = torch.tensor(numbers)
+    return Features(unit, labels_T, count)
+
+
+def _number_tokens(item: Item, unit: str) -> list[int]:
+    """Return for each token the number of its unit, from 1 in the order of the text; 0 for special tokens."""
+    keys = _unit_keys(item, unit)
+    units: dict[Any, int] = {}
+    numbers = []
+    for key, is_special in zip(keys, item.special, strict=True):
+        if is_special:
+            numbers.append(0)
+        else:
+            numbers.append(units.setdefault(key, len(units) + 1))
+    return numbers
 
 
 def _unit_keys(item: Item, unit: str) -> list[Any]:
@@ -90,43 +121,73 @@ def _unit_keys(item: Item, unit: str) -> list[Any]:
         return list(range(len(item.tokens)))
     if item.text is None or item.offsets is None:
         raise BadOption(f"unit={unit!r} needs the original text and a fast tokenizer: use unit='sub-word'.")
-    texts = item.text if isinstance(item.text, tuple) else (item.text,)
-    spans = _find_spans(texts, UNIT_PATTERNS[unit])
+    spans = _find_spans(_as_segments(item.text), UNIT_PATTERNS[unit])
     return [_span_key(offset, spans, index) for index, offset in enumerate(item.offsets)]
+
+
+def _as_segments(text: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Return a pair of texts as it is, a single text as a tuple of one."""
+    if isinstance(text, tuple):
+        return text
+    return (text,)
 
 
 def _find_spans(texts: tuple[str, ...], pattern: str) -> list[Span]:
     spans: list[Span] = []
     for segment, text in enumerate(texts):
+        # A sentence may go on after a line break.
         for match in re.finditer(pattern, text, re.S):
             spans.append((segment, *match.span()))
     return spans
 
 
 def _span_key(offset: tuple[int, ...], spans: list[Span], index: int) -> Any:
-    segment, start, _ = offset if len(offset) == 3 else (0, *offset)
+    """Return the span in which a token starts; its own index, which no span equals, where it starts in none."""
+    segment, start, _ = as_span(offset)
     for span in spans:
         if span[0] == segment and span[1] <= start < span[2]:
             return span
     return index
 
 
+def as_span(offset: tuple[int, ...]) -> Span:
+    """Return a token's segment, start and end; the offsets of a single text have no segment."""
+    if len(offset) == 3:
+        return offset
+    start, end = offset
+    return 0, start, end
+
+
 def _group_pixels(
     model: Model, pixels_ECPQ: Tensor, unit: str, grid: tuple[int, int] | None, segments: int
 ) -> list[Features]:
-    height, width = pixels_ECPQ.shape[-2:]
     if unit == "segment":
-        unit = "grid" if _load_slic() is None else "slic"
+        unit = _segment_unit()
+    # Superpixels follow the image; cells are the same for all images of a batch.
     if unit == "slic":
         return [_superpixels(image_CPQ, segments) for image_CPQ in pixels_ECPQ]
-    if unit == "pixel":
-        cells = (height, width)
-    elif unit == "grid":
-        cells = (max(1, round(segments**0.5)),) * 2
-    else:
-        cells = grid or patch_grid(model, height, width)
+    height, width = pixels_ECPQ.shape[-2:]
+    cells = _count_cells(model, (height, width), unit, grid, segments)
     labels = grid_labels(height, width, cells)
-    return [Features(unit, labels, cells[0] * cells[1])] * len(pixels_ECPQ)
+    return [Features(unit, labels, math.prod(cells))] * len(pixels_ECPQ)
+
+
+def _segment_unit() -> str:
+    if _load_slic() is None:
+        return "grid"
+    return "slic"
+
+
+def _count_cells(
+    model: Model, size: tuple[int, int], unit: str, grid: tuple[int, int] | None, segments: int
+) -> tuple[int, int]:
+    """Return rows and columns of pixels, grid cells or patches."""
+    if unit == "pixel":
+        return size
+    if unit == "grid":
+        side = max(1, round(segments**0.5))
+        return side, side
+    return grid or patch_grid(model, *size)
 
 
 def patch_grid(model: Model, height: int, width: int) -> tuple[int, int]:
@@ -134,18 +195,27 @@ def patch_grid(model: Model, height: int, width: int) -> tuple[int, int]:
     size = getattr(model.config, "patch_size", None)
     if size is None:
         raise UnsupportedModel(f"The configuration of {model.name} names no patch size: choose unit='grid' or 'slic'.")
-    patch_height, patch_width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+    if isinstance(size, int):
+        return height // size, width // size
+    # A longer sequence, such as (depth, height, width), ends with the two.
+    patch_height, patch_width = tuple(size)[-2:]
     return height // patch_height, width // patch_width
 
 
 def grid_labels(height: int, width: int, cells: tuple[int, int]) -> Tensor:
     """Number cells from 1, row by row, for each pixel (P,Q)."""
-    row_P = torch.arange(height) * cells[0] // height
-    column_Q = torch.arange(width) * cells[1] // width
+    row_P = _cell_numbers(height, cells[0])
+    column_Q = _cell_numbers(width, cells[1])
     return row_P[:, None] * cells[1] + column_Q[None, :] + 1
 
 
+def _cell_numbers(size: int, cells: int) -> Tensor:
+    # In integers: cells of a side that they do not divide differ by one pixel at most.
+    return torch.arange(size) * cells // size
+
+
 def _load_slic() -> Any:
+    # Imported late: scikit-image is optional, and slow to import.
     try:
         from skimage.segmentation import slic
     except ImportError:
@@ -157,11 +227,16 @@ def _superpixels(image_CPQ: Tensor, segments: int) -> Features:
     slic = _load_slic()
     if slic is None:
         raise BadOption("unit='slic' needs scikit-image: pip install 'clearhead[segments]', or use unit='grid'.")
+    segments_PQ = slic(_scale_colours(image_CPQ), n_segments=segments, compactness=10, start_label=0)
+    # SLIC may skip numbers, features are numbered without gaps.
+    numbers, labels_PQ = torch.unique(torch.from_numpy(segments_PQ).long(), return_inverse=True)
+    return Features("slic", labels_PQ + 1, len(numbers))
+
+
+def _scale_colours(image_CPQ: Tensor) -> Array:
+    """Return the image scaled to 0–1, channels last, as SLIC takes it."""
     lowest = image_CPQ.amin()
     # A constant image has no range; without the clamp it would divide by zero.
     spread = (image_CPQ.amax() - lowest).clamp(min=1e-12)
-    colours = ((image_CPQ - lowest) / spread).permute(1, 2, 0).double().cpu().numpy()
-    segments_PQ = torch.from_numpy(slic(colours, n_segments=segments, compactness=10, start_label=0)).long()
-    # SLIC may skip numbers, features are numbered without gaps.
-    numbers, labels_PQ = torch.unique(segments_PQ, return_inverse=True)
-    return Features("slic", labels_PQ + 1, len(numbers))
+    scaled_CPQ = (image_CPQ - lowest) / spread
+    return scaled_CPQ.permute(1, 2, 0).double().cpu().numpy()

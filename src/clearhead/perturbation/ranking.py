@@ -26,7 +26,9 @@ def removal_counts(shares: Sequence[float], total: int) -> list[int]:
 
 def rank_features(relevance: Array, *, lowest: bool = False) -> Array:
     """Return the rank of each feature: 0 for the most relevant (or the least), ties by position."""
-    order = np.argsort(relevance if lowest else -relevance, kind="stable")
+    rising = relevance if lowest else -relevance
+    # Stable: NumPy's default sort orders ties differently from one CPU to the next.
+    order = np.argsort(rising, kind="stable")
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
     return ranks
@@ -35,16 +37,21 @@ def rank_features(relevance: Array, *, lowest: bool = False) -> Array:
 def removal_stages(relevance: Array, shares: Sequence[float], *, lowest: bool = False) -> Array:
     """Return for each feature the index of the first share that includes it, or len(shares)."""
     limits = removal_counts(shares, len(relevance))
+    # Right of equal limits: at a limit of n the ranks 0 … n − 1 are gone, rank n is not.
     return np.searchsorted(limits, rank_features(relevance, lowest=lowest), side="right")
 
 
 def pixel_map(explanation: Explanation, height: int, width: int) -> Array:
     """Return the relevance of every pixel of the network's input."""
+    # Methods that attribute pixels are not reduced to patches first.
     if explanation.pixels is not None:
         return resize_map(explanation.pixels, height, width)
+    return resize_map(_patch_map(explanation), height, width)
+
+
+def _patch_map(explanation: Explanation) -> Array:
     assert explanation.grid is not None
-    patches = explanation.relevance[~explanation.special]
-    return resize_map(patches.reshape(explanation.grid), height, width)
+    return explanation.relevance[~explanation.special].reshape(explanation.grid)
 
 
 def masked_from_attention(model: Model) -> str | None:
@@ -56,7 +63,9 @@ def masked_from_attention(model: Model) -> str | None:
         return None
     if not model.takes_mask:
         return "mask"
-    return "attention" if token_id(model, "mask") is None else "mask-attention"
+    if token_id(model, "mask") is None:
+        return "attention"
+    return "mask-attention"
 
 
 def equal_shares(steps: int) -> list[float]:
@@ -66,4 +75,5 @@ def equal_shares(steps: int) -> list[float]:
 
 def trapezoid(values: Array, shares: Sequence[float]) -> float:
     """Return the area under the values over the shares."""
-    return float(((values[1:] + values[:-1]) / 2 * np.diff(shares)).sum())
+    heights = (values[1:] + values[:-1]) / 2
+    return float((heights * np.diff(shares)).sum())

@@ -48,15 +48,31 @@ def perturbed_logits(
         units = group_features(model, batch)
     rows = _stack_rows(batch, masks, units)
     replacer = make_replacement(model, batch, resolve_replacement(model, batch, replacement))
+    logits = _run_rows(model, rows, replacer, batch_size)
+    return list(logits.split_with_sizes(list(map(len, masks))))
+
+
+def _run_rows(model: Model, rows: Rows, replacer: Replacement, batch_size: int | None) -> Tensor:
+    """Return the logits of every row; equal rows are computed once."""
     lengths_R = replacer.lengths(rows)
-    distinct_N, first_R = _find_distinct(rows, replacer, lengths_R)
-    # Longest first: a batch is as wide as its first row, and what does not fit shows at once.
-    order_N = distinct_N[torch.argsort(lengths_R[distinct_N], descending=True, stable=True)]
+    first_R = _find_first_equal(rows, replacer, lengths_R)
+    order_N = _longest_first(torch.unique(first_R), lengths_R)
     logits = _run_batches(model, rows, replacer, order_N, lengths_R[order_N], batch_size)
-    # Only first rows of equal ones were computed, so only their positions are set, and only those are read.
-    position_R = torch.empty(len(lengths_R), dtype=torch.long)
+    position_R = invert_order(order_N, len(lengths_R))
+    return logits[position_R[first_R]]
+
+
+def _longest_first(chosen_N: Tensor, lengths_R: Tensor) -> Tensor:
+    """Sort row numbers by length, longest first, ties by number."""
+    # A batch is as wide as its first row, and what does not fit into memory shows at once.
+    return chosen_N[torch.argsort(lengths_R[chosen_N], descending=True, stable=True)]
+
+
+def invert_order(order_N: Tensor, size: int) -> Tensor:
+    """Return where each of `size` numbers stands in an order of them; undefined for those that it does not list."""
+    position_R = torch.empty(size, dtype=torch.long)
     position_R[order_N] = torch.arange(len(order_N))
-    return list(logits[position_R[first_R]].split_with_sizes([len(mask) for mask in masks]))
+    return position_R
 
 
 def perturbed_scores(
@@ -83,33 +99,53 @@ def score_targets(logits: Tensor, target: Target, problem: str, output: str = "p
     if output not in OUTPUTS:
         raise BadOption(f"Invalid output={output!r}. Available: {', '.join(OUTPUTS)}.")
     is_probability = output == "probability"
+    # float64: curves subtract probabilities that are close to each other.
     if target.span is not None:
         return _score_span(logits.double(), target.span, is_probability)
-    scores_NC = logits.double()
     if is_probability and problem != "regression":
-        scores_NC = class_probabilities(logits, problem)
+        return _score_class(class_probabilities(logits, problem), target)
+    return _score_class(logits.double(), target)
+
+
+def _score_class(scores_NC: Tensor, target: Target) -> Tensor:
     score_N = scores_NC[:, target.number]
     if isinstance(target.versus, int):
-        score_N = score_N - scores_NC[:, target.versus]
+        return score_N - scores_NC[:, target.versus]
     return score_N
 
 
 def _score_span(logits_N2T: Tensor, span: tuple[int | None, int | None], is_probability: bool) -> Tensor:
     """Return the product of the probabilities of start and end, or the sum of their logits."""
-    scores_N2T = logits_N2T.softmax(-1) if is_probability else logits_N2T
-    # The explanation of one side alone has None for the other.
-    sides = [scores_N2T[:, side, position] for side, position in enumerate(span) if position is not None]
-    stacked = torch.stack(sides)
-    return stacked.prod(0) if is_probability else stacked.sum(0)
+    # Start and end are independent outputs, so the probability of a span is a product.
+    if is_probability:
+        return _select_sides(logits_N2T.softmax(-1), span).prod(0)
+    return _select_sides(logits_N2T, span).sum(0)
+
+
+def _select_sides(scores_N2T: Tensor, span: tuple[int | None, int | None]) -> Tensor:
+    """Return the scores at the span's start and end; the explanation of one side alone has None for the other."""
+    sides = []
+    for side, position in enumerate(span):
+        if position is not None:
+            sides.append(scores_N2T[:, side, position])
+    return torch.stack(sides)
 
 
 def _stack_rows(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Features]) -> Rows:
     _check_masks(batch, masks, units)
     columns = max(features.count for features in units)
     present_RU = torch.cat([_pad_mask(mask, columns) for mask in masks])
-    example_R = torch.repeat_interleave(torch.tensor([len(mask) for mask in masks]))
-    labels_EX = torch.stack([features.labels.flatten().cpu() for features in units])
-    return Rows(example_R, present_RU, labels_EX)
+    return Rows(_number_rows(masks), present_RU, _stack_labels(units))
+
+
+def _number_rows(masks: Sequence[Tensor]) -> Tensor:
+    """Return for each row of the stacked masks the number of its example."""
+    counts_E = torch.tensor(list(map(len, masks)))
+    return torch.repeat_interleave(counts_E)
+
+
+def _stack_labels(units: Sequence[Features]) -> Tensor:
+    return torch.stack([features.labels.flatten().cpu() for features in units])
 
 
 def _pad_mask(mask: Tensor, columns: int) -> Tensor:
@@ -122,24 +158,32 @@ def _check_masks(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Feature
     if not len(batch) == len(masks) == len(units):
         raise BadInput(f"{len(batch)} inputs need as many mask tensors and units, not {len(masks)} and {len(units)}.")
     for index, (mask, features) in enumerate(zip(masks, units, strict=True)):
-        if mask.dim() != 2 or mask.shape[1] != features.count or mask.dtype != torch.bool:
-            raise BadInput(
-                f"Input {index} has {features.count} units ({features.kind}), so its masks must be a boolean tensor "
-                f"(masks, {features.count}), not {mask.dtype} {tuple(mask.shape)}."
-            )
+        if not _fits(mask, features):
+            raise _bad_mask(index, mask, features)
     if not any(map(len, masks)):
         raise BadInput("There is no mask, so there is nothing to run: give each input at least one row.")
 
 
-def _find_distinct(rows: Rows, replacer: Replacement, lengths_R: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first row of every group of equal ones (N), and for each row the first of its group (R)."""
+def _fits(mask: Tensor, features: Features) -> bool:
+    # Integers would pass silently, and `~` would flip all of their bits.
+    return mask.dim() == 2 and mask.shape[1] == features.count and mask.dtype == torch.bool
+
+
+def _bad_mask(index: int, mask: Tensor, features: Features) -> BadInput:
+    return BadInput(
+        f"Input {index} has {features.count} units ({features.kind}), so its masks must be a boolean tensor "
+        f"(masks, {features.count}), not {mask.dtype} {tuple(mask.shape)}."
+    )
+
+
+def _find_first_equal(rows: Rows, replacer: Replacement, lengths_R: Tensor) -> Tensor:
+    """Return for each row the number of the first row that gives the network the same input (R)."""
     first_rows: dict[bytes, int] = {}
     firsts: list[int] = []
     for chunk in chunk_rows(len(lengths_R)):
         for key in replacer.keys(rows, chunk, lengths_R[chunk].tolist()):
             firsts.append(first_rows.setdefault(key, len(firsts)))
-    distinct = sorted(first_rows.values())
-    return torch.tensor(distinct, dtype=torch.long), torch.tensor(firsts, dtype=torch.long)
+    return torch.tensor(firsts, dtype=torch.long)
 
 
 def _run_batches(
@@ -154,6 +198,7 @@ def _run_batches(
     # Without padding only single rows are sure to be of one length.
     size = batch_size if model.can_pad else 1
     tokens = _batch_tokens(model.device)
+    # Frozen and in inference mode once around all batches, not once per batch.
     with eager_inference(model.network, model.device):
         alike = _reads_padding(model, rows, replacer, lengths_N)
         in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, alike=alike, label="inputs")
@@ -168,6 +213,7 @@ def _forward(model: Model, rows: Rows, replacer: Replacement, chosen: Tensor, wi
 
 def _batch_tokens(device: torch.device) -> int:
     """Return the tokens of a full batch: on a CPU more would leave its caches, unless many threads share them."""
+    # Other accelerators get the CPU's size, which is small enough for any of them.
     tokens = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH["cpu"])
     if device.type == "cpu":
         tokens *= max(1, torch.get_num_threads() // 4)
@@ -180,17 +226,38 @@ def _reads_padding(model: Model, rows: Rows, replacer: Replacement, lengths_N: T
     In DeBERTa a token without attention attends to all positions equally, padding included. The network is probed:
     the shortest input of two features or more, with either half of them removed, with and without padding.
     """
-    if not replacer.removes_attention or not model.can_pad or bool((lengths_N == lengths_N[0]).all()):
+    # Without padding, or where rows of one length need none, there is nothing to find out.
+    if not replacer.removes_attention or not model.can_pad or _is_constant(lengths_N):
         return False
+    lengths_E = _example_lengths(rows, replacer)
+    example, probe = _make_probe(rows, lengths_E)
+    tight = _forward(model, probe, replacer, torch.arange(2), int(lengths_E[example]))
+    padded = _forward(model, probe, replacer, torch.arange(2), int(lengths_E.max()))
+    return not _is_close(tight, padded)
+
+
+def _is_constant(values_N: Tensor) -> bool:
+    return bool((values_N == values_N[0]).all())
+
+
+def _is_close(first: Tensor, second: Tensor) -> bool:
+    # Half of the digits: rounding differs with the width of a batch, reading padding changes far more.
+    tolerance = torch.finfo(first.dtype).eps ** 0.5
+    return torch.allclose(first, second, rtol=0, atol=tolerance)
+
+
+def _example_lengths(rows: Rows, replacer: Replacement) -> Tensor:
+    """Return the length of every example with all of its tokens (E)."""
+    examples_E = torch.arange(len(rows.labels_EX))
     # No mask is read for lengths here: only "delete", which keeps attention, shortens rows.
-    lengths_E = replacer.lengths(Rows(torch.arange(len(rows.labels_EX)), rows.present_RU[:0], rows.labels_EX))
-    longest = int(lengths_E.max())
+    return replacer.lengths(Rows(examples_E, rows.present_RU[:0], rows.labels_EX))
+
+
+def _make_probe(rows: Rows, lengths_E: Tensor) -> tuple[Tensor, Rows]:
+    """Return the number of the shortest example with two features or more, and its two halves as rows."""
     count_E = rows.labels_EX.amax(1)
-    shortest = torch.where(count_E > 1, lengths_E, longest).argmin()
-    probe = _halve_features(rows, shortest, count_E[shortest] // 2)
-    tight = _forward(model, probe, replacer, torch.arange(2), int(lengths_E[shortest]))
-    padded = _forward(model, probe, replacer, torch.arange(2), longest)
-    return not torch.allclose(tight, padded, rtol=0, atol=torch.finfo(tight.dtype).eps ** 0.5)
+    shortest = torch.where(count_E > 1, lengths_E, lengths_E.max()).argmin()
+    return shortest, _halve_features(rows, shortest, count_E[shortest] // 2)
 
 
 def _halve_features(rows: Rows, example: Tensor, half: Tensor) -> Rows:
