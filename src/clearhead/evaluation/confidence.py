@@ -1,5 +1,7 @@
 """Confidence: does an explanation distinguish the predicted class from the others?"""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from clearhead.arrays import Array
@@ -31,29 +33,45 @@ def _measure_kendall(model: Model, case: ExplainedExample, order: str) -> Record
     if len(reference) < 2:
         return {"kendall": None}
     taus = []
-    for number in range(len(model.labels)):
-        if number != predicted.target.number:
-            taus.append(tau(reference, _ordering(explanation_for(case, str(number)), order)))
+    for explanation in _other_classes(model, case, predicted.target.number):
+        taus.append(tau(reference, _ordering(explanation, order)))
     return {"kendall": float(np.mean(taus))}
+
+
+def _other_classes(model: Model, case: ExplainedExample, predicted: int | None) -> Iterator[Explanation]:
+    """Yield the explanations of all classes but the predicted one."""
+    for number in range(len(model.labels)):
+        if number != predicted:
+            yield explanation_for(case, str(number))
 
 
 def _ordering(explanation: Explanation, order: str) -> Array:
     """Return what is correlated: relevance itself, since τ sees ranks only, or token positions in order."""
     relevance = real_relevance(explanation)
-    return relevance if order == "rank" else np.argsort(-relevance, kind="stable")
+    if order == "rank":
+        return relevance
+    return np.argsort(-relevance, kind="stable")
 
 
 def tau(first: Array, second: Array) -> float:
     """Return Kendall's τ-b: concordant minus discordant pairs, tied ones left out; 0 where one input is constant."""
     first_signs = _pair_signs(first)
     second_signs = _pair_signs(second)
-    # τ-b divides by the pairs that are untied in each, not by all pairs.
-    scale = float(np.sqrt(np.prod([np.count_nonzero(first_signs), np.count_nonzero(second_signs)])))
-    return float(first_signs @ second_signs) / scale if scale else 0.0
+    scale = _untied_pairs(first_signs, second_signs)
+    if not scale:
+        return 0.0
+    return float(first_signs @ second_signs) / scale
+
+
+def _untied_pairs(first_signs: Array, second_signs: Array) -> float:
+    """Return the geometric mean of the numbers of untied pairs, by which τ-b divides instead of by all pairs."""
+    counts = [np.count_nonzero(first_signs), np.count_nonzero(second_signs)]
+    return float(np.sqrt(np.prod(counts)))
 
 
 def _pair_signs(values: Array) -> Array:
     """Return for every pair of entries which one is larger: 1 the first, −1 the second, 0 for a tie."""
+    # All pairs at once: texts have at most a few thousand tokens, and a Python loop over pairs would be slow.
     rows, columns = np.triu_indices(len(values), 1)
     signs: Array = np.sign(values[rows] - values[columns])
     return signs

@@ -28,12 +28,16 @@ def real_relevance(explanation: Explanation) -> Array:
 def label_index(model: Model, example: Example) -> int:
     """Return the class number of an example's label; raise BadInput that names the example if it has none."""
     if example.label is None:
-        problem = f"Example '{example.id}' has no label, which this metric needs: name it with "
-        raise BadInput(problem, Argument("label_column"), ".")
+        raise _missing_label(example)
     try:
         return class_index(example.label, model.labels)
     except ClearheadError as error:
         raise BadInput(f"Example '{example.id}' is labelled {example.label!r}. {error}") from error
+
+
+def _missing_label(example: Example) -> BadInput:
+    problem = f"Example '{example.id}' has no label, which this metric needs: name it with "
+    return BadInput(problem, Argument("label_column"), ".")
 
 
 def collate_examples(model: Model, cases: Sequence[ExplainedExample]) -> Inputs:
@@ -46,6 +50,7 @@ def collate_examples(model: Model, cases: Sequence[ExplainedExample]) -> Inputs:
 def _encode_example(model: Model, case: ExplainedExample, cache: dict[int, Encoded]) -> Encoded:
     if case.encoded is not None:
         return case.encoded
+    # By identity: an example may hold an image, which would be compared pixel by pixel.
     key = id(case.example)
     if key not in cache:
         cache[key] = encode(model, case.example.raw, overflow="truncate")

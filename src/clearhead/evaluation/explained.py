@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clearhead.attribution import assemble
-from clearhead.attribution.batch import AttributionRequest, TargetSets, attribute_batches, make_batches
+from clearhead.attribution.batch import AttributionRequest, InputResult, TargetSets, attribute_batches, make_batches
 from clearhead.attribution.method import MethodSpec
 from clearhead.data.task import Example
 from clearhead.engine.trace import Trace
@@ -74,8 +74,7 @@ def explain_examples(
     for number, spec in enumerate(specs):
         # A method may refuse only after some batches: then the examples before are left out as well.
         if spec.text not in refused:
-            by_index = {index: result[number] for index, result in results.items()}
-            cases[spec.text] = _make_cases(planner, encoded, by_index)
+            cases[spec.text] = _make_cases(planner, encoded, results, number)
     return ExplainedExamples(cases, refused, skipped)
 
 
@@ -88,13 +87,13 @@ def _validate_options(batch_size: int | None, long: str) -> None:
 
 
 def _make_cases(
-    planner: "TargetPlanner", encoded: Mapping[int, Encoded], by_index: Mapping[int, dict[str, Explanation]]
+    planner: "TargetPlanner", encoded: Mapping[int, Encoded], results: Mapping[int, InputResult], method: int
 ) -> list[ExplainedExample]:
     """Pair the examples with their explanations by one method, in the order of the examples."""
     cases = []
     # Sorted, because batches come by length.
-    for index in sorted(by_index):
-        explanations = planner.add_chosen_classes(index, by_index[index])
+    for index in sorted(results):
+        explanations = planner.add_chosen_classes(index, results[index][method])
         cases.append(ExplainedExample(planner.examples[index], explanations, encoded[index]))
     return cases
 
@@ -111,9 +110,12 @@ def _encode_examples(
         except BadInput as error:
             skipped.append((example.id, str(error)))
     if skipped and not encoded:
-        example_id, reason = skipped[0]
-        raise BadInput(f"No example can be read by {model.name}. Example '{example_id}': {reason}")
+        raise _nothing_readable(model, *skipped[0])
     return encoded, skipped
+
+
+def _nothing_readable(model: Model, example_id: str, reason: str) -> BadInput:
+    return BadInput(f"No example can be read by {model.name}. Example '{example_id}': {reason}")
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,9 @@ class TargetPlanner:
         self.predicted.update(zip(indices, trace.targets, strict=True))
         if "every-class" in self.needs:
             return self._every_class(len(indices))
+        return self._needed_targets(indices)
+
+    def _needed_targets(self, indices: Sequence[int]) -> TargetSets:
         # Needs with equal targets share one explanation: often the label is what the model predicts.
         names: dict[tuple[Target, ...], list[str]] = {}
         for need in self.needs:
@@ -142,14 +147,14 @@ class TargetPlanner:
         return {(Target(number),) * rows: [str(number)] for number in classes}
 
     def _choose_target(self, need: str, index: int) -> Target:
-        predicted = self.predicted[index]
-        if need == "prediction":
-            return predicted
         if need == "label":
-            return Target(label_index(self.model, self.examples[index]))
-        assert predicted.span is not None
-        start, end = predicted.span
-        return Target(span=(start, None)) if need == "start" else Target(span=(None, end))
+            return Target(self._label(index))
+        if need == "prediction":
+            return self.predicted[index]
+        return _one_side(self.predicted[index], need)
+
+    def _label(self, index: int) -> int:
+        return label_index(self.model, self.examples[index])
 
     def add_chosen_classes(self, index: int, explanations: dict[str, Explanation]) -> dict[str, Explanation]:
         """Where every class is explained, add prediction and label, which are among the classes."""
@@ -157,19 +162,30 @@ class TargetPlanner:
             return explanations
         added = {"prediction": explanations[str(self.predicted[index].number)]}
         if "label" in self.needs:
-            label = label_index(self.model, self.examples[index])
-            added["label"] = explanations[str(label)]
+            added["label"] = explanations[str(self._label(index))]
         return {**explanations, **added}
+
+
+def _one_side(predicted: Target, need: str) -> Target:
+    """Return the start or the end of a predicted answer as a target."""
+    assert predicted.span is not None
+    start, end = predicted.span
+    if need == "start":
+        return Target(span=(start, None))
+    return Target(span=(None, end))
 
 
 def check_needs(model: Model, needs: Sequence[str]) -> None:
     """Raise UnsupportedModel for targets that this model does not have."""
-    answers_spans = model.problem == "span"
-    has_classes = not answers_spans and len(model.labels) > 1
     for need in needs:
-        if need in ("start", "end") and not answers_spans:
+        if need in ("start", "end") and model.problem != "span":
             raise UnsupportedModel(f"{model.name} does not answer with a span, whose start and end could be explained.")
-        if need in ("label", "every-class") and not has_classes:
+        if need in ("label", "every-class") and not _has_classes(model):
             raise UnsupportedModel(
                 f"{model.name} has no classes to tell apart, so none but its own answer is explained."
             )
+
+
+def _has_classes(model: Model) -> bool:
+    # A regression has a single output, and positions of an answer are no classes.
+    return model.problem != "span" and len(model.labels) > 1

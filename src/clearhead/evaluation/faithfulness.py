@@ -39,11 +39,21 @@ def _probabilities(
     model: Model, cases: list[ExplainedExample], target: str, shares: Sequence[float], **removal: Any
 ) -> Array:
     """Return for each example the probability of the explained target at each share (N,K)."""
+    logits = removed_logits(model, cases, target, shares, **removal)
     rows = []
-    for case, logits in zip(cases, removed_logits(model, cases, target, shares, **removal), strict=True):
+    for case, logits_KC in zip(cases, logits, strict=True):
         explained = explanation_for(case, target).target
-        rows.append(score_targets(logits, explained, model.problem).numpy())
+        rows.append(score_targets(logits_KC, explained, model.problem).numpy())
     return np.stack(rows)
+
+
+def _deletion_drops(
+    model: Model, cases: list[ExplainedExample], target: str, shares: Sequence[float], replacement: str | None
+) -> Array:
+    """Return by how much the probability drops when the tokens of each share are deleted (N,K)."""
+    # Nothing removed is one more share, in front, so that the whole inputs run in the same batches.
+    probability_NK = _probabilities(model, cases, target, [0.0, *shares], replacement=_deletion(model, replacement))
+    return probability_NK[:, :1] - probability_NK[:, 1:]
 
 
 def _deletion(model: Model, replacement: str | None) -> str | None:
@@ -69,9 +79,8 @@ def aopc(
     `steps` cuts 0–100 % into as many parts, `first` is the first step that counts. The authors' code is
     `steps=9,first=1,absolute=true,target=label`.
     """
-    shares = [0.0, *_shares(steps, first)]
-    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, replacement))
-    return _change_records("aopc", probability_NK[:, :1] - probability_NK[:, 1:], absolute)
+    drop_NK = _deletion_drops(model, cases, target, _shares(steps, first), replacement)
+    return _change_records("aopc", drop_NK, absolute)
 
 
 @metric(paper="AttCAT, Eq. 14", better="lower", curve=_change_curve, aliases=ALIASES)
@@ -92,15 +101,20 @@ def lodds(
     if model.problem == "regression":
         raise UnsupportedModel("lodds compares probabilities, which a regression does not have: use aopc.")
     if not replacement and not model.takes_images:
-        if token_id(model, "pad") is None:
-            raise UnsupportedModel(
-                f"lodds puts [PAD] for tokens, which {model.name} does not have: give replacement=attention."
-            )
+        _require_padding(model)
         replacement = "pad"
     shares = [0.0, *_shares(steps, first)]
     probability_NK = _probabilities(model, cases, target, shares, replacement=replacement)
     log_NK = np.log(np.maximum(probability_NK, SMALLEST_PROBABILITY))
     return _change_records("lodds", log_NK[:, 1:] - log_NK[:, :1], absolute)
+
+
+def _require_padding(model: Model) -> None:
+    """Raise UnsupportedModel if the model has no [PAD] token."""
+    if token_id(model, "pad") is None:
+        raise UnsupportedModel(
+            f"lodds puts [PAD] for tokens, which {model.name} does not have: give replacement=attention."
+        )
 
 
 def _change_records(name: str, change_NK: Array, absolute: bool = False) -> list[Record]:
@@ -112,15 +126,25 @@ def _change_records(name: str, change_NK: Array, absolute: bool = False) -> list
 
 def _parse_bins(bins: Any) -> list[float]:
     """Parse percentages, given as a sequence or as text between slashes, into shares."""
-    percentages = bins.split("/") if isinstance(bins, str) else bins
     try:
-        shares = [float(percentage) / 100 for percentage in percentages]
+        shares = _as_shares(bins)
     except (TypeError, ValueError, OverflowError):
         shares = []
-    # The range is checked for each: a NaN in the middle leaves the list sorted.
-    if not shares or shares != sorted(shares) or not all(0 <= share <= 1 for share in shares):
+    if not shares or not _are_rising_shares(shares):
         raise BadOption(f"Invalid bins={bins!r}: give rising percentages, such as '1/5/10/20/50'.")
     return shares
+
+
+def _as_shares(bins: Any) -> list[float]:
+    # Text on the command line, where a comma would begin the next option.
+    if isinstance(bins, str):
+        bins = bins.split("/")
+    return [float(percentage) / 100 for percentage in bins]
+
+
+def _are_rising_shares(shares: Sequence[float]) -> bool:
+    # The range is checked for each: a NaN in the middle leaves the list sorted.
+    return shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
 
 
 def _bin_curve(records: Sequence[Record], weights_RN: Array, *, bins: Any = BINS) -> Curves:
@@ -140,9 +164,8 @@ def comprehensiveness(
 
     `bins` are the percentages, written 1/5/10/20/50.
     """
-    shares = [0.0, *_parse_bins(bins)]
-    probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, replacement))
-    return _change_records("comprehensiveness", probability_NK[:, :1] - probability_NK[:, 1:])
+    drop_NK = _deletion_drops(model, cases, target, _parse_bins(bins), replacement)
+    return _change_records("comprehensiveness", drop_NK)
 
 
 @metric(paper="ERASER (DeYoung et al. 2020)", better="lower", curve=_bin_curve, aliases=ALIASES)
@@ -158,7 +181,7 @@ def sufficiency(
 
     `bins` as for comprehensiveness.
     """
-    # Shown alone, the share 1 is the whole input.
+    # Shown alone, the share 1 is the whole input, which the others are compared with.
     shares = [*_parse_bins(bins), 1.0]
     probability_NK = _probabilities(model, cases, target, shares, replacement=_deletion(model, replacement), keep=True)
     return _change_records("sufficiency", probability_NK[:, -1:] - probability_NK[:, :-1])
@@ -175,30 +198,34 @@ def _correct(
     **removal: Any,
 ) -> Array:
     """Return whether the most likely class is the label or the prediction, per example and share (N,K), as 0 or 1."""
-    if model.problem != "single-label":
-        raise UnsupportedModel(f"Accuracy needs one class per input, but {model.name} is a {model.problem} model.")
-    if against not in COMPARED_WITH:
-        raise BadOption(f"Invalid against={against!r}. Available: {', '.join(COMPARED_WITH)}.")
+    _check_accuracy(model, against)
+    # As floats: a bootstrap averages them.
     if against == "prediction":
-        return _unchanged(model, cases, target, shares, keep=keep, **removal)
+        return _unchanged(model, cases, target, shares, keep=keep, **removal).astype(np.float64)
     # Labels come first: an unknown one is found before anything is computed.
     label_N = np.array([label_index(model, case.example) for case in cases])
     best_NK = _best_classes(model, cases, target, shares, keep=keep, **removal)
     return np.asarray(best_NK == label_N[:, None], dtype=np.float64)
 
 
+def _check_accuracy(model: Model, against: str) -> None:
+    """Raise UnsupportedModel or BadOption unless the model's class can be compared with `against`."""
+    if model.problem != "single-label":
+        raise UnsupportedModel(f"Accuracy needs one class per input, but {model.name} is a {model.problem} model.")
+    if against not in COMPARED_WITH:
+        raise BadOption(f"Invalid against={against!r}. Available: {', '.join(COMPARED_WITH)}.")
+
+
 def _unchanged(
     model: Model, cases: list[ExplainedExample], target: str, shares: Sequence[float], *, keep: bool, **removal: Any
 ) -> Array:
-    """Return whether the most likely class is that of the whole input, per example and share (N,K), as 0 or 1."""
+    """Return whether the most likely class is that of the whole input, per example and share (N,K)."""
     # The whole input is one more share: everything shown comes last, nothing removed first.
     if keep:
         best_NK = _best_classes(model, cases, target, [*shares, 1.0], keep=True, **removal)
-        unchanged_NK = best_NK[:, :-1] == best_NK[:, -1:]
-    else:
-        best_NK = _best_classes(model, cases, target, [0.0, *shares], keep=False, **removal)
-        unchanged_NK = best_NK[:, 1:] == best_NK[:, :1]
-    return np.asarray(unchanged_NK, dtype=np.float64)
+        return best_NK[:, :-1] == best_NK[:, -1:]
+    best_NK = _best_classes(model, cases, target, [0.0, *shares], keep=False, **removal)
+    return best_NK[:, 1:] == best_NK[:, :1]
 
 
 def _best_classes(
@@ -264,6 +291,7 @@ def revealing(
 def _tenths(start: float) -> list[float]:
     if start not in (0, 0.1):
         raise BadOption(f"Invalid start={start!r}. Available: 0 (the unperturbed accuracy counts), 0.1.")
+    # In whole tenths: adding 0.1 again and again would collect rounding errors.
     return [step / 10 for step in range(round(start * 10), 10)]
 
 

@@ -1,6 +1,6 @@
 """Localisation: does the relevance lie where the object, or the class, is?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -25,15 +25,23 @@ IMAGES_PER_MOSAIC = 4
 
 def _summarise_segmentation(records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
     """Return pixel accuracy and mIoU pooled over the data set, mAP averaged over images."""
-    both_fg, either_fg, both_bg, either_bg, right, labelled = (
-        weights_RN @ np.nan_to_num(column(records, name)) for name in COUNTS
-    )
+    counts = _pool_counts(records, weights_RN)
     # Pooled counts may be 0 in a resample, where the value is NaN.
     with np.errstate(invalid="ignore", divide="ignore"):
-        miou = (both_fg / either_fg + both_bg / either_bg) / 2
-        accuracy = right / labelled
+        accuracy = counts["right"] / counts["labelled"]
+        foreground_iou = counts["both_fg"] / counts["either_fg"]
+        background_iou = counts["both_bg"] / counts["either_bg"]
     precision = means(records, weights_RN, ["ap"])["ap"]
-    return {"pixel-accuracy": accuracy, "map": precision, "miou": miou}
+    return {"pixel-accuracy": accuracy, "map": precision, "miou": (foreground_iou + background_iou) / 2}
+
+
+def _pool_counts(records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
+    """Return each count summed over the records (R), as often as each row of weights says."""
+    pooled = {}
+    for name in COUNTS:
+        # A record without labelled pixels has no counts and adds nothing.
+        pooled[name] = weights_RN @ np.nan_to_num(column(records, name))
+    return pooled
 
 
 @metric(
@@ -58,6 +66,7 @@ def _measure_segmentation(explanation: Explanation, example: Example) -> Record:
     is_counted = np.isfinite(heat) & (mask >= 0)
     if not is_counted.any():
         return {}
+    # The whole map is segmented, also where nobody labelled: only then pixels are left out.
     scaled, is_foreground = _segment_map(heat)
     gold = mask[is_counted] == 1
     record = _count_pixels(is_foreground[is_counted], gold)
@@ -68,17 +77,24 @@ def _measure_segmentation(explanation: Explanation, example: Example) -> Record:
 def _check_size(mask: Array, heat: Array, name: str) -> None:
     if mask.shape != heat.shape:
         raise BadInput(
-            f"The mask of example '{name}' has {mask.shape[1]}×{mask.shape[0]} pixels, its picture "
-            f"{heat.shape[1]}×{heat.shape[0]}: they must be of one size."
+            f"The mask of example '{name}' has {_format_size(mask)} pixels, its picture "
+            f"{_format_size(heat)}: they must be of one size."
         )
+
+
+def _format_size(pixels: Array) -> str:
+    height, width = pixels.shape
+    return f"{width}×{height}"
 
 
 def _segment_map(heat: Array) -> tuple[Array, Array]:
     """Return the map scaled to 0–1, and where it lies above its mean."""
-    seen = heat[np.isfinite(heat)]
+    is_seen = np.isfinite(heat)
+    seen = heat[is_seen]
     # A constant map has no range; it stays constant instead of becoming NaN.
-    scaled = (heat - seen.min()) / (np.ptp(seen) or 1.0)
-    return scaled, scaled > scaled[np.isfinite(heat)].mean()
+    spread = np.ptp(seen) or 1.0
+    scaled = (heat - seen.min()) / spread
+    return scaled, scaled > scaled[is_seen].mean()
 
 
 def _object_mask(example: Example) -> Array:
@@ -88,7 +104,7 @@ def _object_mask(example: Example) -> Array:
 
 
 def _count_pixels(predicted: Array, gold: Array) -> Record:
-    counts = {
+    pixels = {
         "both_fg": predicted & gold,
         "either_fg": predicted | gold,
         "both_bg": ~predicted & ~gold,
@@ -96,7 +112,8 @@ def _count_pixels(predicted: Array, gold: Array) -> Record:
         "right": predicted == gold,
         "labelled": np.ones_like(gold),
     }
-    return {name: float(pixels.sum()) for name, pixels in counts.items()}
+    # Floats, which JSON keeps; NumPy's integers it does not know.
+    return {name: float(is_counted.sum()) for name, is_counted in pixels.items()}
 
 
 def _two_sided_precision(scaled: Array, gold: Array) -> float:
@@ -108,12 +125,17 @@ def average_precision(score_N: Array, gold_N: Array) -> float:
     """Return Σ (recall − recall before) · precision over falling thresholds; equal scores enter together."""
     order = np.argsort(-score_N, kind="stable")
     hits = np.cumsum(gold_N[order])
-    # The last of each run of equal scores.
-    last = np.append(np.flatnonzero(np.diff(score_N[order])), len(score_N) - 1)
+    last = _ends_of_runs(score_N[order])
     # Without any gold pixel there are no hits either, and the precision is 0.
     recall = hits[last] / max(1, hits[-1])
     precision = hits[last] / (last + 1)
     return float((np.diff(recall, prepend=0) * precision).sum())
+
+
+def _ends_of_runs(sorted_N: Array) -> Array:
+    """Return the index of the last of each run of equal values."""
+    changes = np.flatnonzero(np.diff(sorted_N))
+    return np.append(changes, len(sorted_N) - 1)
 
 
 def _make_mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
@@ -122,33 +144,41 @@ def _make_mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
     Each part of a mosaic gives an example: the mosaic, the part's class, and where the part lies.
     """
     require_integer("seed", seed, 0)
-    if isinstance(examples[0].input, tuple):
+    # All examples of a task are of one kind, so the first one tells.
+    source = examples[0].input
+    if isinstance(source, tuple):
         raise BadInput("Pairs of texts cannot be joined to mosaics: use single texts or pictures.")
-    if isinstance(examples[0].input, str):
-        groups = _mix_classes(examples, TEXTS_PER_MOSAIC, seed)
-        return list(chain.from_iterable(map(_join_texts, groups)))
-    groups = _mix_classes(examples, IMAGES_PER_MOSAIC, seed)
-    return list(chain.from_iterable(map(_join_images, groups)))
+    if isinstance(source, str):
+        joined = map(_join_texts, _mix_classes(examples, TEXTS_PER_MOSAIC, seed))
+    else:
+        joined = map(_join_images, _mix_classes(examples, IMAGES_PER_MOSAIC, seed))
+    return list(chain.from_iterable(joined))
 
 
 def _mix_classes(examples: list[Example], size: int, seed: int) -> list[list[Example]]:
     """Group examples whose labels all differ; raise BadInput if there are too few labels for one group."""
     generator = np.random.default_rng(seed)
-    by_label: dict[Any, list[Example]] = {}
-    for index in generator.permutation(len(examples)):
-        example = examples[index]
-        if example.label is not None:
-            by_label.setdefault(example.label, []).append(example)
+    shuffled = [examples[index] for index in generator.permutation(len(examples))]
+    by_label = _group_by_label(shuffled)
     if len(by_label) < size:
         raise BadInput(f"A mosaic needs {size} different labels, which these {len(examples)} examples do not have.")
     return _draw_groups(by_label, size, generator)
+
+
+def _group_by_label(examples: Sequence[Example]) -> dict[Any, list[Example]]:
+    """Return the labelled examples by label."""
+    by_label: dict[Any, list[Example]] = {}
+    for example in examples:
+        if example.label is not None:
+            by_label.setdefault(example.label, []).append(example)
+    return by_label
 
 
 def _draw_groups(remaining: dict[Any, list[Example]], size: int, generator: Any) -> list[list[Example]]:
     """Draw groups of different labels, always from the labels with most examples left."""
     groups = []
     while len(remaining) >= size:
-        largest = sorted(remaining, key=lambda label: (-len(remaining[label]), str(label)))[:size]
+        largest = _largest_labels(remaining, size)
         # As objects: NumPy would turn labels of mixed types into texts.
         shuffled = generator.permutation(np.array(largest, dtype=object))
         groups.append([remaining[label].pop() for label in shuffled])
@@ -156,20 +186,33 @@ def _draw_groups(remaining: dict[Any, list[Example]], size: int, generator: Any)
     return groups
 
 
+def _largest_labels(remaining: Mapping[Any, Sequence[Example]], size: int) -> list[Any]:
+    """Return the labels with most examples left, ties by name."""
+
+    def rank(label: Any) -> tuple[int, str]:
+        # As text: labels of mixed types cannot be compared.
+        return -len(remaining[label]), str(label)
+
+    return sorted(remaining, key=rank)[:size]
+
+
 def _join_texts(group: list[Example]) -> list[Example]:
     text = " ".join(example.input for example in group)
-    name = _mosaic_name(group)
     joined = []
     start = 0
     for index, example in enumerate(group):
         end = start + len(example.input)
-        joined.append(Example(f"{name}:{index}", text, example.label, ((0, start, end),)))
+        joined.append(_make_part(group, index, text, ((0, start, end),)))
+        # One blank stands between two texts.
         start = end + 1
     return joined
 
 
-def _mosaic_name(group: list[Example]) -> str:
-    return "+".join(example.id for example in group)
+def _make_part(group: list[Example], index: int, source: Any, gold: Any) -> Example:
+    """Return a mosaic as an example of the class of one of its parts; `gold` is where the part lies."""
+    # Named by its group, which is resampled as a whole.
+    name = "+".join(example.id for example in group)
+    return Example(f"{name}:{index}", source, group[index].label, gold)
 
 
 @dataclass(frozen=True)
@@ -180,27 +223,33 @@ class Canvas:
 
     def opened(self) -> Image.Image:
         images = [open_image(part.raw) for part in self.parts]
-        # All parts are stretched to the largest width and height among them.
-        width = max(image.width for image in images)
-        height = max(image.height for image in images)
+        width, height = _largest_size(images)
         canvas = Image.new("RGB", (2 * width, 2 * height))
         for index, image in enumerate(images):
-            left = index % 2 * width
-            top = index // 2 * height
-            canvas.paste(image.resize((width, height)), (left, top))
+            row, column_number = divmod(index, 2)
+            canvas.paste(image.resize((width, height)), (column_number * width, row * height))
         return canvas
 
 
+def _largest_size(images: Sequence[Image.Image]) -> tuple[int, int]:
+    """Return the largest width and the largest height, to which all parts of a canvas are stretched."""
+    width = max(image.width for image in images)
+    height = max(image.height for image in images)
+    return width, height
+
+
 def _join_images(group: list[Example]) -> list[Example]:
+    # One canvas for all four: it is opened, not stored, by each of them.
     canvas = Canvas(tuple(group))
-    name = _mosaic_name(group)
-    joined = []
-    for index, example in enumerate(group):
-        left = index % 2 / 2
-        top = index // 2 / 2
-        box = (left, top, left + 0.5, top + 0.5)
-        joined.append(Example(f"{name}:{index}", canvas, example.label, box))
-    return joined
+    return [_make_part(group, index, canvas, _quarter(index)) for index in range(len(group))]
+
+
+def _quarter(index: int) -> tuple[float, float, float, float]:
+    """Return left, top, right and bottom of a quarter of a canvas, from 0 to 1."""
+    row, column_number = divmod(index, 2)
+    left = column_number / 2
+    top = row / 2
+    return left, top, left + 0.5, top + 0.5
 
 
 @metric(paper="class mosaics (Arias-Duart et al. 2022)", better="higher", targets=("label",), prepare=_make_mosaics)
@@ -224,13 +273,18 @@ def _measure_mosaic(case: ExplainedExample) -> Record:
 
 
 def _text_share(explanation: Explanation, gold: Any) -> float | None:
-    _, start, end = gold[0]
-    offsets = explanation.offsets or ()
-    is_inside = np.array([start <= offset[0] < end for offset in offsets])[~explanation.special]
+    is_inside = _starts_inside(explanation, gold[0])[~explanation.special]
     # A part that was truncated has no tokens.
     if not is_inside.any():
         return None
     return _positive_share(real_relevance(explanation), is_inside)
+
+
+def _starts_inside(explanation: Explanation, span: tuple[int, int, int]) -> Array:
+    """Return which tokens start within a part of the text."""
+    _, start, end = span
+    offsets = explanation.offsets or ()
+    return np.array([start <= offset[0] < end for offset in offsets])
 
 
 def _image_share(explanation: Explanation, gold: Any) -> float:
@@ -251,4 +305,6 @@ def _between(size: int, low: float, high: float) -> Array:
 def _positive_share(relevance: Array, is_inside: Array) -> float:
     positive = np.maximum(relevance, 0)
     total = positive.sum()
-    return float(positive[is_inside].sum() / total) if total > 0 else 0.0
+    if total <= 0:
+        return 0.0
+    return float(positive[is_inside].sum() / total)

@@ -150,9 +150,12 @@ class MetricSpec:
         if target is None:
             return self.metric.targets
         if target not in TARGET_CHOICES:
-            choices = ", ".join(TARGET_CHOICES)
-            raise BadOption(f"Invalid target={target!r} for '{self.metric.name}'. Available: {choices}.")
+            raise self._bad_target(target)
         return (target,)
+
+    def _bad_target(self, target: Any) -> BadOption:
+        choices = ", ".join(TARGET_CHOICES)
+        return BadOption(f"Invalid target={target!r} for '{self.metric.name}'. Available: {choices}.")
 
     def prepare(self, task: Task) -> list[Example]:
         """Return the examples to explain: the task's own, or those that the metric makes of them."""
@@ -171,20 +174,21 @@ class MetricSpec:
 
     def summarise(self, records: Sequence[Record]) -> dict[str, float]:
         """Return the metric's values over these records."""
-        values = self.resampled(records, np.ones((1, len(records))))
+        values = self.resampled(records, count_once(records))
         return {name: float(value_R[0]) for name, value_R in values.items()}
 
     def resampled(self, records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
         """Return the values (R) when each record counts as often as each row of weights says."""
+        summary = self.metric.summary_of
         if not records:
             return {name: np.full(len(weights_RN), np.nan) for name in self.metric.values}
-        if self.metric.summary_of is None:
+        if summary is None:
             return means(records, weights_RN, self.metric.values)
-        return self.metric.summary_of(records, weights_RN, **self._options_of(self.metric.summary_of))
+        return summary(records, weights_RN, **self._options_of(summary))
 
     def curve(self, records: Sequence[Record]) -> Curve | None:
         """Return the metric's curve as xs and ys, None if it has none or no record has anything to draw."""
-        curves = self.curves(records, np.ones((1, len(records))))
+        curves = self.curves(records, count_once(records))
         if curves is None:
             return None
         xs, heights_RK = curves
@@ -192,9 +196,11 @@ class MetricSpec:
 
     def curves(self, records: Sequence[Record], weights_RN: Array) -> Curves | None:
         """Return the curves when each record counts as often as each row of weights says; None as for `curve`."""
-        if self.metric.curve_of is None or not records:
+        curve = self.metric.curve_of
+        if curve is None or not records:
             return None
-        xs, heights_RK = self.metric.curve_of(records, weights_RN, **self._options_of(self.metric.curve_of))
+        xs, heights_RK = curve(records, weights_RN, **self._options_of(curve))
+        # No point: no record had a list of numbers.
         if not heights_RK.shape[1]:
             return None
         return xs, heights_RK
@@ -211,9 +217,15 @@ def parse_metric(name: Any, **options: Any) -> MetricSpec:
         return name
     text, plain_name, spec_options = parse_spec(name)
     registered = METRICS[plain_name]
-    options = {**spec_options, **options}
-    validated = validate_options(registered.name, registered.measure, options, aliases=registered.aliases)
+    validated = validate_options(
+        registered.name, registered.measure, {**spec_options, **options}, aliases=registered.aliases
+    )
     return MetricSpec(text, registered, validated)
+
+
+def count_once(records: Sequence[Record]) -> Array:
+    """Return weights (1, N) by which each record counts once: the estimate without resampling."""
+    return np.ones((1, len(records)))
 
 
 def means(records: Sequence[Record], weights_RN: Array, values: Sequence[str]) -> dict[str, Array]:
@@ -224,10 +236,11 @@ def means(records: Sequence[Record], weights_RN: Array, values: Sequence[str]) -
 def _weighted_mean(values: Array, weights_RN: Array) -> Array:
     """Return the mean over records of one number (N), or several (N, K), per record; NaN entries are ignored."""
     is_finite = np.isfinite(values)
-    total = weights_RN @ is_finite
+    # NaN times a weight of 0 would still be NaN.
+    finite_values = np.where(is_finite, values, 0.0)
     # Where no record counts, 0 / 0 is the wanted NaN.
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean: Array = weights_RN @ np.where(is_finite, values, 0.0) / total
+        mean: Array = weights_RN @ finite_values / (weights_RN @ is_finite)
     return mean
 
 
@@ -241,9 +254,17 @@ def column(records: Sequence[Record], name: str) -> Array:
 def mean_curve(records: Sequence[Record], weights_RN: Array, name: str) -> Array:
     """Return the weighted mean (R, K) of a list of numbers; records without it, and NaN in it, are ignored."""
     lists = [record.get(name) for record in records]
-    length = next((len(values) for values in lists if values is not None), 0)
-    rows_NK = np.full((len(lists), length), np.nan)
+    rows_NK = np.full((len(lists), _first_length(lists)), np.nan)
     for row_K, values in zip(rows_NK, lists, strict=True):
+        # Records without the list keep their row of NaN.
         if values is not None:
             row_K[:] = values
     return _weighted_mean(rows_NK, weights_RN)
+
+
+def _first_length(lists: Sequence[list[float] | None]) -> int:
+    """Return the length that all lists have, 0 if there is none."""
+    for values in lists:
+        if values is not None:
+            return len(values)
+    return 0

@@ -10,8 +10,9 @@ from clearhead.data.task import Spans
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.evaluation.examples import explanation_for
 from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
-from clearhead.explanation import Explanation
+from clearhead.explanation import Explanation, Word
 from clearhead.model.model import Model
+from clearhead.perturbation.features import Span, as_span
 from clearhead.perturbation.ranking import rank_features
 from clearhead.validation import require_integer
 
@@ -20,6 +21,7 @@ TOP_KS = tuple(range(10, 90, 10))
 
 def _marked_spans(case: ExplainedExample) -> Spans:
     gold = case.example.gold
+    # The box of a mosaic's image is a tuple as well, but of numbers.
     if not isinstance(gold, tuple) or (gold and not isinstance(gold[0], tuple)):
         raise BadInput(f"Example '{case.example.id}' has no marked words, which this metric compares with.")
     return gold
@@ -43,23 +45,29 @@ def token_f1(
 
 def _measure_f1(explanation: Explanation, spans: Spans, beyond: bool) -> Record:
     words = explanation.words("max")
-    is_marked = np.array([_touches(spans, word.segment, word.start, word.end) for word in words], dtype=bool)
-    total = _count_marked_words(explanation, spans) if beyond else int(is_marked.sum())
+    is_marked = _are_marked(words, spans)
+    total = int(is_marked.sum())
+    if beyond:
+        total = _count_marked_words(explanation, spans)
+    # Nothing marked, or nothing to choose: F1 has no meaning, and the record is ignored.
     if not total or not words:
         return {"token-f1": None, "f1": None}
-    f1 = _f1_scores([word.relevance for word in words], is_marked, total)
+    rank_N = rank_features(np.array([word.relevance for word in words]))
+    f1 = [_f1_score(rank_N, is_marked, total, k) for k in TOP_KS]
     return {"token-f1": float(np.mean(f1)), "f1": f1}
 
 
-def _f1_scores(relevance: Sequence[float], is_marked: Array, total: int) -> list[float]:
-    """Return the F1 of the top k words for each k, against `total` marked words."""
-    rank_N = rank_features(np.array(relevance))
-    scores = []
-    for k in TOP_KS:
-        hits = int(is_marked[rank_N < k].sum())
-        # F1 = 2 · hits / (words chosen + words marked); a short text has fewer than k words to choose.
-        scores.append(2 * hits / (min(k, len(rank_N)) + total))
-    return scores
+def _are_marked(words: Sequence[Word], spans: Spans) -> Array:
+    marked = [_touches(spans, word.segment, word.start, word.end) for word in words]
+    # The dtype is given for a text without words, which would be an array of floats.
+    return np.array(marked, dtype=bool)
+
+
+def _f1_score(rank_N: Array, is_marked: Array, total: int, k: int) -> float:
+    """Return the F1 of the top k words against `total` marked words."""
+    hits = int(is_marked[rank_N < k].sum())
+    # F1 = 2 · hits / (words chosen + words marked); a short text has fewer than k words to choose.
+    return 2 * hits / (min(k, len(rank_N)) + total)
 
 
 def _touches(spans: Spans, segment: int, start: int, end: int) -> bool:
@@ -71,12 +79,18 @@ def _touches(spans: Spans, segment: int, start: int, end: int) -> bool:
 
 def _count_marked_words(explanation: Explanation, spans: Spans) -> int:
     """Count the marked words of the whole text, also of the part that the model did not take."""
-    texts = explanation.text if isinstance(explanation.text, tuple) else (explanation.text or "",)
     count = 0
-    for segment, text in enumerate(texts):
+    for segment, text in enumerate(_segments(explanation)):
+        # The text itself, not the explanation's words, which end where the model truncated it.
         for match in re.finditer(r"\S+", text):
             count += _touches(spans, segment, *match.span())
     return count
+
+
+def _segments(explanation: Explanation) -> tuple[str, ...]:
+    if isinstance(explanation.text, tuple):
+        return explanation.text
+    return (explanation.text or "",)
 
 
 def _count_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
@@ -105,17 +119,23 @@ def precision_at_k(model: Model, cases: list[ExplainedExample], *, k: int = 20) 
 
 
 def _measure_precision(case: ExplainedExample, k: int) -> Record:
+    rank_N = _rank_tokens(case)
     start = explanation_for(case, "start")
-    end = explanation_for(case, "end")
-    is_real = ~start.special
     # The first gold answer only, as in the paper.
-    in_answer = _answer_tokens(start, _marked_spans(case)[:1])[is_real]
+    in_answer = _answer_tokens(start, _marked_spans(case)[:1])[~start.special]
     if not in_answer.any():
         return {"count": None, "share": None, "counts": None}
-    rank_N = rank_features((start.relevance + end.relevance)[is_real])
-    counts = _count_hits(rank_N[in_answer], k)
-    share = counts[-1] / min(k, int(in_answer.sum()))
+    rank_A = rank_N[in_answer]
+    counts = _count_hits(rank_A, k)
+    share = counts[-1] / min(k, len(rank_A))
     return {"count": counts[-1], "share": share, "counts": counts}
+
+
+def _rank_tokens(case: ExplainedExample) -> Array:
+    """Rank the tokens that are not special by the sum of the start's and the end's explanation."""
+    start = explanation_for(case, "start")
+    end = explanation_for(case, "end")
+    return rank_features((start.relevance + end.relevance)[~start.special])
 
 
 def _count_hits(rank_A: Array, k: int) -> list[float]:
@@ -130,9 +150,11 @@ def _answer_tokens(explanation: Explanation, spans: Spans) -> Array:
     """Return which tokens overlap a marked span."""
     if explanation.offsets is None:
         raise BadInput("Answers are found by their characters, which needs a fast tokenizer.")
-    in_answer = []
-    for offset in explanation.offsets:
-        segment = offset[0] if len(offset) == 3 else 0
-        start, end = offset[-2:]
-        in_answer.append(end > start and _touches(spans, segment, start, end))
+    in_answer = [_overlaps(spans, as_span(offset)) for offset in explanation.offsets]
     return np.array(in_answer, dtype=bool) & ~explanation.special
+
+
+def _overlaps(spans: Spans, token: Span) -> bool:
+    segment, start, end = token
+    # Special tokens have empty offsets, at position 0 as a rule, where an answer may begin.
+    return end > start and _touches(spans, segment, start, end)

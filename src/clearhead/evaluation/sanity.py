@@ -1,7 +1,7 @@
 """Sanity: an explanation of a model must change when the model's weights do."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,15 +45,22 @@ def randomisation(
     if correlation not in CORRELATIONS:
         raise BadOption(f"Invalid correlation={correlation!r}. Available: {', '.join(CORRELATIONS)}.")
     require_integer("seed", seed, 0, MAX_SEED)
-    # A copy without the model's cached copies in other dtypes, which would keep the trained weights.
-    randomised = replace(model, network=copy.deepcopy(model.network), copies={})
-    generator = torch.Generator().manual_seed(seed)
     stages = []
+    for randomised in _randomise(model, seed):
+        stages.append(_correlate_cases(randomised, cases, correlation, absolute))
+    return [_correlation_record(list(values)) for values in zip(*stages, strict=True)]
+
+
+def _randomise(model: Model, seed: int) -> Iterator[Model]:
+    """Yield a copy of the model after each stage; it is the same copy, changed in place."""
+    # Without the model's cached copies in other dtypes, which would keep the trained weights.
+    randomised = replace(model, network=copy.deepcopy(model.network), copies={})
+    # On the CPU, so that a seed gives the same weights on any device.
+    generator = torch.Generator().manual_seed(seed)
     for parameters in parts_from_output(randomised.network):
         # Weights stay random: each stage adds to the ones before.
         redraw(parameters, generator)
-        stages.append(_correlate_cases(randomised, cases, correlation, absolute))
-    return [_correlation_record(list(values)) for values in zip(*stages, strict=True)]
+        yield randomised
 
 
 def _correlate_cases(model: Model, cases: Sequence[ExplainedExample], correlation: str, absolute: bool) -> list[float]:
@@ -68,8 +75,9 @@ def _correlate_cases(model: Model, cases: Sequence[ExplainedExample], correlatio
 def _correlation_record(correlations: list[float]) -> Record:
     """Return the mean over stages, None where the explanation has too few tokens to correlate."""
     finite = [value for value in correlations if np.isfinite(value)]
-    mean = float(np.mean(finite)) if finite else None
-    return {"randomisation": mean, "correlations": correlations}
+    if not finite:
+        return {"randomisation": None, "correlations": correlations}
+    return {"randomisation": float(np.mean(finite)), "correlations": correlations}
 
 
 def parts_from_output(network: nn.Module) -> list[list[nn.Parameter]]:
@@ -84,12 +92,21 @@ def parts_from_output(network: nn.Module) -> list[list[nn.Parameter]]:
     # Parameters are listed in the order of the modules: embeddings before the blocks, the head after.
     stage_outside = blocks + 1
     for name, parameter in network.named_parameters():
-        stage = stage_outside
-        if name.startswith(list_name + "."):
-            stage = blocks - int(name.removeprefix(list_name + ".").split(".")[0])
+        block = _block_number(name, list_name)
+        if block is None:
+            stages.setdefault(stage_outside, []).append(parameter)
+        else:
+            stages.setdefault(blocks - block, []).append(parameter)
             stage_outside = 0
-        stages.setdefault(stage, []).append(parameter)
     return [stages[stage] for stage in sorted(stages)]
+
+
+def _block_number(name: str, list_name: str) -> int | None:
+    """Return the index of the block that holds a parameter, None outside the blocks."""
+    prefix = list_name + "."
+    if not name.startswith(prefix):
+        return None
+    return int(name.removeprefix(prefix).split(".")[0])
 
 
 def _longest_list(network: nn.Module) -> tuple[str, int]:
@@ -112,8 +129,9 @@ def redraw(parameters: Sequence[nn.Parameter], generator: torch.Generator) -> No
 def _draw_like(parameter: Tensor, generator: torch.Generator) -> Tensor:
     # In float64: low precision would distort mean and deviation of large matrices.
     values = parameter.double()
-    deviation = float(values.std(correction=0))
     noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    # Without Bessel's correction, which is NaN for a parameter of one value.
+    deviation = float(values.std(correction=0))
     return (noise * deviation + float(values.mean())).to(parameter)
 
 
@@ -121,17 +139,20 @@ def _explain_again(model: Model, cases: Sequence[ExplainedExample]) -> list[Expl
     """Explain the same inputs and targets by the same methods on another model; methods share traces."""
     explanations: dict[int, Explanation] = {}
     for group in _group_methods(cases):
-        specs = [spec for spec, _ in group]
         # All methods of a group explained the same, so the first one's examples stand for all.
-        inputs: list[Any] = []
-        targets = []
-        for index in group[0][1]:
-            inputs.append(cases[index].example.raw)
-            targets.append(explanation_for(cases[index], "prediction").target)
-        after = compare(model, inputs, specs, targets, long="truncate")
+        examples = [cases[index] for index in group[0][1]]
+        after = _compare_methods(model, examples, [spec for spec, _ in group])
         for spec, indices in group:
             explanations.update(zip(indices, after[spec.text], strict=True))
     return [explanations[index] for index in range(len(cases))]
+
+
+def _compare_methods(model: Model, cases: Sequence[ExplainedExample], specs: list[MethodSpec]) -> Any:
+    """Explain some examples again, for the targets that they were explained for before."""
+    inputs = [case.example.raw for case in cases]
+    # The targets of the trained model: a randomised one would predict something else.
+    targets = [explanation_for(case, "prediction").target for case in cases]
+    return compare(model, inputs, specs, targets, long="truncate")
 
 
 def _group_methods(cases: Sequence[ExplainedExample]) -> list[list[MethodCases]]:
@@ -163,9 +184,12 @@ def _correlate(before: Explanation, after: Explanation, correlation: str, absolu
     if absolute:
         first = np.abs(first)
         second = np.abs(second)
+    # One token has no order.
     if len(first) < 2:
         return float("nan")
-    return tau(first, second) if correlation == "kendall" else spearman(first, second)
+    if correlation == "kendall":
+        return tau(first, second)
+    return spearman(first, second)
 
 
 def spearman(first: Array, second: Array) -> float:
@@ -173,12 +197,16 @@ def spearman(first: Array, second: Array) -> float:
     first_ranks = _centred_ranks(first)
     second_ranks = _centred_ranks(second)
     scale = float(np.sqrt((first_ranks**2).sum() * (second_ranks**2).sum()))
-    return float((first_ranks * second_ranks).sum()) / scale if scale else 0.0
+    if not scale:
+        return 0.0
+    return float((first_ranks * second_ranks).sum()) / scale
 
 
 def _centred_ranks(values: Array) -> Array:
     """Return ranks less their mean."""
     _, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    # Equal values occupy the ranks end − size … end − 1 and share their mean.
     ends = np.cumsum(sizes)
-    ranks: Array = (ends - (sizes + 1) / 2)[inverse]
+    shared_ranks = ends - (sizes + 1) / 2
+    ranks: Array = shared_ranks[inverse]
     return ranks - (len(values) - 1) / 2
