@@ -4,7 +4,8 @@ import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain, combinations, islice
+from functools import cached_property
+from itertools import chain, combinations, islice, product
 from typing import Any
 
 from clearhead.attribution.method import MethodSpec, parse_method
@@ -61,26 +62,31 @@ class Table:
 
     def _compare_methods(self, metric_text: str, seed: int) -> list[Compared]:
         spec = self.measures[metric_text]
-        methods = [method for method, metric in self.records if metric == metric_text]
+        records = self._records_by_method(metric_text)
         compared = []
-        for first, second in combinations(methods, 2):
-            first_records = self.records[first, metric_text]
-            second_records = self.records[second, metric_text]
-            compared.append((first, second, differences(spec, first_records, second_records, seed=seed)))
+        for first, second in combinations(records, 2):
+            by_value = differences(spec, records[first], records[second], seed=seed)
+            compared.append((first, second, by_value))
         return compared
+
+    def _records_by_method(self, metric_text: str) -> dict[str, list[list[Record]]]:
+        return {method: records for (method, metric), records in self.records.items() if metric == metric_text}
 
     def __repr__(self) -> str:
         lines = [_format_columns(HEADER)]
         for row in self.rows:
             lines.append(_format_columns(_cells(row)))
+        return "\n".join([*lines, *self._notes()])
+
+    def _notes(self) -> Iterator[str]:
         for entry in self.refused:
-            lines.append(f"refused: {entry['name']}: {entry['reason']}")
+            yield f"refused: {entry['name']}: {entry['reason']}"
+        # A few of them: a damaged data set may skip thousands.
         for reason in self.skipped[:MAX_SKIPPED_LINES]:
-            lines.append(f"skipped: {reason}")
-        return "\n".join(lines)
+            yield f"skipped: {reason}"
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in HEADER)
+        head = _html_cells("th", HEADER)
         body = "".join(map(_html_row, self.rows))
         notes = "".join(map(_html_note, self.refused))
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
@@ -94,18 +100,28 @@ def _difference_rows(metric_text: str, compared: Sequence[Compared]) -> list[dic
     for value_name in compared[0][2]:
         # One family of comparisons per value: other values and metrics are other questions.
         corrected = holm([by_value[value_name].p for _, _, by_value in compared])
-        for (first, second, by_value), p_corrected in zip(compared, corrected, strict=True):
-            row = {"metric": metric_text, "part": value_name, "first": first, "second": second}
-            rows.append({**row, **asdict(by_value[value_name]), "p_corrected": p_corrected})
+        for pair, p_corrected in zip(compared, corrected, strict=True):
+            rows.append(_difference_row(metric_text, value_name, pair, p_corrected))
     return rows
 
 
+def _difference_row(metric_text: str, value_name: str, compared: Compared, p_corrected: float) -> dict[str, Any]:
+    first, second, by_value = compared
+    row = {"metric": metric_text, "part": value_name, "first": first, "second": second}
+    return {**row, **asdict(by_value[value_name]), "p_corrected": p_corrected}
+
+
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    metric_text = row["metric"]
-    is_only_value = row["part"] == metric_text.partition(":")[0]
-    name = metric_text if is_only_value else f"{metric_text} {row['part']}"
     numbers = [f"{row[key]:.4g}" for key in ("value", "low", "high")]
-    return [row["method"], name, *numbers, str(row["n"])]
+    return [row["method"], _value_name(row), *numbers, str(row["n"])]
+
+
+def _value_name(row: Mapping[str, Any]) -> str:
+    """Return the metric as spelled, and the name of its value unless that only repeats the metric's."""
+    metric_text: str = row["metric"]
+    if row["part"] == metric_text.partition(":")[0]:
+        return metric_text
+    return f"{metric_text} {row['part']}"
 
 
 def _format_columns(cells: Sequence[str]) -> str:
@@ -114,8 +130,11 @@ def _format_columns(cells: Sequence[str]) -> str:
 
 
 def _html_row(row: Mapping[str, Any]) -> str:
-    cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row))
-    return f"<tr>{cells}</tr>"
+    return f"<tr>{_html_cells('td', _cells(row))}</tr>"
+
+
+def _html_cells(tag: str, texts: Sequence[str]) -> str:
+    return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
 
 
 def _html_note(entry: Mapping[str, str]) -> str:
@@ -129,12 +148,22 @@ class TableEntry:
     text: str
     spellings: tuple[MethodSpec, ...]
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the method, defaults included; several seeds are written as a range."""
+        spec = self.spellings[0]
+        options = {**spec.method.options, **spec.options}
+        if len(self.spellings) > 1:
+            options["seed"] = f"0 … {len(self.spellings) - 1}"
+        return options
+
 
 def parse_entries(methods: Sequence[Any]) -> list[TableEntry]:
     """Parse the methods of a table; a control without a seed is the mean of several seeds."""
     specs = {}
     for method in as_list(methods):
         spec = parse_method(method)
+        # By text: a method that is named twice is explained once.
         specs[spec.text] = spec
     if not specs:
         raise BadOption("No method was named: give at least one.")
@@ -183,7 +212,7 @@ def evaluate(
     run = _Run(model, entries, batch_size, long)
     for examples, group in _group_metrics(task, list(specs.values())):
         run.measure(examples, group)
-    return _build_table(run, entries, specs, task, samples, seed)
+    return _build_table(run, specs, task, samples, seed)
 
 
 def _parse_metrics(metrics: Sequence[Any]) -> dict[str, MetricSpec]:
@@ -214,19 +243,25 @@ def _group_metrics(task: Task, specs: list[MetricSpec]) -> Iterator[tuple[list[E
             yield spec.prepare(task), [spec]
 
 
+@dataclass
 class _Run:
     """Collects records by method and metric, and what was refused or skipped."""
 
-    def __init__(self, model: Model, entries: Sequence[TableEntry], batch_size: int | None, long: str) -> None:
-        self.model = model
-        self.batch_size = batch_size
-        self.long = long
-        self.methods: list[MethodSpec] = []
-        for entry in entries:
-            self.methods.extend(entry.spellings)
-        self.records: dict[tuple[str, str], list[Record]] = {}
-        self.refused: dict[str, str] = {}
-        self.skipped: Counter[tuple[str, str]] = Counter()
+    model: Model
+    entries: Sequence[TableEntry]
+    batch_size: int | None
+    long: str
+    records: dict[tuple[str, str], list[Record]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @cached_property
+    def methods(self) -> list[MethodSpec]:
+        """All methods, each repeat of `random` as one."""
+        methods: list[MethodSpec] = []
+        for entry in self.entries:
+            methods.extend(entry.spellings)
+        return methods
 
     def measure(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> None:
         """Explain and measure a chunk of examples at a time, so that memory stays flat."""
@@ -237,19 +272,23 @@ class _Run:
         if not specs:
             return
         skipped: Counter[tuple[str, str]] = Counter()
-        held = CASES["image"] if self.model.takes_images else CASES["text"]
-        size = max(1, held // len(self.methods))
+        size = self._chunk_size()
         for start in range(0, len(examples), size):
             skipped.update(self._measure_chunk(examples[start : start + size], specs))
         # Several groups of metrics read the same examples: what one of them skipped is not counted twice.
         self.skipped |= skipped
 
+    def _chunk_size(self) -> int:
+        """Return how many examples are explained at a time, by all methods."""
+        held = CASES["image"] if self.model.takes_images else CASES["text"]
+        return max(1, held // len(self.methods))
+
     def _measure_chunk(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> list[tuple[str, str]]:
         """Measure some examples and return those that were skipped, with the reason."""
+        # A method that refused an earlier chunk is not tried again.
         methods = [method for method in self.methods if method.text not in self.refused]
         needs = required_targets(specs)
         explained = explain_examples(self.model, examples, methods, needs, batch_size=self.batch_size, long=self.long)
-        # A method that refuses the first chunk is not tried on the next.
         self.refused |= explained.refused
         for spec in specs:
             self._measure_metric(spec, explained.cases)
@@ -269,12 +308,18 @@ class _Run:
         if spec.text in self.refused or not cases:
             return
         # All methods in one call, so that their perturbed inputs share batches.
-        every = list(chain.from_iterable(cases.values()))
+        every_case = list(chain.from_iterable(cases.values()))
         try:
-            records = iter(spec.measure(self.model, every))
+            records = spec.measure(self.model, every_case)
         except REFUSALS as error:
             self.refused[spec.text] = str(error)
-            return
+        else:
+            self._add_records(spec, cases, iter(records))
+
+    def _add_records(
+        self, spec: MetricSpec, cases: Mapping[str, list[ExplainedExample]], records: Iterator[Record]
+    ) -> None:
+        """Give each method the records of its own examples, which come in the order of the methods."""
         for method, method_cases in cases.items():
             own_records = self.records.setdefault((method, spec.text), [])
             own_records.extend(islice(records, len(method_cases)))
@@ -283,29 +328,35 @@ class _Run:
         """Return the records of every repeat of a method, None if one of them, or the metric, was refused."""
         repeats = []
         for method in entry.spellings:
-            records = self.records.get((method.text, metric_text))
-            # A method or metric refused in a later chunk has the records of earlier ones, which are not the whole.
-            if not records or method.text in self.refused or metric_text in self.refused:
+            records = self._complete_records(method.text, metric_text)
+            if not records:
                 return None
             repeats.append(records)
         return repeats
 
+    def _complete_records(self, method_text: str, metric_text: str) -> list[Record]:
+        # A method or metric refused in a later chunk has the records of earlier ones, which are not the whole.
+        if method_text in self.refused or metric_text in self.refused:
+            return []
+        return self.records.get((method_text, metric_text), [])
 
-def _build_table(
-    run: _Run, entries: Sequence[TableEntry], specs: Mapping[str, MetricSpec], task: Task, samples: int, seed: int
-) -> Table:
+
+def _build_table(run: _Run, specs: Mapping[str, MetricSpec], task: Task, samples: int, seed: int) -> Table:
     records = {}
     rows = []
-    for entry in entries:
-        for metric_text, spec in specs.items():
-            repeats = run.records_of(entry, metric_text)
-            if repeats is not None:
-                records[entry.text, metric_text] = repeats
-                rows += table_rows(entry, spec, repeats, samples=samples, seed=seed)
+    for entry, (metric_text, spec) in product(run.entries, specs.items()):
+        repeats = run.records_of(entry, metric_text)
+        if repeats is not None:
+            records[entry.text, metric_text] = repeats
+            rows += table_rows(entry, spec, repeats, samples=samples, seed=seed)
+    # A table without a row would hide the reason.
     if not records and run.refused:
         raise UnsupportedModel(f"Nothing could be measured. {next(iter(run.refused.values()))}")
-    refused = [{"name": name, "reason": reason} for name, reason in run.refused.items()]
-    return Table(rows, refused, _describe_skipped(run, task), records, specs)
+    return Table(rows, _describe_refused(run), _describe_skipped(run, task), records, specs)
+
+
+def _describe_refused(run: _Run) -> list[dict[str, str]]:
+    return [{"name": name, "reason": reason} for name, reason in run.refused.items()]
 
 
 def _describe_skipped(run: _Run, task: Task) -> list[str]:
@@ -327,10 +378,7 @@ def table_rows(
     seed: int = 0,
 ) -> list[dict[str, Any]]:
     """Return the rows of a table for one method and metric."""
-    spec = entry.spellings[0]
-    options = {**spec.method.options, **spec.options}
-    if len(entry.spellings) > 1:
-        options["seed"] = f"0 … {len(entry.spellings) - 1}"
+    options = entry.options
     rows = []
     for name, interval in intervals(measure, repeats, samples=samples, seed=seed).items():
         row = {"method": entry.text, "options": options, "metric": measure.text, "part": name}

@@ -67,10 +67,11 @@ def explain_examples(
     check_needs(model, needs)
     encoded, skipped = _encode_examples(model, examples, long)
     planner = TargetPlanner(model, examples, needs)
+    # Filled by the loop, and read by it: a method that refused one batch is not run on the next.
     refused: dict[str, str] = {}
     request = AttributionRequest(model, specs, expand_targets=planner.expand, refused=refused)
     results = dict(attribute_batches(request, make_batches(model, encoded, batch_size)))
-    cases: dict[str, list[ExplainedExample]] = {}
+    cases = {}
     for number, spec in enumerate(specs):
         # A method may refuse only after some batches: then the examples before are left out as well.
         if spec.text not in refused:
@@ -143,8 +144,10 @@ class TargetPlanner:
         return names
 
     def _every_class(self, rows: int) -> TargetSets:
-        classes = range(len(self.model.labels))
-        return {(Target(number),) * rows: [str(number)] for number in classes}
+        targets = {}
+        for number in range(len(self.model.labels)):
+            targets[(Target(number),) * rows] = [str(number)]
+        return targets
 
     def _choose_target(self, need: str, index: int) -> Target:
         if need == "label":

@@ -121,7 +121,10 @@ def _change_records(name: str, change_NK: Array, absolute: bool = False) -> list
     """Return a record per example: the mean change, and the change at each share."""
     if absolute:
         change_NK = np.abs(change_NK)
-    return [{name: float(change_K.mean()), "changes": change_K.tolist()} for change_K in change_NK]
+    records = []
+    for change_K in change_NK:
+        records.append({name: float(change_K.mean()), "changes": change_K.tolist()})
+    return records
 
 
 def _parse_bins(bins: Any) -> list[float]:
@@ -223,9 +226,9 @@ def _unchanged(
     # The whole input is one more share: everything shown comes last, nothing removed first.
     if keep:
         best_NK = _best_classes(model, cases, target, [*shares, 1.0], keep=True, **removal)
-        return best_NK[:, :-1] == best_NK[:, -1:]
+        return np.equal(best_NK[:, :-1], best_NK[:, -1:])
     best_NK = _best_classes(model, cases, target, [0.0, *shares], keep=False, **removal)
-    return best_NK[:, 1:] == best_NK[:, :1]
+    return np.equal(best_NK[:, 1:], best_NK[:, :1])
 
 
 def _best_classes(

@@ -66,6 +66,10 @@ def _measure_segmentation(explanation: Explanation, example: Example) -> Record:
     is_counted = np.isfinite(heat) & (mask >= 0)
     if not is_counted.any():
         return {}
+    return _compare_with_mask(heat, mask, is_counted)
+
+
+def _compare_with_mask(heat: Array, mask: Array, is_counted: Array) -> Record:
     # The whole map is segmented, also where nobody labelled: only then pixels are left out.
     scaled, is_foreground = _segment_map(heat)
     gold = mask[is_counted] == 1
@@ -83,8 +87,7 @@ def _check_size(mask: Array, heat: Array, name: str) -> None:
 
 
 def _format_size(pixels: Array) -> str:
-    height, width = pixels.shape
-    return f"{width}×{height}"
+    return f"{pixels.shape[1]}×{pixels.shape[0]}"
 
 
 def _segment_map(heat: Array) -> tuple[Array, Array]:
@@ -112,7 +115,7 @@ def _count_pixels(predicted: Array, gold: Array) -> Record:
         "right": predicted == gold,
         "labelled": np.ones_like(gold),
     }
-    # Floats, which JSON keeps; NumPy's integers it does not know.
+    # Python's floats: JSON does not know NumPy's numbers.
     return {name: float(is_counted.sum()) for name, is_counted in pixels.items()}
 
 
@@ -233,9 +236,8 @@ class Canvas:
 
 def _largest_size(images: Sequence[Image.Image]) -> tuple[int, int]:
     """Return the largest width and the largest height, to which all parts of a canvas are stretched."""
-    width = max(image.width for image in images)
-    height = max(image.height for image in images)
-    return width, height
+    widths, heights = zip(*[image.size for image in images], strict=True)
+    return max(widths), max(heights)
 
 
 def _join_images(group: list[Example]) -> list[Example]:
@@ -259,7 +261,7 @@ def mosaic(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> lis
     Pictures are joined four by four, texts two by two. A map without positive relevance scores 0; chance is about a
     quarter for pictures and a half for texts. A part that was truncated is ignored.
     """
-    return [_measure_mosaic(case) for case in cases]
+    return list(map(_measure_mosaic, cases))
 
 
 def _measure_mosaic(case: ExplainedExample) -> Record:

@@ -174,8 +174,7 @@ class MetricSpec:
 
     def summarise(self, records: Sequence[Record]) -> dict[str, float]:
         """Return the metric's values over these records."""
-        values = self.resampled(records, count_once(records))
-        return {name: float(value_R[0]) for name, value_R in values.items()}
+        return first_row(self.resampled(records, count_once(records)))
 
     def resampled(self, records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
         """Return the values (R) when each record counts as often as each row of weights says."""
@@ -228,6 +227,11 @@ def count_once(records: Sequence[Record]) -> Array:
     return np.ones((1, len(records)))
 
 
+def first_row(values: Mapping[str, Array]) -> dict[str, float]:
+    """Return the values (R) of the first reweighting as numbers."""
+    return {name: float(value_R[0]) for name, value_R in values.items()}
+
+
 def means(records: Sequence[Record], weights_RN: Array, values: Sequence[str]) -> dict[str, Array]:
     """Return weighted means of the records' entries; missing and NaN entries are ignored."""
     return {name: _weighted_mean(column(records, name), weights_RN) for name in values}
@@ -246,14 +250,17 @@ def _weighted_mean(values: Array, weights_RN: Array) -> Array:
 
 def column(records: Sequence[Record], name: str) -> Array:
     """Return one entry of every record, NaN where it has none."""
-    entries = [record.get(name) for record in records]
     # As floats None becomes NaN.
-    return np.array(entries, dtype=np.float64)
+    return np.array(_entries(records, name), dtype=np.float64)
+
+
+def _entries(records: Sequence[Record], name: str) -> list[Any]:
+    return [record.get(name) for record in records]
 
 
 def mean_curve(records: Sequence[Record], weights_RN: Array, name: str) -> Array:
     """Return the weighted mean (R, K) of a list of numbers; records without it, and NaN in it, are ignored."""
-    lists = [record.get(name) for record in records]
+    lists = _entries(records, name)
     rows_NK = np.full((len(lists), _first_length(lists)), np.nan)
     for row_K, values in zip(rows_NK, lists, strict=True):
         # Records without the list keep their row of NaN.

@@ -1,11 +1,13 @@
 """Logits of explained examples with their most relevant features removed, or shown alone."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from clearhead.arrays import Array
 from clearhead.errors import Argument, BadInput
 from clearhead.evaluation.examples import collate_examples, explanation_for
 from clearhead.evaluation.metric import ExplainedExample
@@ -33,52 +35,63 @@ def removed_logits(
     All examples go through the perturbation engine in one call. Special tokens are never removed.
     """
     inputs = collate_examples(model, cases)
-    features = _stage_examples(inputs, cases, key, shares, lowest)
+    staging = _Staging(shares, lowest)
+    features = []
+    for row, case in enumerate(cases):
+        features.append(_stage_example(inputs, row, case, explanation_for(case, key), staging))
     # Every example has the same stages, so all of them share one tensor of masks.
-    masks = [_stage_masks(len(shares), keep)] * len(cases)
+    masks = [staging.masks(keep)] * len(cases)
     logits = perturbed_logits(model, inputs, masks, features, replacement=replacement)
     return [rows.cpu() for rows in logits]
 
 
-def _stage_masks(shares: int, keep: bool) -> Tensor:
-    """Return which stages are present at each share (shares × stages)."""
-    # Stages are removed one after the other: at share k the stages 0 … k are gone, the last one never.
-    return removal_masks(range(shares + 1), range(1, shares + 1), reveal=keep)
+@dataclass(frozen=True)
+class _Staging:
+    """The shares at which tokens or pixels are removed, the most relevant first or, with `lowest`, the least."""
+
+    shares: Sequence[float]
+    lowest: bool
+
+    def number(self, relevance: Array) -> Tensor:
+        """Return the label of each token or pixel: the first share that removes it, counted from 1."""
+        # Label 0 is for what is never removed.
+        return torch.from_numpy(removal_stages(relevance, self.shares, lowest=self.lowest) + 1)
+
+    def features(self, labels: Tensor) -> Features:
+        # The last stage holds what no share removes.
+        return Features("stage", labels, len(self.shares) + 1)
+
+    def masks(self, keep: bool) -> Tensor:
+        """Return which stages are present at each share (shares × stages)."""
+        stages = range(len(self.shares) + 1)
+        # Stages are removed one after the other: at share k the stages 0 … k are gone.
+        return removal_masks(stages, stages[1:], reveal=keep)
 
 
-def _stage_examples(
-    inputs: Inputs, cases: Sequence[ExplainedExample], key: str, shares: Sequence[float], lowest: bool
-) -> list[Features]:
-    """Group the tokens or pixels of every input by the share at which they are removed."""
-    features = []
-    for row, case in enumerate(cases):
-        explanation = explanation_for(case, key)
-        if holds_images(inputs):
-            features.append(_stage_pixels(inputs.tensors["pixel_values"], explanation, shares, lowest))
-        else:
-            _check_length(explanation, len(inputs.items[row].special), case.example.id)
-            features.append(_stage_tokens(inputs, row, explanation, shares, lowest))
-    return features
-
-
-def _stage_tokens(
-    inputs: Inputs, row: int, explanation: Explanation, shares: Sequence[float], lowest: bool
+def _stage_example(
+    inputs: Inputs, row: int, case: ExplainedExample, explanation: Explanation, staging: _Staging
 ) -> Features:
-    real = np.flatnonzero(~np.array(inputs.items[row].special, dtype=bool))
-    stages = removal_stages(explanation.relevance[real], shares, lowest=lowest)
-    # Label 0, of special tokens and padding, is never removed; stages are numbered from 1.
-    labels = torch.zeros(inputs.tensors["input_ids"].shape[1], dtype=torch.long)
-    labels[torch.from_numpy(real)] = torch.from_numpy(stages + 1)
-    return Features("stage", labels, len(shares) + 1)
+    """Group the tokens or pixels of one input by the share at which they are removed."""
+    if holds_images(inputs):
+        return _stage_pixels(inputs.tensors["pixel_values"], explanation, staging)
+    is_special = np.array(inputs.items[row].special, dtype=bool)
+    _check_length(explanation, len(is_special), case.example.id)
+    width = inputs.tensors["input_ids"].shape[1]
+    return _stage_tokens(width, np.flatnonzero(~is_special), explanation, staging)
 
 
-def _stage_pixels(pixels_ECPQ: Tensor, explanation: Explanation, shares: Sequence[float], lowest: bool) -> Features:
+def _stage_tokens(width: int, real: Array, explanation: Explanation, staging: _Staging) -> Features:
+    # Special tokens and padding keep the label 0.
+    labels = torch.zeros(width, dtype=torch.long)
+    labels[torch.from_numpy(real)] = staging.number(explanation.relevance[real])
+    return staging.features(labels)
+
+
+def _stage_pixels(pixels_ECPQ: Tensor, explanation: Explanation, staging: _Staging) -> Features:
     height, width = pixels_ECPQ.shape[-2:]
     # Pixels of the upsampled map are ranked, not patches, as in TransAtt.
     relevance = pixel_map(explanation, height, width).flatten()
-    stages = removal_stages(relevance, shares, lowest=lowest)
-    labels = torch.from_numpy(stages + 1).reshape(height, width)
-    return Features("stage", labels, len(shares) + 1)
+    return staging.features(staging.number(relevance).reshape(height, width))
 
 
 def _check_length(explanation: Explanation, tokens: int, name: str) -> None:

@@ -88,6 +88,12 @@ def parts_from_output(network: nn.Module) -> list[list[nn.Parameter]]:
     list_name, blocks = _longest_list(network)
     if not blocks:
         return [[parameter] for parameter in reversed(list(network.parameters()))]
+    stages = _group_by_stage(network, list_name, blocks)
+    return [stages[stage] for stage in sorted(stages)]
+
+
+def _group_by_stage(network: nn.Module, list_name: str, blocks: int) -> dict[int, list[nn.Parameter]]:
+    """Return the parameters by stage: 0 the head, 1 the last block … `blocks` the first, then the embeddings."""
     stages: dict[int, list[nn.Parameter]] = {}
     # Parameters are listed in the order of the modules: embeddings before the blocks, the head after.
     stage_outside = blocks + 1
@@ -98,7 +104,7 @@ def parts_from_output(network: nn.Module) -> list[list[nn.Parameter]]:
         else:
             stages.setdefault(blocks - block, []).append(parameter)
             stage_outside = 0
-    return [stages[stage] for stage in sorted(stages)]
+    return stages
 
 
 def _block_number(name: str, list_name: str) -> int | None:
@@ -140,7 +146,7 @@ def _explain_again(model: Model, cases: Sequence[ExplainedExample]) -> list[Expl
     explanations: dict[int, Explanation] = {}
     for group in _group_methods(cases):
         # All methods of a group explained the same, so the first one's examples stand for all.
-        examples = [cases[index] for index in group[0][1]]
+        examples = _select(cases, group[0][1])
         after = _compare_methods(model, examples, [spec for spec, _ in group])
         for spec, indices in group:
             explanations.update(zip(indices, after[spec.text], strict=True))
@@ -155,11 +161,15 @@ def _compare_methods(model: Model, cases: Sequence[ExplainedExample], specs: lis
     return compare(model, inputs, specs, targets, long="truncate")
 
 
+def _select(cases: Sequence[ExplainedExample], indices: Sequence[int]) -> list[ExplainedExample]:
+    return [cases[index] for index in indices]
+
+
 def _group_methods(cases: Sequence[ExplainedExample]) -> list[list[MethodCases]]:
     """Group the methods that explained the same inputs for the same targets."""
     groups: dict[Any, list[MethodCases]] = {}
     for spec, indices in _cases_by_method(cases):
-        key = tuple(_question(cases[index]) for index in indices)
+        key = tuple(map(_question, _select(cases, indices)))
         groups.setdefault(key, []).append((spec, indices))
     return list(groups.values())
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 from weakref import ReferenceType, ref
@@ -44,31 +44,26 @@ class ClassTotals:
     """
 
     def __init__(self, records: Sequence[Record]) -> None:
-        # Flat, one entry per occurrence: a bootstrap sums them thousands of times by bincount.
-        numbers: list[int] = []
-        labels: list[str] = []
-        terms: list[str] = []
-        relevance: list[float] = []
-        for number, record in enumerate(records):
-            count = len(record["tokens"])
-            numbers.extend([number] * count)
-            labels.extend([record["class"]] * count)
-            terms.extend(record["tokens"])
-            relevance.extend(record["relevance"])
         # A class whose records hold no term still counts as a class.
-        self.classes, class_number = _number_values(labels, [record["class"] for record in records])
-        self.terms, term_number = _number_values(terms)
-        self._record = np.array(numbers, dtype=np.int64)
-        self._cell = class_number * len(self.terms) + term_number
-        self._relevance = np.array(relevance, dtype=np.float64)
+        self.classes, class_N = _number_values([record["class"] for record in records])
+        self.terms, term = _number_values(_concatenate(records, "tokens"))
+        # Flat, one entry per occurrence: a bootstrap sums them thousands of times by bincount.
+        self._record = _number_occurrences(records)
+        self._cell = class_N[self._record] * len(self.terms) + term
+        self._relevance = np.array(_concatenate(records, "relevance"), dtype=np.float64)
 
     def sums(self, weight_N: Array) -> tuple[Array, Array]:
         """Return the sums (classes × terms), and which terms occur for a class at all."""
-        shape = (len(self.classes), len(self.terms))
         weight = weight_N[self._record]
-        sums = np.bincount(self._cell, weight * self._relevance, minlength=shape[0] * shape[1])
-        occurrences = np.bincount(self._cell, weight, minlength=shape[0] * shape[1])
-        return sums.reshape(shape), occurrences.reshape(shape) > 0
+        # Which terms occur is a sum of its own: the relevance of a term that occurs may sum to 0.
+        occurrences = self._sum_cells(weight)
+        return self._sum_cells(weight * self._relevance), occurrences > 0
+
+    def _sum_cells(self, values: Array) -> Array:
+        """Sum a value of every occurrence (classes × terms)."""
+        cells = len(self.classes) * len(self.terms)
+        sums: Array = np.bincount(self._cell, values, minlength=cells)
+        return sums.reshape(len(self.classes), len(self.terms))
 
     def top(self, weight_N: Array, k: int) -> list[list[int]]:
         """Return for each class the numbers of its k terms with the highest sums, ties in alphabetical order."""
@@ -76,10 +71,22 @@ class ClassTotals:
         return [_top_terms(sum_V, occurs_V, k) for sum_V, occurs_V in zip(sums, occurs, strict=True)]
 
 
-def _number_values(values: Sequence[str], others: Iterable[str] = ()) -> tuple[list[str], Array]:
+def _concatenate(records: Sequence[Record], name: str) -> list[Any]:
+    """Return one list of the entries of this name in all records."""
+    return list(chain.from_iterable(record[name] for record in records))
+
+
+def _number_occurrences(records: Sequence[Record]) -> Array:
+    """Return for each occurrence of a term the number of its record."""
+    counts = [len(record["tokens"]) for record in records]
+    # The dtype is given for no records, whose counts would be floats.
+    return np.repeat(np.arange(len(records)), np.array(counts, dtype=np.int64))
+
+
+def _number_values(values: Sequence[str]) -> tuple[list[str], Array]:
     """Return the distinct values, sorted, and the number of each value among them."""
-    distinct = sorted({*values, *others})
-    numbers = {value: number for number, value in enumerate(distinct)}
+    distinct = sorted(set(values))
+    numbers = dict(zip(distinct, range(len(distinct)), strict=True))
     return distinct, np.array([numbers[value] for value in values], dtype=np.int64)
 
 
@@ -98,8 +105,12 @@ def word_lists(records: Sequence[Record], k: int = TOP_K) -> dict[str, list[tupl
     sums, _ = totals.sums(weights)
     lists = {}
     for label, sum_V, top in zip(totals.classes, sums, totals.top(weights, k), strict=True):
-        lists[label] = [(totals.terms[term], float(sum_V[term])) for term in top]
+        lists[label] = _name_terms(totals.terms, sum_V, top)
     return lists
+
+
+def _name_terms(terms: Sequence[str], sum_V: Array, top: Sequence[int]) -> list[tuple[str, float]]:
+    return [(terms[term], float(sum_V[term])) for term in top]
 
 
 @dataclass(frozen=True)
@@ -117,13 +128,12 @@ def overlap(top_terms: Sequence[Sequence[Any]], k: int) -> Overlap:
     `top_terms` lists the terms of each class, best first. A class with fewer than k terms shares no more than it has,
     and the divisor stays the same. The share is nan for fewer than two classes, which have no pair.
     """
-    count = 0
-    pairs = 0
-    for first, second in combinations([set(terms[:k]) for terms in top_terms], 2):
-        count += len(first & second)
-        pairs += 1
-    share = count / (pairs * k) if pairs else float("nan")
-    return Overlap(k, count, share)
+    tops = [set(terms[:k]) for terms in top_terms]
+    common = [len(first & second) for first, second in combinations(tops, 2)]
+    count = sum(common)
+    if not common:
+        return Overlap(k, count, float("nan"))
+    return Overlap(k, count, count / (len(common) * k))
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,7 @@ class InverseDocumentFrequency:
     counts: Mapping[str, int]
 
     def __call__(self, term: str) -> float:
+        # Smoothed by 1, so that a term in no document has a finite weight and one in all of them 0.
         return float(np.log((1 + self.documents) / (1 + self.counts.get(term, 0))))
 
 
@@ -148,7 +159,8 @@ def word_frequencies(texts: Iterable[str]) -> InverseDocumentFrequency:
     counts: Counter[str] = Counter()
     for text in texts:
         documents += 1
-        counts.update({normalise_word(word) for word in text.split()})
+        # As a set: a word counts once per document.
+        counts.update(set(map(normalise_word, text.split())))
     if not documents:
         raise BadInput("The reference corpus is empty: give the texts that word frequencies are counted in.")
     return InverseDocumentFrequency(documents, counts)
@@ -164,14 +176,16 @@ def word_records(explanations: Collection[Explanation], *, weight: Weight | None
 
 
 def _check_explanations(explanations: Collection[Explanation]) -> None:
-    problem = "Words are counted in a list of explanations: put a single one in a list."
-    if not isinstance(explanations, Collection):
-        raise BadInput(problem)
-    if not explanations:
+    if isinstance(explanations, Collection) and not explanations:
         raise BadInput("There is nothing to show: give at least one explanation.")
-    for explanation in explanations:
-        if not isinstance(explanation, Explanation):
-            raise BadInput(problem)
+    if not _is_list_of_explanations(explanations):
+        raise BadInput("Words are counted in a list of explanations: put a single one in a list.")
+
+
+def _is_list_of_explanations(explanations: Any) -> bool:
+    if not isinstance(explanations, Collection):
+        return False
+    return all(isinstance(explanation, Explanation) for explanation in explanations)
 
 
 def _word_record(explanation: Explanation, weight: Weight | None) -> Record:
@@ -197,6 +211,7 @@ def top_words(records: Sequence[Record], *, count: int = TOP_K) -> dict[str, lis
     require_integer("count", count)
     tops = {}
     for label, words in word_lists(records, count).items():
+        # A word that speaks against the class is no word of the class.
         tops[label] = [(word, total) for word, total in words if total > 0]
     return tops
 
@@ -211,25 +226,30 @@ def overlap_rows(records: Sequence[Record], ks: Sequence[int] = SHOWN_KS) -> lis
     longest = max(map(len, ranked), default=0)
     if len(ranked) < 2 or longest == 0:
         return []
-    limited = sorted({min(k, longest) for k in ks})
-    return [overlap(ranked, k) for k in limited]
+    return [overlap(ranked, k) for k in _limit_ks(ks, longest)]
+
+
+def _limit_ks(ks: Sequence[int], longest: int) -> list[int]:
+    # As a set: several ks may be limited to the same one.
+    return sorted({min(k, longest) for k in ks})
 
 
 def _summarise_overlap(records: Sequence[Record], weights_RN: Array, *, k: int = TOP_K) -> dict[str, Array]:
     totals = ClassTotals(records)
-    share_R = np.empty(len(weights_RN))
-    count_R = np.empty(len(weights_RN))
-    for row, weight_N in enumerate(weights_RN):
+    shares = []
+    counts = []
+    for weight_N in weights_RN:
         common = overlap(totals.top(weight_N, k), k)
-        share_R[row] = common.share
-        count_R[row] = common.count
-    return {"token-overlap": share_R, "count": count_R}
+        shares.append(common.share)
+        counts.append(float(common.count))
+    return {"token-overlap": np.array(shares), "count": np.array(counts)}
 
 
 def _overlap_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
     totals = ClassTotals(records)
     share_RK = np.empty((len(weights_RN), len(CURVE_KS)))
     for share_K, weight_N in zip(share_RK, weights_RN, strict=True):
+        # Ranked once, to the largest k: shorter lists are its beginnings.
         top_terms = totals.top(weight_N, CURVE_KS[-1])
         share_K[:] = [overlap(top_terms, k).share for k in CURVE_KS]
     return list(map(float, CURVE_KS)), share_RK
@@ -262,7 +282,9 @@ def token_overlap(
     require_integer("documents", documents)
     if model.takes_images or model.problem == "span":
         raise UnsupportedModel(f"token-overlap compares the words of classes, which {model.name} does not have.")
-    weight = None if reference is None else token_frequencies(model, reference, text_column, documents)
+    weight = None
+    if reference is not None:
+        weight = token_frequencies(model, reference, text_column, documents)
     return [_token_record(explanation_for(case, "prediction"), weight) for case in cases]
 
 
@@ -282,16 +304,19 @@ def token_frequencies(
 
 def _file_states(reference: str) -> tuple[tuple[int, ...], ...]:
     """Return what changes when a file, or one in a folder, does; empty for what is neither."""
+    # An empty path would be the current folder.
     if not reference.strip():
         return ()
     root = Path(reference.removeprefix("hf:"))
-    states = []
-    for path in (root, *sorted(root.rglob("*"))):
-        if path.exists():
-            stat = path.stat()
-            # Inode and both times: a file may be replaced by one of equal size within a clock tick.
-            states.append((stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
-    return tuple(states)
+    # Sorted: the order of a folder's files differs from one file system to the next.
+    paths = (root, *sorted(root.rglob("*")))
+    return tuple(_file_state(path) for path in paths if path.exists())
+
+
+def _file_state(path: Path) -> tuple[int, ...]:
+    stat = path.stat()
+    # Inode and both times: a file may be replaced by one of equal size within a clock tick.
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 @lru_cache(maxsize=4)
@@ -302,18 +327,28 @@ def _count_tokens(
     assert model is not None
     task = read_task(reference, text_column=text_column, limit=documents)
     texts = [_document_text(example, reference) for example in task.examples]
+    counts = _count_documents(model, texts)
+    # Tokens get their names once each, not once per occurrence.
+    names = model.processor.convert_ids_to_tokens(list(counts))
+    return InverseDocumentFrequency(len(texts), dict(zip(names, counts.values(), strict=True)))
+
+
+def _count_documents(model: Model, texts: Sequence[str]) -> Counter[int]:
+    """Count in how many texts each token id occurs."""
     counts: Counter[int] = Counter()
+    # In chunks: the ids of a whole corpus as Python lists would fill the memory.
     for start in range(0, len(texts), TEXTS_PER_CALL):
         chunk = texts[start : start + TEXTS_PER_CALL]
         encoded = model.processor(chunk, add_special_tokens=False, truncation=False)
         for ids in encoded["input_ids"]:
             counts.update(set(ids))
-    names = model.processor.convert_ids_to_tokens(list(counts))
-    return InverseDocumentFrequency(len(texts), dict(zip(names, counts.values(), strict=True)))
+    return counts
 
 
 def _document_text(example: Example, reference: str) -> str:
-    texts = example.input if isinstance(example.input, tuple) else (example.input,)
+    texts = example.input
+    if not isinstance(texts, tuple):
+        texts = (texts,)
     for text in texts:
         if not isinstance(text, str):
             raise BadInput(f"reference='{reference}' holds pictures: give a text file or a table of texts.")
