@@ -32,9 +32,8 @@ def _measure_kendall(model: Model, case: ExplainedExample, order: str) -> Record
     # One token has no order.
     if len(reference) < 2:
         return {"kendall": None}
-    taus = []
-    for explanation in _other_classes(model, case, predicted.target.number):
-        taus.append(tau(reference, _ordering(explanation, order)))
+    others = _other_classes(model, case, predicted.target.number)
+    taus = [tau(reference, _ordering(explanation, order)) for explanation in others]
     return {"kendall": float(np.mean(taus))}
 
 

@@ -201,6 +201,7 @@ def evaluate(
     """
     model = as_model(model)
     task = read_task(task, limit=limit, **reading)
+    # Only None: an empty list is a mistake, and says so.
     if methods is None:
         methods = [DEFAULT_METHOD, *CONTROL_METHODS]
     if metrics is None:
@@ -349,10 +350,15 @@ def _build_table(run: _Run, specs: Mapping[str, MetricSpec], task: Task, samples
         if repeats is not None:
             records[entry.text, metric_text] = repeats
             rows += table_rows(entry, spec, repeats, samples=samples, seed=seed)
-    # A table without a row would hide the reason.
+    # A table without rows would hide the reason.
     if not records and run.refused:
-        raise UnsupportedModel(f"Nothing could be measured. {next(iter(run.refused.values()))}")
+        raise _nothing_measured(run)
     return Table(rows, _describe_refused(run), _describe_skipped(run, task), records, specs)
+
+
+def _nothing_measured(run: _Run) -> UnsupportedModel:
+    first_reason = next(iter(run.refused.values()))
+    return UnsupportedModel(f"Nothing could be measured. {first_reason}")
 
 
 def _describe_refused(run: _Run) -> list[dict[str, str]]:

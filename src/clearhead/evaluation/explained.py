@@ -103,8 +103,8 @@ def _encode_examples(
     model: Model, examples: Sequence[Example], long: str
 ) -> tuple[dict[int, Encoded], list[tuple[str, str]]]:
     """Return encoded examples by index, and (id, reason) of those that cannot be read."""
-    encoded: dict[int, Encoded] = {}
-    skipped: list[tuple[str, str]] = []
+    encoded = {}
+    skipped = []
     for index, example in enumerate(examples):
         try:
             encoded[index] = encode(model, example.raw, overflow=long)

@@ -206,6 +206,7 @@ class MetricSpec:
 
     def _options_of(self, function: Callable[..., Any]) -> dict[str, Any]:
         """Return the options that a function of the metric takes."""
+        # A summary or curve takes only the options that change it.
         parameters = inspect.signature(function).parameters
         return {name: value for name, value in self.all_options.items() if name in parameters}
 

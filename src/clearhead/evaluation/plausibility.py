@@ -52,9 +52,14 @@ def _measure_f1(explanation: Explanation, spans: Spans, beyond: bool) -> Record:
     # Nothing marked, or nothing to choose: F1 has no meaning, and the record is ignored.
     if not total or not words:
         return {"token-f1": None, "f1": None}
-    rank_N = rank_features(np.array([word.relevance for word in words]))
-    f1 = [_f1_score(rank_N, is_marked, total, k) for k in TOP_KS]
+    f1 = _f1_scores(words, is_marked, total)
     return {"token-f1": float(np.mean(f1)), "f1": f1}
+
+
+def _f1_scores(words: Sequence[Word], is_marked: Array, total: int) -> list[float]:
+    """Return the F1 of the top k words for each k, against `total` marked words."""
+    rank_N = rank_features(np.array([word.relevance for word in words]))
+    return [_f1_score(rank_N, is_marked, total, k) for k in TOP_KS]
 
 
 def _are_marked(words: Sequence[Word], spans: Spans) -> Array:
@@ -122,10 +127,10 @@ def _measure_precision(case: ExplainedExample, k: int) -> Record:
     rank_N = _rank_tokens(case)
     start = explanation_for(case, "start")
     # The first gold answer only, as in the paper.
-    in_answer = _answer_tokens(start, _marked_spans(case)[:1])[~start.special]
-    if not in_answer.any():
+    in_answer = _answer_tokens(start, _marked_spans(case)[:1])
+    rank_A = rank_N[in_answer[~start.special]]
+    if not len(rank_A):
         return {"count": None, "share": None, "counts": None}
-    rank_A = rank_N[in_answer]
     counts = _count_hits(rank_A, k)
     share = counts[-1] / min(k, len(rank_A))
     return {"count": counts[-1], "share": share, "counts": counts}

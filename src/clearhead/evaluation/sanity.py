@@ -119,6 +119,7 @@ def _longest_list(network: nn.Module) -> tuple[str, int]:
     """Return name and length of the longest list of modules, the first of equal ones; length 0 without any."""
     longest = ("", 0)
     for name, module in network.named_modules():
+        # Strictly longer: of an encoder and a decoder of equal depth the first is taken.
         if isinstance(module, nn.ModuleList) and len(module) > longest[1]:
             longest = (name, len(module))
     return longest
@@ -128,6 +129,7 @@ def redraw(parameters: Sequence[nn.Parameter], generator: torch.Generator) -> No
     """Fill parameters in place from a normal distribution with each one's own mean and deviation."""
     with torch.no_grad():
         for parameter in parameters:
+            # Quantised or counted values (integers) have no deviation.
             if parameter.is_floating_point():
                 parameter.copy_(_draw_like(parameter, generator))
 

@@ -65,10 +65,17 @@ def intervals(
 ) -> dict[str, Interval]:
     """Return each value of the metric, with its bootstrap interval."""
     resampled = _bootstrap(spec, repeats, samples, seed)
+    return _make_intervals(spec, repeats[0], _estimate(spec, repeats), resampled, level)
+
+
+def _make_intervals(
+    spec: MetricSpec, records: Sequence[Record], values: Mapping[str, float], resampled: Values, level: float
+) -> dict[str, Interval]:
+    """Return each value with the percentiles of its resamples."""
     results = {}
-    for name, value in _estimate(spec, repeats).items():
+    for name, value in values.items():
         low, high = _percentiles(resampled[name], level)
-        results[name] = Interval(value, low, high, _count_records(spec, repeats[0], name))
+        results[name] = Interval(value, low, high, _count_records(spec, records, name))
     return results
 
 
@@ -105,13 +112,21 @@ def _bootstrap_curves(spec: MetricSpec, repeats: Repeats, samples: int, seed: in
 
 def _mean_curves(spec: MetricSpec, repeats: Repeats, weights_RN: Array) -> Curves | None:
     """Return the curves averaged over the repeats that have one."""
-    curves = [spec.curves(records, weights_RN) for records in repeats]
-    drawn = [curve for curve in curves if curve is not None]
+    drawn = _drawn_curves(spec, repeats, weights_RN)
     if not drawn:
         return None
     # All repeats of a method have the same options, and with them the same positions.
     xs = drawn[0][0]
     return xs, np.mean([heights_RK for _, heights_RK in drawn], 0)
+
+
+def _drawn_curves(spec: MetricSpec, repeats: Repeats, weights_RN: Array) -> list[Curves]:
+    drawn = []
+    for records in repeats:
+        curves = spec.curves(records, weights_RN)
+        if curves is not None:
+            drawn.append(curves)
+    return drawn
 
 
 def differences(
@@ -128,10 +143,8 @@ def differences(
     resampled = _subtract(_bootstrap(spec, first, samples, seed), _bootstrap(spec, second, samples, seed))
     p_values = _permutation_tests(spec, first, second, seed)
     results = {}
-    for name, value in values.items():
-        low, high = _percentiles(resampled[name], level)
-        count = _count_records(spec, first[0], name)
-        results[name] = Difference(value, low, high, p_values[name], count)
+    for name, interval in _make_intervals(spec, first[0], values, resampled, level).items():
+        results[name] = Difference(interval.value, interval.low, interval.high, p_values[name], interval.n)
     return results
 
 
@@ -146,8 +159,13 @@ def _subtract(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, 
 
 
 def _permutation_tests(spec: MetricSpec, first: Repeats, second: Repeats, seed: int) -> dict[str, float]:
-    if spec.metric.is_mean:
-        return {name: _flip_signs(first, second, name, seed) for name in spec.metric.values}
+    if not spec.metric.is_mean:
+        return _swap_tests(spec, first, second, seed)
+    # Means need no values again: the sum of flipped differences is all that changes, and it is fast.
+    return {name: _flip_signs(first, second, name, seed) for name in spec.metric.values}
+
+
+def _swap_tests(spec: MetricSpec, first: Repeats, second: Repeats, seed: int) -> dict[str, float]:
     swapped = _swap_records(spec, first, second, seed)
     return {name: _p_value(difference_R) for name, difference_R in swapped.items()}
 
@@ -216,11 +234,16 @@ def _recentre_values(estimate: Mapping[str, float], resampled: Values) -> Values
 
 def _recentre(estimate: Any, resampled: Array) -> Array:
     """Shift the bootstrap so that its median is the estimate, clipped to the range of a share or a count."""
+    shifted: Array = np.clip(resampled + estimate - np.median(resampled, 0), *_valid_range(resampled))
+    return shifted
+
+
+def _valid_range(resampled: Array) -> tuple[float, float]:
+    """Return 0 and 1 where no resample lies beyond them, infinity where one does."""
     # Shifting could move a share below 0 or above 1, which no resample was.
     lowest = 0 if np.all(resampled >= 0) else -np.inf
     highest = 1 if np.all(resampled <= 1) else np.inf
-    shifted: Array = np.clip(resampled + estimate - np.median(resampled, 0), lowest, highest)
-    return shifted
+    return lowest, highest
 
 
 def _bootstrap_weights(records: Sequence[Record], samples: int, seed: int) -> Iterator[Array]:

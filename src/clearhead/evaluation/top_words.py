@@ -68,6 +68,7 @@ class ClassTotals:
     def top(self, weight_N: Array, k: int) -> list[list[int]]:
         """Return for each class the numbers of its k terms with the highest sums, ties in alphabetical order."""
         sums, occurs = self.sums(weight_N)
+        # Only terms that occur for a class: another class's terms have the sum 0, more than some of its own.
         return [_top_terms(sum_V, occurs_V, k) for sum_V, occurs_V in zip(sums, occurs, strict=True)]
 
 
@@ -298,7 +299,7 @@ def token_frequencies(
     model: Model, reference: str, text_column: str | None, documents: int
 ) -> InverseDocumentFrequency:
     """Count in how many documents of a reference corpus each token occurs, again only when the corpus changes."""
-    # The cache holds a weak reference, so that it keeps no model alive.
+    # The cache holds a weak reference, so that it keeps no model alive. The files' states are part of its key.
     return _count_tokens(ref(model), reference, text_column, documents, _file_states(str(reference)))
 
 
@@ -325,6 +326,7 @@ def _count_tokens(
 ) -> InverseDocumentFrequency:
     model = model_reference()
     assert model is not None
+    # Read here, inside the cached function: a hit does not open the corpus at all.
     task = read_task(reference, text_column=text_column, limit=documents)
     texts = [_document_text(example, reference) for example in task.examples]
     counts = _count_documents(model, texts)

@@ -155,8 +155,9 @@ def _pad_mask(mask: Tensor, columns: int) -> Tensor:
 
 
 def _check_masks(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Features]) -> None:
-    if not len(batch) == len(masks) == len(units):
-        raise BadInput(f"{len(batch)} inputs need as many mask tensors and units, not {len(masks)} and {len(units)}.")
+    inputs = len(batch)
+    if not inputs == len(masks) == len(units):
+        raise BadInput(f"{inputs} inputs need as many mask tensors and units, not {len(masks)} and {len(units)}.")
     for index, (mask, features) in enumerate(zip(masks, units, strict=True)):
         if not _fits(mask, features):
             raise _bad_mask(index, mask, features)
