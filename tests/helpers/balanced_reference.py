@@ -30,6 +30,10 @@ SLOPES = {"gelu": 0.5, "silu": 0.5, "tanh": 1.0, "relu": 0.0}
 HELD = ("rsqrt", "sqrt", "std", "norm", "linalg_norm", "linalg_vector_norm")
 
 
+def _is_inverse_root(name, args) -> bool:
+    return name == "pow" and is_activation(args[0]) and args[1] == -0.5
+
+
 class Transcription(TorchFunctionMode):
     """Runs a network so that its gradients are the coefficients of `rule`: "attn-lrp" or "balanced"."""
 
@@ -44,24 +48,32 @@ class Transcription(TorchFunctionMode):
         name = name[1:] if name in ("rmul", "imul") else name
         if name == "scaled_dot_product_attention":
             raise AssertionError("run the transcription with eager attention")
-        if name in HELD:
-            return function(*args, **kwargs).detach()
-        if name == "pow" and is_activation(args[0]) and args[1] == -0.5:
+        if name in HELD or _is_inverse_root(name, args):
             return function(*args, **kwargs).detach()
         if name == "layer_norm":
             return self.layer_norm(*args, **kwargs)
         if name in SLOPES:
-            out = ratio(args[0], function(*args, **kwargs), SLOPES[name])
-            self.activated.append(out)
-            return out
-        if name in ("matmul", "bmm", "einsum") and sum(map(is_activation, args)) == 2:
-            return self.product(function, args, kwargs)
-        if name in ("mul", "multiply") and is_activation(args[0]) and is_activation(args[1]):
-            return self.gate(function, *args)
-        if name == "softmax" and self.rule == "balanced":
-            return function(*args, **self._in_full(args, kwargs)).detach()
+            return self.activation(name, function, args, kwargs)
         if name == "softmax":
-            return function(*args, **self._in_full(args, kwargs))
+            return self.softmax(function, args, kwargs)
+        return self.multiply(name, function, args, kwargs)
+
+    def activation(self, name, function, args, kwargs):
+        out = ratio(args[0], function(*args, **kwargs), SLOPES[name])
+        self.activated.append(out)
+        return out
+
+    def softmax(self, function, args, kwargs):
+        out = function(*args, **self._in_full(args, kwargs))
+        return out.detach() if self.rule == "balanced" else out
+
+    def multiply(self, name, function, args, kwargs):
+        """Any other operation; products of two activations are rewritten."""
+        if sum(map(is_activation, args)) == 2:
+            if name in ("matmul", "bmm", "einsum"):
+                return self.product(function, args, kwargs)
+            if name in ("mul", "multiply"):
+                return self.gate(function, *args)
         return function(*args, **kwargs)
 
     @staticmethod
