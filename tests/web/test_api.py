@@ -15,6 +15,9 @@ from helpers.samples import save_image_model, save_text_model
 from PIL import Image
 
 import clearhead
+from clearhead.attribution import batch as loop
+from clearhead.engine import memory
+from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 from clearhead.web.app import build
 from clearhead.web.limits import Limits
@@ -58,6 +61,66 @@ def test_another_method_needs_no_new_forward_pass(models):
         finally:
             hook.remove()
     assert len(passes) == 1
+
+
+@pytest.fixture
+def captures(monkeypatch):
+    """The functions by which the attribution loop has traced an input, in order."""
+    names = []
+
+    def record(name):
+        original = getattr(loop, name)
+
+        def recorded(*args):
+            names.append(name)
+            return original(*args)
+
+        monkeypatch.setattr(loop, name, recorded)
+
+    record("capture")
+    record("capture_blockwise")
+    return names
+
+
+def test_an_input_that_does_not_fit_goes_block_by_block(models, monkeypatch, captures):
+    source = {"text": "the film is dull"}
+    with TestClient(build(models), base_url=HOME) as client:
+        expected = ask(client, **source, target=1).json()
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
+    captures.clear()
+    with TestClient(build(models), base_url=HOME) as client:
+        body = ask(client, **source, target=1).json()
+        assert ask(client, **source, target=0, method="trans-att:normalise_rows=true").status_code == 200
+        assert ask(client, "hide", **source, target=1, hidden=[[], [2]]).status_code == 200
+        assert captures == ["capture_blockwise"], "one forward pass for all of them"
+        assert ask(client, **source, target=1, method="att-cat").status_code == 200
+        assert captures[1:] == ["capture"], "other methods need the whole trace, as in explain"
+        assert ask(client, **source, target=0).status_code == 200
+        assert len(captures) == 2, "the whole trace serves every method"
+    relevance = [token["relevance"] for token in body["tokens"]]
+    assert relevance == pytest.approx([token["relevance"] for token in expected["tokens"]], rel=1e-5, abs=1e-8)
+    assert body["classes"] == pytest.approx(expected["classes"])
+
+
+def test_an_image_that_does_not_fit_is_tried_as_a_whole(models, monkeypatch, captures):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
+    with TestClient(build(models), base_url=HOME) as client:
+        assert ask(client, image=encode_base64(make_photo())).status_code == 200
+    assert captures == ["capture"]
+
+
+def test_memory_that_runs_out_frees_what_is_remembered(models, monkeypatch, captures):
+    def fail(trace):
+        raise torch.OutOfMemoryError
+
+    with TestClient(build(models), base_url=HOME, raise_server_exceptions=False) as client:
+        assert ask(client, text="a good film", method="rollout").status_code == 200
+        monkeypatch.setattr(Trace, "weighted_relevances", property(fail))
+        assert ask(client, text="a good film", method="trans-att").status_code == 200
+        assert captures == ["capture", "capture_blockwise"]
+        assert ask(client, text="a good film", method="att-cat").status_code == 200
+        monkeypatch.setattr(Trace, "attentions", property(fail))
+        assert ask(client, text="a good film", method="raw-attention").status_code == 500
 
 
 def test_what_is_remembered_is_bounded(models):

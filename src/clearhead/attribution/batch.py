@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from clearhead.attribution.assemble import ExplanationBuilder, start_explanations
 from clearhead.attribution.method import METHODS, MethodSpec
-from clearhead.engine.blockwise import capture_blockwise
+from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
 from clearhead.engine.context import gc_paused
 from clearhead.engine.memory import fits_in_memory
 from clearhead.engine.streams import prefetch
@@ -30,8 +31,25 @@ InputResult = list[dict[str, Explanation]]
 """For each method the explanations of one input by target name; empty if the method refused the model."""
 
 
-def _only_captured_targets(trace: Trace, indices: Sequence[int]) -> TargetSets:
+def only_captured_targets(trace: Trace, indices: Sequence[int]) -> TargetSets:
+    """Explain a trace for the targets that it was captured for."""
     return {trace.targets: [TARGET]}
+
+
+class TraceCache(Protocol):
+    """Keeps the trace of a single input between requests, so that several requests share its forward pass."""
+
+    def get(self) -> Trace | None:
+        """Return the kept trace, whatever its target."""
+
+    def add(self, trace: Trace) -> None:
+        """Keep a trace instead of those before."""
+
+    def retarget(self, targets: Sequence[TargetLike]) -> Trace:
+        """Return the kept trace for other targets."""
+
+    def clear(self) -> None:
+        """Forget all traces, because their memory is needed."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +58,16 @@ class AttributionRequest:
 
     `targets` has one target per input of the run; without it predictions are explained. `expand_targets` maps a trace
     and the indices of its inputs to all targets that are explained from this trace. A method that refuses the model
-    raises; with `refused`, its reason is noted there and the other methods go on.
+    raises; with `refused`, its reason is noted there and the other methods go on. A request about a single input may
+    have a `cache` that keeps its trace for other requests.
     """
 
     model: Model
     specs: Sequence[MethodSpec]
     targets: Sequence[TargetLike] | None = None
-    expand_targets: Callable[[Trace, Sequence[int]], TargetSets] = _only_captured_targets
+    expand_targets: Callable[[Trace, Sequence[int]], TargetSets] = only_captured_targets
     refused: dict[str, str] | None = None
+    cache: TraceCache | None = None
 
     @property
     def active_specs(self) -> dict[int, MethodSpec]:
@@ -129,15 +149,15 @@ def attribute_batch(request: AttributionRequest, batch: Batch) -> list[InputResu
     A batch that does not fit into memory is halved; a single input that does not fit is traced block by block if all
     methods work that way, and as a whole otherwise.
     """
-    if fits_in_memory(request.model, batch.inputs):
+    # What a cached trace takes is no longer free, so its input need not fit a second time.
+    if has_cached_trace(request) or fits_in_memory(request.model, batch.inputs):
         try:
             return _attribute(request, batch, blockwise=False)
         except OUT_OF_MEMORY:
             # The estimate was too low: go on as if it had said so.
             pass
         # Outside of the handler, where the traceback no longer keeps the trace alive.
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        _free_memory(request)
     if len(batch) == 1:
         return _attribute_large_input(request, batch)
     half = len(batch) // 2
@@ -156,8 +176,41 @@ def _attribute_large_input(request: AttributionRequest, batch: Batch) -> list[In
         ) from error
 
 
+def _free_memory(request: AttributionRequest) -> None:
+    if request.cache is not None:
+        request.cache.clear()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def _is_blockwise(request: AttributionRequest) -> bool:
-    return all(works_blockwise(spec) for spec in request.active_specs.values())
+    return can_go_blockwise(request.model, request.active_specs.values())
+
+
+def has_cached_trace(request: AttributionRequest) -> bool:
+    """Return whether the cache of a request has a trace that its methods can read."""
+    trace = None if request.cache is None else request.cache.get()
+    if isinstance(trace, BlockwiseTrace):
+        return _is_blockwise(request)
+    return trace is not None
+
+
+def trace_batch(request: AttributionRequest, batch: Batch) -> Trace:
+    """Return the trace that the methods of a request would get, without running them."""
+    fits = has_cached_trace(request) or fits_in_memory(request.model, batch.inputs)
+    return _trace(request, batch, blockwise=not fits and _is_blockwise(request))
+
+
+def _trace(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> Trace:
+    """Capture a batch, or take the trace that the cache of the request has kept."""
+    targets = request.targets_at(batch.indices)
+    if request.cache is None:
+        return capture_batch(request.model, batch.inputs, targets, blockwise=blockwise)
+    if not has_cached_trace(request):
+        # For the predictions: an invalid target must not cost the forward pass, which other requests can use.
+        predictions = [None] * len(batch)
+        request.cache.add(capture_batch(request.model, batch.inputs, predictions, blockwise=blockwise))
+    return request.cache.retarget(targets)
 
 
 def explain_batch(
@@ -190,7 +243,7 @@ def capture_batch(model: Model, inputs: Inputs, targets: Sequence[TargetLike], *
 
 def _attribute(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> list[InputResult]:
     with gc_paused():
-        trace = capture_batch(request.model, batch.inputs, request.targets_at(batch.indices), blockwise=blockwise)
+        trace = _trace(request, batch, blockwise=blockwise)
         started = []
         # Target by target, so that only the gradients of one target are held besides those of the first.
         for targets, names in request.expand_targets(trace, batch.indices).items():
@@ -229,6 +282,12 @@ def _schedule_key(spec: MethodSpec) -> tuple[bool, bool, bool]:
 def share_gradients(specs: Iterable[MethodSpec]) -> bool:
     """Return whether gradients should be kept for methods that do not work block by block."""
     return any("gradients" in spec.method.needs and not works_blockwise(spec) for spec in specs)
+
+
+def can_go_blockwise(model: Model, specs: Iterable[MethodSpec]) -> bool:
+    """Return whether a trace that is computed block by block is enough for all methods and saves memory."""
+    # Blocks are found on a short probe of the input, and an image cannot be made shorter.
+    return not model.takes_images and all(map(works_blockwise, specs))
 
 
 def works_blockwise(spec: MethodSpec) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.attribution.batch import explain_batch, rows_per_batch, works_blockwise
+from clearhead.attribution.batch import can_go_blockwise, explain_batch, rows_per_batch
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.windows import is_too_long, window_logits, windows_of
 from clearhead.engine.memory import UNKNOWN, MemoryEstimate, estimate_memory, estimate_seconds
@@ -52,7 +52,7 @@ def estimate_request(
         "memory_whole": memory.whole,
         "memory_blockwise": memory.blockwise,
         "memory_free": None if memory.free == UNKNOWN else memory.free,
-        "way": _choose_strategy(memory, methods),
+        "way": _choose_strategy(model, memory, methods),
         "seconds": _estimate_time(model, planned, methods),
     }
 
@@ -76,11 +76,11 @@ def _cut(rows: Batch, size: int) -> list[Batch]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def _choose_strategy(memory: MemoryEstimate, methods: Sequence[MethodSpec]) -> str:
+def _choose_strategy(model: Model, memory: MemoryEstimate, methods: Sequence[MethodSpec]) -> str:
     """Return how a batch of this size is traced."""
     if memory.fits:
         return "whole"
-    if all(works_blockwise(spec) for spec in methods):
+    if can_go_blockwise(model, methods):
         return "block by block"
     return "in smaller batches"
 

@@ -1,7 +1,7 @@
 """Cache of the last inputs: their encodings, traces and explanations."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from clearhead.attribution.method import MethodSpec
 from clearhead.engine.trace import Trace
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded
+from clearhead.model.target import Target, TargetLike
 from clearhead.web.limits import Limits
 
 FORWARD_PASS = None
@@ -25,19 +26,50 @@ class Answer:
     method: MethodSpec
 
 
-@dataclass
-class CachedInput:
-    """One input of one model: its encoding, its traces by target, its answers and its random curves."""
+@dataclass(frozen=True)
+class CachedTraces:
+    """The traces of one input, all of one forward pass: the TraceCache of the attribution loop."""
 
-    encoded: Encoded
-    traces: dict[Any, Trace] = field(default_factory=dict)
-    answers: dict[Any, Answer] = field(default_factory=dict)
-    random_curves: dict[Any, Array] = field(default_factory=dict)
+    by_target: dict[Any, Trace] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.by_target)
+
+    def get(self) -> Trace | None:
+        return self.by_target.get(FORWARD_PASS)
+
+    def add(self, trace: Trace) -> None:
+        # Traces of another forward pass, such as one that went block by block, would not fit together with this one.
+        self.by_target.clear()
+        self.by_target[FORWARD_PASS] = trace
+
+    def retarget(self, targets: Sequence[TargetLike]) -> Trace:
+        trace = self.by_target[FORWARD_PASS].with_target(targets)
+        # The trace of an earlier request for the same target has gradients and relevance already.
+        return self.by_target.setdefault(make_target_key(trace.targets[0]), trace)
+
+    def clear(self) -> None:
+        self.by_target.clear()
 
     @property
     def token_pairs(self) -> int:
         """Token pairs of all traces, which the memory of their attention maps is proportional to."""
-        return sum(trace.mask_BT.shape[1] ** 2 for trace in self.traces.values())
+        return sum(trace.mask_BT.shape[1] ** 2 for trace in self.by_target.values())
+
+
+def make_target_key(target: Target) -> Hashable:
+    """Return what distinguishes a target from others."""
+    return target.index, target.versus, target.span
+
+
+@dataclass
+class CachedInput:
+    """One input of one model: its encoding, its traces, its answers and its random curves."""
+
+    encoded: Encoded
+    traces: CachedTraces = field(default_factory=CachedTraces)
+    answers: dict[Any, Answer] = field(default_factory=dict)
+    random_curves: dict[Any, Array] = field(default_factory=dict)
 
 
 class InputCache:
@@ -65,7 +97,7 @@ class InputCache:
     def _evict_traces(self) -> None:
         token_pairs = 0
         for age, cached in enumerate(reversed(self.inputs.values())):
-            token_pairs += cached.token_pairs
+            token_pairs += cached.traces.token_pairs
             is_too_large = age >= self.limits.cached_traces or token_pairs > self.limits.cached_token_pairs
             # The latest input keeps its traces whatever their size: it is about to be explained.
             if age > 0 and is_too_large:
@@ -74,7 +106,7 @@ class InputCache:
     def _trim(self, cached: CachedInput) -> None:
         _drop_oldest(cached.answers, self.limits.cached_answers)
         _drop_oldest(cached.random_curves, self.limits.cached_traces)
-        _drop_oldest(cached.traces, self.limits.cached_traces)
+        _drop_oldest(cached.traces.by_target, self.limits.cached_traces)
 
 
 def _drop_oldest(entries: dict[Any, Any], max_entries: int) -> None:

@@ -7,9 +7,18 @@ from contextlib import contextmanager
 import torch
 
 from clearhead.arrays import Array
-from clearhead.attribution.assemble import explain_trace
+from clearhead.attribution.batch import (
+    AttributionRequest,
+    Batch,
+    TargetSets,
+    TraceCache,
+    attribute_batch,
+    only_captured_targets,
+    single_target,
+    trace_batch,
+)
 from clearhead.attribution.method import MethodSpec, parse_method
-from clearhead.engine.trace import Trace, capture
+from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.model.inputs import Encoded, collate, encode
 from clearhead.model.model import Model
@@ -19,7 +28,7 @@ from clearhead.perturbation.curves import random_orders, score_orders
 from clearhead.perturbation.features import Features
 from clearhead.perturbation.run import perturbed_logits, score_targets
 from clearhead.registry import unknown_name
-from clearhead.web.cache import FORWARD_PASS, Answer, CachedInput, InputCache
+from clearhead.web.cache import Answer, CachedInput, InputCache, make_target_key
 from clearhead.web.features import group_tokens, make_features, mask_hidden_tokens
 from clearhead.web.job_queue import Interrupted
 from clearhead.web.limits import Limits
@@ -134,11 +143,34 @@ class ExplainService:
     def _trace(self, request: InputRequest) -> Trace:
         """Return the trace of one input for its target; all targets and methods share one forward pass."""
         model, cached = self._find_input(request)
-        if FORWARD_PASS not in cached.traces:
-            with self._interruptible(model):
-                cached.traces[FORWARD_PASS] = capture(model, collate(model, [cached.encoded]))
-        trace = cached.traces[FORWARD_PASS].with_target(_make_target(request))
-        return cached.traces.setdefault(_make_target_key(trace.targets[0]), trace)
+        # Without methods: hiding tokens needs no more of a trace than the input, the target and the logits.
+        attribution = AttributionRequest(model, [], [_make_target(request)], cache=cached.traces)
+        with self._interruptible(model):
+            return trace_batch(attribution, _make_batch(model, [cached]))
+
+    def _attribute(
+        self,
+        model: Model,
+        method: MethodSpec,
+        inputs: Sequence[CachedInput],
+        targets: Sequence[Target],
+        cache: TraceCache | None = None,
+    ) -> list[Answer]:
+        """Explain inputs of one model in one batch, in the attribution loop that `clearhead.explain` runs as well."""
+        logits: dict[int, torch.Tensor] = {}
+
+        def note_logits(trace: Trace, indices: Sequence[int]) -> TargetSets:
+            logits.update(zip(indices, trace.logits, strict=True))
+            return only_captured_targets(trace, indices)
+
+        request = AttributionRequest(model, [method], targets, note_logits, cache=cache)
+        with self._interruptible(model):
+            results = attribute_batch(request, _make_batch(model, inputs))
+        answers = []
+        for index, result in enumerate(results):
+            (explanation,) = single_target(result)
+            answers.append(Answer(explanation, compute_class_outputs(model, logits[index]), method))
+        return answers
 
     @contextmanager
     def _interruptible(self, model: Model) -> Iterator[None]:
@@ -160,28 +192,20 @@ class ExplainService:
 
     def _explain_together(self, requests: list[ExplainRequest]) -> None:
         """Explain requests of one group in one forward pass and cache the answers."""
+        model = self.find_model(requests[0])
         method = self.find_method(requests[0])
         inputs = [self._find_input(request)[1] for request in requests]
+        targets = [_make_target(request) for request in requests]
         try:
-            trace = self._trace_together(requests, inputs)
-            with self._interruptible(trace.model):
-                explanations = explain_trace(trace, method)
+            # Without a cache: a trace of the batch would hold the memory of all its inputs.
+            answers = self._attribute(model, method, inputs, targets)
         except Interrupted:
             raise
         except Exception:
             # One bad request must not fail the others: each is explained alone afterwards and gets its own error.
             return
-        for row, request in enumerate(requests):
-            classes = compute_class_outputs(trace.model, trace.logits[row])
-            inputs[row].answers[_make_answer_key(request)] = Answer(explanations[row], classes, method)
-
-    def _trace_together(self, requests: list[ExplainRequest], inputs: list[CachedInput]) -> Trace:
-        """Return the trace of a batch, which is not cached: it would hold the memory of all its inputs."""
-        model = self.find_model(requests[0])
-        encoded = [cached.encoded for cached in inputs]
-        targets = [_make_target(request) for request in requests]
-        with self._interruptible(model):
-            return capture(model, collate(model, encoded), targets)
+        for request, cached, answer in zip(requests, inputs, answers, strict=True):
+            cached.answers[_make_answer_key(request)] = answer
 
     def _explain_or_fail(self, request: ExplainRequest) -> Answer | Exception:
         try:
@@ -193,17 +217,16 @@ class ExplainService:
         model, cached = self._find_input(request)
         key = _make_answer_key(request)
         if key not in cached.answers:
-            trace = self._trace(request)
             method = self.find_method(request)
-            with self._interruptible(model), _explain_option_errors(method):
-                (explanation,) = explain_trace(trace, method)
-            cached.answers[key] = Answer(explanation, compute_class_outputs(model, trace.logits[0]), method)
+            with _explain_option_errors(method):
+                (answer,) = self._attribute(model, method, [cached], [_make_target(request)], cached.traces)
+            cached.answers[key] = answer
         return cached.answers[key]
 
     def _score_random_orders(self, request: CurveRequest, trace: Trace, features: Features, counts: list[int]) -> Array:
         """Return scores of random orders, which are the same for all methods and so computed once per input."""
         _, cached = self._find_input(request)
-        key = (request.unit, _make_target_key(trace.targets[0]))
+        key = (request.unit, make_target_key(trace.targets[0]))
         if key not in cached.random_curves:
             orders = random_orders(features.count)
             cached.random_curves[key] = self._score_orders(trace, features, orders, counts)
@@ -233,12 +256,12 @@ def _make_target(request: InputRequest) -> Target:
     return Target(request.target, versus=request.versus, span=request.span)
 
 
-def _make_target_key(target: Target) -> Hashable:
-    return target.index, target.versus, target.span
+def _make_batch(model: Model, inputs: Sequence[CachedInput]) -> Batch:
+    return Batch(range(len(inputs)), collate(model, [cached.encoded for cached in inputs]))
 
 
 def _make_answer_key(request: ExplainRequest) -> Hashable:
-    return request.method, str(sorted(request.options.items())), _make_target_key(_make_target(request))
+    return request.method, str(sorted(request.options.items())), make_target_key(_make_target(request))
 
 
 def _count_steps(trace: Trace, features: int) -> list[int]:
