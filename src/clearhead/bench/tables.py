@@ -8,15 +8,11 @@ from clearhead.bench.controls import is_control
 from clearhead.bench.metric_groups import parse_metrics
 from clearhead.bench.run_folder import RunFolder
 from clearhead.evaluation.evaluate import Table, TableEntry, parse_entries, table_rows
-from clearhead.evaluation.metric import MetricSpec
+from clearhead.evaluation.metric import MetricSpec, WordLists
 from clearhead.evaluation.statistics import band
-from clearhead.evaluation.top_words import word_lists
 
 Record = dict[str, Any]
 RecordsByMethod = dict[str, list[Record]]
-
-# The metric whose records hold the words of each class.
-WORD_LIST_METRIC = "token-overlap"
 
 
 def compute_summary(run: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,15 +129,16 @@ def _words(table: Table) -> list[Record]:
     """Return by method and class the strongest tokens, and those that other classes have too."""
     rows = []
     for (method, metric), repeats in table.records.items():
-        if table.measures[metric].metric.name == WORD_LIST_METRIC:
+        words_of = table.measures[metric].metric.words_of
+        if words_of is not None:
             # Of a control, whose seeds differ, the first seed.
-            rows += [{"method": method, **row} for row in _class_words(repeats[0])]
+            rows += [{"method": method, **row} for row in _class_words(words_of(repeats[0]))]
     return rows
 
 
-def _class_words(records: Sequence[Record]) -> list[Record]:
+def _class_words(word_lists: WordLists) -> list[Record]:
     tokens_by_class = {}
-    for label, weighted_tokens in word_lists(records).items():
+    for label, weighted_tokens in word_lists.items():
         tokens_by_class[label] = [token for token, _ in weighted_tokens]
     rows = []
     for label, tokens in tokens_by_class.items():

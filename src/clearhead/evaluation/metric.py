@@ -25,6 +25,8 @@ Record = dict[str, Any]
 Curve = tuple[list[float], list[float]]
 Curves = tuple[list[float], Array]
 """Positions on the horizontal axis (K), and heights (R, K) for R reweightings of the records."""
+WordLists = dict[str, list[tuple[str, float]]]
+"""By class its strongest words, each with its weight."""
 Measure = Callable[..., list[Record]]
 TARGETS = ("prediction", "label", "every-class", "start", "end")
 TARGET_CHOICES = ("prediction", "label")
@@ -48,7 +50,7 @@ class Metric:
 
     `values` name its results; they are means of the records' entries of that name unless `summary_of` computes them.
     `targets` are the explanations an example needs, `prepare` makes the examples to be explained out of a task's,
-    `aliases` map former option names to current ones.
+    `words_of` reads the words of each class from the records, `aliases` map former option names to current ones.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Metric:
     options: Mapping[str, Any] = field(default_factory=dict)
     summary_of: Callable[..., dict[str, Array]] | None = None
     curve_of: Callable[..., Curves] | None = None
+    words_of: Callable[[Sequence[Record]], WordLists] | None = None
     prepare: Callable[..., list[Example]] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,13 +103,14 @@ def metric(
     targets: Sequence[str] = ("prediction",),
     summary: Callable[..., dict[str, Array]] | None = None,
     curve: Callable[..., Curves] | None = None,
+    words: Callable[[Sequence[Record]], WordLists] | None = None,
     prepare: Callable[..., list[Example]] | None = None,
     aliases: Mapping[str, str] | None = None,
 ) -> Callable[[Measure], Measure]:
     """Register a function (model, cases, *, options) → records under the kebab-case of its name.
 
     `summary` is a function (records, weights_RN, *, options) → {value: array R} for any number R of reweightings;
-    `curve` one (records, weights_RN, *, options) → (xs, heights R × xs).
+    `curve` one (records, weights_RN, *, options) → (xs, heights R × xs); `words` one records → words of each class.
     """
 
     def register(measure: Measure) -> Measure:
@@ -121,6 +125,7 @@ def metric(
             options=option_defaults(measure),
             summary_of=summary,
             curve_of=curve,
+            words_of=words,
             prepare=prepare,
             aliases=dict(aliases or {}),
         )

@@ -21,7 +21,7 @@ from clearhead.data.read import read_task
 from clearhead.data.task import Example
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.evaluation.examples import explanation_for
-from clearhead.evaluation.metric import Curves, ExplainedExample, Record, metric
+from clearhead.evaluation.metric import Curves, ExplainedExample, Record, WordLists, metric
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.validation import require_integer
@@ -99,7 +99,7 @@ def _top_terms(sum_V: Array, occurs_V: Array, k: int) -> list[int]:
     return top
 
 
-def word_lists(records: Sequence[Record], k: int = TOP_K) -> dict[str, list[tuple[str, float]]]:
+def word_lists(records: Sequence[Record], k: int = TOP_K) -> WordLists:
     """Return for each class its k terms with the highest summed relevance, and these sums."""
     totals = ClassTotals(records)
     weights = np.ones(len(records))
@@ -262,6 +262,7 @@ def _overlap_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
     values=("token-overlap", "count"),
     summary=_summarise_overlap,
     curve=_overlap_curve,
+    words=word_lists,
 )
 def token_overlap(
     model: Model,
