@@ -113,14 +113,15 @@ def test_memory_that_runs_out_frees_what_is_remembered(models, monkeypatch, capt
     def fail(trace):
         raise torch.OutOfMemoryError
 
-    with TestClient(build(models), base_url=HOME, raise_server_exceptions=False) as client:
+    with TestClient(build(models), base_url=HOME) as client:
         assert ask(client, text="a good film", method="rollout").status_code == 200
         monkeypatch.setattr(Trace, "weighted_relevances", property(fail))
         assert ask(client, text="a good film", method="trans-att").status_code == 200
         assert captures == ["capture", "capture_blockwise"]
         assert ask(client, text="a good film", method="att-cat").status_code == 200
         monkeypatch.setattr(Trace, "attentions", property(fail))
-        assert ask(client, text="a good film", method="raw-attention").status_code == 500
+        refusal = ask(client, text="a good film", method="raw-attention")
+        assert refusal.status_code == 422 and "does not fit into the memory" in refusal.json()["error"]
 
 
 def test_what_is_remembered_is_bounded(models):
