@@ -14,7 +14,9 @@ def resolve_layer(trace: Trace, layer: int | None) -> int:
     last = len(trace.hidden_states) - 1
     if layer is None:
         return -(-7 * last // 12)
-    if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer <= last:
+    # True and False are integers in Python.
+    is_integer = isinstance(layer, int) and not isinstance(layer, bool)
+    if not is_integer or not 0 <= layer <= last:
         raise BadOption(f"Invalid layer={layer!r}: this model has layers 0 (embeddings) … {last}.")
     return layer
 
@@ -32,7 +34,13 @@ def layer_saliency(trace: Trace, layer: int) -> Tensor:
 @method(paper="AttCAT, Eq. 10", signed=True, class_specific=True, needs=("gradients",))
 def cat(trace: Trace, *, hidden: str = "output") -> Attribution:
     """Gradient × feature of every block, summed over blocks; `hidden="input"` takes what the block received."""
-    layers_BLT = torch.stack([trace.as_patches(impact_BT) for impact_BT in _block_impacts(trace, hidden, "cat")], 1)
+    layers = [trace.as_patches(impact_BT) for impact_BT in _block_impacts(trace, hidden, "cat")]
+    return _sum_blocks(layers)
+
+
+def _sum_blocks(layers: list[Tensor]) -> Attribution:
+    """Return the sum over blocks, and the scores of every block beside it."""
+    layers_BLT = torch.stack(layers, 1)
     return Attribution(layers_BLT.sum(1), layers_BLT)
 
 
@@ -49,20 +57,20 @@ def att_cat(trace: Trace, *, hidden: str = "output") -> Attribution:
     layers = []
     for attention_BHTS, impact_BT in zip(attentions, impacts, strict=True):
         layers.append(received_attention(trace, attention_BHTS.mean(1)) * impact_BT)
-    layers_BLT = torch.stack(layers, 1)
-    return Attribution(layers_BLT.sum(1), layers_BLT)
+    return _sum_blocks(layers)
 
 
 def _block_impacts(trace: Trace, hidden: str, name: str) -> list[Tensor]:
     """Return gradient × feature at the output or at the input of every block (B,T)."""
     if hidden == "output":
-        gradients = trace.hidden_gradients[1:]
-        states = trace.hidden_states[1:]
-    elif hidden == "input":
-        gradients = trace.gradients.block_inputs
-        states = trace.block_inputs
-    else:
-        raise BadOption(f"Invalid hidden={hidden!r} for '{name}'. Available: output, input.")
+        # Hidden state 0 is the embedding output, which no block has made.
+        return _impacts(trace.hidden_gradients[1:], trace.hidden_states[1:])
+    if hidden == "input":
+        return _impacts(trace.gradients.block_inputs, trace.block_inputs)
+    raise BadOption(f"Invalid hidden={hidden!r} for '{name}'. Available: output, input.")
+
+
+def _impacts(gradients: list[Tensor], states: list[Tensor]) -> list[Tensor]:
     return [gradient_x_hidden(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
 
 

@@ -1,5 +1,7 @@
 """Methods over attention maps and their gradients."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -43,6 +45,12 @@ def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
     return torch.einsum("bt,bts->bs", queries_BT / queries_BT.sum(1, keepdim=True), map_BTS)
 
 
+ROW_REDUCTIONS: dict[str, Callable[[Trace, Tensor], Tensor]] = {
+    "class": classification_row,
+    "all": received_attention,
+}
+
+
 @method(paper="TransAtt, App. A", signed=False, class_specific=False, needs=("attention",))
 def raw_attention(trace: Trace) -> Attribution:
     """Attention of the last block, averaged over heads: the classification token's row."""
@@ -71,9 +79,9 @@ def grads(trace: Trace) -> Attribution:
 def att_grads(trace: Trace, *, rows: str = "class") -> Attribution:
     """Attention × positive gradient, averaged over blocks and heads; `rows="all"` averages all query rows."""
     trace.require_token_maps()
-    if rows not in ("class", "all"):
-        raise BadOption(f"Invalid rows={rows!r} for 'att-grads'. Available: class, all.")
-    reduce_rows = classification_row if rows == "class" else received_attention
+    if rows not in ROW_REDUCTIONS:
+        raise BadOption(f"Invalid rows={rows!r} for 'att-grads'. Available: {', '.join(ROW_REDUCTIONS)}.")
+    reduce_rows = ROW_REDUCTIONS[rows]
     layers = []
     for attention, gradient in zip(trace.attentions, trace.attention_gradients, strict=True):
         block_BTS = (attention * gradient.clamp(min=0)).mean(1)
@@ -89,7 +97,13 @@ def attention_gradcam(trace: Trace) -> Attribution:
     reading_BT = trace.reading_BT.to(trace.attentions[-1].dtype)
     # Where the head reads all tokens, none of them is left out.
     others_BS = trace.mask_BT & (reading_BT < 1)
-    gradient_BHS = torch.einsum("bt,bhts->bhs", reading_BT, trace.attention_gradients[-1])
-    attention_BHS = torch.einsum("bt,bhts->bhs", reading_BT, trace.attentions[-1])
+    gradient_BHS = _head_rows(trace, trace.attention_gradients[-1])
+    attention_BHS = _head_rows(trace, trace.attentions[-1])
     weight_BH = (gradient_BHS * others_BS[:, None]).sum(-1) / others_BS.sum(-1, keepdim=True)
-    return Attribution((weight_BH[..., None] * attention_BHS).mean(1).clamp(min=0) * others_BS)
+    weighted_BS = (weight_BH[..., None] * attention_BHS).mean(1)
+    return Attribution(weighted_BS.clamp(min=0) * others_BS)
+
+
+def _head_rows(trace: Trace, map_BHTS: Tensor) -> Tensor:
+    """Return the classification token's row of every head."""
+    return torch.einsum("bt,bhts->bhs", trace.reading_BT.to(map_BHTS.dtype), map_BHTS)

@@ -29,18 +29,22 @@ def attention_flow(trace: Trace, *, limit: int = 512) -> Attribution:
     of more than `limit` tokens are refused.
     """
     trace.require_token_maps()
-    longest = int(trace.mask_BT.sum(1).max())
-    if longest > limit:
-        raise BadInput(
-            f"attention-flow solves one maximum flow per token, and {longest} tokens are more than limit={limit}. "
-            "Raise the limit, shorten the input, or use rollout."
-        )
+    _check_length(trace, limit)
     flow_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
     # Each input by itself and without padding, whose edges would only make the networks larger.
     for row, mask_T in enumerate(trace.real_BT):
         flow_T = token_flows(_mean_maps(trace, row, mask_T), _reading_weights(trace, row, mask_T))
         flow_BT[row, mask_T] = torch.from_numpy(flow_T)
     return Attribution(flow_BT)
+
+
+def _check_length(trace: Trace, limit: int) -> None:
+    longest = int(trace.mask_BT.sum(1).max())
+    if longest > limit:
+        raise BadInput(
+            f"attention-flow solves one maximum flow per token, and {longest} tokens are more than limit={limit}. "
+            "Raise the limit, shorten the input, or use rollout."
+        )
 
 
 def _mean_maps(trace: Trace, row: int, mask_T: Tensor) -> Array:
@@ -63,22 +67,37 @@ def token_flows(maps_LTS: Array, reading_T: Array) -> Array:
     No flow exceeds what the source and each layer can give, or what the token's own edges take. Where the widest
     edges already carry that much it is the maximum, so the whole network is solved for the other tokens only.
     """
+    network = FlowNetwork(maps_LTS, reading_T)
     tokens = maps_LTS.shape[-1]
-    source_T = _to_integers(reading_T)
-    capacities_LTS = _drop_unreachable(_to_integers(0.5 * maps_LTS + 0.5 * np.eye(tokens)), source_T)
-    bound_S = _flow_bounds(capacities_LTS, source_T)
-    all_edges = capacities_LTS[1:].nonzero()
-    wide_edges = _keep_widest(capacities_LTS[1:]).nonzero()
     flow_S = np.zeros(tokens)
     with progress(tokens, "flows") as advance:
         for token in range(tokens):
-            edges = _add_column(wide_edges, capacities_LTS, token)
-            flow = _maximum_flow(capacities_LTS, source_T, edges, token)
-            if flow != bound_S[token]:
-                flow = _maximum_flow(capacities_LTS, source_T, all_edges, token)
-            flow_S[token] = flow
+            flow_S[token] = network.solve(token)
             advance(1)
     return flow_S / CAPACITY_UNIT
+
+
+class FlowNetwork:
+    """Tokens of all layers as nodes, with integer capacities between neighbouring layers and from the source."""
+
+    def __init__(self, maps_LTS: Array, reading_T: Array) -> None:
+        self.source_T = _to_integers(reading_T)
+        # Half attention, half residual connection.
+        shares_LTS = 0.5 * maps_LTS + 0.5 * np.eye(maps_LTS.shape[-1])
+        self.capacities_LTS = _drop_unreachable(_to_integers(shares_LTS), self.source_T)
+        self.bound_S = _flow_bounds(self.capacities_LTS, self.source_T)
+        # The edges into layer 0 are those of the token that is solved, and added for each of them.
+        inner_LTS = self.capacities_LTS[1:]
+        self.all_edges = inner_LTS.nonzero()
+        self.wide_edges = _keep_widest(inner_LTS).nonzero()
+
+    def solve(self, token: int) -> int:
+        """Return the maximum flow to one token, through few edges if these carry all that is possible."""
+        edges = _add_column(self.wide_edges, self.capacities_LTS, token)
+        flow = _maximum_flow(self.capacities_LTS, self.source_T, edges, token)
+        if flow == self.bound_S[token]:
+            return flow
+        return _maximum_flow(self.capacities_LTS, self.source_T, self.all_edges, token)
 
 
 def _to_integers(shares: Array) -> Array:
@@ -89,8 +108,9 @@ def _to_integers(shares: Array) -> Array:
 def _flow_bounds(capacities_LTS: Array, source_T: Array) -> Array:
     """Return what the flow to each token cannot exceed."""
     # In 64 bits: the sum over a layer exceeds the 32 bits of a capacity.
-    layer_sums = [int(layer.sum(dtype=np.int64)) for layer in (source_T, *capacities_LTS)]
-    bound_S: Array = np.minimum(min(layer_sums), capacities_LTS[0].sum(0, dtype=np.int64))
+    layer_sums = capacities_LTS.sum((1, 2), dtype=np.int64)
+    narrowest = min(source_T.sum(dtype=np.int64), layer_sums.min())
+    bound_S: Array = np.minimum(narrowest, capacities_LTS[0].sum(0, dtype=np.int64))
     return bound_S
 
 
@@ -109,29 +129,40 @@ def _keep_widest(capacities_LTS: Array) -> Array:
     """Set the capacity to zero of all but the widest edges out of and into each token."""
     if capacities_LTS.shape[-1] <= WIDEST_EDGES:
         return capacities_LTS
-    least_out = np.partition(capacities_LTS, -WIDEST_EDGES, 1).take([-WIDEST_EDGES], 1)
-    least_in = np.partition(capacities_LTS, -WIDEST_EDGES, 2).take([-WIDEST_EDGES], 2)
-    return np.where((capacities_LTS >= least_out) | (capacities_LTS >= least_in), capacities_LTS, 0)
+    is_wide_LTS = _is_among_widest(capacities_LTS, 1) | _is_among_widest(capacities_LTS, 2)
+    return np.where(is_wide_LTS, capacities_LTS, 0)
+
+
+def _is_among_widest(capacities_LTS: Array, axis: int) -> Array:
+    """Return which edges are no narrower than the last of the widest edges along an axis."""
+    ordered = np.partition(capacities_LTS, -WIDEST_EDGES, axis)
+    is_wide: Array = capacities_LTS >= ordered.take([-WIDEST_EDGES], axis)
+    return is_wide
 
 
 def _add_column(edges: Edges, capacities_LTS: Array, token: int) -> Edges:
     """Return the edges together with all that lead into this token, in any layer."""
     layer, upper = capacities_LTS[1:, :, token].nonzero()
     column = (layer, upper, np.full(len(layer), token))
+    # Without those among the edges already: SciPy would add the capacities of an edge that is given twice.
     is_elsewhere = edges[2] != token
-    return tuple(np.concatenate([old[is_elsewhere], new]) for old, new in zip(edges, column, strict=True))
+    joined = []
+    for old, new in zip(edges, column, strict=True):
+        joined.append(np.concatenate([old[is_elsewhere], new]))
+    return tuple(joined)
 
 
 def _maximum_flow(capacities_LTS: Array, source_T: Array, edges: Edges, token: int) -> int:
     """Return the maximum flow through these edges from the source to one token."""
     blocks, tokens = capacities_LTS.shape[:2]
+    # Source and sink are the last two nodes.
     source = blocks * tokens
     sink = source + 1
-    starts, ends = _connect(edges, blocks, tokens)
     # The token's own edges into the sink, those between layers, and those out of the source.
     capacities = np.concatenate([capacities_LTS[0][:, token], capacities_LTS[1:][edges], source_T])
+    start_and_end = _connect(edges, blocks, tokens)
     sparse = _import_sparse()
-    network = sparse.csr_matrix((capacities, (starts, ends)), shape=(sink + 1, sink + 1))
+    network = sparse.csr_matrix((capacities, start_and_end), shape=(sink + 1, sink + 1))
     return int(sparse.csgraph.maximum_flow(network, source, sink, method="dinic").flow_value)
 
 

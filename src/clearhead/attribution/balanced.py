@@ -9,6 +9,7 @@ from clearhead.attribution.activation import gradient_x_hidden
 from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method
 from clearhead.engine.backward import ATTN_LRP, BALANCED
+from clearhead.engine.gradients import Gradients
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
 from clearhead.lazy import LazySequence
@@ -41,18 +42,21 @@ def cp_lrp(trace: Trace) -> Attribution:
 
 def _attribute_input(trace: Trace, backward: str) -> Attribution:
     coefficients = trace.coefficients(backward)
-    if trace.is_image:
-        product = coefficients.leaf * trace.leaf
-        attribution = attribute_sum(trace, product)
-    else:
-        product = coefficients.hidden_states[0] * trace.hidden_states[0]
-        attribution = Attribution(product.sum(-1))
+    product = _input_product(trace, coefficients)
+    attribution = attribute_sum(trace, product)
     return Attribution(
         attribution.relevance_BT,
         _block_relevances(trace, coefficients.hidden_states),
         attribution.pixels_BPQ,
         report_completeness(trace, product.double().flatten(1).sum(1)),
     )
+
+
+def _input_product(trace: Trace, coefficients: Gradients) -> Tensor:
+    """Return activation × coefficient at the pixels of images, and at the embedding output of texts."""
+    if trace.is_image:
+        return coefficients.leaf * trace.leaf
+    return coefficients.hidden_states[0] * trace.hidden_states[0]
 
 
 def _block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> Tensor:

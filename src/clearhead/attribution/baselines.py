@@ -1,8 +1,8 @@
 """Baseline inputs of path methods, and the completeness of what starts from them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -12,13 +12,52 @@ from clearhead.attribution.method import Attribution
 from clearhead.engine.embeddings import Point, scores_at
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
+from clearhead.model.inputs import Item
 from clearhead.model.model import input_embedding
 from clearhead.perturbation.replacement import black_pixels, token_id
 
+IMAGE_BASELINES = ("zero", "black")
+TEXT_BASELINES = ("zero", "pad", "mask")
 
-def interpolate(trace: Trace, baseline: Tensor, row: int, share: float) -> Tensor:
-    """Return the point this share of the way from the baseline to the input."""
-    return baseline[row] + share * (trace.leaf[row] - baseline[row])
+
+@dataclass(frozen=True)
+class BaselinePath:
+    """The straight path from a baseline to every input of a trace; `batch` limits the points per forward pass."""
+
+    trace: Trace
+    baseline: Tensor
+    batch: int | None = None
+
+    def point(self, row: int, share: float) -> Point:
+        """Return the point this share of the way from the baseline to an input."""
+        # A partial: the embeddings of a point are made only when its batch is run.
+        return Point(row, partial(self._interpolate, row, share))
+
+    def _interpolate(self, row: int, share: float) -> Tensor:
+        start = self.baseline[row]
+        return start + share * (self.trace.leaf[row] - start)
+
+    @cached_property
+    def effect_B(self) -> Tensor:
+        """f(input) − f(baseline) of every input, in float64."""
+        points = [self.point(row, 0.0) for row in range(len(self.baseline))]
+        baseline_score_B = scores_at(self.trace, points, batch=self.batch)
+        return self.trace.score_B.double() - baseline_score_B.double()
+
+    def completeness_gap(self, product: Tensor) -> Tensor:
+        """Return how far the relevance of real tokens is from summing to the effect."""
+        # In float64: the gap is the difference of sums that are nearly equal.
+        relevance = product.double()
+        # What falls on padding belongs to no token of the explanation.
+        if not self.trace.is_image:
+            relevance = relevance * self.trace.mask_BT[..., None]
+        return (relevance.flatten(1).sum(1) - self.effect_B).abs()
+
+    def describe(self, product: Tensor) -> list[dict[str, float]]:
+        """Return the completeness gap and the effect of every input as diagnostics."""
+        gaps = self.completeness_gap(product).tolist()
+        pairs = zip(gaps, self.effect_B.tolist(), strict=True)
+        return [{"completeness_gap": gap, "effect": effect} for gap, effect in pairs]
 
 
 def zeros_for_sum(leaf: Tensor) -> Tensor:
@@ -31,49 +70,48 @@ def with_diagnostics(attribution: Attribution, diagnostics: Sequence[dict[str, A
     return replace(attribution, diagnostics=diagnostics)
 
 
-def score_effects(trace: Trace, baseline: Tensor, batch: int | None) -> Tensor:
-    """Return f(input) − f(baseline) of every input, in float64."""
-    points = [Point(row, partial(interpolate, trace, baseline, row, 0.0)) for row in range(len(baseline))]
-    return trace.score_B.double() - scores_at(trace, points, batch=batch).double()
-
-
-def completeness_gap(trace: Trace, product: Tensor, effect_B: Tensor) -> Tensor:
-    """Return how far the relevance of real tokens is from summing to the effect."""
-    relevance = product.double()
-    # What falls on padding belongs to no token of the explanation.
-    if not trace.is_image:
-        relevance = relevance * trace.mask_BT[..., None]
-    return (relevance.flatten(1).sum(1) - effect_B).abs()
-
-
 def make_baseline(trace: Trace, baseline: str) -> Tensor:
     """Return the embeddings or pixels of the baseline input."""
-    leaf = trace.leaf
-    choices = ("zero", "black") if trace.is_image else ("zero", "pad", "mask")
-    if baseline not in choices:
-        raise BadOption(f"Invalid baseline={baseline!r}. Available here: {', '.join(choices)}.")
+    _check_baseline(trace, baseline)
     if baseline == "zero":
-        return torch.zeros_like(leaf)
+        return torch.zeros_like(trace.leaf)
     if baseline == "black":
         # Black before normalisation, which is not zero in the values that the network takes.
-        return black_pixels(trace.model, leaf).expand_as(leaf)
+        return black_pixels(trace.model, trace.leaf).expand_as(trace.leaf)
     return _fill_with_token(trace, baseline)
+
+
+def _check_baseline(trace: Trace, baseline: str) -> None:
+    choices = IMAGE_BASELINES if trace.is_image else TEXT_BASELINES
+    if baseline not in choices:
+        raise BadOption(f"Invalid baseline={baseline!r}. Available here: {', '.join(choices)}.")
 
 
 def _fill_with_token(trace: Trace, name: str) -> Tensor:
     """Replace every token that is neither special nor padding by the embedding of the pad or mask token."""
+    row_D = _token_embedding(trace, name).to(trace.leaf.dtype)
+    return torch.where(replaceable_tokens(trace)[..., None], row_D, trace.leaf)
+
+
+def _token_embedding(trace: Trace, name: str) -> Tensor:
     token = token_id(trace.model, name)
     words_VD = input_embedding(trace.model.network)
-    if token is None or words_VD is None or "input_ids" not in trace.inputs.tensors:
+    # Inputs that are embeddings already need not come from this table.
+    has_ids = "input_ids" in trace.inputs.tensors
+    if token is None or words_VD is None or not has_ids:
         raise BadOption(f"{trace.model.name} has no {name} token here: use baseline='zero'.")
-    row_D = words_VD[token].detach().to(trace.leaf.dtype)
-    return torch.where(replaceable_tokens(trace)[..., None], row_D, trace.leaf)
+    return words_VD[token].detach()
 
 
 def replaceable_tokens(trace: Trace) -> Tensor:
     """Return a mask that is True at real tokens that are not special (B,T)."""
+    # A copy, because the trace keeps its mask.
     replaceable_BT = trace.mask_BT.clone()
     for row, item in enumerate(trace.inputs.items):
-        special = torch.tensor(item.special, device=replaceable_BT.device)
-        replaceable_BT[row, trace.mask_BT[row]] = ~special
+        mask_T = trace.mask_BT[row]
+        replaceable_BT[row, mask_T] = _ordinary_tokens(item, mask_T.device)
     return replaceable_BT
+
+
+def _ordinary_tokens(item: Item, device: torch.device) -> Tensor:
+    return ~torch.tensor(item.special, device=device)

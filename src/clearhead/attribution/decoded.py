@@ -42,44 +42,62 @@ def decoded_gradcam(
 
     `layer` is the hidden state, `top` keeps the τ best tokens of every position, `score` is the layer score α.
     """
+    _check_options(trace, score, top)
+    index = resolve_layer(trace, layer)
+    ids_BT = _require_ids(trace)
+    share_BST = _decode_shares(trace, index, ids_BT, top)
+    alpha_BS = LAYER_SCORES[score](trace, index) * trace.mask_BT
+    tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
+    # Repeats of a token show what its first occurrence got.
+    first_BT = first_occurrence(ids_BT, trace.mask_BT)
+    return Attribution(tokens_BT.gather(1, first_BT) * trace.mask_BT)
+
+
+def _check_options(trace: Trace, score: str, top: int | None) -> None:
     if trace.is_image:
         raise UnsupportedModel("decoded-gradcam decodes onto words, so it needs a text model.")
     if score not in LAYER_SCORES:
         raise BadOption(f"Invalid score={score!r} for 'decoded-gradcam'. Available: {', '.join(LAYER_SCORES)}.")
     if top is not None:
         require_integer("top", top)
-    index = resolve_layer(trace, layer)
+
+
+def _require_ids(trace: Trace) -> Tensor:
     ids_BT = trace.inputs.tensors.get("input_ids")
     if ids_BT is None:
         raise UnsupportedModel("decoded-gradcam needs input_ids: embeddings alone name no words.")
-    share_BST = _decode_shares(trace, index, ids_BT, top)
-    alpha_BS = LAYER_SCORES[score](trace, index) * trace.mask_BT
-    tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
-    # Repeats of a token show what its first occurrence got.
-    return Attribution(tokens_BT.gather(1, first_occurrence(ids_BT, trace.mask_BT)) * trace.mask_BT)
+    return ids_BT
 
 
 def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """Return for each position where its token first occurs among the real tokens."""
     same_BTS = (ids_BT[:, :, None] == ids_BT[:, None, :]) & mask_BT[:, None, :]
+    # As integers: argmax of booleans is not implemented; among equals it returns the first.
     return same_BTS.int().argmax(-1)
 
 
 def _decode_shares(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
     """Return the probability that position s decodes to the token first seen at t; zero for repeats and padding."""
-    share_BST = _token_probabilities(trace, layer, ids_BT)
-    positions = torch.arange(ids_BT.shape[1], device=ids_BT.device)
-    distinct_BT = (first_occurrence(ids_BT, trace.mask_BT) == positions) & trace.mask_BT
-    share_BST = share_BST * distinct_BT[:, None]
-    return share_BST if top is None else _keep_top(share_BST, top)
+    distinct_BT = _is_first_occurrence(ids_BT, trace.mask_BT)
+    share_BST = _token_probabilities(trace, layer, ids_BT) * distinct_BT[:, None]
+    if top is None:
+        return share_BST
+    return _keep_top(share_BST, top)
+
+
+def _is_first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return which real tokens have not occurred before in their input."""
+    positions_T = torch.arange(ids_BT.shape[1], device=ids_BT.device)
+    return (first_occurrence(ids_BT, mask_BT) == positions_T) & mask_BT
 
 
 def _token_probabilities(trace: Trace, layer: int, ids_BT: Tensor) -> Tensor:
     """Return the probability that position s decodes to the token at t (B,S,T)."""
     logits_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT)
     # A softmax over the vocabulary would be as large as the logits, so only the input's tokens are normalised.
-    asked_BST = logits_BSV.gather(2, ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1))
-    return (asked_BST - _log_sum(logits_BSV)[..., None]).exp()
+    ids_BST = ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1)
+    token_logits_BST = logits_BSV.gather(2, ids_BST)
+    return (token_logits_BST - _log_sum(logits_BSV)[..., None]).exp()
 
 
 def _keep_top(share_BST: Tensor, top: int) -> Tensor:
@@ -89,6 +107,7 @@ def _keep_top(share_BST: Tensor, top: int) -> Tensor:
 
 
 def _log_sum(logits_BSV: Tensor) -> Tensor:
+    """Return the logarithm of the summed exponentials over the vocabulary (B,S)."""
     kernels = kernels_for(logits_BSV)
     if not kernels:
         return logits_BSV.logsumexp(-1)

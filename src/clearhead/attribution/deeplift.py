@@ -1,6 +1,8 @@
 """DeepLIFT through Captum: the only file that imports it."""
 
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,9 +13,10 @@ from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.smoothgrad import noisy_points
 from clearhead.engine.context import eager_execution, frozen
-from clearhead.engine.embeddings import score_from
+from clearhead.engine.embeddings import Point, score_from
 from clearhead.engine.trace import Trace
 from clearhead.errors import ClearheadError, UnsupportedModel
+from clearhead.model.model import Model
 from clearhead.progress import progress
 from clearhead.validation import require_integer
 
@@ -21,6 +24,8 @@ NOTE = (
     "Captum's DeepLIFT has rules for a few activation modules only; attention products, norms and GELU pass plain "
     "gradients, so the relevances need not sum to the effect: see completeness_gap."
 )
+# Captum has no error of its own for modules that it cannot handle.
+CAPTUM_ERRORS = (AssertionError, AttributeError, RuntimeError, ValueError)
 
 
 @method(paper="Lundberg & Lee 2017; Shrikumar et al. 2017", signed=True, class_specific=True, needs=())
@@ -32,21 +37,32 @@ def deeplift_shap(
     Completeness does not hold on Transformers: `completeness_gap` beside `effect` says by how much.
     """
     require_integer("samples", samples)
+    # Before anything is computed: Captum may not be installed.
     deep_lift_shap = _import_captum()
     start = make_baseline(trace, baseline)
-    product = zeros_for_sum(trace.leaf)
     points = noisy_points(trace, samples, noise, seed)
+    product = zeros_for_sum(trace.leaf)
     settings = {"samples": samples, "seed": seed, "baseline": baseline, "note": NOTE}
     diagnostics = []
     with progress(len(product), "inputs") as advance:
         for row in range(len(product)):
-            noises = [point.make() - trace.leaf[row] for point in points if point.sample == row]
-            references = start[row] + torch.stack(noises)
+            references = start[row] + _draw_noise(trace, row, points)
             product[row], effect = _attribute_row(trace, deep_lift_shap, row, references)
-            gap = abs(float(_real_values(trace, product, row).double().sum()) - effect)
-            diagnostics.append({"completeness_gap": gap, "effect": effect, **settings})
+            diagnostics.append({"completeness_gap": _gap(trace, product, row, effect), "effect": effect, **settings})
             advance(1)
     return with_diagnostics(attribute_sum(trace, product), diagnostics)
+
+
+def _draw_noise(trace: Trace, row: int, points: Sequence[Point]) -> Tensor:
+    """Return the noise of all noisy points of one input."""
+    own_points = [point for point in points if point.sample == row]
+    return torch.stack([point.make() - trace.leaf[row] for point in own_points])
+
+
+def _gap(trace: Trace, product: Tensor, row: int, effect: float) -> float:
+    """Return how far the relevance of one input is from summing to the effect."""
+    total = _real_values(trace, product, row).double().sum()
+    return abs(float(total) - effect)
 
 
 def _real_values(trace: Trace, product: Tensor, row: int) -> Tensor:
@@ -72,22 +88,38 @@ class _ScoreFromLeaf(nn.Module):
 def _attribute_row(trace: Trace, deep_lift_shap: Any, row: int, references: Tensor) -> tuple[Tensor, float]:
     """Return one input's relevance averaged over the references, and the mean effect."""
     module = _ScoreFromLeaf(trace, row)
+    # With a batch axis of one.
     leaf = trace.leaf[row : row + 1]
+    with eager_execution(leaf.device), frozen(trace.model.network), _captum_call(trace.model):
+        relevance: Tensor = deep_lift_shap(module).attribute(leaf, _repeat_single(references))
+    return relevance[0].detach(), _mean_effect(module, leaf, references)
+
+
+def _repeat_single(references: Tensor) -> Tensor:
+    """Return at least two references."""
+    if len(references) > 1:
+        return references
     # DeepLiftShap refuses a single reference: twice the same gives the same mean.
-    repeated = references
-    if len(references) == 1:
-        repeated = references.repeat(2, *[1] * (references.dim() - 1))
-    with eager_execution(leaf.device), frozen(trace.model.network), warnings.catch_warnings():
+    return torch.cat([references, references])
+
+
+@contextmanager
+def _captum_call(model: Model) -> Iterator[None]:
+    """Silence Captum's warnings and turn its errors into UnsupportedModel."""
+    with warnings.catch_warnings():
         # Captum warns of the hooks that it sets and removes itself.
         warnings.simplefilter("ignore")
         try:
-            relevance: Tensor = deep_lift_shap(module).attribute(leaf, repeated)
-        # Captum has no error of its own for modules that it cannot handle.
-        except (AssertionError, AttributeError, RuntimeError, ValueError) as error:
-            raise UnsupportedModel(f"Captum's DeepLiftShap cannot run {trace.model.name}: {error}") from error
-        with torch.no_grad():
-            effect = float(module(leaf).double() - module(references).double().mean())
-    return relevance[0].detach(), effect
+            yield
+        except CAPTUM_ERRORS as error:
+            raise UnsupportedModel(f"Captum's DeepLiftShap cannot run {model.name}: {error}") from error
+
+
+def _mean_effect(module: _ScoreFromLeaf, leaf: Tensor, references: Tensor) -> float:
+    """Return f(input) minus the mean of f over the references."""
+    network = module.network
+    with eager_execution(leaf.device), frozen(network), torch.no_grad():
+        return float(module(leaf).double() - module(references).double().mean())
 
 
 def _import_captum() -> Any:

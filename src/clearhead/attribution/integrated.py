@@ -1,5 +1,7 @@
 """Path methods: gradients between a baseline and the input."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -7,14 +9,7 @@ import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.attribution.baselines import (
-    completeness_gap,
-    interpolate,
-    make_baseline,
-    score_effects,
-    with_diagnostics,
-    zeros_for_sum,
-)
+from clearhead.attribution.baselines import BaselinePath, make_baseline, with_diagnostics, zeros_for_sum
 from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.seeding import make_numbered_generator
@@ -44,56 +39,80 @@ def integrated_gradients(
     "black". With a `tolerance` the steps are doubled, input by input, until `completeness_gap` is no larger, but
     not beyond `limit`.
     """
+    _check_steps(steps, limit, tolerance)
+    path = BaselinePath(trace, make_baseline(trace, baseline), batch)
+    integral = _integrate_all(path, steps, limit, tolerance)
+    diagnostics = []
+    for entry, used_steps in zip(path.describe(integral.product), integral.steps, strict=True):
+        diagnostics.append({**entry, "steps": used_steps, "baseline": baseline})
+    return with_diagnostics(attribute_sum(trace, integral.product), diagnostics)
+
+
+def _check_steps(steps: int, limit: int, tolerance: float | None) -> None:
     require_integer("steps", steps)
     require_integer("limit", limit)
     if tolerance is not None:
         require_number("tolerance", tolerance, 0)
-    start = make_baseline(trace, baseline)
-    effect_B = score_effects(trace, start, batch)
-    product = zeros_for_sum(trace.leaf)
-    used_steps = [steps] * len(product)
+
+
+@dataclass(frozen=True)
+class _Integral:
+    """The mean gradient on the path × the path, and how many steps each input took."""
+
+    product: Tensor
+    steps: list[int]
+
+    def update(self, rows: list[int], product: Tensor, steps: int) -> None:
+        self.product[rows] = product
+        for row in rows:
+            self.steps[row] = steps
+
+
+def _integrate_all(path: BaselinePath, steps: int, limit: int, tolerance: float | None) -> _Integral:
+    """Integrate every input, and those above the tolerance again with twice the steps."""
+    product = zeros_for_sum(path.trace.leaf)
+    integral = _Integral(product, [steps] * len(product))
     rows = list(range(len(product)))
     # A finer grid of Gauss–Legendre shares no node with a coarser one, so refined inputs start over.
     while rows:
-        product[rows] = _integrate(trace, start, rows, steps, batch)
-        gap_B = completeness_gap(trace, product, effect_B)
-        for row in rows:
-            used_steps[row] = steps
+        integral.update(rows, _integrate(path, rows, steps), steps)
         steps *= 2
-        rows = [] if steps > limit else _select_incomplete(rows, gap_B, tolerance)
-    diagnostics = []
-    for entry, count in zip(_describe_gaps(gap_B, effect_B), used_steps, strict=True):
-        diagnostics.append({**entry, "steps": count, "baseline": baseline})
-    return with_diagnostics(attribute_sum(trace, product), diagnostics)
+        if steps > limit:
+            break
+        rows = _select_incomplete(path, product, rows, tolerance)
+    return integral
 
 
-def _select_incomplete(rows: list[int], gap_B: Tensor, tolerance: float | None) -> list[int]:
+def _select_incomplete(path: BaselinePath, product: Tensor, rows: list[int], tolerance: float | None) -> list[int]:
     """Return the inputs whose completeness gap is still above the tolerance."""
     if tolerance is None:
         return []
-    return [row for row in rows if gap_B[row] > tolerance]
+    gaps = path.completeness_gap(product).tolist()
+    return [row for row in rows if gaps[row] > tolerance]
 
 
-def _describe_gaps(gap_B: Tensor, effect_B: Tensor) -> list[dict[str, float]]:
-    pairs = zip(gap_B.tolist(), effect_B.tolist(), strict=True)
-    return [{"completeness_gap": gap, "effect": effect} for gap, effect in pairs]
-
-
-def _integrate(trace: Trace, start: Tensor, rows: list[int], steps: int, batch: int | None) -> Tensor:
-    """Return the mean gradient on the way × the way, for some of the inputs."""
+def _integrate(path: BaselinePath, rows: list[int], steps: int) -> Tensor:
+    """Return the mean gradient on the path × the path, for some of the inputs."""
     nodes, weights = gauss_legendre(steps)
-    points = []
-    for row in rows:
-        for node in nodes:
-            points.append(Point(row, partial(interpolate, trace, start, row, (node + 1) / 2)))
-    mean = zeros_for_sum(trace.leaf[rows])
+    leaf = path.trace.leaf
+    mean = zeros_for_sum(leaf[rows])
 
     # The weights sum to two, the length of (−1, 1).
     def receive(number: int, score: Tensor, gradient: Tensor) -> None:
         mean[number // steps] += gradient * (weights[number % steps] / 2)
 
-    gradients_at(trace, points, receive, batch=batch)
-    return mean * (trace.leaf - start)[rows]
+    gradients_at(path.trace, _place_nodes(path, rows, nodes), receive, batch=path.batch)
+    return mean * (leaf - path.baseline)[rows]
+
+
+def _place_nodes(path: BaselinePath, rows: list[int], nodes: Array) -> list[Point]:
+    """Return the points of all nodes of the first input, then of the second, and so on."""
+    points = []
+    for row in rows:
+        for node in nodes:
+            # From (−1, 1), where the nodes lie, to (0, 1).
+            points.append(path.point(row, (node + 1) / 2))
+    return points
 
 
 def gauss_legendre(steps: int) -> tuple[Array, Array]:
@@ -101,16 +120,22 @@ def gauss_legendre(steps: int) -> tuple[Array, Array]:
     # NumPy's leggauss solves an eigenvalue problem: seconds for a thousand steps, and it cannot be interrupted.
     node_N = np.cos(np.pi * (np.arange(steps, 0, -1) - 0.25) / (steps + 0.5))
     for _ in range(NEWTON_STEPS):
-        previous_N = np.ones(steps)
-        current_N = node_N
-        # Bonnet's recursion for Legendre polynomials.
-        for degree in range(2, steps + 1):
-            next_N = ((2 * degree - 1) * node_N * current_N - (degree - 1) * previous_N) / degree
-            previous_N = current_N
-            current_N = next_N
-        slope_N = steps * (node_N * current_N - previous_N) / (node_N**2 - 1)
-        node_N = node_N - current_N / slope_N
+        value_N, slope_N = _evaluate_legendre(node_N, steps)
+        node_N = node_N - value_N / slope_N
     return node_N, 2 / ((1 - node_N**2) * slope_N**2)
+
+
+def _evaluate_legendre(node_N: Array, degree: int) -> tuple[Array, Array]:
+    """Return the values and slopes of the Legendre polynomial of this degree."""
+    previous_N = np.ones(degree)
+    current_N = node_N
+    # Bonnet's recursion.
+    for order in range(2, degree + 1):
+        next_N = ((2 * order - 1) * node_N * current_N - (order - 1) * previous_N) / order
+        previous_N = current_N
+        current_N = next_N
+    slope_N = degree * (node_N * current_N - previous_N) / (node_N**2 - 1)
+    return current_N, slope_N
 
 
 @method(paper="Lundberg & Lee 2017; decoded paper's GradientShap", signed=True, class_specific=True, needs=())
@@ -125,25 +150,33 @@ def gradient_shap(
 ) -> Attribution:
     """Gradients at random places between a baseline and the (noisy) input, times the way, averaged."""
     require_integer("samples", samples)
-    start = make_baseline(trace, baseline)
-    product = zeros_for_sum(trace.leaf)
+    path = BaselinePath(trace, make_baseline(trace, baseline), batch)
     ends = noisy_points(trace, samples, noise, seed)
-    points = []
-    for number, end in enumerate(ends):
-        share = _draw_share(trace, end.sample, seed, number % samples)
-        points.append(Point(end.sample, partial(_interpolate_to, start[end.sample], end, share)))
+    product = _average_over_ends(path, ends, samples, seed)
+    settings = {"samples": samples, "seed": seed, "baseline": baseline}
+    diagnostics = [{**settings, **entry} for entry in path.describe(product)]
+    return with_diagnostics(attribute_sum(trace, product), diagnostics)
+
+
+def _average_over_ends(path: BaselinePath, ends: list[Point], samples: int, seed: int) -> Tensor:
+    """Return the mean over the ends of gradient × way from the baseline to the end."""
+    product = zeros_for_sum(path.trace.leaf)
+    points = list(_draw_points(path, ends, samples, seed))
 
     # Gradients are added up as they come, so that only one batch of them exists at a time.
     def receive(number: int, score: Tensor, gradient: Tensor) -> None:
         end = ends[number]
-        product[end.sample] += gradient * (end.make() - start[end.sample]) / samples
+        product[end.sample] += gradient * (end.make() - path.baseline[end.sample]) / samples
 
-    gradients_at(trace, points, receive, batch=batch)
-    effect_B = score_effects(trace, start, batch)
-    gap_B = completeness_gap(trace, product, effect_B)
-    settings = {"samples": samples, "seed": seed, "baseline": baseline}
-    diagnostics = [{**settings, **entry} for entry in _describe_gaps(gap_B, effect_B)]
-    return with_diagnostics(attribute_sum(trace, product), diagnostics)
+    gradients_at(path.trace, points, receive, batch=path.batch)
+    return product
+
+
+def _draw_points(path: BaselinePath, ends: list[Point], samples: int, seed: int) -> Iterator[Point]:
+    """Yield for each end a random point between it and the baseline."""
+    for number, end in enumerate(ends):
+        share = _draw_share(path.trace, end.sample, seed, number % samples)
+        yield Point(end.sample, partial(_interpolate_to, path.baseline[end.sample], end, share))
 
 
 def _draw_share(trace: Trace, row: int, seed: int, number: int) -> float:

@@ -1,6 +1,7 @@
 """Methods that remove parts of the input and observe the output: any model, no gradients."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,72 @@ from clearhead.validation import require_integer
 
 KERNEL_WIDTH = 0.25
 ALIASES = {"absent": "replacement"}
+GRID_UNITS = ("patch", "grid")
+"""Units that lie on a grid, so that a window of them is a square."""
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """The features of a trace's inputs, and how they are hidden and scored."""
+
+    trace: Trace
+    groups: list[Features]
+    replacement: str | None
+    output: str
+    batch: int | None
+
+    def score(self, masks: list[Tensor]) -> list[Tensor]:
+        """Return for each input the explained output under each of its masks."""
+        trace = self.trace
+        return perturbed_scores(
+            trace.model,
+            trace.inputs,
+            masks,
+            trace.targets,
+            self.groups,
+            output=self.output,
+            replacement=self.replacement,
+            batch_size=self.batch,
+        )
+
+    def describe(self, **settings: Any) -> list[dict[str, Any]]:
+        """Return diagnostics with the choices that None stood for."""
+        model = self.trace.model
+        replacement = resolve_replacement(model, self.trace.inputs, self.replacement)
+        # A regression has no probabilities, so its score is explained whatever was asked for.
+        output = "score" if model.problem == "regression" else self.output
+        diagnostics = []
+        for features in self.groups:
+            entry = {"absent": replacement, "unit": features.kind, "units": features.count, "output": output}
+            diagnostics.append({**entry, **settings})
+        return diagnostics
+
+    def attribute(self, values: Sequence[Tensor], diagnostics: Sequence[dict[str, Any]]) -> Attribution:
+        """Share each feature's relevance equally among its tokens or pixels, so that sums stay."""
+        trace = self.trace
+        shared = torch.stack(list(map(_spread, self.groups, values)))
+        if not trace.is_image:
+            return Attribution(shared, diagnostics=diagnostics)
+        pixels_BPQ = shared.reshape(len(shared), *trace.leaf.shape[-2:])
+        relevance_BT = trace.patches(pixels_BPQ)
+        # Patches are tokens already: a pixel map would say nothing more.
+        if self.groups[0].kind == "patch":
+            return Attribution(relevance_BT, diagnostics=diagnostics)
+        return Attribution(relevance_BT, pixels_BPQ=pixels_BPQ, diagnostics=diagnostics)
+
+
+def _group_features(trace: Trace, unit: str | None, segments: int) -> list[Features]:
+    require_integer("segments", segments)
+    return group_features(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
+
+
+def _spread(features: Features, value_U: Tensor) -> Tensor:
+    """Return the share of every token or pixel in the relevance of its feature; special tokens get none."""
+    labels_X = features.labels.flatten()
+    sizes_U = torch.bincount(labels_X, minlength=features.count + 1)[1:]
+    # Label 0 is what is never removed.
+    share_U = torch.cat([value_U.new_zeros(1), value_U / sizes_U.to(value_U)])
+    return share_U[labels_X.to(share_U.device)]
 
 
 @method(
@@ -42,32 +109,43 @@ def occlusion(
     is a square. `replacement` says what hidden means, `output="logit"` explains the logit instead.
     """
     require_integer("window", window)
-    groups = _group_features(trace, unit, segments)
-    removals = [_make_windows(trace, features, window) for features in groups]
-    masks = [_prepend_unchanged(~removed_NU) for removed_NU in removals]
-    scores = _score_masks(trace, masks, groups, output, replacement, batch)
-    values = [_mean_drop(score_N, removed_NU) for score_N, removed_NU in zip(scores, removals, strict=True)]
-    return _share_values(trace, groups, values, _describe(trace, groups, replacement, output))
+    perturbation = Perturbation(trace, _group_features(trace, unit, segments), replacement, output, batch)
+    removals = [_make_windows(trace, features, window) for features in perturbation.groups]
+    scores = perturbation.score([_prepend_unchanged(~removed_NU) for removed_NU in removals])
+    values = list(map(_mean_drop, scores, removals))
+    return perturbation.attribute(values, perturbation.describe())
 
 
 def _make_windows(trace: Trace, features: Features, window: int) -> Tensor:
     """Return every position of the window, as the features it removes (windows × features)."""
-    if features.kind in ("patch", "grid"):
-        side = round(features.count**0.5)
-        rows, columns = (side, side)
-        if features.kind == "patch" and trace.grid:
-            rows, columns = trace.grid
-        down = _make_runs(rows, window)
-        across = _make_runs(columns, window)
-        # A square is a run of rows times a run of columns.
-        return (down[:, None, :, None] & across[None, :, None, :]).reshape(-1, features.count)
+    if features.kind in GRID_UNITS:
+        return _make_squares(*_grid_shape(trace, features), window)
     if features.kind == "slic" and window > 1:
         raise BadOption(f"Invalid window={window} for superpixels, which have no order: use window=1.")
     return _make_runs(features.count, window)
 
 
+def _grid_shape(trace: Trace, features: Features) -> tuple[int, int]:
+    """Return the rows and columns in which the features lie."""
+    if features.kind == "patch" and trace.grid:
+        return trace.grid
+    # The unit "grid" cuts an image into as many rows as columns.
+    side = round(features.count**0.5)
+    return side, side
+
+
+def _make_squares(rows: int, columns: int, window: int) -> Tensor:
+    """Return every square of `window` × `window` cells of a grid (squares × cells)."""
+    down = _make_runs(rows, window)
+    across = _make_runs(columns, window)
+    # A square is a run of rows times a run of columns.
+    squares = down[:, None, :, None] & across[None, :, None, :]
+    return squares.reshape(-1, rows * columns)
+
+
 def _make_runs(count: int, window: int) -> Tensor:
     """Return every run of `window` neighbours among `count` (runs × count)."""
+    # A window that is larger than the input hides all of it.
     window = min(window, count)
     starts = torch.arange(count - window + 1)[:, None]
     positions = torch.arange(count)[None, :]
@@ -112,23 +190,27 @@ def lime(
     on the weights, which makes the fit unique when there are fewer samples than units.
     """
     require_integer("samples", samples)
+    _check_fit(width, ridge)
+    groups = _group_features(trace, unit, segments)
+    perturbation = Perturbation(trace, groups, replacement, output, batch)
+    masks = [_draw_masks(trace, row, features, samples, seed) for row, features in enumerate(groups)]
+    values = []
+    # On the CPU: these systems are small, and CUDA has no gelsd.
+    for mask_NU, score_N in zip(masks, perturbation.score(masks), strict=True):
+        values.append(local_weights(mask_NU.double(), score_N.cpu(), width, ridge))
+    return perturbation.attribute(values, perturbation.describe(samples=samples, seed=seed))
+
+
+def _check_fit(width: float, ridge: float) -> None:
+    # Comparisons that NaN fails.
     if not (width > 0 and 0 <= ridge < float("inf")):
         raise BadOption(
             f"Invalid width={width!r}, ridge={ridge!r}: the width must be above zero, the penalty finite and not below."
         )
-    groups = _group_features(trace, unit, segments)
-    masks = [_draw_masks(trace, row, features, samples, seed) for row, features in enumerate(groups)]
-    scores = _score_masks(trace, masks, groups, output, replacement, batch)
-    values = []
-    # On the CPU: these systems are small, and CUDA has no gelsd.
-    for mask_NU, score_N in zip(masks, scores, strict=True):
-        values.append(local_weights(mask_NU.double(), score_N.cpu(), width, ridge))
-    diagnostics = _describe(trace, groups, replacement, output, samples=samples, seed=seed)
-    return _share_values(trace, groups, values, diagnostics)
 
 
 def _draw_masks(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:
-    """Draw masks that keep each feature with probability one half."""
+    """Draw masks of one input that keep each feature with probability one half (samples × features)."""
     generator = make_generator(trace, row, seed)
     return torch.rand(samples, features.count, dtype=torch.float32, generator=generator) < 0.5
 
@@ -137,14 +219,19 @@ def local_weights(mask_NU: Tensor, score_N: Tensor, width: float, ridge: float) 
     """Return ridge-regression weights of scores on masks, weighted by closeness to the whole input."""
     weight_N = _kernel_weights(mask_NU, width)
     share_N = weight_N / weight_N.sum()
+    root_N = weight_N.sqrt()
     # Centred, so that the intercept is free of the penalty.
     centred_NU = mask_NU - share_N @ mask_NU
     centred_N = score_N - share_N @ score_N
-    root_N = weight_N.sqrt()
+    return _solve_ridge(centred_NU * root_N[:, None], centred_N * root_N, ridge)
+
+
+def _solve_ridge(design_NU: Tensor, answer_N: Tensor, ridge: float) -> Tensor:
+    """Return the weights with the least squared error plus `ridge` × their squared norm."""
     # The penalty as further rows of the design: better conditioned than the normal equations.
-    penalty_UU = ridge**0.5 * torch.eye(mask_NU.shape[1], dtype=mask_NU.dtype)
-    design = torch.cat([centred_NU * root_N[:, None], penalty_UU])
-    answer = torch.cat([centred_N * root_N, score_N.new_zeros(len(penalty_UU))])
+    penalty_UU = ridge**0.5 * torch.eye(design_NU.shape[1], dtype=design_NU.dtype)
+    design = torch.cat([design_NU, penalty_UU])
+    answer = torch.cat([answer_N, answer_N.new_zeros(len(penalty_UU))])
     # gelsd, because without a penalty the design may lack full rank.
     solution: Tensor = torch.linalg.lstsq(design, answer[:, None], driver="gelsd").solution
     return solution[:, 0]
@@ -184,17 +271,18 @@ def shapley_sampling(
     """
     require_integer("samples", samples)
     groups = _group_features(trace, unit, segments)
+    perturbation = Perturbation(trace, groups, replacement, output, batch)
     orders = [_draw_orders(trace, row, features, samples, seed) for row, features in enumerate(groups)]
-    masks = [_growing_masks(order_NU) for order_NU in orders]
-    scores = _score_masks(trace, masks, groups, output, replacement, batch)
-    values = [mean_gains(score_N, order_NU) for score_N, order_NU in zip(scores, orders, strict=True)]
-    diagnostics = _describe(trace, groups, replacement, output, samples=samples, seed=seed)
+    scores = perturbation.score([_growing_masks(order_NU) for order_NU in orders])
+    diagnostics = perturbation.describe(samples=samples, seed=seed)
     for entry, score_N in zip(diagnostics, scores, strict=True):
+        # Every order starts from nothing and ends with everything.
         entry["effect"] = float(score_N[-1] - score_N[0])
-    return _share_values(trace, groups, values, diagnostics)
+    return perturbation.attribute(list(map(mean_gains, scores, orders)), diagnostics)
 
 
 def _draw_orders(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:
+    """Draw random orders of the features of one input (orders × features)."""
     generator = make_generator(trace, row, seed)
     return torch.stack([torch.randperm(features.count, generator=generator) for _ in range(samples)])
 
@@ -209,67 +297,6 @@ def _growing_masks(order_NU: Tensor) -> Tensor:
 def mean_gains(score_N: Tensor, order_NU: Tensor) -> Tensor:
     """Return the gain when each feature is added, averaged over the orders."""
     gain_NU = score_N.reshape(len(order_NU), -1).diff(dim=1)
-    return gain_NU.gather(1, order_NU.argsort(1).to(gain_NU.device)).mean(0)
-
-
-def _group_features(trace: Trace, unit: str | None, segments: int) -> list[Features]:
-    require_integer("segments", segments)
-    return group_features(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
-
-
-def _score_masks(
-    trace: Trace,
-    masks: list[Tensor],
-    groups: list[Features],
-    output: str,
-    replacement: str | None,
-    batch: int | None,
-) -> list[Tensor]:
-    """Return for each input the explained output under each of its masks."""
-    return perturbed_scores(
-        trace.model,
-        trace.inputs,
-        masks,
-        trace.targets,
-        groups,
-        output=output,
-        replacement=replacement,
-        batch_size=batch,
-    )
-
-
-def _describe(
-    trace: Trace, groups: Sequence[Features], replacement: str | None, output: str, **more: Any
-) -> list[dict[str, Any]]:
-    """Return diagnostics with the choices that None stood for."""
-    resolved = resolve_replacement(trace.model, trace.inputs, replacement)
-    if trace.model.problem == "regression":
-        output = "score"
-    diagnostics = []
-    for features in groups:
-        entry = {"absent": resolved, "unit": features.kind, "units": features.count, "output": output}
-        diagnostics.append({**entry, **more})
-    return diagnostics
-
-
-def _share_values(
-    trace: Trace, groups: Sequence[Features], values: Sequence[Tensor], diagnostics: Sequence[dict[str, Any]]
-) -> Attribution:
-    """Share each feature's relevance equally among its tokens or pixels, so that sums stay; special tokens get none."""
-    shared = torch.stack([_spread(features, value_U) for features, value_U in zip(groups, values, strict=True)])
-    if not trace.is_image:
-        return Attribution(shared, diagnostics=diagnostics)
-    pixels_BPQ = shared.reshape(len(groups), *trace.leaf.shape[-2:])
-    # Patches are tokens already: a pixel map would say nothing more.
-    is_patchwise = groups[0].kind == "patch"
-    return Attribution(
-        trace.patches(pixels_BPQ), pixels_BPQ=None if is_patchwise else pixels_BPQ, diagnostics=diagnostics
-    )
-
-
-def _spread(features: Features, value_U: Tensor) -> Tensor:
-    labels_X = features.labels.flatten()
-    sizes_U = torch.bincount(labels_X, minlength=features.count + 1)[1:]
-    # Label 0 is what is never removed.
-    share_U = torch.cat([value_U.new_zeros(1), value_U / sizes_U.to(value_U)])
-    return share_U[labels_X.to(share_U.device)]
+    # The inverse of an order says at which step each feature was added.
+    step_NU = order_NU.argsort(1).to(gain_NU.device)
+    return gain_NU.gather(1, step_NU).mean(0)

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from clearhead.arrays import Array
 from clearhead.attribution.method import Attribution, always, method
 from clearhead.attribution.seeding import make_generator
 from clearhead.engine.trace import Trace
@@ -19,11 +20,16 @@ from clearhead.engine.trace import Trace
 )
 def random(trace: Trace, *, seed: int = 0) -> Attribution:
     """Uniform noise that depends on the seed and the input alone, not on the batch."""
-    # Drawn on the CPU, so that every device gives the same noise.
     mask_BT = trace.real_BT.numpy()
     noise_BT = np.zeros(mask_BT.shape)
-    for row, length in enumerate(mask_BT.sum(1).tolist()):
-        generator = make_generator(trace, row, seed)
-        noise_T = torch.rand(length, dtype=torch.float64, device="cpu", generator=generator)
-        noise_BT[row, mask_BT[row]] = noise_T.numpy()
-    return Attribution(torch.from_numpy(noise_BT), diagnostics=[{"seed": seed, "samples": 1}] * len(noise_BT))
+    for row, mask_T in enumerate(mask_BT):
+        noise_BT[row, mask_T] = _draw_noise(trace, row, int(mask_T.sum()), seed)
+    diagnostics = [{"seed": seed, "samples": 1}] * len(noise_BT)
+    return Attribution(torch.from_numpy(noise_BT), diagnostics=diagnostics)
+
+
+def _draw_noise(trace: Trace, row: int, tokens: int, seed: int) -> Array:
+    generator = make_generator(trace, row, seed)
+    # On the CPU, so that every device gives the same noise.
+    noise_T: Array = torch.rand(tokens, dtype=torch.float64, device="cpu", generator=generator).numpy()
+    return noise_T

@@ -1,6 +1,6 @@
 """Methods over layer-wise relevance."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -49,22 +49,28 @@ def _weighted_maps(trace: Trace, weight: str) -> list[Tensor]:
         return trace.weighted_relevances
     if weight != "attention":
         raise BadOption(f"Invalid weight={weight!r} for 'trans-att'. Available: gradient, attention.")
-    maps = []
-    for attention, relevance in zip(trace.attentions, trace.attention_relevances, strict=True):
-        # In place on the product, which is as large as all heads' maps of a block.
-        maps.append((attention * relevance).clamp_(min=0).mean(1))
-    return maps
+    pairs = zip(trace.attentions, trace.attention_relevances, strict=True)
+    return [_weigh_by_attention(attention, relevance) for attention, relevance in pairs]
+
+
+def _weigh_by_attention(attention_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
+    # In place on the product, which is as large as all heads' maps of a block.
+    return (attention_BHTS * relevance_BHTS).clamp_(min=0).mean(1)
 
 
 def _select_blocks(maps: list[Tensor], first_block: int, only_block: int | None) -> list[Tensor]:
     blocks = len(maps)
-    if not 0 <= first_block < blocks:
-        raise BadOption(f"Invalid first_block={first_block}: this model has blocks 0 … {blocks - 1}.")
+    _check_block("first_block", first_block, 0, blocks)
     if only_block is None:
         return maps[first_block:]
-    if not -blocks <= only_block < blocks:
-        raise BadOption(f"Invalid only_block={only_block}: this model has blocks {-blocks} … {blocks - 1}.")
+    # Negative numbers count from the last block, as in a list.
+    _check_block("only_block", only_block, -blocks, blocks)
     return [maps[only_block]]
+
+
+def _check_block(option: str, block: int, first: int, blocks: int) -> None:
+    if not first <= block < blocks:
+        raise BadOption(f"Invalid {option}={block}: this model has blocks {first} … {blocks - 1}.")
 
 
 @method(paper="TransAtt, Eq. 4 (LRP baseline)", signed=True, class_specific=True, needs=("relevance",))
@@ -76,12 +82,16 @@ def lrp(trace: Trace) -> Attribution:
     if not trace.is_image:
         return Attribution(tokens_BT, diagnostics=diagnostics)
     pixels_BPQ = trace.pixel_relevance().sum(1)
-    # What position embeddings and the class token keep never reaches a pixel.
-    left_behind = (1 - pixels_BPQ.double().flatten(1).sum(1)).tolist()
-    reported = []
-    for entry, share in zip(diagnostics, left_behind, strict=True):
-        reported.append({**entry, "left_behind": share})
+    reported = _add_left_behind(diagnostics, pixels_BPQ)
     return Attribution(trace.patches(pixels_BPQ), pixels_BPQ=pixels_BPQ, diagnostics=reported)
+
+
+def _add_left_behind(diagnostics: Sequence[Mapping[str, float]], pixels_BPQ: Tensor) -> list[dict[str, float]]:
+    """Add to the diagnostics of each image which share of the relevance its pixels did not get."""
+    # What position embeddings and the class token keep never reaches a pixel.
+    left_behind_B = 1 - pixels_BPQ.double().flatten(1).sum(1)
+    pairs = zip(diagnostics, left_behind_B.tolist(), strict=True)
+    return [{**entry, "left_behind": share} for entry, share in pairs]
 
 
 @method(paper="Voita et al. 2019; TransAtt, App. A", signed=False, class_specific=True, needs=("relevance",))

@@ -18,6 +18,7 @@ def make_generator(trace: Trace, row: int, seed: int) -> torch.Generator:
     """Return a generator for one input, the same whatever shares its batch."""
     if trace not in _CONTENTS:
         _CONTENTS[trace] = _read_contents(trace)
+    # A checksum instead of Python's hash, which differs from process to process.
     checksum = zlib.crc32(str(seed).encode(), zlib.crc32(_CONTENTS[trace][row]))
     return torch.Generator().manual_seed(checksum)
 
@@ -34,11 +35,16 @@ def _read_contents(trace: Trace) -> list[bytes]:
     tensors = trace.inputs.tensors
     # Ids where there are some: random numbers must not depend on device or precision.
     if "input_ids" in tensors:
-        ids_BT = _fetch_float32(tensors["input_ids"])
-        return [row[real].tobytes() for row, real in zip(ids_BT, trace.real_BT.numpy(), strict=True)]
+        return _read_ids(tensors["input_ids"], trace.real_BT)
     # Not the leaf of the trace, which stands behind the last block in a trace that goes block by block.
     name = "pixel_values" if trace.is_image else "inputs_embeds"
     return [row.tobytes() for row in _fetch_float32(tensors[name])]
+
+
+def _read_ids(ids_BT: Tensor, mask_BT: Tensor) -> list[bytes]:
+    """Return the ids of each input without padding, which depends on the batch."""
+    pairs = zip(_fetch_float32(ids_BT), mask_BT.numpy(), strict=True)
+    return [ids_T[mask_T].tobytes() for ids_T, mask_T in pairs]
 
 
 def _fetch_float32(tensor: Tensor) -> Array:

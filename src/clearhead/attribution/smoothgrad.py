@@ -21,23 +21,38 @@ def smooth_gradient(
 ) -> Attribution:
     """The `gradient` scores averaged over inputs with Gaussian noise, `noise` × the range of their values."""
     require_integer("samples", samples)
-    sum_BPQ = zeros_for_sum(trace.leaf[:, 0]) if trace.is_image else None
-    sum_BT = torch.zeros_like(trace.mask_BT, dtype=zeros_for_sum(trace.leaf).dtype)
+    mean = _zero_attribution(trace, diagnostics={"samples": samples, "seed": seed})
     points = noisy_points(trace, samples, noise, seed)
 
+    # Norms are averaged, not gradients: those of opposite signs would cancel.
     def receive(number: int, score: Tensor, gradient: Tensor) -> None:
-        row = points[number].sample
-        attribution = attribute_norm(trace, gradient[None])
-        sum_BT[row] += attribution.relevance_BT[0] / samples
-        if sum_BPQ is not None and attribution.pixels_BPQ is not None:
-            sum_BPQ[row] += attribution.pixels_BPQ[0] / samples
+        _add_share(mean, points[number].sample, attribute_norm(trace, gradient[None]), samples)
 
     gradients_at(trace, points, receive, batch=batch)
-    return Attribution(sum_BT, pixels_BPQ=sum_BPQ, diagnostics=[{"samples": samples, "seed": seed}] * len(sum_BT))
+    return mean
+
+
+def _zero_attribution(trace: Trace, diagnostics: dict[str, int]) -> Attribution:
+    """Return an attribution of zeros, with a pixel map for images."""
+    dtype = zeros_for_sum(trace.leaf).dtype
+    relevance_BT = torch.zeros_like(trace.mask_BT, dtype=dtype)
+    pixels_BPQ = None
+    if trace.is_image:
+        # One map for all channels.
+        pixels_BPQ = zeros_for_sum(trace.leaf[:, 0])
+    return Attribution(relevance_BT, pixels_BPQ=pixels_BPQ, diagnostics=[diagnostics] * len(relevance_BT))
+
+
+def _add_share(mean: Attribution, row: int, sample: Attribution, samples: int) -> None:
+    """Add one of several samples of an input to the mean, in place."""
+    mean.relevance_BT[row] += sample.relevance_BT[0] / samples
+    if mean.pixels_BPQ is not None and sample.pixels_BPQ is not None:
+        mean.pixels_BPQ[row] += sample.pixels_BPQ[0] / samples
 
 
 def noisy_points(trace: Trace, samples: int, noise: float, seed: int) -> list[Point]:
     """Return each input `samples` times with noise of its own: the same in any batch and any order."""
+    # Written this way round to catch NaN too.
     if not noise >= 0:
         raise BadOption(f"Invalid noise={noise!r}: it must be a number, and not negative.")
     points = []
@@ -51,15 +66,19 @@ def _add_noise(trace: Trace, row: int, noise: float, seed: int, number: int) -> 
     leaf = trace.leaf[row]
     if noise == 0:
         return leaf
-    # Padding stays as it is and does not widen the range of values.
-    mask_T = None if trace.is_image else trace.mask_BT[row]
-    real = leaf if mask_T is None else leaf[mask_T]
     generator = make_numbered_generator(trace, row, seed, number)
-    # In float64 on the CPU, so that every device and precision gets the same noise.
-    drawn = torch.randn(real.shape, dtype=torch.float64, generator=generator)
-    noisy = real + (noise * (real.max() - real.min())) * drawn.to(real)
-    if mask_T is None:
-        return noisy
+    if trace.is_image:
+        return _perturb(leaf, noise, generator)
+    # Padding stays as it is and does not widen the range of values.
+    mask_T = trace.mask_BT[row]
     padded = leaf.clone()
-    padded[mask_T] = noisy
+    padded[mask_T] = _perturb(leaf[mask_T], noise, generator)
     return padded
+
+
+def _perturb(values: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """Add Gaussian noise whose standard deviation is `noise` × the range of the values."""
+    # In float64 on the CPU, so that every device and precision gets the same noise.
+    drawn = torch.randn(values.shape, dtype=torch.float64, generator=generator)
+    deviation = noise * (values.max() - values.min())
+    return values + deviation * drawn.to(values)
