@@ -81,14 +81,15 @@ class Method:
 METHODS: Registry[Method] = Registry(
     "method",
     modules=(
-        "clearhead.attribution.activation",
         "clearhead.attribution.attention",
+        "clearhead.attribution.activation",
         "clearhead.attribution.random_baseline",
         "clearhead.attribution.decoded",
+        "clearhead.attribution.gradient",
+        "clearhead.attribution.smoothgrad",
         "clearhead.attribution.deeplift",
         "clearhead.attribution.attention_flow",
         "clearhead.attribution.balanced",
-        "clearhead.attribution.gradient",
         "clearhead.attribution.integrated",
         "clearhead.attribution.perturbation",
         "clearhead.attribution.relevance",
@@ -135,7 +136,7 @@ def method(
             seeds=seeds,
             aliases=dict(aliases or {}),
         )
-        METHODS.add(name, registered)
+        METHODS.add(name, registered, compute.__module__)
         return compute
 
     return register

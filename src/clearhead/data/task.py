@@ -165,7 +165,7 @@ def reader(matches: Callable[[Path], bool]) -> Callable[[Callable[..., Task]], C
 
     def register(read: Callable[..., Task]) -> Callable[..., Task]:
         name = read.__name__.replace("_", "-")
-        TASKS.add(name, Reader(name, read, matches, _find_options(read)))
+        TASKS.add(name, Reader(name, read, matches, _find_options(read)), read.__module__)
         return read
 
     return register

@@ -129,7 +129,7 @@ def metric(
             prepare=prepare,
             aliases=dict(aliases or {}),
         )
-        METRICS.add(name, registered)
+        METRICS.add(name, registered, measure.__module__)
         return measure
 
     return register
