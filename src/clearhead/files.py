@@ -14,20 +14,25 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
     `durable` also waits until file and folder are on the disk, so that the file survives a power failure.
     """
     try:
-        # In the same folder, because a file can only be moved atomically within a file system.
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            _write(handle, content, durable=durable)
-            # Results are meant to be shared: mkstemp makes files only their owner can read.
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        finally:
-            with suppress(OSError):
-                os.unlink(temporary)
+        _write_and_move(path, content, durable=durable)
     except OSError as error:
         raise BadFile(f"'{path}' cannot be written: {error.strerror or error}") from error
     if durable:
         _sync_folder(path.parent)
+
+
+def _write_and_move(path: Path, content: bytes, *, durable: bool) -> None:
+    # In the same folder, because a file can only be moved atomically within a file system.
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        _write(handle, content, durable=durable)
+        # Results are meant to be shared: mkstemp makes files only their owner can read.
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    finally:
+        # Fails after a successful move, when nothing is left to remove.
+        with suppress(OSError):
+            os.unlink(temporary)
 
 
 def _write(handle: int, content: bytes, *, durable: bool) -> None:

@@ -38,9 +38,12 @@ class ProgressBar:
         self.label = label
         if self._drawn is None and self._is_late:
             self.show()
+        self._redraw()
+
+    def _redraw(self) -> None:
         if self._drawn is not None:
             task = self._drawn.task_ids[0]
-            self._drawn.update(task, completed=done, total=total, description=label)
+            self._drawn.update(task, completed=self.done, total=self.total, description=self.label)
 
     @property
     def _is_late(self) -> bool:
@@ -60,6 +63,7 @@ class ProgressBar:
         # Without waiting: whoever holds the lock may be the caller of this work.
         if not self._console.is_terminal or not BAR.acquire(blocking=False):
             return
+        # Assigned before anything that could fail, because close() releases the lock only if there is a bar.
         self._drawn = _rich_progress(self._console)
         self._drawn.add_task(self.label, total=self.total, completed=self.done)
         # Elapsed time counts from the beginning of the work, not of the drawing.

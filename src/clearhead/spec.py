@@ -49,14 +49,13 @@ def option_defaults(function: Callable[..., Any]) -> dict[str, Any]:
 
 def parse_spec(spec: Any) -> tuple[str, str, dict[str, Any]]:
     """Parse 'name:key=value,…' or (name, {options}) into the spec as text, the name, and the options."""
-    # A pair that is malformed gets an error of its own, instead of one about a method called "('x', 5)".
-    if not isinstance(spec, tuple) or len(spec) != 2:
+    if not _is_pair(spec):
         return _parse_text(str(spec))
+    # A pair that is malformed gets an error of its own, instead of one about a method called "('x', 5)".
     if not _is_pair_with_options(spec):
         raise BadOption(f"{spec!r} is not a name with its options: write (name, {{option: value}}).")
-    name = spec[0]
-    options = dict(spec[1])
-    return _format_spec(name, options), name.strip(), options
+    name, options = spec
+    return _format_spec(name, options), name.strip(), dict(options)
 
 
 def _format_spec(name: str, options: Mapping[str, Any]) -> str:
@@ -69,17 +68,21 @@ def _format_spec(name: str, options: Mapping[str, Any]) -> str:
 def _parse_text(text: str) -> tuple[str, str, dict[str, Any]]:
     name, _, tail = text.partition(":")
     options: dict[str, Any] = {}
-    for pair in tail.split(","):
-        # A trailing comma, or nothing after the colon.
-        if not pair.strip():
-            continue
-        option, equals, value = pair.partition("=")
-        if not equals:
-            raise BadOption(f"Options in '{text}' must be written name=value, separated by commas.")
-        if option.strip() in options:
+    # Blank after a trailing comma, or if nothing follows the colon.
+    for pair in filter(str.strip, tail.split(",")):
+        option, value = _parse_pair(pair, text)
+        if option in options:
             raise BadOption(f"'{text}' gives an option twice: write each once.")
-        options[option.strip()] = RawText(value.strip())
+        options[option] = value
     return text, name.strip(), options
+
+
+def _parse_pair(pair: str, text: str) -> tuple[str, RawText]:
+    """Parse 'option=value'; `text` is the spec that it is a part of."""
+    option, equals, value = pair.partition("=")
+    if not equals:
+        raise BadOption(f"Options in '{text}' must be written name=value, separated by commas.")
+    return option.strip(), RawText(value.strip())
 
 
 def as_list(specs: Any) -> list[Any]:
@@ -93,9 +96,11 @@ def as_list(specs: Any) -> list[Any]:
 
 def _is_pair_with_options(spec: Any) -> bool:
     """Whether a spec is (name, {options})."""
-    if not isinstance(spec, tuple) or len(spec) != 2:
-        return False
-    return isinstance(spec[0], str) and isinstance(spec[1], Mapping)
+    return _is_pair(spec) and isinstance(spec[0], str) and isinstance(spec[1], Mapping)
+
+
+def _is_pair(spec: Any) -> bool:
+    return isinstance(spec, tuple) and len(spec) == 2
 
 
 def parse_value(text: str) -> Any:
@@ -121,14 +126,18 @@ def validate_options(
     Raise BadOption for options that it does not take, and for values of another type. `aliases` maps older option names
     to those that replaced them.
     """
-    defaults = option_defaults(function)
-    hints = _type_hints(function)
     # First of all, so that messages and results know one name per option.
     options = _resolve_aliases(name, options, aliases)
+    # All names before any value: a misspelt option is the more helpful thing to report.
+    _check_names(name, options, option_defaults(function))
+    hints = _type_hints(function)
+    return {option: _convert(name, option, value, hints.get(option)) for option, value in options.items()}
+
+
+def _check_names(name: str, options: Iterable[str], defaults: Mapping[str, Any]) -> None:
     for option in options:
         if option not in defaults:
             raise _unknown_option(name, option, defaults)
-    return {option: _convert(name, option, value, hints.get(option)) for option, value in options.items()}
 
 
 def _resolve_aliases(name: str, options: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
@@ -137,35 +146,47 @@ def _resolve_aliases(name: str, options: Mapping[str, Any], aliases: Mapping[str
     for option, value in options.items():
         current = aliases.get(option, option)
         if current in resolved:
-            older = [alias for alias in aliases if aliases[alias] == current and alias in options]
-            raise BadOption(f"'{older[0]}' is an older name of the option '{current}' of '{name}': give one of them.")
+            older = _find_alias(current, options, aliases)
+            raise BadOption(f"'{older}' is an older name of the option '{current}' of '{name}': give one of them.")
         resolved[current] = value
     return resolved
+
+
+def _find_alias(current: str, options: Mapping[str, Any], aliases: Mapping[str, str]) -> str:
+    """Return the older name by which an option was given."""
+    return next(alias for alias in aliases if aliases[alias] == current and alias in options)
 
 
 def _convert(name: str, option: str, value: Any, hint: Any) -> Any:
     """Convert a value to a type that the hint allows, or raise BadOption."""
     types = _option_types(hint)
     readings = _readings(value)
-    for reading in readings:
-        if _is_allowed(reading, types):
-            # 1 and "1" are floats for an option that takes floats.
-            wants_float = OPTION_TYPES[float] in types and isinstance(reading, Real)
-            return _finite_float(name, option, reading) if wants_float else reading
-    expected = " or ".join(option_type.words for option_type in types)
-    raise BadOption(f"Invalid {option}={readings[0]!r} for '{name}': it must be {expected}.")
+    allowed = [reading for reading in readings if _is_allowed(reading, types)]
+    if not allowed:
+        expected = " or ".join(option_type.words for option_type in types)
+        raise BadOption(f"Invalid {option}={readings[0]!r} for '{name}': it must be {expected}.")
+    # 1 and "1" are floats for an option that takes floats.
+    if OPTION_TYPES[float] in types and isinstance(allowed[0], Real):
+        return _finite_float(name, option, allowed[0])
+    return allowed[0]
 
 
 def _option_types(hint: Any) -> list[OptionType]:
     """Return the types that a hint allows; an empty list, which allows everything, for hints not in OPTION_TYPES."""
-    is_union = isinstance(hint, UnionType) or get_origin(hint) is Union
-    members = get_args(hint) if is_union else (hint,)
     types: list[OptionType] = []
-    for member in members:
+    for member in _union_members(hint):
+        # Hints such as list[int] are no types, and may not even be hashable.
         if not isinstance(member, type) or member not in OPTION_TYPES:
             return []
         types.append(OPTION_TYPES[member])
     return types
+
+
+def _union_members(hint: Any) -> tuple[Any, ...]:
+    # `int | None` and `Optional[int]` are objects of different classes.
+    if isinstance(hint, UnionType) or get_origin(hint) is Union:
+        return get_args(hint)
+    return (hint,)
 
 
 def _readings(value: Any) -> list[Any]:
@@ -184,7 +205,7 @@ def _is_allowed(value: Any, types: list[OptionType]) -> bool:
 
 
 def _is_instance(value: Any, classes: Any) -> bool:
-    """Whether a value is an instance; booleans and NaN do not count as numbers."""
+    """Whether a value is an instance; neither booleans nor NaN count as numbers."""
     # For Python a bool is an int.
     if isinstance(value, bool) and classes is not bool:
         return False

@@ -10,23 +10,38 @@ from clearhead.errors import Argument, BadOption
 
 def require_integer(name: str, value: Any, least: int = 1, most: int | None = None, *, is_flag: bool = False) -> None:
     """Raise BadOption unless `value` is an integer in range; `is_flag` if the command line has a flag of that name."""
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if is_integer and value >= least and (most is None or value <= most):
+    if _is_number(value, Integral) and least <= value and (most is None or value <= most):
         return
-    argument = Argument(name, value) if is_flag else f"{name}={value!r}"
-    allowed = f"at least {least}" if most is None else f"{least} to {most}"
-    raise BadOption(argument, f" must be a whole number, {allowed}.")
+    argument = _name_argument(name, value, is_flag=is_flag)
+    raise BadOption(argument, f" must be a whole number, {_format_range(least, most)}.")
+
+
+def _is_number(value: Any, number_type: type) -> bool:
+    # For Python a bool is an integer, but True as a count is a mistake.
+    return isinstance(value, number_type) and not isinstance(value, bool)
+
+
+def _format_range(least: int | str, most: int | str | None) -> str:
+    if most is None:
+        return f"at least {least}"
+    return f"{least} to {most}"
+
+
+def _name_argument(name: str, value: Any, *, is_flag: bool) -> Argument | str:
+    # Only an Argument is printed as a flag on the command line.
+    if is_flag:
+        return Argument(name, value)
+    return f"{name}={value!r}"
 
 
 def require_number(name: str, value: Any, least: float, most: float = sys.float_info.max) -> None:
     """Raise BadOption unless `value` is a finite number in range."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
     # A NaN fails both comparisons, and infinity exceeds the largest float.
-    if is_number and least <= value <= most:
+    if _is_number(value, Real) and least <= value <= most:
         return
-    is_open = most == sys.float_info.max
-    allowed = f"at least {least:g}" if is_open else f"{least:g} to {most:g}"
-    raise BadOption(f"{name}={value!r} must be a finite number, {allowed}.")
+    # The default is no limit that is worth a mention.
+    upper = None if most == sys.float_info.max else f"{most:g}"
+    raise BadOption(f"{name}={value!r} must be a finite number, {_format_range(f'{least:g}', upper)}.")
 
 
 def as_integer(value: Any) -> int | None:

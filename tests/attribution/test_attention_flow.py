@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.baselines import TEXTS
-from helpers.linear_models import bert
+from helpers.tiny_models import bert
 from scipy.optimize import linprog
 
 import clearhead

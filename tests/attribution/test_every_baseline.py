@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from helpers.baselines import ADDED, IDS, SAMPLED, TEXTS, cases
-from helpers.linear_models import bert, llama, lonely_gpt
 from helpers.precision import require_half_precision
+from helpers.tiny_models import bert, llama, lonely_gpt
 
 import clearhead
 from clearhead.attribution.method import METHODS

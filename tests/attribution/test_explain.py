@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from helpers.explain import photo
-from helpers.tiny_models import (
-    image_processor,
-    model,
-    network,
-    randomised,
-    tensors,
-    tokenizer,
-)
+from helpers.pictures import photo
+from helpers.tiny_models import image_processor, model, network, randomised, tensors
+from helpers.tiny_tokenizers import word_piece_tokenizer
 
 import clearhead
 from clearhead import UnsupportedModel
@@ -174,7 +168,7 @@ def test_embeddings_may_be_given_instead_of_ids():
 
 def test_a_pipeline_object_is_taken():
     net = network("bert", dtype=torch.float32)
-    pipe = transformers.pipeline("text-classification", model=net, tokenizer=tokenizer())
+    pipe = transformers.pipeline("text-classification", model=net, tokenizer=word_piece_tokenizer())
     assert clearhead.explain(clearhead.load(pipe), "a good film", "rollout").text == "a good film"
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from helpers.baselines import ADDED, DECODER, TEXTS, cases
-from helpers.linear_models import answering_bert, bert, llama, picture, vit
+from helpers.pictures import picture
+from helpers.tiny_models import answering_bert, bert, llama, vit
 
 import clearhead
 from clearhead import Target

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 from helpers.baselines import IDS, TEXTS, cases
-from helpers.linear_models import bert, linear_image, linear_text, llama, picture, vit
+from helpers.linear_models import linear_image, linear_text
+from helpers.pictures import picture
+from helpers.tiny_models import bert, llama, vit
 
 import clearhead
 from clearhead import Target

@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from helpers.tiny_models import (
-    model,
-    network,
-    tensors,
-    text_model,
-    tokenizer,
-)
+from helpers.tiny_models import model, network, tensors, text_model
+from helpers.tiny_tokenizers import word_piece_tokenizer
 
 import clearhead
 from clearhead import Target
@@ -64,7 +59,7 @@ def test_a_regression_has_a_score_and_no_probability():
 @pytest.fixture(scope="module")
 def answers():
     net = network("bert", kind=transformers.BertForQuestionAnswering, num_labels=2)
-    return clearhead.load(net, tokenizer())
+    return clearhead.load(net, word_piece_tokenizer())
 
 
 def test_answer_spans(answers):
@@ -90,7 +85,7 @@ def test_the_predicted_span_ignores_padding(answers):
 
 
 def test_positions_of_a_span_do_not_count_padding():
-    pad_left = tokenizer()
+    pad_left = word_piece_tokenizer()
     pad_left.padding_side = "left"
     net = network("bert", kind=transformers.BertForQuestionAnswering, num_labels=2, seed=2)
     answering = clearhead.load(net, pad_left)

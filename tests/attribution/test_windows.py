@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from helpers.tiny_models import (
-    blank_tokenizer,
-    byte_tokenizer,
-    network,
-    text_model,
-    tokenizer,
-)
+from helpers.tiny_models import network, text_model
+from helpers.tiny_tokenizers import blank_tokenizer, byte_tokenizer, word_piece_tokenizer
 
 import clearhead
 from clearhead import Target, UnsupportedModel
@@ -25,7 +20,7 @@ from clearhead.model.inputs import collate, encode
 
 
 def test_long_texts_are_refused_truncated_or_cut_into_windows():
-    explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
+    explained = clearhead.load(network("bert", max_position_embeddings=16), word_piece_tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
     with pytest.raises(TooLong, match=r"53 tokens, but .* takes at most 16.*truncate.*windows"):
         clearhead.explain(explained, words)
@@ -52,14 +47,14 @@ def test_windows_are_counted_while_they_are_explained(monkeypatch):
         yield counted.append
 
     monkeypatch.setattr("clearhead.attribution.windows.progress", progress)
-    explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
+    explained = clearhead.load(network("bert", max_position_embeddings=16), word_piece_tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
     clearhead.explain(explained, words, "att-cat", target=1, overflow="windows", batch_size=4)
     assert counted == [(14, "windows"), 4, 3, 4, 3]
 
 
 def test_windows_agree_on_one_class():
-    explained = clearhead.load(network("bert", max_position_embeddings=16), tokenizer(limit=16))
+    explained = clearhead.load(network("bert", max_position_embeddings=16), word_piece_tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 3
     both = clearhead.compare(explained, words, ["rollout", "att-cat"], overflow="windows")
     assert both["rollout"].target == both["att-cat"].target
@@ -184,7 +179,7 @@ def test_diagnostics_of_windows_tell_of_the_whole(seed, target):
 
 @pytest.mark.parametrize("head", [{"num_labels": 1}, {"problem_type": "multi_label_classification"}])
 def test_windows_of_other_heads(head):
-    explained = clearhead.load(network("bert", **head), tokenizer())
+    explained = clearhead.load(network("bert", **head), word_piece_tokenizer())
     one, logits = clearhead.explain(explained, LONG, "att-cat", overflow="windows"), averaged(explained, LONG)
     likely = None if "num_labels" in head else pytest.approx(float(logits.max().sigmoid()))
     assert one.probability == likely and one.diagnostics.get("predicted_probability") == likely
@@ -209,6 +204,6 @@ def test_special_tokens_of_windows_are_left_out(text):
 
 
 def test_a_model_without_room_for_a_text_has_no_windows():
-    explained = clearhead.load(network("bert"), tokenizer(limit=2))
+    explained = clearhead.load(network("bert"), word_piece_tokenizer(limit=2))
     with pytest.raises(UnsupportedModel, match="no room for a text"):
         clearhead.explain(explained, "good", overflow="windows")

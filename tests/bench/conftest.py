@@ -2,7 +2,7 @@
 
 import pytest
 from helpers.runs import SENTENCES
-from helpers.samples import save_text_model
+from helpers.saved_models import save_text_model
 
 from clearhead.bench.plan import Plan
 from clearhead.bench.run import run_plan

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from helpers.samples import save_image_model
+from helpers.saved_models import save_image_model
 from PIL import Image
 
 import clearhead

@@ -6,7 +6,8 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from helpers.samples import HOSTILE, save_text_model
+from helpers.explanations import HOSTILE
+from helpers.saved_models import save_text_model
 
 from clearhead.bench import report
 from clearhead.bench.evidence import Evidence

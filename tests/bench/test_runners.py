@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from helpers.dying_workers import Doomed, Mortal
-from helpers.samples import save_text_model
+from helpers.saved_models import save_text_model
 
 import clearhead
 from clearhead.bench.plan import Plan

@@ -1,7 +1,7 @@
 """Fixtures of the tests in this folder."""
 
 import pytest
-from helpers.samples import save_image_model, save_text_model
+from helpers.saved_models import save_image_model, save_text_model
 
 from clearhead.cli import main
 

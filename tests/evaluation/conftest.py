@@ -1,17 +1,17 @@
 """Fixtures of the tests in this folder."""
 
 import pytest
-from helpers import linear_models
+from helpers import linear_models, tiny_models
 
 
 @pytest.fixture(scope="module")
 def bert():
-    return linear_models.bert()
+    return tiny_models.bert()
 
 
 @pytest.fixture(scope="module")
 def vit():
-    return linear_models.vit()
+    return tiny_models.vit()
 
 
 @pytest.fixture(scope="module")

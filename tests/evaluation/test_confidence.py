@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import linear_models
+from helpers import tiny_models
 from helpers.explained_examples import TEXTS
 
 import clearhead
@@ -38,7 +38,7 @@ def test_ties_count_neither_way():
 
 
 def test_kendall_of_equal_and_opposite_classes():
-    model = linear_models.bert(labels=2)
+    model = tiny_models.bert(labels=2)
     own = clearhead.explain(model, TEXTS[0], "random")
     opposite = replace(own, relevance=-own.relevance)
     other = str(1 - own.target.number)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers import linear_models, tiny_models
+from helpers import linear_models, pictures, tiny_models, tiny_tokenizers
 
 import clearhead
 from clearhead.attribution import batch
@@ -29,7 +29,7 @@ def path(tmp_path):
 
 @pytest.fixture(scope="module")
 def bert():
-    return linear_models.bert()
+    return tiny_models.bert()
 
 
 def values(table):
@@ -273,7 +273,7 @@ SQUAD = (
 def test_questions_and_answers_end_to_end(tmp_path):
     path = tmp_path / "dev.json"
     path.write_text(SQUAD)
-    model = linear_models.answering_bert()
+    model = tiny_models.answering_bert()
     methods = ["att-cat", "trans-att", "integrated-gradients", "random"]
     table = clearhead.evaluate(model, path, methods, ["precision-at-k:k=4", "aopc", "lodds", "hiding", "kendall"])
     found = {(row["method"], row["metric"], row["part"]): row for row in table.rows}
@@ -289,13 +289,13 @@ def test_explanations_a_model_cannot_have(bert):
     with pytest.raises(UnsupportedModel, match="span"):
         cases.explain_examples(bert, [example], spelling, ["start"])
     with pytest.raises(UnsupportedModel, match="no classes"):
-        cases.explain_examples(linear_models.answering_bert(), [example], spelling, ["every-class"])
+        cases.explain_examples(tiny_models.answering_bert(), [example], spelling, ["every-class"])
 
 
 def test_start_and_end_are_explained_apart(tmp_path):
     path = tmp_path / "dev.json"
     path.write_text(SQUAD)
-    model = linear_models.answering_bert()
+    model = tiny_models.answering_bert()
     example = read_task(path).examples[0]
     case = cases.explain_examples(model, [example], [parse_method("att-cat")], ["start", "end"]).cases["att-cat"][0]
     whole = clearhead.explain(model, example.input, "att-cat")
@@ -306,12 +306,12 @@ def test_start_and_end_are_explained_apart(tmp_path):
 
 
 def test_pictures_end_to_end(tmp_path):
-    model = linear_models.vit()
+    model = tiny_models.vit()
     for folder in ("images/0", "images/1", "masks/0", "masks/1"):
         (tmp_path / folder).mkdir(parents=True)
     for seed in range(4):
-        linear_models.picture(seed).save(tmp_path / f"images/{seed % 2}/{seed}.png")
-        linear_models.picture(seed + 9).convert("L").point(lambda value: 255 * (value > 128)).save(
+        pictures.picture(seed).save(tmp_path / f"images/{seed % 2}/{seed}.png")
+        pictures.picture(seed + 9).convert("L").point(lambda value: 255 * (value > 128)).save(
             tmp_path / f"masks/{seed % 2}/{seed}.png"
         )
     names = ["positive-perturbation", "negative-perturbation:target=label", "segmentation", "kendall", "randomisation"]
@@ -323,7 +323,7 @@ def test_pictures_end_to_end(tmp_path):
 
 
 def test_decoders_too():
-    model = clearhead.load(tiny_models.network("llama", vocab_size=60), tiny_models.tokenizer())
+    model = clearhead.load(tiny_models.network("llama", vocab_size=60), tiny_tokenizers.word_piece_tokenizer())
     task = Task("t", [Example("1", "a film is not good", 0), Example("2", "a dull film", 1)])
     table = clearhead.evaluate(model, task, ["att-cat"], ["aopc", "hiding", "revealing"])
     assert [row["n"] for row in table.rows] == [2, 2, 2]

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from helpers import linear_models
+from helpers import pictures
 from helpers.explained_examples import TEXTS, cases_of, values
 
 from clearhead.evaluation.metric import parse_metric
@@ -102,7 +102,7 @@ def test_hiding_and_revealing_take_tokens_from_attention(linear, name):
 
 @pytest.mark.parametrize(("name", "lowest"), [("positive-perturbation", False), ("negative-perturbation", True)])
 def test_pixels_go_black_in_the_order_of_the_upsampled_map(vit, name, lowest):
-    pictures = [linear_models.picture(seed) for seed in range(4)]
+    pictures = [pictures.picture(seed) for seed in range(4)]
     cases = cases_of(vit, pictures)
     for picture, case, record in zip(pictures, cases, parse_metric(name).measure(vit, cases), strict=True):
         pixels = vit.processor(images=picture, return_tensors="pt")["pixel_values"].double()
@@ -122,7 +122,7 @@ def test_pixels_go_black_in_the_order_of_the_upsampled_map(vit, name, lowest):
 
 
 def test_the_papers_text_starts_at_ten_percent(vit):
-    cases = cases_of(vit, [linear_models.picture()])
+    cases = cases_of(vit, [pictures.picture()])
     record = parse_metric("positive-perturbation:start=0.1").measure(vit, cases)[0]
     assert record["correct"] == parse_metric("positive-perturbation").measure(vit, cases)[0]["correct"][1:]
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import linear_models
-from helpers.explained_examples import cases_of, noise, png, signed_weights, true_weights, values
+from helpers import linear_models, pictures, tiny_models, tiny_tokenizers
+from helpers.explained_examples import cases_of, noise, signed_weights, true_weights, values
+from helpers.pictures import png
 
 import clearhead
 from clearhead.data.task import Example, Mask
@@ -21,7 +22,7 @@ def ways(oracle):
 
 
 def drawn_texts(count, least, most):
-    words = [word for word in linear_models.WORDS[6:] if not word.startswith("#")]
+    words = [word for word in tiny_tokenizers.PLOT_WORDS[6:] if not word.startswith("#")]
     generator = np.random.default_rng(3)
     return [" ".join(generator.choice(words, size=generator.integers(least, most))) for _ in range(count)]
 
@@ -48,7 +49,7 @@ def test_true_weights_beat_random_and_reversed_on_a_linear_model(linear, name):
 
 @pytest.mark.parametrize("name", ["positive-perturbation", "negative-perturbation"])
 def test_true_weights_beat_random_and_reversed_on_pixels(name):
-    processor = linear_models.vit().processor
+    processor = tiny_models.vit().processor
     processor.size = {"height": 12, "width": 12}
     model = replace(linear_models.linear_image(), processor=processor)
 
@@ -58,7 +59,7 @@ def test_true_weights_beat_random_and_reversed_on_pixels(name):
         products = model.network.products(pixels - black.double().reshape(1, 3, 1, 1))[0].numpy()
         return products if explanation.target.number == 0 else -products
 
-    assert_bracketed(name, model, bracketed(model, [linear_models.picture(seed) for seed in range(24)], oracle))
+    assert_bracketed(name, model, bracketed(model, [pictures.picture(seed) for seed in range(24)], oracle))
 
 
 def marked_spans(text, words):
@@ -68,7 +69,7 @@ def marked_spans(text, words):
 
 def test_token_f1_of_true_weights_beats_random_and_reversed(linear):
     """People marked the words that speak for the class."""
-    words = linear_models.WORDS[6:18]
+    words = tiny_tokenizers.PLOT_WORDS[6:18]
     found = clearhead.explain(linear, " ".join(words), "random")
     weight = dict(zip(found.tokens, true_weights(linear, found), strict=True))
     several = {}
@@ -144,7 +145,7 @@ def rising(explanation):
 
 def test_segmentation_by_true_weights_beats_random_and_reversed():
     """The object is where pixel × weight speaks for the class."""
-    processor = linear_models.vit().processor
+    processor = tiny_models.vit().processor
     processor.size = {"height": 12, "width": 12}
     model = replace(linear_models.linear_image(), processor=processor)
 
@@ -155,7 +156,7 @@ def test_segmentation_by_true_weights_beats_random_and_reversed():
 
     several = {}
     for key, way in ways(oracle).items():
-        several[key] = cases = cases_of(model, [linear_models.picture(seed) for seed in range(16)], way)
+        several[key] = cases = cases_of(model, [pictures.picture(seed) for seed in range(16)], way)
         for place, case in enumerate(cases):
             there = oracle(case.explanations["prediction"], 0).reshape(3, 3) > 0
             gold = Mask(png(255 * np.kron(there, np.ones((8, 8)))))

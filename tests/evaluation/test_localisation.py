@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import linear_models
-from helpers.explained_examples import TEXTS, cases_of, marked, png, values
+from helpers import pictures
+from helpers.explained_examples import TEXTS, cases_of, marked, values
+from helpers.pictures import png
 from PIL import Image
 
 import clearhead
@@ -42,7 +43,7 @@ def slow_segmentation(heats, masks):
 
 def test_segmentation_against_pixel_loops(vit):
     generator = np.random.default_rng(2)
-    pictures = [linear_models.picture(seed).resize((12, 12)) for seed in range(3)]
+    pictures = [pictures.picture(seed).resize((12, 12)) for seed in range(3)]
     trimaps = [generator.integers(1, 4, (12, 12)) for _ in pictures]
     cases = cases_of(vit, pictures)
     cases = [
@@ -59,7 +60,7 @@ def test_an_explanation_that_is_the_mask_segments_perfectly(vit):
     mask = np.zeros((24, 24))
     mask[:8, :16] = 255
     relevance = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0])
-    case = cases_of(vit, [linear_models.picture()], lambda *_: relevance)[0]
+    case = cases_of(vit, [pictures.picture()], lambda *_: relevance)[0]
     exact = replace(case.explanations["prediction"], pixels=mask / 255)
     case = ExplainedExample(replace(case.example, gold=Mask(png(mask))), {"prediction": exact})
     assert values("segmentation", vit, [case]) == {"pixel-accuracy": 1, "map": 1, "miou": 1}
@@ -73,7 +74,7 @@ def test_average_precision_by_hand():
 
 
 def test_a_mask_of_another_size_is_an_error(vit):
-    case = cases_of(vit, [linear_models.picture()])[0]
+    case = cases_of(vit, [pictures.picture()])[0]
     case = replace(case, example=replace(case.example, gold=Mask(png(np.ones((5, 7))))))
     with pytest.raises(BadInput, match="7×5"):
         parse_metric("segmentation").measure(vit, [case])
@@ -130,7 +131,7 @@ def test_mosaic_shares_by_hand(bert):
 
 
 def test_picture_mosaics_have_four_classes(vit):
-    examples = [Example(str(seed), linear_models.picture(seed), seed % 5) for seed in range(9)]
+    examples = [Example(str(seed), pictures.picture(seed), seed % 5) for seed in range(9)]
     made = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", examples))
     assert len(made) == 8 and len({one.label for one in made[:4]}) == 4
     canvas = made[0].raw
@@ -138,7 +139,7 @@ def test_picture_mosaics_have_four_classes(vit):
     for place, one in enumerate(made[:4]):
         source = int(one.id.partition(":")[0].split("+")[place])
         left, top, right, bottom = (round(48 * side) for side in one.gold)
-        np.testing.assert_array_equal(canvas.crop((left, top, right, bottom)), linear_models.picture(source))
+        np.testing.assert_array_equal(canvas.crop((left, top, right, bottom)), pictures.picture(source))
     relevance = np.array([0, 1, 0, 0, 0, 0, 0, 0, 0, 0.0])
     own = replace(clearhead.explain(vit, canvas, "random"), relevance=relevance)
     found = parse_metric("mosaic").measure(vit, [ExplainedExample(one, {"label": own}) for one in made[:4]])

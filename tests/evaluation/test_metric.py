@@ -1,7 +1,7 @@
 """The registry of metrics and their options."""
 
 import pytest
-from helpers import linear_models
+from helpers import tiny_models
 from helpers.explained_examples import TEXTS, cases_of
 
 import clearhead
@@ -83,6 +83,6 @@ def test_lodds_needs_a_padding_token(bert, monkeypatch):
 
 
 def test_accuracy_needs_classes():
-    model = linear_models.answering_bert()
+    model = tiny_models.answering_bert()
     with pytest.raises(UnsupportedModel, match="span"):
         parse_metric("hiding").measure(model, [ExplainedExample(Example("x", ("is it good", "a film")), {})])

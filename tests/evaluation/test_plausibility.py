@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import linear_models
+from helpers import tiny_models
 from helpers.explained_examples import marked
 
 import clearhead
@@ -52,7 +52,7 @@ def test_marked_words_past_the_models_length_count_unless_told(bert):
 
 
 def test_precision_at_k_by_hand():
-    model = linear_models.answering_bert()
+    model = tiny_models.answering_bert()
     text = ("is it good", "a fine film with no plot")
     own = clearhead.explain(model, text, "random")
     assert own.tokens[5:12] == ("a", "fine", "film", "with", "no", "plot", "[SEP]")

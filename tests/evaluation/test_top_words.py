@@ -6,9 +6,9 @@ import weakref
 
 import numpy as np
 import pytest
-from helpers import linear_models
+from helpers import tiny_models, tiny_tokenizers
 from helpers.explained_examples import cases_of, noise, signed_weights, values
-from helpers.samples import explained, review
+from helpers.explanations import explained, review
 from PIL import Image
 
 from clearhead.errors import BadInput, BadOption
@@ -44,7 +44,7 @@ def test_token_overlap_by_hand():
 
 
 def test_overlap_of_an_oracle_is_below_that_of_noise(linear):
-    words = linear_models.WORDS[5:18]
+    words = tiny_tokenizers.PLOT_WORDS[5:18]
     generator = np.random.default_rng(0)
     texts = [" ".join(generator.choice(words, size=8)) for _ in range(40)]
 
@@ -65,7 +65,7 @@ def test_rare_words_weigh_more(bert, tmp_path):
 
 
 def test_a_reference_that_changed_is_read_again_and_holds_no_model(tmp_path):
-    path, model = tmp_path / "reference.txt", linear_models.bert()
+    path, model = tmp_path / "reference.txt", tiny_models.bert()
     case = cases_of(model, ["a good film"], lambda own, _: np.ones(len(own.tokens)))[0]
     metric = parse_metric(("token-overlap", {"reference": str(path)}))
     path.write_text("a film\na plot\n")

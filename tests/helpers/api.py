@@ -23,9 +23,9 @@ def read_refusal(capsys, *arguments):
     """Return the error with which `clearhead serve` ends at once."""
     from clearhead.cli import main
 
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main(["serve", "--no-open", "--port", "0", *arguments])
     output = capsys.readouterr()
-    assert (left.value.code, output.out) == (2, "")
+    assert (exit_info.value.code, output.out) == (2, "")
     assert output.err.count("\n") == 1
     return output.err

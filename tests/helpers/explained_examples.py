@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from PIL import Image
 
 import clearhead
-from clearhead.data.task import Example, Picture
+from clearhead.data.task import Example
 from clearhead.evaluation.metric import ExplainedExample, parse_metric
 
 TEXTS = [
@@ -24,23 +23,28 @@ def noise(explanation, seed):
 
 
 def cases_of(model, inputs, relevance=noise, labels=None, seed=0):
-    """Cases whose relevance is chosen, for the prediction and every class."""
-    found = clearhead.explain(model, list(inputs), "random")
+    """Return examples whose relevance is chosen, for the prediction and every class."""
+    explanations = clearhead.explain(model, list(inputs), "random")
     cases = []
-    for place, (raw, own) in enumerate(zip(inputs, found, strict=True)):
-        own = replace(own, relevance=np.asarray(relevance(own, seed + place), dtype=np.float64))
-        label = own.target.number if labels is None else labels[place]
-        cases.append(ExplainedExample(Example(str(place), raw, label), {"prediction": own, "label": own}))
+    for index, (raw, explanation) in enumerate(zip(inputs, explanations, strict=True)):
+        explanation = _set_relevance(explanation, relevance(explanation, seed + index))
+        label = explanation.target.number if labels is None else labels[index]
+        example = Example(str(index), raw, label)
+        cases.append(ExplainedExample(example, {"prediction": explanation, "label": explanation}))
     return cases
 
 
+def _set_relevance(explanation, relevance):
+    return replace(explanation, relevance=np.asarray(relevance, dtype=np.float64))
+
+
 def values(name, model, cases):
-    measure = parse_metric(name)
-    return measure.summarise(measure.measure(model, cases))
+    metric = parse_metric(name)
+    return metric.summarise(metric.measure(model, cases))
 
 
 def true_weights(model, explanation):
-    """What each token adds to the score of class 0, or to the logit of being the answer."""
+    """Return what each token adds to the score of class 0, or to the logit of being the answer."""
     ids = model.processor.convert_tokens_to_ids(list(explanation.tokens))
     return model.network.weight(torch.tensor(ids)).numpy()
 
@@ -50,15 +54,7 @@ def signed_weights(model, explanation, number):
 
 
 def marked(model, text, relevance, gold):
-    own = clearhead.explain(model, text, "random")
-    own = replace(own, relevance=np.asarray(relevance, dtype=np.float64))
-    keys = ("prediction", "label", "start", "end")
-    return ExplainedExample(Example("x", text, 0, gold), dict.fromkeys(keys, own))
-
-
-def png(values):
-    import io
-
-    buffer = io.BytesIO()
-    Image.fromarray(np.asarray(values, dtype=np.uint8)).save(buffer, "PNG")
-    return Picture(buffer.getvalue())
+    """Return an example with annotated spans, explained by this relevance."""
+    explanation = _set_relevance(clearhead.explain(model, text, "random"), relevance)
+    targets = ("prediction", "label", "start", "end")
+    return ExplainedExample(Example("x", text, 0, gold), dict.fromkeys(targets, explanation))

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-from helpers.samples import HOSTILE
+from helpers.explanations import HOSTILE
 
 TEXTS = {
     "english": "A joyless ,  tedious film\n\tthat Never finds its heart",
@@ -44,6 +44,7 @@ class Reader(HTMLParser):
 
 
 def shown(source: str) -> Reader:
+    """Read an HTML view; fail unless every element is closed."""
     reader = Reader()
     reader.feed(source)
     reader.close()

@@ -1,7 +1,7 @@
 """Actions on the page in a browser, and expectations that wait until they hold."""
 
 from helpers.browser import playwright
-from helpers.page_server import make_photo
+from helpers.pictures import make_photo
 
 TIMEOUT_MS = 30_000
 

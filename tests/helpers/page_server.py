@@ -1,7 +1,5 @@
 """A server in a process of its own, with tiny models, for tests that need a socket, a signal or a browser."""
 
-import base64
-import io
 import os
 import re
 import subprocess
@@ -9,23 +7,10 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from helpers.pictures import make_photo
 
 pytest.importorskip("fastapi", reason="the page needs clearhead[web]")
-
-
-def make_photo(size=(60, 40), image_format="PNG", seed=0) -> bytes:
-    """Return a file of coloured noise."""
-    pixels = np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, image_format)
-    return buffer.getvalue()
-
-
-def encode_base64(content: bytes) -> str:
-    return base64.b64encode(content).decode()
 
 
 @contextmanager
@@ -77,6 +62,6 @@ def _run(task: Path, model: Path, metric: str, out: Path) -> Path:
     command = ["bench", "--task", str(task), "--model", str(model), "--methods", "att-cat,rollout"]
     try:
         main([*command, "--metrics", metric, "--out", str(out)])
-    except SystemExit as left:
-        assert left.code == 0
+    except SystemExit as exit_error:
+        assert exit_error.code == 0
     return out

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 
 def quickest(work: Callable[[], object], enough: float, tries: int = 10) -> float:
-    """The shortest time of several, tried until one is short enough."""
-    took = float("inf")
+    """Return the shortest of some durations; stop once one is at most `enough`."""
+    shortest = float("inf")
     for _ in range(tries):
-        started = time.perf_counter()
+        start = time.perf_counter()
         work()
-        took = min(took, time.perf_counter() - started)
-        if took <= enough:
+        shortest = min(shortest, time.perf_counter() - start)
+        if shortest <= enough:
             break
-    return took
+    return shortest

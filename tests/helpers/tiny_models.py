@@ -1,4 +1,4 @@
-"""Tiny random models of many families, in float64, and a small tokenizer: what the tests explain."""
+"""Tiny random models of many families, in float64."""
 
 import os
 from functools import cache
@@ -6,9 +6,10 @@ from pathlib import Path
 
 import torch
 import transformers as hf
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from helpers.tiny_tokenizers import plot_tokenizer, word_piece_tokenizer
 
 import clearhead
+from clearhead.model.model import Model
 
 SHARED = Path(os.environ.get("CLEARHEAD_SHARED", Path(__file__).parents[3] / "shared"))
 
@@ -68,8 +69,11 @@ FAMILIES = {
 }
 
 
+THREE_TOKENS = {"input_ids": torch.ones(1, 3).long()}
+
+
 def randomised(network, seed=1):
-    """Weights wide enough that every part of the network matters, the same for the same seed."""
+    """Set random weights, large enough that every layer matters, the same for the same seed."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in network.named_parameters():
         scale = 0.25 if parameter.dim() > 1 else 0.1
@@ -81,10 +85,11 @@ def randomised(network, seed=1):
 
 
 def network(family="bert", *, attention="sdpa", dtype=torch.float64, seed=1, kind=None, **changes):
-    config, options, default = FAMILIES[family]
-    settings = config(**{**options, **changes})
-    settings._attn_implementation = "eager" if family == "deberta-v2" else attention
-    return randomised((kind or default)(settings).to(dtype).eval(), seed)
+    config_class, options, network_class = FAMILIES[family]
+    config = config_class(**{**options, **changes})
+    # The only family here without SDPA.
+    config._attn_implementation = "eager" if family == "deberta-v2" else attention
+    return randomised((kind or network_class)(config).to(dtype).eval(), seed)
 
 
 def model(family="bert", **options):
@@ -93,12 +98,12 @@ def model(family="bert", **options):
 
 @cache
 def shared_model(family):
-    """The default tiny model of a family, made once: a trace leaves it as it was."""
+    """Return the default tiny model of a family, made once: a trace leaves it as it was."""
     return model(family)
 
 
 def tensors(family="bert", rows=3, length=9, seed=0):
-    """A batch of random inputs; the second text is three tokens shorter than the rest."""
+    """Return a batch of random inputs; the second text is three tokens shorter than the rest."""
     generator = torch.Generator().manual_seed(seed)
     options = FAMILIES[family][1]
     if "image_size" in options or family == "clip":
@@ -106,71 +111,65 @@ def tensors(family="bert", rows=3, length=9, seed=0):
     ids = torch.randint(5, 60, (rows, length), generator=generator)
     mask = torch.ones_like(ids)
     if rows > 1:
-        ids[1, length - 3 :], mask[1, length - 3 :] = options["pad_token_id"], 0
+        ids[1, length - 3 :] = options["pad_token_id"]
+        mask[1, length - 3 :] = 0
     return {"input_ids": ids, "attention_mask": mask}
 
 
 def alone(batch, row):
-    """One row of a batch, without its padding."""
+    """Return one row of a batch, without its padding."""
     if "pixel_values" in batch:
         return {"pixel_values": batch["pixel_values"][row : row + 1]}
     length = int(batch["attention_mask"][row].sum())
     return {name: value[row : row + 1, :length] for name, value in batch.items()}
 
 
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a the film is not good bad dull joy ##less very , . ! never finds its heart"
-
-
-def tokenizer(limit=64):
-    """A word-piece tokenizer over two dozen words."""
-    vocabulary = {word: place for place, word in enumerate(WORDS.split())}
-    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-    special = {f"{key}_token": value for key, value in names.items()}
-    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=limit, **special)
-
-
-ROBERTA = {"bos_token": "<s>", "cls_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "sep_token": "</s>"}
-ROBERTA |= {"unk_token": "<unk>", "mask_token": "<mask>"}
-
-
-def byte_tokenizer(limit=40):
-    """A tokenizer of bytes, as RoBERTa's: the tokens of one character share its offset."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    names, alphabet = list(dict.fromkeys(ROBERTA.values())), pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=names, initial_alphabet=alphabet, show_progress=False)
-    backend.train_from_iterator(["a film is not good"], trainer)
-    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
-    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=limit, **ROBERTA)
-
-
-def blank_tokenizer(limit=20):
-    """A tokenizer whose tokens begin with the blank before them, as XLM-R's."""
-    vocabulary = [*dict.fromkeys(ROBERTA.values()), *("▁" + word for word in ("a", "film", "is", "not", "good"))]
-    backend = Tokenizer(models.Unigram([(word, -1.0) for word in vocabulary], unk_id=3))
-    backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=limit, **ROBERTA)
-
-
 def text_model(**options):
-    """A tiny BERT that reads text, with labels."""
-    labels = {0: "negative", 1: "neutral", 2: "positive"}
-    settings = {"id2label": labels, "label2id": {name: place for place, name in labels.items()}, **options}
-    return clearhead.load(network("bert", **settings), tokenizer())
+    """Return a tiny BERT that reads text, with labels."""
+    id2label = {0: "negative", 1: "neutral", 2: "positive"}
+    label2id = {label: index for index, label in id2label.items()}
+    settings = {"id2label": id2label, "label2id": label2id, **options}
+    return clearhead.load(network("bert", **settings), word_piece_tokenizer())
 
 
-def image_processor(**options):
-    return hf.ViTImageProcessorPil(size={"height": 32, "width": 32}, **options)
+def image_processor(side=32, **options):
+    return hf.ViTImageProcessorPil(size={"height": side, "width": side}, **options)
 
 
 def image_model(**options):
     return clearhead.load(network("vit", **options), image_processor())
+
+
+def _widened(network_class, config):
+    """Return a network whose initial weights are four times as large, so that classes differ visibly."""
+    torch.manual_seed(0)
+    network = network_class(config)
+    for parameter in network.parameters():
+        if parameter.dim() > 1:
+            parameter.data.mul_(4)
+    return network.double().eval()
+
+
+def bert(layers=3, labels=3):
+    config = hf.BertConfig(**{**TEXT, "num_hidden_layers": layers, "num_labels": labels})
+    return Model(_widened(hf.BertForSequenceClassification, config), plot_tokenizer(), name="tiny-bert")
+
+
+def answering_bert():
+    config = hf.BertConfig(**{**TEXT, "num_hidden_layers": 2, "num_labels": 2, "max_position_embeddings": 512})
+    return Model(_widened(hf.BertForQuestionAnswering, config), plot_tokenizer(), name="tiny-answers")
+
+
+def llama():
+    return Model(_widened(hf.LlamaForSequenceClassification, hf.LlamaConfig(**ROTARY)), name="tiny-llama")
+
+
+def lonely_gpt():
+    """Return a decoder without a padding token, which takes one input at a time."""
+    config = hf.GPT2Config(vocab_size=60, n_embd=32, n_layer=2, n_head=4, n_positions=64, num_labels=3)
+    return Model(_widened(hf.GPT2ForSequenceClassification, config), name="tiny-gpt")
+
+
+def vit():
+    config = hf.ViTConfig(**{**IMAGE, "image_size": 24})
+    return Model(_widened(hf.ViTForImageClassification, config), image_processor(24), name="tiny-vit")

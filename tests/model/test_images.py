@@ -5,12 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.explain import IDS, cut, photo
-from helpers.tiny_models import (
-    image_processor,
-    model,
-    network,
-)
+from helpers.pictures import cut, photo
+from helpers.tiny_models import THREE_TOKENS, image_processor, model, network
 from PIL import Image, ImageOps
 
 import clearhead
@@ -75,7 +71,7 @@ def test_pixels_of_another_size_are_taken_where_the_network_takes_them():
 
 def test_ids_for_an_image_model(image):
     with pytest.raises(BadInput, match="takes images: give pixel_values, not input_ids"):
-        clearhead.explain(image, IDS)
+        clearhead.explain(image, THREE_TOKENS)
 
 
 def test_pictures_of_two_sizes_that_nobody_resizes():

@@ -7,14 +7,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from helpers.explain import IDS, photo
-from helpers.tiny_models import (
-    model,
-    network,
-    randomised,
-    tensors,
-    tokenizer,
-)
+from helpers.pictures import photo
+from helpers.tiny_models import THREE_TOKENS, model, network, randomised, tensors
+from helpers.tiny_tokenizers import word_piece_tokenizer
 
 import clearhead
 from clearhead import ClearheadError, Target, UnsupportedModel
@@ -90,11 +85,21 @@ from clearhead.model.inputs import from_tensors
         ({"input_ids": torch.ones(1, 3).long().to_sparse()}, {}, BadInput, "to_dense"),
         ({"input_ids": torch.full((1, 3), 60)}, {}, BadInput, r"Invalid input_ids 60: .* has 0 … 59"),
         ({"input_ids": torch.full((1, 3), -1)}, {}, BadInput, "Invalid input_ids -1"),
-        ({**IDS, "token_type_ids": IDS["input_ids"] + 1}, {}, BadInput, r"Invalid token_type_ids 2: .* 0 … 1"),
-        ({**IDS, "token_type_ids": torch.zeros(1)}, {}, BadInput, "integers"),
-        ({**IDS, "token_type_ids": torch.zeros(1).long()}, {}, BadInput, r"'token_type_ids' has shape \(1,\)"),
-        ({**IDS, "position_ids": IDS["input_ids"] + 63}, {}, BadInput, r"Invalid position_ids 64: .* 0 … 63"),
-        ({**IDS, "inputs_embeds": torch.zeros(1, 3, 32)}, {}, BadInput, "Both input_ids and inputs_embeds"),
+        (
+            {**THREE_TOKENS, "token_type_ids": torch.full((1, 3), 2)},
+            {},
+            BadInput,
+            r"Invalid token_type_ids 2: .* 0 … 1",
+        ),
+        ({**THREE_TOKENS, "token_type_ids": torch.zeros(1)}, {}, BadInput, "integers"),
+        ({**THREE_TOKENS, "token_type_ids": torch.zeros(1).long()}, {}, BadInput, r"'token_type_ids' has shape \(1,\)"),
+        (
+            {**THREE_TOKENS, "position_ids": torch.full((1, 3), 64)},
+            {},
+            BadInput,
+            r"Invalid position_ids 64: .* 0 … 63",
+        ),
+        ({**THREE_TOKENS, "inputs_embeds": torch.zeros(1, 3, 32)}, {}, BadInput, "Both input_ids and inputs_embeds"),
         ({"inputs_embeds": torch.zeros(1, 3, 31)}, {}, BadInput, r"takes \(inputs, tokens, 32\)"),
         ({"inputs_embeds": torch.zeros(1, 32)}, {}, BadInput, r"takes \(inputs, tokens, 32\)"),
         ({"pixel_values": torch.zeros(1, 3, 32, 32)}, {}, BadInput, "takes text: give input_ids, not pixel_values"),
@@ -139,7 +144,7 @@ def test_ids_that_the_tokenizer_does_not_have(text):
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
 def test_a_tokenizer_that_makes_no_mask(family):
-    bare = tokenizer()
+    bare = word_piece_tokenizer()
     bare.model_input_names = ["input_ids"]
     explained = clearhead.load(network(family), bare)
     texts = ["a film", "a film is not good , never dull"]
@@ -211,7 +216,7 @@ def test_a_network_that_takes_no_mask_gets_texts_of_one_length():
     """FNet mixes all tokens, padding included, so that nothing may be padded: neither inputs nor perturbed ones."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48, "vocab_size": 60, "num_labels": 3}
     net = randomised(transformers.FNetForSequenceClassification(transformers.FNetConfig(**sizes, pad_token_id=0)))
-    explained, texts = clearhead.load(net, tokenizer()), ["a film", "a film is not good", "good"]
+    explained, texts = clearhead.load(net, word_piece_tokenizer()), ["a film", "a film is not good", "good"]
     for method in ("gradient", "occlusion"):
         for explanation, text in zip(clearhead.explain(explained, texts, method), texts, strict=True):
             alone = clearhead.explain(explained, text, method)
@@ -237,7 +242,7 @@ def test_token_types_of_several_kinds():
 
 
 def test_special_tokens_are_those_around_texts_whoever_put_them_there():
-    own = tokenizer()
+    own = word_piece_tokenizer()
     own.add_special_tokens({"extra_special_tokens": ["film"]})
     ids = torch.tensor([own.convert_tokens_to_ids(["film", "a", "[UNK]", "[MASK]", "[SEP]", "good"])])
     (explanation,) = clearhead.explain(clearhead.load(network("bert"), own), {"input_ids": ids}, "att-cat")

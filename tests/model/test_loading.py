@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from helpers.tiny_models import SIZES, TEXT, image_processor, network, tensors, tokenizer
+from helpers.tiny_models import SIZES, TEXT, image_processor, network, tensors
+from helpers.tiny_tokenizers import word_piece_tokenizer
 from torch import nn
 
 import clearhead
@@ -19,7 +20,7 @@ from clearhead.model.model import max_tokens
 @pytest.fixture
 def folder(tmp_path):
     network("bert", dtype=torch.float32).save_pretrained(tmp_path)
-    tokenizer().save_pretrained(tmp_path)
+    word_piece_tokenizer().save_pretrained(tmp_path)
     return tmp_path
 
 
@@ -27,7 +28,7 @@ def test_a_folder_in_hub_layout(folder):
     loaded = clearhead.load(folder)
     assert type(loaded.network).__name__ == "BertForSequenceClassification"
     explanation = clearhead.explain(loaded, "a good film", "rollout")
-    objects = clearhead.load(network("bert", dtype=torch.float32), tokenizer())
+    objects = clearhead.load(network("bert", dtype=torch.float32), word_piece_tokenizer())
     np.testing.assert_allclose(
         explanation.relevance, clearhead.explain(objects, "a good film", "rollout").relevance, rtol=1e-5
     )
@@ -162,14 +163,18 @@ def test_prompt_learning_adapters_are_refused():
 
 
 def test_a_processor_that_is_given_is_taken(folder):
-    own = tokenizer()
+    own = word_piece_tokenizer()
     assert clearhead.load(folder, own).processor is own
     assert clearhead.load(clearhead.load(folder), own).processor is own
 
 
 @pytest.mark.parametrize(
     ("family", "processor", "expected"),
-    [("bert", "bert-base", "tokenizer"), ("bert", image_processor(), "tokenizer"), ("vit", tokenizer(), "image")],
+    [
+        ("bert", "bert-base", "tokenizer"),
+        ("bert", image_processor(), "tokenizer"),
+        ("vit", word_piece_tokenizer(), "image"),
+    ],
 )
 def test_a_processor_of_another_kind_is_refused(family, processor, expected):
     with pytest.raises(UnsupportedModel, match=f"needs an? {expected}"):
@@ -178,7 +183,7 @@ def test_a_processor_of_another_kind_is_refused(family, processor, expected):
 
 def test_the_fitting_part_of_a_processor_is_taken():
     class Both:
-        tokenizer, image_processor = tokenizer(), image_processor()
+        tokenizer, image_processor = word_piece_tokenizer(), image_processor()
 
     assert clearhead.load(network("bert"), Both()).processor is Both.tokenizer
     assert clearhead.load(network("vit"), Both()).processor is Both.image_processor

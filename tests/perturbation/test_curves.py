@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers.linear_models import bert, picture, vit
+from helpers.pictures import picture
+from helpers.tiny_models import bert, vit
 
 import clearhead
 from clearhead.errors import BadOption

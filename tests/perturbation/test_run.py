@@ -10,17 +10,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from helpers import tiny_models
-from helpers.linear_models import (
-    WORDS,
-    answering_bert,
-    bert,
-    linear_image,
-    linear_text,
-    llama,
-    picture,
-    vit,
-)
+from helpers import tiny_models, tiny_tokenizers
+from helpers.linear_models import linear_image, linear_text
+from helpers.pictures import picture
+from helpers.tiny_models import answering_bert, bert, llama, vit
+from helpers.tiny_tokenizers import PLOT_WORDS
 
 import clearhead
 from clearhead.engine.batching import in_batches
@@ -52,9 +46,9 @@ def one_by_one(model: Model, text: Any, mask: torch.Tensor, replacement: str) ->
     hidden = [place for place, present in zip(plain, mask.tolist(), strict=True) if not present]
     for place in hidden:
         if replacement in ("mask", "mask-attention"):
-            ids[place] = WORDS.index("[MASK]")
+            ids[place] = PLOT_WORDS.index("[MASK]")
         if replacement == "pad":
-            ids[place] = WORDS.index("[PAD]")
+            ids[place] = PLOT_WORDS.index("[PAD]")
         if replacement in ("attention", "mask-attention"):
             attention[place] = 0
     kept = [place for place in range(len(ids)) if replacement != "delete" or place not in hidden]
@@ -271,7 +265,9 @@ def test_padding_changes_nothing_in_any_family(family: str, replacement: str) ->
 @pytest.mark.parametrize("replacement", ["attention", "mask-attention", "mask"])
 def test_padding_changes_no_answer_of_a_deberta(replacement: str) -> None:
     kind = transformers.DebertaV2ForQuestionAnswering
-    model = clearhead.load(tiny_models.network("deberta-v2", kind=kind, num_labels=2), tiny_models.tokenizer())
+    model = clearhead.load(
+        tiny_models.network("deberta-v2", kind=kind, num_labels=2), tiny_tokenizers.word_piece_tokenizer()
+    )
     pairs = [("is it good", "a film"), ("is it good", "the film is not good , very bad and joyless .")]
     masks = random_masks(model, pairs)
     together = perturbed_logits(model, pairs, masks, replacement=replacement)[0]

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
+from helpers.explanations import pictured, review
 from helpers.html_reader import shown
-from helpers.samples import pictured, review
 from PIL import Image
 
 from clearhead.errors import BadInput

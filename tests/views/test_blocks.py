@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.samples import explained, review
+from helpers.explanations import explained, review
 
 from clearhead.errors import BadOption
 from clearhead.views import blocks

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.browser import find_violations, launch_browser, needs_axe, needs_chromium
-from helpers.samples import HOSTILE, explained, pictured, review
+from helpers.explanations import HOSTILE, explained, pictured, review
 from helpers.timing import quickest
 
 from clearhead.evaluation.top_words import overlap_rows, top_words, word_records

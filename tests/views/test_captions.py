@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.samples import review
+from helpers.explanations import review
 from helpers.tiny_models import text_model
 
 import clearhead

@@ -1,7 +1,7 @@
 """Heat maps over images."""
 
 import numpy as np
-from helpers.samples import pictured
+from helpers.explanations import pictured
 
 from clearhead.views import heatmap
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.explanations import HOSTILE, explained, pictured, review
 from helpers.html_reader import TEXTS, shown
-from helpers.samples import HOSTILE, explained, pictured, review
 
 from clearhead.views import html, html_parts
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.samples import pictured, review
+from helpers.explanations import pictured, review
 
 from clearhead.views.json_record import line, record
 

@@ -1,6 +1,6 @@
 """Explanations as Markdown."""
 
-from helpers.samples import explained, pictured, review
+from helpers.explanations import explained, pictured, review
 
 from clearhead.views import markdown
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.samples import pictured, review
+from helpers.explanations import pictured, review
 
 from clearhead.errors import BadInput, BadOption
 from clearhead.views import annotations, heatmap, html, static_image

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from helpers.explanations import explained, pictured, review
 from helpers.html_reader import TEXTS, shown
-from helpers.samples import explained, pictured, review
 from PIL import Image
 
 from clearhead.explanation import Comparison, Explanations

@@ -1,6 +1,6 @@
 """Charts of deletion and insertion curves."""
 
-from helpers.samples import pictured, review
+from helpers.explanations import pictured, review
 
 from clearhead.model.target import Target
 from clearhead.perturbation.curves import RemovalCurve

@@ -5,8 +5,8 @@ from xml.dom import minidom
 
 import numpy as np
 import pytest
+from helpers.explanations import HOSTILE, explained, pictured, review
 from helpers.html_reader import TEXTS
-from helpers.samples import HOSTILE, explained, pictured, review
 from PIL import Image
 
 from clearhead.errors import BadOption

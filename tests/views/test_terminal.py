@@ -1,6 +1,6 @@
 """Explanations in a terminal."""
 
-from helpers.samples import HOSTILE, explained, pictured, review
+from helpers.explanations import HOSTILE, explained, pictured, review
 
 from clearhead.views import color, terminal
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.explanations import explained, review
 from helpers.html_reader import TEXTS
-from helpers.samples import explained, review
 
 from clearhead.views.text_spans import default_level, scored_spans, split_segments, strongest_spans, visible
 

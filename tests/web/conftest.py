@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from helpers import tiny_models
-from helpers.samples import save_answer_model, save_image_model, save_regression_model, save_text_model
+from helpers.saved_models import save_answer_model, save_image_model, save_regression_model, save_text_model
 
 import clearhead
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 from helpers.api import HOME, JSON, TEXT, TestClient, ask
-from helpers.page_server import encode_base64, make_photo, save_photo_run, save_run
-from helpers.samples import save_image_model, save_text_model
+from helpers.page_server import save_photo_run, save_run
+from helpers.pictures import encode_base64, make_photo
+from helpers.saved_models import save_image_model, save_text_model
 from PIL import Image
 
 import clearhead

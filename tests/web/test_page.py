@@ -20,7 +20,7 @@ from helpers.page import (
     wait_until,
     wait_until_measured,
 )
-from helpers.page_server import make_photo
+from helpers.pictures import make_photo
 
 pytestmark = needs_chromium
 

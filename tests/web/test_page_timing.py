@@ -19,8 +19,9 @@ from helpers.page import (
     wait_until,
     wait_until_measured,
 )
-from helpers.page_server import make_photo, start_server
-from helpers.samples import save_text_model
+from helpers.page_server import start_server
+from helpers.pictures import make_photo
+from helpers.saved_models import save_text_model
 
 pytestmark = needs_chromium
 

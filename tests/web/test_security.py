@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from helpers import tiny_models
 from helpers.api import HOME, TEXT, TestClient, ask
-from helpers.page_server import encode_base64, make_photo
+from helpers.pictures import encode_base64, make_photo
 from PIL import Image
 from starlette.websockets import WebSocketDisconnect
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from helpers.api import HOME, JSON, TEXT, TestClient, ask, httpx, read_refusal
 from helpers.page_server import start_server
-from helpers.samples import save_text_model
+from helpers.saved_models import save_text_model
 
 import clearhead
 from clearhead.web.app import build

@@ -23,7 +23,16 @@ def build(
     models: Mapping[str, Model], policy: AccessPolicy | None = None, limits: Limits = LIMITS, runs: Runs | None = None
 ) -> FastAPI:
     """Return the application that serves these models and finished runs."""
-    app = FastAPI(
+    app = _make_app()
+    _set_state(app, models, limits, runs)
+    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits)
+    add_error_handlers(app)
+    _add_routes(app)
+    return app
+
+
+def _make_app() -> FastAPI:
+    return FastAPI(
         title="Clearhead",
         version=__version__,
         description="Explain why a model decided, and test what happens when parts of the input are hidden.",
@@ -32,22 +41,23 @@ def build(
         redoc_url=None,
         lifespan=_close_worker_at_end,
     )
-    _set_state(app, models, limits, runs)
-    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits)
-    add_error_handlers(app)
+
+
+def _set_state(app: FastAPI, models: Mapping[str, Model], limits: Limits, runs: Runs | None) -> None:
+    worker = Worker(limits)
+    service = ExplainService(models, limits, worker.check_interrupted)
+    app.state.worker = worker
+    app.state.service = service
+    app.state.dispatcher = Dispatcher(worker, service)
+    app.state.limits = limits
+    app.state.runs = Runs([]) if runs is None else runs
+
+
+def _add_routes(app: FastAPI) -> None:
     app.include_router(page_router)
     # StaticFiles refuses paths outside its folder.
     app.mount("/static", StaticFiles(directory=str(PACKAGE / "static")), name="static")
     app.include_router(api_router)
-    return app
-
-
-def _set_state(app: FastAPI, models: Mapping[str, Model], limits: Limits, runs: Runs | None) -> None:
-    app.state.worker = Worker(limits)
-    app.state.service = ExplainService(models, limits, app.state.worker.check_interrupted)
-    app.state.dispatcher = Dispatcher(app.state.worker, app.state.service)
-    app.state.limits = limits
-    app.state.runs = Runs([]) if runs is None else runs
 
 
 @asynccontextmanager

@@ -11,7 +11,9 @@ from clearhead.web.job_queue import Overloaded, Worker
 from clearhead.web.schemas import CurveRequest, CurveResponse, ExplainRequest, HideRequest, HideResponse
 from clearhead.web.service import ExplainService
 
+# Short enough that the work for a client that has left ends soon.
 POLL_SECONDS = 0.2
+TIMEOUT_MESSAGE = "The answer took longer than this server allows. Try a shorter input or a faster method."
 
 
 class Dispatcher:
@@ -45,6 +47,7 @@ class Dispatcher:
         try:
             return await self._wait(request, result)
         except asyncio.CancelledError:
+            # The worker cancels the futures of waiting jobs when it is closed.
             raise Overloaded("The server is stopping.") from None
         finally:
             # Whatever ended the wait: a job that has not finished is not needed any more.
@@ -53,15 +56,16 @@ class Dispatcher:
             result.cancel()
 
     async def _wait(self, request: Request, result: "asyncio.Future[Any]") -> Any:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.worker.limits.answer_timeout
-        while not result.done():
-            # Polls, because ASGI gives no event for a client that disconnects.
-            await asyncio.wait({result}, timeout=POLL_SECONDS)
-            if result.done():
-                break
-            if loop.time() > deadline or await request.is_disconnected():
-                raise Overloaded(
-                    "The answer took longer than this server allows. Try a shorter input or a faster method."
-                )
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self.worker.limits.answer_timeout
+        # Polls, because ASGI gives no event for a client that disconnects.
+        while not await _is_done(result):
+            if clock() > deadline or await request.is_disconnected():
+                raise Overloaded(TIMEOUT_MESSAGE)
         return result.result()
+
+
+async def _is_done(result: "asyncio.Future[Any]") -> bool:
+    """Wait a moment for a result; return whether it is there."""
+    await asyncio.wait({result}, timeout=POLL_SECONDS)
+    return result.done()

@@ -1,6 +1,6 @@
 """Exception handlers: every error becomes {"error": text}, and user input is not sent back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -20,12 +20,16 @@ SHORTEN = "Shorten it, or choose 'First part only' under 'Long texts' (in JSON, 
 
 def add_error_handlers(app: FastAPI) -> None:
     """Register the handlers; Starlette picks the one of the most specific class."""
-    app.exception_handler(ClearheadError)(_handle_invalid_input)
-    app.exception_handler(TooLong)(_handle_too_long)
-    app.exception_handler(Overloaded)(_handle_overload)
-    app.exception_handler(Interrupted)(_handle_overload)
-    app.exception_handler(RequestValidationError)(_handle_invalid_body)
-    app.exception_handler(HTTPException)(_handle_http_error)
+    handlers: dict[type[Exception], Callable[..., Any]] = {
+        ClearheadError: _handle_invalid_input,
+        TooLong: _handle_too_long,
+        Overloaded: _handle_overload,
+        Interrupted: _handle_overload,
+        RequestValidationError: _handle_invalid_body,
+        HTTPException: _handle_http_error,
+    }
+    for error_type, handler in handlers.items():
+        app.add_exception_handler(error_type, handler)
 
 
 def _error_response(status: int, text: str, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -47,10 +51,15 @@ async def _handle_overload(_: Request, error: Exception) -> JSONResponse:
 
 async def _handle_invalid_body(_: Request, error: RequestValidationError) -> JSONResponse:
     details = error.errors()
-    messages = [_describe_detail(detail) for detail in details[:MAX_REPORTED_ERRORS]]
-    is_malformed = any(detail["type"] == "json_invalid" for detail in details)
-    status = 400 if is_malformed else 422
-    return _error_response(status, visible("; ".join(messages)[:MAX_MESSAGE_CHARACTERS]))
+    messages = map(_describe_detail, details[:MAX_REPORTED_ERRORS])
+    text = "; ".join(messages)[:MAX_MESSAGE_CHARACTERS]
+    status = 400 if _is_malformed(details) else 422
+    return _error_response(status, visible(text))
+
+
+def _is_malformed(details: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the body is not JSON, rather than JSON of the wrong shape."""
+    return any(detail["type"] == "json_invalid" for detail in details)
 
 
 def _describe_detail(detail: Mapping[str, Any]) -> str:

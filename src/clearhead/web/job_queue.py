@@ -59,11 +59,14 @@ class Worker:
             group = object()  # equal to no other group
         job = Job(work, payload, group, time.monotonic() + self.limits.answer_timeout)
         with self._ready:
-            if self._closed or len(self._jobs) >= self.limits.max_queued_jobs:
+            if not self._accepts_jobs():
                 raise Overloaded("Too many requests are waiting. Try again in a moment.")
             self._jobs.append(job)
             self._ready.notify()
         return job
+
+    def _accepts_jobs(self) -> bool:
+        return not self._closed and len(self._jobs) < self.limits.max_queued_jobs
 
     def check_interrupted(self) -> None:
         """Raise Interrupted if no client waits for any of the running jobs."""
@@ -72,21 +75,26 @@ class Worker:
 
     def close(self, timeout: float = THREAD_JOIN_TIMEOUT) -> None:
         """Cancel waiting jobs and end the thread after the forward pass that is running."""
+        # Outside the lock, because cancelling runs the callbacks of the futures.
+        for job in self._stop():
+            job.future.cancel()
+        self._thread.join(timeout)
+
+    def _stop(self) -> list[Job]:
+        """Let the thread end after the running jobs; return those that have not started."""
         with self._ready:
             self._closed = True
             waiting = list(self._jobs)
             self._jobs.clear()
             self._ready.notify()
-        # Outside the lock, because cancelling runs the callbacks of the futures.
-        for job in waiting:
-            job.future.cancel()
-        self._thread.join(timeout)
+        return waiting
 
     def _loop(self) -> None:
         while True:
             jobs = self._wait_for_jobs()
             if jobs is None:
                 return
+            # Read by check_interrupted, which this thread calls between forward passes.
             self._running = jobs
             _run_jobs(jobs)
             self._running = []
@@ -110,10 +118,11 @@ class Worker:
 
     def _take_group(self, group: Hashable) -> list[Job]:
         matching = [job for job in self._jobs if job.group == group]
-        matching = matching[: self.limits.max_batch - 1]
-        for job in matching:
+        # One less, because the first job of the batch has been taken already.
+        batch = matching[: self.limits.max_batch - 1]
+        for job in batch:
             self._jobs.remove(job)
-        return [job for job in matching if _start(job)]
+        return list(filter(_start, batch))
 
 
 def _start(job: Job) -> bool:

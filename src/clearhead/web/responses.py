@@ -54,22 +54,32 @@ def _pack_pixels(explanation: Explanation) -> dict[str, Any] | None:
 
 def quantize_pixels(pixels: Array) -> dict[str, Any]:
     """Return pixel relevance as integers −127 … 127, each worth `unit`: a fifth of the bytes of JSON numbers."""
+    # JSON has neither NaN nor infinity, and one of them would take the unit with it.
     finite = np.nan_to_num(pixels.astype(np.float64), posinf=0.0, neginf=0.0)
-    largest = float(np.abs(finite).max(initial=0.0))
-    # All zero: any unit will do, but not 0, which the levels are divided by.
-    unit = largest / MAX_LEVEL or 1.0
+    unit = _find_unit(finite)
     levels = np.rint(finite / unit).astype(np.int8)
-    return {"size": list(pixels.shape), "unit": unit, "levels": base64.b64encode(levels.tobytes()).decode()}
+    encoded = base64.b64encode(levels.tobytes()).decode()
+    return {"size": list(pixels.shape), "unit": unit, "levels": encoded}
+
+
+def _find_unit(pixels: Array) -> float:
+    """Return the relevance of one level, so that the largest pixel gets the largest level."""
+    largest = float(np.abs(pixels).max(initial=0.0))
+    # All zero: any unit will do, but not 0, which the levels are divided by.
+    return largest / MAX_LEVEL or 1.0
 
 
 def render_file(answer: Answer, file_type: str) -> bytes:
     """Return an explanation as the content of an HTML, PNG or JSON file."""
-    explanation = answer.explanation
     if file_type == "png":
-        return static_image.png(static_image.drawn([explanation]))
-    if file_type == "json":
-        text = json_record.line(explanation, answer.method.text)
-    else:
-        text = html.page([html.card(explanation)], html.title_of([explanation]))
+        return static_image.png(static_image.drawn([answer.explanation]))
+    text = _render_text(answer, file_type)
     # Labels of a model may contain lone surrogates, which UTF-8 cannot encode.
     return text.encode("utf-8", "replace")
+
+
+def _render_text(answer: Answer, file_type: str) -> str:
+    explanation = answer.explanation
+    if file_type == "json":
+        return json_record.line(explanation, answer.method.text)
+    return html.page([html.card(explanation)], html.title_of([explanation]))

@@ -103,8 +103,16 @@ def _describe_model(name: str, model: Model) -> ModelInfo:
         kind="image" if model.takes_images else "text",
         problem=model.problem,
         labels=model.labels,
-        summary=zoo.describe(name)["summary"] if name in zoo.names() else "",
+        summary=_find_summary(name),
     )
+
+
+def _find_summary(name: str) -> str:
+    # Only embedded models come with a description.
+    if name not in zoo.names():
+        return ""
+    summary: str = zoo.describe(name)["summary"]
+    return summary
 
 
 @api_router.get("/methods", name="methods")
@@ -153,6 +161,7 @@ def _make_file_route(file_type: str) -> Callable[..., Coroutine[Any, Any, Respon
     async def download_file(body: ExplainRequest, request: Request) -> Response:
         """Explain a prediction in a self-contained file."""
         answer = await _get_dispatcher(request).explain(request, body)
+        # In a thread, because drawing a picture would hold up all other requests.
         content = await asyncio.to_thread(render_file, answer, file_type)
         headers = {"content-disposition": f'attachment; filename="clearhead.{file_type}"'}
         return Response(content, media_type=MEDIA_TYPES[file_type], headers=headers)

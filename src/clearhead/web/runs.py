@@ -5,6 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from clearhead.bench import report
 from clearhead.bench.run_folder import RunFolder, hash_files
 from clearhead.bench.summary import summarise_run
@@ -42,17 +44,16 @@ class Run:
         if self.data is None:
             return {}
         plan = self.results.manifest["plan"]
+        # The same rows as in the run, because `limit` samples with a fixed seed.
         task = read_task(self.data, limit=plan["limit"], **plan["columns"])
-        return {example.id: example for example in task.examples if not isinstance(example.input, str | tuple)}
+        return {example.id: example for example in task.examples if _is_image(example.input)}
 
     def render_image(self, example_id: str, limits: Limits) -> bytes:
         """Return an image of the run's data as a JPEG; ids are looked up in the data, never used as paths."""
         if example_id not in self.images:
             raise BadInput("This run has no such image, or the server was started without --data for it.")
-        raw = self.images[example_id].raw
-        if isinstance(raw, Path):
-            raw = Picture(raw.read_bytes()).opened()
-        return encode_jpeg(normalize_image(raw, limits))
+        image = _open_image(self.images[example_id].raw)
+        return encode_jpeg(normalize_image(image, limits))
 
     @cached_property
     def page(self) -> str:
@@ -64,9 +65,10 @@ class Run:
         """Metric values by (method, metric), then by example, of examples that have a single number."""
         values: dict[tuple[str, str], dict[str, float]] = {}
         for row in self.results.values():
-            if row["value"] is not None:
-                by_example = values.setdefault((row["method"], row["metric"]), {})
-                by_example[str(row["example"])] = float(row["value"])
+            if row["value"] is None:
+                continue
+            by_example = values.setdefault((row["method"], row["metric"]), {})
+            by_example[str(row["example"])] = float(row["value"])
         return values
 
     @cached_property
@@ -74,8 +76,10 @@ class Run:
         """Text and prediction of the first explanation by (method, example)."""
         explanations: dict[tuple[str, str], dict[str, Any]] = {}
         for row in self.results.explanations():
-            columns = {key: row[key] for key in EXPLANATION_COLUMNS}
-            explanations.setdefault((row["name"], str(row["example"])), columns)
+            key = (row["name"], str(row["example"]))
+            # Further rows of an example explain other classes.
+            if key not in explanations:
+                explanations[key] = _select_columns(row)
         return explanations
 
     def describe(self, name: str) -> RunInfo:
@@ -86,10 +90,7 @@ class Run:
 
     def rank_examples(self, method: str, metric: str, *, lowest: bool, start: int) -> Examples:
         """Return a page of examples, those with the highest (or lowest) values first."""
-        values = self._find_values(method, metric)
-        # Not reverse=True, which would also reverse the order of examples with equal values.
-        sign = 1 if lowest else -1
-        ranked = sorted(values.items(), key=lambda entry: sign * entry[1])
+        ranked = _rank(self._find_values(method, metric), lowest=lowest)
         page = ranked[start : start + EXAMPLES_PER_PAGE]
         examples = [self._describe_example(method, example_id, value) for example_id, value in page]
         return Examples(total=len(ranked), examples=examples)
@@ -102,8 +103,7 @@ class Run:
 
     def _describe_example(self, method: str, example_id: str, value: float) -> Example:
         row = self.explanations.get((method, example_id), {})
-        columns = (row.get("text"), row.get("second"))
-        texts = [text for text in columns if text is not None]
+        texts = _find_texts(row)
         return Example(
             example=example_id,
             value=value,
@@ -115,17 +115,42 @@ class Run:
         )
 
 
+def _is_image(raw: Any) -> bool:
+    return not isinstance(raw, str | tuple)
+
+
+def _open_image(raw: Path | Image.Image) -> Image.Image:
+    """Return an image of a task, whose reader names a file or has opened it already."""
+    if isinstance(raw, Path):
+        return Picture(raw.read_bytes()).opened()
+    return raw
+
+
+def _select_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {column: row[column] for column in EXPLANATION_COLUMNS}
+
+
+def _rank(values: Mapping[str, float], *, lowest: bool) -> list[tuple[str, float]]:
+    """Return examples with their values, the highest (or lowest) first."""
+    # Not reverse=True, which would also reverse the order of examples with equal values.
+    sign = 1 if lowest else -1
+    return sorted(values.items(), key=lambda entry: sign * entry[1])
+
+
+def _find_texts(row: Mapping[str, Any]) -> list[str]:
+    """Return the text of an explanation, both of a pair, or none of an image."""
+    columns = (row.get("text"), row.get("second"))
+    return [text for text in columns if text is not None]
+
+
 class Runs(Mapping[str, Run]):
     """Runs by the names of their folders."""
 
     def __init__(self, folders: list[Path], data: Sequence[Path] = ()) -> None:
         _check_paths(data)
         self._data = data
-        self._folders = {folder.resolve().name: folder for folder in folders}
+        self._folders = _name_folders(folders)
         self._open: dict[str, Run] = {}
-        # Only the folders' own names appear on the page and in addresses; full paths are private.
-        if len(self._folders) != len(folders):
-            raise BadOption("Two runs would have the same name on the page: rename one of the folders.")
         self._check_data_used()
 
     def _check_data_used(self) -> None:
@@ -136,17 +161,28 @@ class Runs(Mapping[str, Run]):
                 raise BadOption(f"No run was made from '{path}' in its present state: check --data and --run.")
 
     def __getitem__(self, name: str) -> Run:
+        if name not in self._open:
+            self._open[name] = self._open_run(name)
+        return self._open[name]
+
+    def _open_run(self, name: str) -> Run:
         if name not in self._folders:
             raise unknown_name("run of this server", name, list(self._folders) or ["none: start with --run"])
-        if name not in self._open:
-            self._open[name] = Run(self._folders[name], self._data)
-        return self._open[name]
+        return Run(self._folders[name], self._data)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._folders)
 
     def __len__(self) -> int:
         return len(self._folders)
+
+
+def _name_folders(folders: Sequence[Path]) -> dict[str, Path]:
+    # Only the folders' own names appear on the page and in addresses; full paths are private.
+    by_name = {folder.resolve().name: folder for folder in folders}
+    if len(by_name) != len(folders):
+        raise BadOption("Two runs would have the same name on the page: rename one of the folders.")
+    return by_name
 
 
 def _check_paths(data: Sequence[Path]) -> None:

@@ -58,16 +58,23 @@ class AccessPolicy:
         Any other name is rejected, because an attacker's DNS could point it at this machine (DNS rebinding). Bare IP
         addresses cannot be rebound, so a server with a token accepts all of them.
         """
-        try:
-            name = urlsplit(f"//{host}").hostname
-        except ValueError:
-            return False
-        # urlsplit would take the host from behind an @ or before a /, which other parsers read differently.
-        if name is None or "/" in host or "@" in host:
+        name = _parse_host(host)
+        if name is None:
             return False
         if name in self.hosts:
             return True
         return self.token is not None and _is_ip_address(name)
+
+
+def _parse_host(header: str) -> str | None:
+    """Return the host name in a Host header, without the port; None if the header is malformed."""
+    # urlsplit would take the host from behind an @ or before a /, which other parsers read differently.
+    if "/" in header or "@" in header:
+        return None
+    try:
+        return urlsplit(f"//{header}").hostname
+    except ValueError:
+        return None
 
 
 def _is_ip_address(name: str) -> bool:
@@ -109,17 +116,17 @@ class SecurityMiddleware:
         response = SecuredResponse(send)
         try:
             self._check_request(scope)
-            body = LimitedBody(receive, self.limits)
-            await self.app(scope, body, response)
+            await self.app(scope, LimitedBody(receive, self.limits), response)
         except RequestRejected as rejection:
             await response.send_error(rejection.status_code, rejection.detail, rejection.headers)
         except Exception as error:
-            LOG.error("%s in %s (%s %s)", type(error).__name__, _locate(error), scope["method"], scope["path"])
+            _log_error(error, scope)
             await response.send_error(500, "Internal error: the log of the server names its location.")
 
     def _check_request(self, scope: Scope) -> None:
         headers = _decode_headers(scope)
         host = headers.get("host", "")
+        # First of all, so that a rebound name learns nothing about the server.
         if not self.policy.accepts_host(host):
             raise RequestRejected(421, "Unknown Host header.")
         _check_method(scope)
@@ -132,24 +139,41 @@ class SecurityMiddleware:
         token = self.policy.token
         if token is None:
             return
+        # Only for the page itself, which is what a person opens; scripts send a header.
         if scope["path"] == "/" and _is_token(_read_query_token(scope), token):
             raise _redirect_with_cookie(token)
-        bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        cookie = _read_cookie_token(headers.get("cookie", ""))
-        if not _is_token(bearer, token) and not _is_token(cookie, token):
+        if not _has_token(headers, token):
             message = "Missing or wrong token: open the address that the server printed, or send Authorization: Bearer."
             raise RequestRejected(401, message, {"www-authenticate": "Bearer"})
 
     def _check_body(self, headers: dict[str, str]) -> None:
         # HTML forms of other sites can send text/plain without asking first (CORS preflight), but not JSON.
-        content_type = headers.get("content-type", "").partition(";")[0].strip().casefold()
-        if content_type != "application/json":
+        if _parse_content_type(headers) != "application/json":
             raise RequestRejected(415, "Unsupported content type: send JSON with Content-Type: application/json.")
-        length = headers.get("content-length", "0")
-        is_number = length.isascii() and length.isdigit()
-        # int() raises for thousands of digits; the first ones are enough to see that the number is too large.
-        if not is_number or int(length[:MAX_LENGTH_DIGITS]) > self.limits.max_body_bytes:
+        length = _parse_content_length(headers)
+        if length is None or length > self.limits.max_body_bytes:
             raise _body_too_large(self.limits)
+
+
+def _log_error(error: Exception, scope: Scope) -> None:
+    # Neither the message nor the query string, which may both contain user input.
+    LOG.error("%s in %s (%s %s)", type(error).__name__, _locate(error), scope["method"], scope["path"])
+
+
+def _parse_content_type(headers: Mapping[str, str]) -> str:
+    """Return the media type without parameters such as the charset."""
+    media_type = headers.get("content-type", "").partition(";")[0]
+    return media_type.strip().casefold()
+
+
+def _parse_content_length(headers: Mapping[str, str]) -> int | None:
+    """Return the announced length of the body, 0 if there is none; None if it is not a number."""
+    length = headers.get("content-length", "0")
+    # str.isdigit() is also true of digits that int() does not read, such as superscripts.
+    if not length.isascii() or not length.isdigit():
+        return None
+    # int() raises for thousands of digits; the first ones are enough to see that the number is too large.
+    return int(length[:MAX_LENGTH_DIGITS])
 
 
 def _decode_headers(scope: Scope) -> dict[str, str]:
@@ -164,15 +188,22 @@ def _check_method(scope: Scope) -> None:
 
 def _check_origin(scope: Scope, headers: dict[str, str], host: str) -> None:
     """Raise unless the request comes from this server's own page or from no page at all."""
-    origin = headers.get("origin")
-    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-        raise RequestRejected(403, "Requests from other sites are not allowed.")
-    # Sent by browsers also with GET requests, which have no Origin header.
-    is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
     is_page = scope["path"] == "/" and scope["method"] == "GET"
     # Other sites may link to the page itself, which reveals nothing to them.
-    if is_foreign and not is_page:
+    is_foreign_fetch = _is_fetched_by_other_site(headers) and not is_page
+    if _has_other_origin(headers, host) or is_foreign_fetch:
         raise RequestRejected(403, "Requests from other sites are not allowed.")
+
+
+def _has_other_origin(headers: Mapping[str, str], host: str) -> bool:
+    origin = headers.get("origin")
+    # Programs other than browsers send no Origin.
+    return origin is not None and origin not in (f"http://{host}", f"https://{host}")
+
+
+def _is_fetched_by_other_site(headers: Mapping[str, str]) -> bool:
+    # Browsers send this header also with GET requests, which have no Origin header.
+    return headers.get("sec-fetch-site") in ("cross-site", "same-site")
 
 
 def _redirect_with_cookie(token: str) -> RequestRejected:
@@ -189,6 +220,12 @@ def _body_too_large(limits: Limits) -> RequestRejected:
     message = f"The request body is too large: at most {limits.max_body_bytes // 1_000_000} MB are accepted."
     # Without `close` the client would go on sending the body on the same connection.
     return RequestRejected(413, message, {"connection": "close"})
+
+
+def _has_token(headers: Mapping[str, str], token: str) -> bool:
+    bearer = headers.get("authorization", "").removeprefix("Bearer ")
+    cookie = _read_cookie_token(headers.get("cookie", ""))
+    return _is_token(bearer, token) or _is_token(cookie, token)
 
 
 def _is_token(candidate: str, token: str) -> bool:
@@ -254,8 +291,7 @@ class SecuredResponse:
         """Send one message of the response."""
         if message["type"] == "http.response.start":
             self.has_started = True
-            headers = message.get("headers", [])
-            message = {**message, "headers": [*headers, *_find_missing_headers(headers)]}
+            message = _add_security_headers(message)
         await self.send(message)
 
     async def send_error(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
@@ -266,6 +302,12 @@ class SecuredResponse:
         fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
         await self({"type": "http.response.start", "status": status, "headers": _encode_headers(fields)})
         await self({"type": "http.response.body", "body": body})
+
+
+def _add_security_headers(message: Message) -> Message:
+    headers = message.get("headers", [])
+    # A copy: the message belongs to the application.
+    return {**message, "headers": [*headers, *_find_missing_headers(headers)]}
 
 
 def _find_missing_headers(headers: HeaderList) -> HeaderList:

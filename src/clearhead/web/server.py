@@ -5,6 +5,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import uvicorn
@@ -47,6 +48,7 @@ def access_policy(host: str, token: str | None) -> AccessPolicy:
     """Return who may use the server: loopback needs no token, every other host gets one."""
     if host in LOOPBACK and token is None:
         return AccessPolicy()
+    # Other machines may address this one by its name.
     hosts = (*LOOPBACK, host, socket.gethostname().casefold())
     return AccessPolicy(hosts, token or secrets.token_urlsafe(TOKEN_BYTES))
 
@@ -71,23 +73,27 @@ def _bind_socket(host: str, port: int) -> socket.socket:
 
 def address_of(listening: socket.socket, policy: AccessPolicy) -> str:
     """Return the address to open in a browser, with the token if there is one."""
+    # A socket of IPv6 returns four values.
     host, port = listening.getsockname()[:2]
-    # 0.0.0.0 means all interfaces; it is not an address that browsers open everywhere.
-    if host == "0.0.0.0":
-        host = "127.0.0.1"
-    elif ":" in host:
-        host = f"[{host}]"
-    address = f"http://{host}:{port}/"
+    address = f"http://{_format_host(host)}:{port}/"
     if policy.token:
         address += f"?token={policy.token}"
     return address
 
 
+def _format_host(host: str) -> str:
+    # 0.0.0.0 means all interfaces; it is not an address that browsers open everywhere.
+    if host == "0.0.0.0":
+        return "127.0.0.1"
+    # The colons of an IPv6 address would be read as the start of the port.
+    if ":" in host:
+        return f"[{host}]"
+    return host
+
+
 def open_socket(sources: Sequence[str], *, allow_pickle: bool, device: str | None) -> dict[str, Any]:
     """Load the models, by default all embedded ones; return them by their names on the page."""
     # Imported here, because transformers takes seconds and the socket is bound first.
-    from dataclasses import replace
-
     from transformers.utils import logging
 
     from clearhead.model.loading import load
@@ -98,7 +104,8 @@ def open_socket(sources: Sequence[str], *, allow_pickle: bool, device: str | Non
         name = _make_display_name(source)
         if name in models:
             raise BadOption(f"Two models would be called '{name}' on the page: rename one of the folders.")
-        models[name] = replace(load(source, allow_pickle=allow_pickle, device=device), name=name)
+        model = load(source, allow_pickle=allow_pickle, device=device)
+        models[name] = replace(model, name=name)
     return models
 
 
@@ -106,22 +113,29 @@ def _make_display_name(source: str) -> str:
     """Return an embedded model's name as it is, and a folder's without its path, which is private."""
     if source in zoo.names():
         return source
-    return source.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
+    # Not pathlib, which knows the separators of this system only.
+    path = source.replace("\\", "/").rstrip("/")
+    return path.rpartition("/")[2]
 
 
 def run(app: Any, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then finish running requests within a few seconds."""
     # uvicorn raises the signal again after its shutdown, and the default handler would then end with an error status.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    settings = uvicorn.Config(
+    server = uvicorn.Server(_configure(app))
+    asyncio.run(server.serve(sockets=[listening]))
+
+
+def _configure(app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=HeaderTimeoutProtocol,
         ws="none",
         log_level="error",
+        # An access log would contain the token, which the address carries once.
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_TIMEOUT,
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
-    asyncio.run(uvicorn.Server(settings).serve(sockets=[listening]))

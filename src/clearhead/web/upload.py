@@ -32,15 +32,20 @@ def _open_image(content: bytes, limits: Limits) -> Image.Image:
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
         _check_size(image.size, limits)
         # Lets the JPEG decoder skip detail that would be scaled away; other formats ignore it.
-        image.draft("RGB", (limits.max_image_side, limits.max_image_side))
+        image.draft("RGB", _max_size(limits))
         return normalize_image(image, limits)
 
 
 def normalize_image(image: Image.Image, limits: Limits) -> Image.Image:
     """Return the image upright, in RGB, and no larger than the page needs."""
+    # Rotated first: the conversion to RGB may drop the EXIF orientation.
     upright = images.to_rgb(images.rotate_upright(image))
-    upright.thumbnail((limits.max_image_side, limits.max_image_side))
+    upright.thumbnail(_max_size(limits))
     return upright
+
+
+def _max_size(limits: Limits) -> tuple[int, int]:
+    return (limits.max_image_side, limits.max_image_side)
 
 
 def encode_jpeg(image: Image.Image) -> bytes:
@@ -51,6 +56,7 @@ def encode_jpeg(image: Image.Image) -> bytes:
 
 
 def _decode_base64(text: str) -> bytes:
+    # As canvas.toDataURL() and FileReader write it.
     if text.startswith("data:"):
         text = text.partition(",")[2]
     try:
