@@ -26,10 +26,10 @@ WHOLE = [family for family in FAMILIES if family != "swin"]
 @pytest.mark.parametrize("family", WHOLE)
 def test_block_by_block_is_exact(family):
     batch = tensors(family)
-    whole = parse_method("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
+    at_once = parse_method("trans-att")(clearhead.capture(model(family), batch, [0, 1, 2]))
     blocks = parse_method("trans-att")(capture_blockwise(model(family), batch, [0, 1, 2]))
-    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
-    for blockwise, expected in zip(blocks.diagnostics, whole.diagnostics, strict=True):
+    torch.testing.assert_close(blocks.relevance_BT, at_once.relevance_BT, rtol=1e-9, atol=1e-12)
+    for blockwise, expected in zip(blocks.diagnostics, at_once.diagnostics, strict=True):
         assert blockwise["conservation_gap"] == pytest.approx(expected["conservation_gap"], abs=1e-9)
         assert blockwise["dropped"] == pytest.approx(expected["dropped"], abs=1e-9)
 
@@ -47,16 +47,16 @@ def test_gradients_that_are_let_go_are_the_same(family, monkeypatch):
 
 def test_a_contrast_of_two_classes_goes_block_by_block():
     batch, target = tensors("bert"), clearhead.Target(0, versus=2)
-    whole = parse_method("trans-att")(clearhead.capture(model("bert"), batch, target))
+    at_once = parse_method("trans-att")(clearhead.capture(model("bert"), batch, target))
     blocks = parse_method("trans-att")(capture_blockwise(model("bert"), batch, target))
-    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(blocks.relevance_BT, at_once.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
 def test_another_target_of_the_same_pass():
     batch = tensors("bert")
     blocks = parse_method("trans-att")(capture_blockwise(model("bert"), batch, 0).with_target(1))
-    whole = parse_method("trans-att")(clearhead.capture(model("bert"), batch, 1))
-    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+    at_once = parse_method("trans-att")(clearhead.capture(model("bert"), batch, 1))
+    torch.testing.assert_close(blocks.relevance_BT, at_once.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["rollout", "att-cat", "lrp", "partial-lrp", "trans-att:weight=attention"])
@@ -102,13 +102,13 @@ def test_a_hook_of_the_users_on_a_block_runs_once(block):
     explained, turn = clearhead.load(network("bert")), torch.eye(32).double() * 1.5
     layer = explained.network.bert.encoder.layer[block]
     layer.register_forward_pre_hook(lambda module, args: (args[0] @ turn, *args[1:]))
-    whole = parse_method("trans-att")(clearhead.capture(explained, tensors("bert"), 0))
+    at_once = parse_method("trans-att")(clearhead.capture(explained, tensors("bert"), 0))
     try:
         blocks = parse_method("trans-att")(capture_blockwise(explained, tensors("bert"), 0))
     except UnsupportedModel:
         assert block > 0
         return
-    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(blocks.relevance_BT, at_once.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
 def test_padding_on_the_left_is_stepped_over():
@@ -116,9 +116,9 @@ def test_padding_on_the_left_is_stepped_over():
     ids = torch.cat([torch.zeros(3, 20).long(), batch["input_ids"]], 1)
     mask = torch.cat([torch.zeros(3, 20).long(), batch["attention_mask"]], 1)
     padded = {"input_ids": ids, "attention_mask": mask}
-    whole = parse_method("trans-att")(clearhead.capture(model("llama"), padded, 0))
+    at_once = parse_method("trans-att")(clearhead.capture(model("llama"), padded, 0))
     blocks = parse_method("trans-att")(capture_blockwise(model("llama"), padded, 0))
-    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(blocks.relevance_BT, at_once.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
 def test_a_network_that_short_inputs_change_is_never_given_one():
@@ -142,9 +142,9 @@ def test_an_overwritten_activation_is_no_cut():
 def test_a_network_that_changes_its_attention_with_length_is_refused():
     explained = clearhead.load(copy.deepcopy(model("bert").network))
     block = explained.network.bert.encoder.layer[1]
-    own = block.forward
+    forward = block.forward
     block.forward = lambda hidden, *rest, **more: (
-        own(hidden, *rest, **more) if hidden.shape[1] <= PROBE_TOKENS else hidden * 2
+        forward(hidden, *rest, **more) if hidden.shape[1] <= PROBE_TOKENS else hidden * 2
     )
     ids = torch.randint(5, 20, (1, 2 * PROBE_TOKENS))
     trace = capture_blockwise(explained, {"input_ids": ids}, 0)
@@ -169,12 +169,12 @@ def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
         captured.append(args)
         return capture_blockwise(*args)
 
-    whole = clearhead.explain(model("bert"), batch, "trans-att", 1)
+    at_once = clearhead.explain(model("bert"), batch, "trans-att", 1)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
     monkeypatch.setattr("clearhead.attribution.batch.capture_blockwise", capture)
     blocks = clearhead.explain(model("bert"), batch, "trans-att", 1)
     assert len(captured) == 3, "one input at a time"
-    for explanation, expected in zip(blocks, whole, strict=True):
+    for explanation, expected in zip(blocks, at_once, strict=True):
         np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-6, atol=1e-9)
     clearhead.explain(model("bert"), batch, "att-cat", 1)
     assert len(captured) == 3, "other methods take the whole trace, an input at a time"

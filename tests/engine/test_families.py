@@ -59,9 +59,9 @@ def test_partial_lrp_stops_early_and_accounts_for_all_relevance(family):
 def test_the_traced_forward_is_the_models_own(family, attention):
     net = network(family, attention=attention)
     trace = clearhead.capture(clearhead.load(net), tensors(family))
-    own = net(**tensors(family)).logits
+    expected = net(**tensors(family)).logits
     # Some eager implementations compute their softmax in float32 even in float64; a trace does not.
-    torch.testing.assert_close(trace.logits, own, rtol=1e-5 if attention == "eager" else 1e-11, atol=1e-5)
+    torch.testing.assert_close(trace.logits, expected, rtol=1e-5 if attention == "eager" else 1e-11, atol=1e-5)
     assert len(trace.attentions) == len(trace.hidden_states) - 1 == (4 if family == "swin" else 3)
 
 
@@ -174,15 +174,15 @@ def test_relevance_maps_can_be_asked_for_in_any_order():
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"swin"}))
 def test_gradients_that_trans_att_keeps_for_others_are_those_of_one_backward_pass(family, monkeypatch):
     monkeypatch.setattr("clearhead.engine.weighted_relevance.FREE_MAPS_FROM_BYTES", 0)
-    shared, own = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
+    shared, separate = (clearhead.capture(model(family), tensors(family), [0, 1, 2]) for _ in range(2))
     shared.keep_gradients()
     assert shared.forward.chain
-    torch.testing.assert_close(shared.weighted_relevances, own.weighted_relevances)
+    torch.testing.assert_close(shared.weighted_relevances, separate.weighted_relevances)
     assert shared._gradient_cache.is_computed
-    assert not own._gradient_cache.is_computed
+    assert not separate._gradient_cache.is_computed
     for name in ("attentions", "hidden_states", "block_inputs"):
-        torch.testing.assert_close(getattr(shared.gradients, name), getattr(own.gradients, name))
-    torch.testing.assert_close(shared.leaf_gradient, own.leaf_gradient)
+        torch.testing.assert_close(getattr(shared.gradients, name), getattr(separate.gradients, name))
+    torch.testing.assert_close(shared.leaf_gradient, separate.leaf_gradient)
 
 
 def test_a_block_that_names_its_activation_function_is_still_a_block():
@@ -190,6 +190,6 @@ def test_a_block_that_names_its_activation_function_is_still_a_block():
     for layer in net.bert.encoder.layer:
         layer.act = torch.nn.functional.gelu
     trace = clearhead.capture(clearhead.load(net), tensors("bert"), 1)
-    own = clearhead.capture(model("bert"), tensors("bert"), 1)
-    assert len(trace.hidden_states) == len(own.hidden_states)
-    torch.testing.assert_close(trace.hidden_states, own.hidden_states)
+    expected = clearhead.capture(model("bert"), tensors("bert"), 1)
+    assert len(trace.hidden_states) == len(expected.hidden_states)
+    torch.testing.assert_close(trace.hidden_states, expected.hidden_states)

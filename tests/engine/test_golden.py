@@ -46,10 +46,10 @@ def golden_vit():
     return load_file(GOLDEN / "vit" / "golden.safetensors")
 
 
-def close(found, wanted, tolerance):
-    found, wanted = torch.as_tensor(found).double(), wanted.double()
-    assert found.shape == wanted.shape
-    assert float((found - wanted).abs().max()) <= tolerance * float(wanted.abs().max())
+def close(values, expected, tolerance):
+    values, expected = torch.as_tensor(values).double(), expected.double()
+    assert values.shape == expected.shape
+    assert float((values - expected).abs().max()) <= tolerance * float(expected.abs().max())
 
 
 def text_traces(model, golden, sample):
@@ -113,8 +113,8 @@ def test_padding_rows_do_not_count_in_att_cat(bert, golden_bert):
         target = int(key.split(".")[1][1:])
         alone = clearhead.capture(bert, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, target)
         close(scores(trace, "att-cat")[:real], scores(alone, "att-cat"), EXACT)
-        theirs = golden_bert[key + "paper.attcat_out_col"].flatten()
-        assert not torch.allclose(scores(trace, "att-cat"), theirs, rtol=1e-3)
+        published = golden_bert[key + "paper.attcat_out_col"].flatten()
+        assert not torch.allclose(scores(trace, "att-cat"), published, rtol=1e-3)
 
 
 @pytest.mark.parametrize("top", [0, 1, 3])
@@ -123,9 +123,9 @@ def test_decoded_gradcam(bert, golden_bert, decoded, sample, top):
     for trace, key, real in text_traces(bert, golden_bert, sample):
         for layer in range(4):
             prefix = f"{key}l{layer}."
-            found = parse_method("decoded-gradcam", layer=layer, top=top or None)(trace).relevance_BT[0]
+            relevance = parse_method("decoded-gradcam", layer=layer, top=top or None)(trace).relevance_BT[0]
             close(parse_method("layer-gradcam", layer=layer)(trace).relevance_BT[0], decoded[prefix + "alpha"], EXACT)
-            close(found[:real], decoded[f"{prefix}tau{top}.positions"][:real], PAPER)
+            close(relevance[:real], decoded[f"{prefix}tau{top}.positions"][:real], PAPER)
 
 
 @pytest.mark.parametrize("sample", range(3))
@@ -156,7 +156,7 @@ def test_vit_ablations(vit, golden_vit, sample):
 @pytest.mark.parametrize("sample", range(3))
 def test_vit_relevance_at_the_pixels(vit, golden_vit, sample):
     for trace, key in image_traces(vit, golden_vit, sample):
-        found = parse_method("lrp")(trace)
-        close(found.pixels_BPQ[0].flatten(), golden_vit[key + "paper.lrpeq4h_full"].flatten(), PAPER)
+        attribution = parse_method("lrp")(trace)
+        close(attribution.pixels_BPQ[0].flatten(), golden_vit[key + "paper.lrpeq4h_full"].flatten(), PAPER)
         close(scores(trace, "partial-lrp")[1:], golden_vit[key + "paper.lrpeq4h_partial"].flatten(), PAPER)
-        close(found.relevance_BT[0].sum(), found.pixels_BPQ[0].sum(), PAPER)
+        close(attribution.relevance_BT[0].sum(), attribution.pixels_BPQ[0].sum(), PAPER)

@@ -95,17 +95,20 @@ def test_the_masked_lm_is_left_as_found():
 
 @pytest.fixture(scope="module")
 def plain():
-    return {name: [one.relevance for one in found] for name, found in explained(network("bert")).items()}
+    relevance = {}
+    for name, explanations in explained(network("bert")).items():
+        relevance[name] = [explanation.relevance for explanation in explanations]
+    return relevance
 
 
 def explained(net, batch=None):
     return clearhead.compare(net, batch or tensors("bert"), NAMES, 1)
 
 
-def assert_plain(found, plain, tolerance=1e-9):
+def assert_plain(explanations, plain, tolerance=1e-9):
     for name, values in plain.items():
-        for one, wanted in zip(found[name], values, strict=True):
-            assert np.abs(one.relevance - wanted).max() <= tolerance * np.abs(wanted).max()
+        for explanation, expected in zip(explanations[name], values, strict=True):
+            assert np.abs(explanation.relevance - expected).max() <= tolerance * np.abs(expected).max()
 
 
 def test_training_mode(plain):
@@ -125,14 +128,14 @@ def test_surrounding_no_grad_and_inference_mode(plain):
 def test_every_method_and_loading_inside_inference_mode():
     net, batch = network("bert"), tensors("bert")
     names = [name for name in METHODS if name != "decoded-gradcam"]
-    wanted = clearhead.compare(net, batch, names, 1)
+    outside = clearhead.compare(net, batch, names, 1)
     with torch.inference_mode():
         loaded = clearhead.load(net, dtype="float32")
-        found = clearhead.compare(net, batch, names, 1)
+        inside = clearhead.compare(net, batch, names, 1)
         clearhead.explain(net, batch, "att-cat", precision="float32")
     for name in names:
-        for one, other in zip(found[name], wanted[name], strict=True):
-            np.testing.assert_array_equal(one.relevance, other.relevance)
+        for explanation, expected in zip(inside[name], outside[name], strict=True):
+            np.testing.assert_array_equal(explanation.relevance, expected.relevance)
     clearhead.explain(loaded, batch, "att-cat")
 
 
@@ -167,14 +170,15 @@ def test_compiled_model(plain, compiled):
 def test_half_precision(dtype):
     """Half-precision networks are explained with relevance carried in float32."""
     require_half_precision(str(dtype).removeprefix("torch."))
-    found = explained(network("bert", dtype=dtype))
+    explanations = explained(network("bert", dtype=dtype))
     exact = explained(network("bert", dtype=dtype).double())
     for name in NAMES:
-        for one, wanted in zip(found[name], exact[name], strict=True):
-            assert one.relevance.dtype == np.float32
-            assert one.diagnostics.get("conservation_gap", 0) <= 1e-4 + one.diagnostics.get("dropped", 0)
+        for explanation, expected in zip(explanations[name], exact[name], strict=True):
+            assert explanation.relevance.dtype == np.float32
+            diagnostics = explanation.diagnostics
+            assert diagnostics.get("conservation_gap", 0) <= 1e-4 + diagnostics.get("dropped", 0)
             # Without the add rule's normalisation, z-plus relevance amplifies the rounding of the activations.
-            assert name == "lrp" or np.corrcoef(one.relevance, wanted.relevance)[0, 1] > 0.9, name
+            assert name == "lrp" or np.corrcoef(explanation.relevance, expected.relevance)[0, 1] > 0.9, name
 
 
 def test_float64_on_request():
@@ -183,13 +187,13 @@ def test_float64_on_request():
     twin = copy.deepcopy(net).double()
     loaded = clearhead.load(net)
     for name in NAMES:
-        for one, wanted in zip(
+        for explanation, expected in zip(
             clearhead.explain(loaded, tensors("vit"), name, 1, precision="float64"),
             clearhead.explain(twin, tensors("vit"), name, 1),
             strict=True,
         ):
-            np.testing.assert_array_equal(one.relevance, wanted.relevance)
-            assert one.diagnostics["precision"] == "float64"
+            np.testing.assert_array_equal(explanation.relevance, expected.relevance)
+            assert explanation.diagnostics["precision"] == "float64"
     assert next(net.parameters()).dtype == torch.float32
 
 
@@ -201,13 +205,14 @@ def test_adapters_merged_or_not():
     before = state(adapted.get_base_model())
     apart = explained(adapted)
     assert_same(before, state(adapted.get_base_model()))
-    for one in apart["trans-att"]:
+    for explanation in apart["trans-att"]:
         # Two-dimensional adapters often have no positive contribution to an output: that share is dropped.
-        assert one.diagnostics["conservation_gap"] == pytest.approx(one.diagnostics["dropped"], abs=1e-9)
+        dropped = explanation.diagnostics["dropped"]
+        assert explanation.diagnostics["conservation_gap"] == pytest.approx(dropped, abs=1e-9)
     merged = explained(copy.deepcopy(adapted).merge_and_unload())
     for name in ("att-cat", "rollout", "gradient"):
-        for one, other in zip(apart[name], merged[name], strict=True):
-            np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-8, atol=1e-12)
+        for explanation, expected in zip(apart[name], merged[name], strict=True):
+            np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-8, atol=1e-12)
 
 
 def test_dynamically_quantised_models_are_refused():
@@ -220,10 +225,10 @@ def test_dynamically_quantised_models_are_refused():
 
 def test_the_same_seed_gives_the_same_numbers():
     first, second = (clearhead.explain(model("bert"), tensors("bert"), "random", seed=4) for _ in range(2))
-    other = clearhead.explain(model("bert"), tensors("bert"), "random", seed=5)
-    for one, two, three in zip(first, second, other, strict=True):
-        np.testing.assert_array_equal(one.relevance, two.relevance)
-        assert not np.allclose(one.relevance, three.relevance)
+    third = clearhead.explain(model("bert"), tensors("bert"), "random", seed=5)
+    for explanation, repeated, reseeded in zip(first, second, third, strict=True):
+        np.testing.assert_array_equal(explanation.relevance, repeated.relevance)
+        assert not np.allclose(explanation.relevance, reseeded.relevance)
 
 
 def test_several_classes_share_one_forward():
@@ -239,8 +244,8 @@ def test_several_classes_share_one_forward():
 def test_threads_take_turns(plain):
     net = network("bert")
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: explained(net), range(6)):
-            assert_plain(found, plain)
+        for explanations in pool.map(lambda _: explained(net), range(6)):
+            assert_plain(explanations, plain)
     assert all(not module._forward_hooks for module in net.modules())
 
 
@@ -250,30 +255,31 @@ def test_a_surrounding_autocast_does_not_round(name):
     plain = clearhead.explain(explained, batch, name, 0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = clearhead.explain(explained, batch, name, 0)
-    for one, other in zip(inside, plain, strict=True):
-        np.testing.assert_array_equal(one.relevance, other.relevance)
+    for explanation, expected in zip(inside, plain, strict=True):
+        np.testing.assert_array_equal(explanation.relevance, expected.relevance)
 
 
 def test_another_thread_runs_the_network_meanwhile(plain):
     net, batch = network("bert"), tensors("bert")
-    wanted, stopped = net(**batch).logits.detach(), threading.Event()
+    expected = net(**batch).logits.detach()
+    stopped = threading.Event()
 
     def run():
         count = 0
         while not stopped.is_set():
             with torch.no_grad():
-                assert torch.allclose(net(**batch).logits, wanted)
+                assert torch.allclose(net(**batch).logits, expected)
             count += 1
         return count
 
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(run)
+        runs = pool.submit(run)
         try:
             for _ in range(8):
                 assert_plain(explained(net), plain)
         finally:
             stopped.set()
-        assert other.result() > 0
+        assert runs.result() > 0
 
 
 def test_two_threads_decode_at_once():
@@ -282,12 +288,12 @@ def test_two_threads_decode_at_once():
     net, batch = network("bert"), tensors("bert")
     lm = transformers.BertForMaskedLM(net.config).double().eval()
     loaded = clearhead.load(net, lm_head=lm)
-    wanted = [one.relevance for one in clearhead.explain(loaded, batch, "decoded-gradcam")]
+    expected = [explanation.relevance for explanation in clearhead.explain(loaded, batch, "decoded-gradcam")]
     slow = lm.cls.register_forward_pre_hook(lambda *_: time.sleep(0.05))
     with ThreadPoolExecutor(3) as pool:
-        for found in pool.map(lambda _: clearhead.explain(loaded, batch, "decoded-gradcam"), range(6)):
-            for one, other in zip(found, wanted, strict=True):
-                np.testing.assert_array_equal(one.relevance, other)
+        for explanations in pool.map(lambda _: clearhead.explain(loaded, batch, "decoded-gradcam"), range(6)):
+            for explanation, relevance in zip(explanations, expected, strict=True):
+                np.testing.assert_array_equal(explanation.relevance, relevance)
     slow.remove()
     assert "forward" not in lm.base_model.__dict__
 
@@ -297,9 +303,9 @@ def test_a_forward_of_the_encoders_own_comes_back():
 
     net = network("bert")
     lm = transformers.BertForMaskedLM(net.config).double().eval()
-    own = lm.base_model.__dict__["forward"] = lm.base_model.forward
+    forward = lm.base_model.__dict__["forward"] = lm.base_model.forward
     clearhead.explain(clearhead.load(net, lm_head=lm), tensors("bert"), "decoded-gradcam")
-    assert lm.base_model.__dict__["forward"] is own
+    assert lm.base_model.__dict__["forward"] is forward
 
 
 def test_a_copy_in_another_precision_follows_the_weights():
@@ -308,15 +314,15 @@ def test_a_copy_in_another_precision_follows_the_weights():
     clearhead.explain(loaded, batch, "att-cat", 0, precision="float32")
     with torch.no_grad():
         net.classifier.weight.mul_(-1)
-    found = clearhead.explain(loaded, batch, "att-cat", 0, precision="float32")
-    for one, other in zip(found, clearhead.explain(loaded, batch, "att-cat", 0), strict=True):
-        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-3, atol=1e-5)
+    explanations = clearhead.explain(loaded, batch, "att-cat", 0, precision="float32")
+    for explanation, expected in zip(explanations, clearhead.explain(loaded, batch, "att-cat", 0), strict=True):
+        np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-3, atol=1e-5)
     assert with_precision(loaded, "float32") is with_precision(loaded, "float32")
 
 
 def test_threads_leave_the_compiler_as_it_was():
-    several, batch = [model("bert") for _ in range(3)], tensors("bert")
+    models, batch = [model("bert") for _ in range(3)], tensors("bert")
     before = torch._dynamo.eval_frame._stance
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda one: [clearhead.explain(one, batch, "trans-att", 0) for _ in range(6)], several))
+        list(pool.map(lambda each: [clearhead.explain(each, batch, "trans-att", 0) for _ in range(6)], models))
     assert torch._dynamo.eval_frame._stance == before

@@ -184,10 +184,10 @@ def test_what_goes_wrong_when_items_are_made_is_told():
 @pytest.mark.parametrize("family", ["bert", "vit"])
 def test_whatever_torch_takes_for_its_default_device(family):
     explained, batch, names = model(family), tensors(family), ["trans-att", "lrp", "random"]
-    own = clearhead.compare(explained, batch, names, 1)
+    expected = clearhead.compare(explained, batch, names, 1)
     with torch.device("meta"):
         there = clearhead.compare(explained, batch, names, 1)
-    for name, explanations in own.items():
+    for name, explanations in expected.items():
         for explanation, same in zip(explanations, there[name], strict=True):
             np.testing.assert_array_equal(explanation.relevance, same.relevance)
             assert explanation.diagnostics == same.diagnostics
@@ -242,10 +242,10 @@ def test_token_types_of_several_kinds():
 
 
 def test_special_tokens_are_those_around_texts_whoever_put_them_there():
-    own = word_piece_tokenizer()
-    own.add_special_tokens({"extra_special_tokens": ["film"]})
-    ids = torch.tensor([own.convert_tokens_to_ids(["film", "a", "[UNK]", "[MASK]", "[SEP]", "good"])])
-    (explanation,) = clearhead.explain(clearhead.load(network("bert"), own), {"input_ids": ids}, "att-cat")
+    tokenizer = word_piece_tokenizer()
+    tokenizer.add_special_tokens({"extra_special_tokens": ["film"]})
+    ids = torch.tensor([tokenizer.convert_tokens_to_ids(["film", "a", "[UNK]", "[MASK]", "[SEP]", "good"])])
+    (explanation,) = clearhead.explain(clearhead.load(network("bert"), tokenizer), {"input_ids": ids}, "att-cat")
     assert explanation.special.tolist() == [True, False, False, False, True, False]
 
 

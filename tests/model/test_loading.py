@@ -119,10 +119,10 @@ def test_encoder_decoders_are_refused():
         clearhead.load(transformers.BartForSequenceClassification(config))
 
 
-@pytest.mark.parametrize("thing", [nn.Linear(2, 2), object(), 3])
-def test_what_is_no_model_is_refused(thing):
+@pytest.mark.parametrize("source", [nn.Linear(2, 2), object(), 3])
+def test_what_is_no_model_is_refused(source):
     with pytest.raises(UnsupportedModel, match="Hugging Face"):
-        clearhead.load(thing)
+        clearhead.load(source)
 
 
 def test_another_dtype_is_a_copy():
@@ -163,9 +163,9 @@ def test_prompt_learning_adapters_are_refused():
 
 
 def test_a_processor_that_is_given_is_taken(folder):
-    own = word_piece_tokenizer()
-    assert clearhead.load(folder, own).processor is own
-    assert clearhead.load(clearhead.load(folder), own).processor is own
+    tokenizer = word_piece_tokenizer()
+    assert clearhead.load(folder, tokenizer).processor is tokenizer
+    assert clearhead.load(clearhead.load(folder), tokenizer).processor is tokenizer
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_the_fitting_part_of_a_processor_is_taken():
     assert clearhead.load(network("vit"), Both()).processor is Both.image_processor
 
 
-@pytest.mark.parametrize("thing", [5, nn.Linear(2, 2), network("bert")], ids=lambda value: type(value).__name__)
-def test_what_is_no_masked_lm_is_refused(thing):
+@pytest.mark.parametrize("source", [5, nn.Linear(2, 2), network("bert")], ids=lambda value: type(value).__name__)
+def test_what_is_no_masked_lm_is_refused(source):
     with pytest.raises(BadOption, match="ForMaskedLM"):
-        clearhead.load(network("bert"), lm_head=thing)
+        clearhead.load(network("bert"), lm_head=source)
 
 
 def test_a_head_of_another_width_is_refused():
