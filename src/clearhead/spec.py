@@ -146,29 +146,32 @@ def _resolve_aliases(name: str, options: Mapping[str, Any], aliases: Mapping[str
     for option, value in options.items():
         current = aliases.get(option, option)
         if current in resolved:
-            older = _find_alias(current, options, aliases)
-            raise BadOption(f"'{older}' is an older name of the option '{current}' of '{name}': give one of them.")
+            raise _given_twice(name, current, options, aliases)
         resolved[current] = value
     return resolved
 
 
-def _find_alias(current: str, options: Mapping[str, Any], aliases: Mapping[str, str]) -> str:
-    """Return the older name by which an option was given."""
-    return next(alias for alias in aliases if aliases[alias] == current and alias in options)
+def _given_twice(name: str, current: str, options: Mapping[str, Any], aliases: Mapping[str, str]) -> BadOption:
+    older = [alias for alias in aliases if aliases[alias] == current and alias in options]
+    return BadOption(f"'{older[0]}' is an older name of the option '{current}' of '{name}': give one of them.")
 
 
 def _convert(name: str, option: str, value: Any, hint: Any) -> Any:
     """Convert a value to a type that the hint allows, or raise BadOption."""
     types = _option_types(hint)
     readings = _readings(value)
-    allowed = [reading for reading in readings if _is_allowed(reading, types)]
-    if not allowed:
-        expected = " or ".join(option_type.words for option_type in types)
-        raise BadOption(f"Invalid {option}={readings[0]!r} for '{name}': it must be {expected}.")
-    # 1 and "1" are floats for an option that takes floats.
-    if OPTION_TYPES[float] in types and isinstance(allowed[0], Real):
-        return _finite_float(name, option, allowed[0])
-    return allowed[0]
+    for reading in readings:
+        if _is_allowed(reading, types):
+            # 1 and "1" are floats for an option that takes floats.
+            takes_floats = OPTION_TYPES[float] in types
+            if takes_floats and isinstance(reading, Real):
+                return _finite_float(name, option, reading)
+            return reading
+    raise BadOption(f"Invalid {option}={readings[0]!r} for '{name}': it must be {_list_types(types)}.")
+
+
+def _list_types(types: list[OptionType]) -> str:
+    return " or ".join(option_type.words for option_type in types)
 
 
 def _option_types(hint: Any) -> list[OptionType]:

@@ -50,9 +50,9 @@ def serve(
         raise BadOption(f"The page needs {error.name}: pip install 'clearhead[web]'.") from error
     policy = server.access_policy(host, token)
     # Bound before models are loaded, so that a port in use is reported at once.
-    socket = server.bound(host, port)
+    socket = server.bind(host, port)
     address = server.address_of(socket, policy)
-    models = server.open_socket(model or [], allow_pickle=allow_pickle, device=device)
+    models = server.load_models(model or [], allow_pickle=allow_pickle, device=device)
     from clearhead.web.app import build
     from clearhead.web.runs import Runs
 

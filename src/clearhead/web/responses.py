@@ -58,8 +58,12 @@ def quantize_pixels(pixels: Array) -> dict[str, Any]:
     finite = np.nan_to_num(pixels.astype(np.float64), posinf=0.0, neginf=0.0)
     unit = _find_unit(finite)
     levels = np.rint(finite / unit).astype(np.int8)
-    encoded = base64.b64encode(levels.tobytes()).decode()
-    return {"size": list(pixels.shape), "unit": unit, "levels": encoded}
+    return {"size": list(pixels.shape), "unit": unit, "levels": _encode(levels)}
+
+
+def _encode(levels: Array) -> str:
+    # One byte per pixel in base64: digits and commas would take up to five.
+    return base64.b64encode(levels.tobytes()).decode()
 
 
 def _find_unit(pixels: Array) -> float:

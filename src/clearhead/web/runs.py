@@ -1,5 +1,6 @@
 """Benchmark runs named at the start of the server: their reports, and their examples sorted by metric value."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -63,13 +64,13 @@ class Run:
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
         """Metric values by (method, metric), then by example, of examples that have a single number."""
-        values: dict[tuple[str, str], dict[str, float]] = {}
+        values: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         for row in self.results.values():
-            if row["value"] is None:
-                continue
-            by_example = values.setdefault((row["method"], row["metric"]), {})
-            by_example[str(row["example"])] = float(row["value"])
-        return values
+            if row["value"] is not None:
+                key = (row["method"], row["metric"])
+                values[key][str(row["example"])] = float(row["value"])
+        # A plain dictionary, because asking for an unknown metric must not add it.
+        return dict(values)
 
     @cached_property
     def explanations(self) -> dict[tuple[str, str], dict[str, Any]]:
@@ -84,6 +85,7 @@ class Run:
 
     def describe(self, name: str) -> RunInfo:
         """Return the run's methods and metrics, each once and in the order of the run."""
+        # Dictionaries, because sets would lose the order.
         methods = dict.fromkeys(method for method, _ in self.values)
         metrics = dict.fromkeys(metric for _, metric in self.values)
         return RunInfo(name=name, methods=list(methods), metrics=list(metrics))

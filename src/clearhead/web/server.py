@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +53,7 @@ def access_policy(host: str, token: str | None) -> AccessPolicy:
     return AccessPolicy(hosts, token or secrets.token_urlsafe(TOKEN_BYTES))
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     """Bind a socket, so that the address is known (or refused) before models are loaded."""
     try:
         return _bind_socket(host, port)
@@ -91,7 +91,7 @@ def _format_host(host: str) -> str:
     return host
 
 
-def open_socket(sources: Sequence[str], *, allow_pickle: bool, device: str | None) -> dict[str, Any]:
+def load_models(sources: Sequence[str], *, allow_pickle: bool, device: str | None) -> dict[str, Any]:
     """Load the models, by default all embedded ones; return them by their names on the page."""
     # Imported here, because transformers takes seconds and the socket is bound first.
     from transformers.utils import logging
@@ -100,13 +100,21 @@ def open_socket(sources: Sequence[str], *, allow_pickle: bool, device: str | Non
 
     logging.set_verbosity_error()
     models: dict[str, Any] = {}
-    for source in sources or zoo.names():
-        name = _make_display_name(source)
-        if name in models:
-            raise BadOption(f"Two models would be called '{name}' on the page: rename one of the folders.")
+    for name, source in _name_sources(sources or zoo.names()).items():
         model = load(source, allow_pickle=allow_pickle, device=device)
         models[name] = replace(model, name=name)
     return models
+
+
+def _name_sources(sources: Iterable[str]) -> dict[str, str]:
+    """Return where to load the models from, by their names on the page."""
+    by_name: dict[str, str] = {}
+    for source in sources:
+        name = _make_display_name(source)
+        if name in by_name:
+            raise BadOption(f"Two models would be called '{name}' on the page: rename one of the folders.")
+        by_name[name] = source
+    return by_name
 
 
 def _make_display_name(source: str) -> str:
