@@ -29,8 +29,8 @@ def served(batch: int, port: int) -> None:
     from clearhead.web.app import build
     from clearhead.web.limits import Limits
 
-    listening = server.bound(HOST, port)
-    models = server.open_socket(["clearhead/sst2-minilm"], allow_pickle=False, device=None)
+    listening = server.bind(HOST, port)
+    models = server.load_models(["clearhead/sst2-minilm"], allow_pickle=False, device=None)
     print(server.address_of(listening, server.access_policy(HOST, None)), flush=True)
     server.run(build(models, limits=Limits(max_batch=batch)), listening)
 
