@@ -58,7 +58,7 @@ def test_a_regression_has_a_score_and_no_probability():
 
 @pytest.fixture(scope="module")
 def answers():
-    net = network("bert", kind=transformers.BertForQuestionAnswering, num_labels=2)
+    net = network("bert", network_class=transformers.BertForQuestionAnswering, num_labels=2)
     return clearhead.load(net, word_piece_tokenizer())
 
 
@@ -87,7 +87,7 @@ def test_the_predicted_span_ignores_padding(answers):
 def test_positions_of_a_span_do_not_count_padding():
     pad_left = word_piece_tokenizer()
     pad_left.padding_side = "left"
-    net = network("bert", kind=transformers.BertForQuestionAnswering, num_labels=2, seed=2)
+    net = network("bert", network_class=transformers.BertForQuestionAnswering, num_labels=2, seed=2)
     answering = clearhead.load(net, pad_left)
     question, passages = "is film good", ["the film is not good , never dull", "film is not good"]
     batch = dict(pad_left([question] * 2, passages, padding=True, return_tensors="pt"))

@@ -84,12 +84,13 @@ def randomised(network, seed=1):
     return network
 
 
-def network(family="bert", *, attention="sdpa", dtype=torch.float64, seed=1, kind=None, **changes):
-    config_class, options, network_class = FAMILIES[family]
+def network(family="bert", *, attention="sdpa", dtype=torch.float64, seed=1, network_class=None, **changes):
+    """Return a network of a family; `network_class` replaces its class, and `changes` are of its configuration."""
+    config_class, options, default_class = FAMILIES[family]
     config = config_class(**{**options, **changes})
-    # The only family here without SDPA.
+    # The only family here that has no attention by SDPA.
     config._attn_implementation = "eager" if family == "deberta-v2" else attention
-    return randomised((kind or network_class)(config).to(dtype).eval(), seed)
+    return randomised((network_class or default_class)(config).to(dtype).eval(), seed)
 
 
 def model(family="bert", **options):

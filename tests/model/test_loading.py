@@ -212,7 +212,7 @@ def test_a_head_with_other_classes_than_its_config_is_refused():
 
 @pytest.mark.parametrize("architecture", [None, transformers.BertForQuestionAnswering])
 def test_a_network_that_returns_tuples(architecture):
-    net = network("bert", kind=architecture, num_labels=2) if architecture else network("bert")
+    net = network("bert", network_class=architecture, num_labels=2) if architecture else network("bert")
     expected = clearhead.explain(net, tensors("bert"), "att-cat")
     net.config.return_dict = False
     for explanation, reference in zip(clearhead.explain(net, tensors("bert"), "att-cat"), expected, strict=True):

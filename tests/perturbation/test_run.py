@@ -264,10 +264,9 @@ def test_padding_changes_nothing_in_any_family(family: str, replacement: str) ->
 
 @pytest.mark.parametrize("replacement", ["attention", "mask-attention", "mask"])
 def test_padding_changes_no_answer_of_a_deberta(replacement: str) -> None:
-    kind = transformers.DebertaV2ForQuestionAnswering
-    model = clearhead.load(
-        tiny_models.network("deberta-v2", kind=kind, num_labels=2), tiny_tokenizers.word_piece_tokenizer()
-    )
+    network_class = transformers.DebertaV2ForQuestionAnswering
+    network = tiny_models.network("deberta-v2", network_class=network_class, num_labels=2)
+    model = clearhead.load(network, tiny_tokenizers.word_piece_tokenizer())
     pairs = [("is it good", "a film"), ("is it good", "the film is not good , very bad and joyless .")]
     masks = random_masks(model, pairs)
     together = perturbed_logits(model, pairs, masks, replacement=replacement)[0]
