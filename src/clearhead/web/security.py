@@ -110,7 +110,7 @@ class SecurityMiddleware:
         elif scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         else:
-            # Before the handshake, which the application would accept without these checks.
+            # The page uses no WebSockets, and the checks of this class are of HTTP requests only.
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
 
     async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
