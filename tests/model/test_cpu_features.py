@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from helpers.tiny_models import network
 
+import clearhead
 from clearhead.errors import UnsupportedModel
 from clearhead.model import cpu_features
 
@@ -46,3 +48,10 @@ def test_nothing_is_probed_where_the_instruction_set_is_limited(amx, monkeypatch
     monkeypatch.setenv(cpu_features.ISA_LIMIT, "AVX512_CORE_BF16")
     cpu_features.require_bfloat16(torch.bfloat16, CPU)
     assert cpu_features._dies_of_illegal_instruction.cache_info().misses == 0
+
+
+def test_loading_a_bfloat16_model_gives_the_advice(amx, monkeypatch):
+    monkeypatch.setattr(cpu_features, "PROBE", DIES)
+    with pytest.raises(UnsupportedModel, match="dtype='float32'"):
+        clearhead.load(network("bert"), dtype="bfloat16")
+    assert clearhead.load(network("bert"), dtype="float16").dtype == torch.float16

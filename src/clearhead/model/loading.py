@@ -12,6 +12,7 @@ from torch import nn
 
 from clearhead.errors import BadFile, BadOption, UnsupportedModel
 from clearhead.model import zoo
+from clearhead.model.cpu_features import require_bfloat16
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
 from clearhead.model.placement import place_model
@@ -51,7 +52,10 @@ def load(
             loaded = replace(loaded, lm=_load_lm_head(lm_head, allow_pickle), copies={})
         validate_model(loaded)
         loaded = select_processor(loaded)
-        return _place_lm_head(place_model(loaded, device, dtype))
+        placed = _place_lm_head(place_model(loaded, device, dtype))
+        # Before the first pass: an illegal instruction would end the process without a message.
+        require_bfloat16(placed.dtype, placed.device)
+        return placed
 
 
 def as_model(model: Any) -> Model:
