@@ -26,13 +26,13 @@ METHODS = ("trans-att", "att-cat", "rollout", "lrp", "attention-gradcam", "gradi
 def served(batch: int, port: int) -> None:
     """The server itself, in a process of its own."""
     from clearhead.web import server
-    from clearhead.web.app import build
+    from clearhead.web.app import build_app
     from clearhead.web.limits import Limits
 
-    listening = server.bind(HOST, port)
+    listening = server.bind_socket(HOST, port)
     models = server.load_models(["clearhead/sst2-minilm"], allow_pickle=False, device=None)
-    print(server.address_of(listening, server.access_policy(HOST, None)), flush=True)
-    server.run(build(models, limits=Limits(max_batch=batch)), listening)
+    print(server.format_address(listening, server.access_policy(HOST, None)), flush=True)
+    server.run(build_app(models, limits=Limits(max_batch=batch)), listening)
 
 
 @contextmanager

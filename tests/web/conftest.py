@@ -82,9 +82,9 @@ def models():
 
 @pytest.fixture(scope="module")
 def app(models):
-    from clearhead.web.app import build
+    from clearhead.web.app import build_app
 
-    return build(models)
+    return build_app(models)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def other_models(tmp_path_factory):
 def other_client(other_models):
     from helpers.api import HOME, TestClient
 
-    from clearhead.web.app import build
+    from clearhead.web.app import build_app
 
-    with TestClient(build(other_models), base_url=HOME) as test_client:
+    with TestClient(build_app(other_models), base_url=HOME) as test_client:
         yield test_client

@@ -20,7 +20,7 @@ from clearhead.attribution import batch as loop
 from clearhead.engine import memory
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
-from clearhead.web.app import build
+from clearhead.web.app import build_app
 from clearhead.web.limits import Limits
 
 
@@ -52,7 +52,7 @@ def test_pair_picture_contrast_and_options(client, models):
 
 
 def test_another_method_needs_no_new_forward_pass(models):
-    with TestClient(build(models), base_url=HOME) as client:
+    with TestClient(build_app(models), base_url=HOME) as client:
         passes = []
         hook = models["text"].network.register_forward_hook(lambda *_: passes.append(1))
         try:
@@ -127,7 +127,7 @@ def test_memory_that_runs_out_frees_what_is_remembered(models, monkeypatch, capt
 
 def test_what_is_remembered_is_bounded(models):
     limits = Limits(cached_inputs=3, cached_answers=4, cached_traces=2, cached_token_pairs=10_000)
-    app = build(models, limits=limits)
+    app = build_app(models, limits=limits)
     cache = app.state.service.cache
     with TestClient(app, base_url=HOME) as client:
         for seed in range(8):
@@ -145,7 +145,7 @@ def test_what_is_remembered_is_bounded(models):
 def test_a_slow_body_is_given_up(models):
     async def scenario():
         sent = []
-        app = build(models, limits=Limits(body_timeout=0.1))
+        app = build_app(models, limits=Limits(body_timeout=0.1))
 
         async def receive():
             await asyncio.sleep(0.06)
@@ -255,7 +255,7 @@ def test_a_run_can_be_browsed(models, tmp_path):
 
     pytest.importorskip("pyarrow", reason="runs are kept in Parquet files")
     run = save_run(tmp_path, save_text_model(tmp_path / "model"))
-    with TestClient(build(models, runs=Runs([run])), base_url=HOME) as client:
+    with TestClient(build_app(models, runs=Runs([run])), base_url=HOME) as client:
         assert client.get("/api/runs").json() == [
             {"name": "my-run", "methods": ["att-cat", "rollout"], "metrics": ["aopc"]}
         ]
@@ -281,12 +281,12 @@ def test_pictures_of_a_run_come_from_the_data_named_at_the_start(models, tmp_pat
     pytest.importorskip("pyarrow", reason="runs are kept in Parquet files")
     run, data = save_photo_run(tmp_path, save_image_model(tmp_path / "model"))
     asked = {"method": "rollout", "metric": "positive-perturbation"}
-    with TestClient(build(models, runs=Runs([run])), base_url=HOME) as client:
+    with TestClient(build_app(models, runs=Runs([run])), base_url=HOME) as client:
         examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
         assert not any(example["picture"] for example in examples)
         refused = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
         assert (refused.status_code, "started without --data" in refused.json()["error"]) == (422, True)
-    with TestClient(build(models, runs=Runs([run], [data])), base_url=HOME) as client:
+    with TestClient(build_app(models, runs=Runs([run], [data])), base_url=HOME) as client:
         examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
         assert [example["picture"] for example in examples] == [True] * 4
         image = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})

@@ -13,7 +13,7 @@ from helpers.pictures import encode_base64, make_photo
 from PIL import Image
 from starlette.websockets import WebSocketDisconnect
 
-from clearhead.web.app import build
+from clearhead.web.app import build_app
 from clearhead.web.security import AccessPolicy
 from clearhead.web.server import access_policy
 
@@ -66,7 +66,7 @@ def test_script_in_texts_and_labels_stays_text():
     hostile = "<img src=x onerror=alert(1)>"
     labels = {0: hostile, 1: "b", 2: "c"}
     model = tiny_models.text_model(id2label=labels, label2id={name: number for number, name in labels.items()})
-    with TestClient(build({hostile: replace(model, name=hostile)}), base_url=HOME) as client:
+    with TestClient(build_app({hostile: replace(model, name=hostile)}), base_url=HOME) as client:
         text = "a <script>alert(1)</script> film"
         answer = ask(client, text=text, target=0)
         assert answer.headers["content-type"] == "application/json"
@@ -117,7 +117,7 @@ def test_a_photo_is_seen_upright(client):
 
 
 def test_token(models):
-    with TestClient(build(models, AccessPolicy(token="secret")), base_url=HOME, follow_redirects=False) as client:
+    with TestClient(build_app(models, AccessPolicy(token="secret")), base_url=HOME, follow_redirects=False) as client:
         for path in ("/", "/static/main.js", "/api/models", "/openapi.json", "/?token=wrong"):
             assert client.get(path).status_code == 401
         assert ask(client, text=TEXT).status_code == 401
@@ -146,7 +146,7 @@ def test_websockets_and_other_methods_are_refused(client):
 
 
 def test_a_fault_of_ours_is_logged_without_the_text(models, caplog):
-    app = build(models)
+    app = build_app(models)
 
     def broken(_):
         raise RuntimeError("secret words")

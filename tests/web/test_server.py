@@ -15,7 +15,7 @@ from helpers.page_server import start_server
 from helpers.saved_models import save_text_model
 
 import clearhead
-from clearhead.web.app import build
+from clearhead.web.app import build_app
 from clearhead.web.job_queue import Overloaded, Worker
 from clearhead.web.limits import Limits
 
@@ -74,7 +74,7 @@ def test_code_from_a_model_folder_is_never_run(capsys, tmp_path, monkeypatch, mo
 def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
     batches = []
     gate = threading.Event()
-    app = build(models)
+    app = build_app(models)
     service = app.state.service
     worker = app.state.worker
     explain = service.explain
@@ -103,7 +103,7 @@ def test_waiting_questions_share_a_pass_and_one_bad_one_harms_no_other(models):
 
 
 def test_a_full_queue_answers_503_and_recovers(models):
-    app = build(models, limits=Limits(max_queued_jobs=1))
+    app = build_app(models, limits=Limits(max_queued_jobs=1))
     gate = threading.Event()
     with TestClient(app, base_url=HOME) as client:
         app.state.worker.submit(lambda jobs: [gate.wait(10) for _ in jobs], None)
@@ -119,7 +119,7 @@ def test_a_full_queue_answers_503_and_recovers(models):
 
 
 def test_work_that_takes_too_long_is_given_up(models):
-    app = build(models, limits=Limits(answer_timeout=0.3))
+    app = build_app(models, limits=Limits(answer_timeout=0.3))
     with TestClient(app, base_url=HOME) as client:
         started = time.monotonic()
         slow = ask(client, text="film " * 40, method="shapley-sampling", options={"samples": 256})

@@ -50,13 +50,13 @@ def serve(
         raise BadOption(f"The page needs {error.name}: pip install 'clearhead[web]'.") from error
     policy = server.access_policy(host, token)
     # Bound before models are loaded, so that a port in use is reported at once.
-    socket = server.bind(host, port)
-    address = server.address_of(socket, policy)
+    socket = server.bind_socket(host, port)
+    address = server.format_address(socket, policy)
     models = server.load_models(model or [], allow_pickle=allow_pickle, device=device)
-    from clearhead.web.app import build
+    from clearhead.web.app import build_app
     from clearhead.web.runs import Runs
 
-    app = build(models, policy, runs=Runs(run or [], data or []))
+    app = build_app(models, policy, runs=Runs(run or [], data or []))
     # Listening before the server runs: a browser that opens the address at once waits instead of being refused.
     socket.listen()
     typer.echo(f"Clearhead is at {address}  (Ctrl-C ends it)")

@@ -19,7 +19,7 @@ from clearhead.web.security import AccessPolicy, SecurityMiddleware
 from clearhead.web.service import ExplainService
 
 
-def build(
+def build_app(
     models: Mapping[str, Model], policy: AccessPolicy | None = None, limits: Limits = LIMITS, runs: Runs | None = None
 ) -> FastAPI:
     """Return the application that serves these models and finished runs."""

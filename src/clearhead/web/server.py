@@ -53,15 +53,15 @@ def access_policy(host: str, token: str | None) -> AccessPolicy:
     return AccessPolicy(hosts, token or secrets.token_urlsafe(TOKEN_BYTES))
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """Bind a socket, so that the address is known (or refused) before models are loaded."""
     try:
-        return _bind_socket(host, port)
+        return _create_socket(host, port)
     except (OSError, OverflowError) as error:
         raise BadOption(f"Cannot listen on {host}:{port}: {error}. Choose another --port, or 0 for any.") from error
 
 
-def _bind_socket(host: str, port: int) -> socket.socket:
+def _create_socket(host: str, port: int) -> socket.socket:
     family, socket_type, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     # asyncio sets TCP_NODELAY only on sockets whose protocol is given; without it small answers wait 40 ms.
     listening = socket.socket(family, socket_type, protocol)
@@ -71,7 +71,7 @@ def _bind_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def address_of(listening: socket.socket, policy: AccessPolicy) -> str:
+def format_address(listening: socket.socket, policy: AccessPolicy) -> str:
     """Return the address to open in a browser, with the token if there is one."""
     # A socket of IPv6 returns four values.
     host, port = listening.getsockname()[:2]
