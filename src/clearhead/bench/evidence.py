@@ -30,25 +30,46 @@ class Evidence:
         self.better: Mapping[str, str] = summary["values"]
         self.costs: Mapping[str, float] = summary["costs"]
         self.methods: Sequence[str] = summary["methods"]
-        self.candidates = [method for method in self.methods if not is_control(method)]
-        self.control: str | None = next(filter(is_control, self.methods), None)
         # By value name and method, with NaN where nothing could be measured.
         self.values = _group_values(summary["rows"])
         self.p_values = _index_tests(summary["comparisons"])
+        # Last, because ranking reads the values and tests.
         self.standings = list(self._rank_all())
+
+    @property
+    def candidates(self) -> list[str]:
+        """Return the methods that can be recommended: all but the controls."""
+        return [method for method in self.methods if not is_control(method)]
+
+    @property
+    def control(self) -> str | None:
+        """Return the first control of the run, None if none was run."""
+        return next(filter(is_control, self.methods), None)
 
     def _rank_all(self) -> Iterator[Standing]:
         for name in self.better:
-            finite = {method: value for method, value in self.measured(name).items() if math.isfinite(value)}
-            if finite:
-                yield self._rank(name, finite)
+            values = _select_finite(self.measured(name))
+            if values:
+                yield self._rank(name, values)
 
     def _rank(self, name: str, values: Mapping[str, float]) -> Standing:
+        best = self._find_best(name, values)
+        leading = self._find_leading(name, best, values)
+        # The only method is not better than anything.
+        is_shown = len(values) > 1 and leading == (best,)
+        return Standing(name, best, leading, is_shown)
+
+    def _find_best(self, name: str, values: Mapping[str, float]) -> str:
         # Of equal values the first method is the best, as methods are listed.
-        choose = min if self.better[name] == "lower" else max
-        best = choose(values, key=values.__getitem__)
-        leading = [method for method in values if method == best or not self.differ(name, best, method)]
-        return Standing(name, best, tuple(leading), shown=len(values) > 1 and leading == [best])
+        choose = min if self._is_lower_better(name) else max
+        return choose(values, key=values.__getitem__)
+
+    def _find_leading(self, name: str, best: str, methods: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the best method and those that no test shows to differ from it."""
+        return tuple(method for method in methods if method == best or not self.differ(name, best, method))
+
+    def _is_lower_better(self, name: str) -> bool:
+        return self.better[name] == "lower"
 
     def measured(self, name: str) -> Mapping[str, float]:
         """Return the value of every method that was measured."""
@@ -65,10 +86,13 @@ class Evidence:
         control = self.control
         if control is None or control not in values or method not in values:
             return False
-        difference = values[method] - values[control]
-        if self.better[name] == "lower":
-            difference = -difference
-        return difference > 0 and self.differ(name, control, method)
+        # The test is two-sided, so the sign of the difference decides who is better.
+        return self._is_better(name, values[method], values[control]) and self.differ(name, control, method)
+
+    def _is_better(self, name: str, value: float, reference: float) -> bool:
+        if self._is_lower_better(name):
+            return value < reference
+        return value > reference
 
     def count_wins(self, method: str) -> int:
         """Return on how many values a method is shown to beat the control."""
@@ -87,6 +111,10 @@ class Evidence:
         return self.costs.get(method) or math.inf
 
 
+def _select_finite(values: Mapping[str, float]) -> dict[str, float]:
+    return {method: value for method, value in values.items() if math.isfinite(value)}
+
+
 def _group_values(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     values: dict[str, dict[str, float]] = {}
     for row in rows:
@@ -98,6 +126,7 @@ def _index_tests(comparisons: Sequence[Row]) -> dict[tuple[str, frozenset[str]],
     """Return the corrected p-value by value name and pair of methods."""
     tests = {}
     for comparison in comparisons:
+        # Unordered, because a test of two methods holds in both directions.
         pair = frozenset((comparison["first"], comparison["second"]))
         tests[comparison["name"], pair] = comparison["p_corrected"]
     return tests

@@ -30,6 +30,7 @@ def group_metrics(plan: Plan, task: Task) -> tuple[MetricGroup, ...]:
             on_task.append(spec)
         else:
             groups.append(MetricGroup((spec,), spec.prepare(task)))
+    # First, so that the first job, which also measures the costs, has the task's own examples.
     if on_task:
         groups.insert(0, MetricGroup(tuple(on_task), task.examples))
     return tuple(groups)
@@ -41,5 +42,6 @@ def make_jobs(groups: Sequence[MetricGroup], shard: int) -> list[Job]:
     for index, group in enumerate(groups):
         count = len(group.examples)
         for start in range(0, count, shard):
-            jobs.append(Job(len(jobs), index, start, min(start + shard, count)))
+            stop = min(start + shard, count)
+            jobs.append(Job(len(jobs), index, start, stop))
     return jobs

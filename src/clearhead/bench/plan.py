@@ -91,61 +91,81 @@ def expand_layers(specs: Sequence[str], blocks: int) -> list[str]:
 
 def _expand_spec(spec: str, blocks: int) -> Iterator[str]:
     spec = _resolve_shares(spec, blocks)
+    # Layer 0 are the embeddings, so there is one layer more than blocks.
     spec = EVERY_LAYER.sub(rf"\1=0..{blocks}", spec)
     match = LAYER_RANGE.search(spec)
     if match is None:
         yield spec
         return
+    before = spec[: match.start()]
+    after = spec[match.end() :]
+    for layer in _parse_range(match):
+        # A spec may hold further ranges, which the recursion expands.
+        yield from _expand_spec(f"{before}{match[1]}={layer}{after}", blocks)
+
+
+def _parse_range(match: re.Match[str]) -> range:
     first = int(match[2])
     last = int(match[3])
     if last < first:
-        raise BadOption(f"Invalid layer range in '{spec}': write the lower layer first, layer={last}..{first}.")
-    for layer in range(first, last + 1):
-        # A spec may hold further ranges, which the recursion expands.
-        yield from _expand_spec(f"{spec[: match.start()]}{match[1]}={layer}{spec[match.end() :]}", blocks)
+        raise BadOption(f"Invalid layer range in '{match.string}': write the lower layer first, layer={last}..{first}.")
+    return range(first, last + 1)
 
 
 def _resolve_shares(spec: str, blocks: int) -> str:
-    def resolve(match: re.Match[str]) -> str:
-        numerator = int(match[2])
-        denominator = int(match[3])
-        if denominator < 1:
-            raise BadOption(f"Invalid layer in '{spec}': write a share of the depth as layer=7/12.")
-        layer = -(-numerator * blocks // denominator)  # rounded up, in integers
-        return f"{match[1]}={layer}"
+    return LAYER_SHARE.sub(lambda match: _resolve_share(match, blocks), spec)
 
-    return LAYER_SHARE.sub(resolve, spec)
+
+def _resolve_share(match: re.Match[str], blocks: int) -> str:
+    numerator = int(match[2])
+    denominator = int(match[3])
+    if denominator < 1:
+        raise BadOption(f"Invalid layer in '{match.string}': write a share of the depth as layer=7/12.")
+    # Rounded up in integers, which are exact.
+    layer = -(-numerator * blocks // denominator)
+    return f"{match[1]}={layer}"
 
 
 def make_manifest(plan: Plan, task: PlannedTask) -> dict[str, Any]:
     """Return what determines the values: the plan and the hash of every file it names, with the versions used."""
+    settings = _plan_settings(plan)
+    hashes = {"task": task.digest, "model": _model_digest(plan.model), **_file_digests(plan)}
+    return {
+        "format": FORMAT,
+        "versions": versions(),
+        "plan": settings,
+        "hashes": hashes,
+        "seeds": {"intervals": plan.seed},
+        "fingerprint": fingerprint({"plan": settings, "hashes": hashes}),
+    }
+
+
+def _plan_settings(plan: Plan) -> dict[str, Any]:
     settings = asdict(plan)
     settings["columns"] = dict(plan.columns)
     # A run may be resumed on another device.
     del settings["device"]
     # Through JSON and back, so that it equals what is read from a manifest (tuples become lists).
-    plain = json.loads(json.dumps(settings))
-    hashes = {"task": task.digest, "model": _model_digest(plan.model), **_file_digests(plan)}
-    return {
-        "format": FORMAT,
-        "versions": versions(),
-        "plan": plain,
-        "hashes": hashes,
-        "seeds": {"intervals": plan.seed},
-        "fingerprint": fingerprint({"plan": plain, "hashes": hashes}),
-    }
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    return plain
 
 
 def _model_digest(name: str | None) -> str:
     """Return the hash of an embedded model's checksums, of a folder, or of the downloaded snapshot of a hub id."""
     embedded = zoo.names()
-    if embedded and (name is None or name in embedded):
-        return _embedded_digest(name or embedded[0])
     if name is None:
-        raise BadOption("No model given, and this build has no embedded one: name a folder or a hub id with --model.")
+        name = _default_model(embedded)
+    if name in embedded:
+        return _embedded_digest(name)
     if Path(name).is_dir():
         return hash_files(Path(name))
     return _hub_digest(name)
+
+
+def _default_model(embedded: Sequence[str]) -> str:
+    if not embedded:
+        raise BadOption("No model given, and this build has no embedded one: name a folder or a hub id with --model.")
+    return embedded[0]
 
 
 def _embedded_digest(name: str) -> str:
@@ -174,8 +194,12 @@ def _file_digests(plan: Plan) -> dict[str, str]:
     names = {plan.lm_head or ""}
     for metric in plan.metrics:
         names.update(_option_values(metric))
-    # Whatever exists is taken for a file: one hash too many does no harm, a missing one would mix results.
-    return {name: hash_files(Path(name)) for name in sorted(names) if name and Path(name).exists()}
+    digests = {}
+    for name in sorted(names):
+        # Whatever exists is taken for a file: one hash too many does no harm, a missing one would mix results.
+        if name and Path(name).exists():
+            digests[name] = hash_files(Path(name))
+    return digests
 
 
 def _option_values(spec: str) -> list[str]:

@@ -3,9 +3,10 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from clearhead.bench.benchmark import BENCHMARKS
+from clearhead.bench.benchmark import BENCHMARKS, Benchmark
 from clearhead.bench.evidence import LEVEL, Evidence, Row, Summary
 from clearhead.bench.format import format_column, format_number, format_seconds
 from clearhead.bench.run_folder import RunFolder
@@ -50,26 +51,38 @@ def document(run: RunFolder, summary: Summary) -> str:
 def title(run: RunFolder) -> str:
     """Return the title of the paper's table, or the model and data."""
     plan = run.manifest["plan"]
-    if plan["benchmark"] in BENCHMARKS:
-        return BENCHMARKS[plan["benchmark"]].title
+    benchmark = _find_benchmark(plan)
+    if benchmark is not None:
+        return benchmark.title
     return f"Which explanation may be trusted? {_model_name(plan)} on {_file_name(plan['task'])}"
+
+
+def _find_benchmark(plan: Mapping[str, Any]) -> Benchmark | None:
+    """Return the paper's table that was run; None for a free choice, or a table that this version does not have."""
+    return BENCHMARKS.get(plan["benchmark"] or "")
 
 
 def sections(run: RunFolder, summary: Summary) -> list[Section]:
     """Return the sections in their order, without empty tables and charts."""
     manifest = run.manifest
-    data = [
-        Section("Values", (_legend(summary),), (_value_grid(manifest, summary),)),
-        Section("Curves", (INTERVAL_NOTE,), charts=tuple(_charts(summary))),
-        Section("Words", (WORDS_NOTE,), tuple(_word_grids(summary)), folded=True),
-        Section("Cost", (COST_NOTE,), tuple(_cost_grids(summary))),
-        Section("Comparisons", (TESTS_NOTE,), tuple(_comparison_grids(summary)), folded=True),
-    ]
+    data = filter(_has_content, _data_sections(manifest, summary))
     return [
         Section("Verdict", tuple(verdict(summary))),
-        *(section for section in data if section.grids or section.charts),
+        *data,
         Section("What was run", tuple(_provenance(manifest, summary)), folded=True),
     ]
+
+
+def _data_sections(manifest: Mapping[str, Any], summary: Summary) -> Iterator[Section]:
+    yield Section("Values", (_legend(summary),), (_value_grid(manifest, summary),))
+    yield Section("Curves", (INTERVAL_NOTE,), charts=tuple(_charts(summary)))
+    yield Section("Words", (WORDS_NOTE,), tuple(_word_grids(summary)), folded=True)
+    yield Section("Cost", (COST_NOTE,), tuple(_cost_grids(summary)))
+    yield Section("Comparisons", (TESTS_NOTE,), tuple(_comparison_grids(summary)), folded=True)
+
+
+def _has_content(section: Section) -> bool:
+    return bool(section.grids or section.charts)
 
 
 def _legend(summary: Summary) -> str:
@@ -84,16 +97,18 @@ def _legend(summary: Summary) -> str:
 def _value_grid(manifest: Mapping[str, Any], summary: Summary) -> Grid:
     """Return the table of values, with the methods across if the paper prints it so."""
     methods = list(summary["methods"])
-    cells = _value_cells(summary)
-    headings = [format_column(name, better).strip() for name, better in summary["values"].items()]
-    benchmark = BENCHMARKS.get(manifest["plan"]["benchmark"] or "")
-    by_value = []
-    for name in summary["values"]:
-        by_value.append([cells[name, method] for method in methods])
+    headings = _value_headings(summary)
+    by_value = _cells_by_value(summary, methods)
+    benchmark = _find_benchmark(manifest["plan"])
     if benchmark is not None and benchmark.methods_across:
         return _make_grid(["", *methods], headings, by_value)
     by_method = list(zip(*by_value, strict=True))
     return _make_grid(["method", *headings], methods, by_method)
+
+
+def _value_headings(summary: Summary) -> list[str]:
+    # A value without a direction has no arrow, only the space before it.
+    return [format_column(name, better).strip() for name, better in summary["values"].items()]
 
 
 def _make_grid(columns: Sequence[str], names: Sequence[str], cells: Sequence[Sequence[Cell]]) -> Grid:
@@ -104,10 +119,18 @@ def _make_grid(columns: Sequence[str], names: Sequence[str], cells: Sequence[Seq
     return Grid(tuple(columns), tuple(rows))
 
 
+def _cells_by_value(summary: Summary, methods: Sequence[str]) -> list[list[Cell]]:
+    """Return a row of cells for each value, a cell for each method."""
+    cells = _value_cells(summary)
+    rows = []
+    for name in summary["values"]:
+        rows.append([cells[name, method] for method in methods])
+    return rows
+
+
 def _value_cells(summary: Summary) -> Mapping[tuple[str, str], Cell]:
     """Return the cells by value name and method; empty for what was not measured."""
-    standings = Evidence(summary).standings
-    best = {(standing.name, standing.best) for standing in standings if standing.shown}
+    best = _find_shown_best(summary)
     cells = defaultdict(lambda: Cell(EMPTY))
     for row in summary["rows"]:
         key = (row["name"], row["method"])
@@ -115,77 +138,103 @@ def _value_cells(summary: Summary) -> Mapping[tuple[str, str], Cell]:
     return cells
 
 
+def _find_shown_best(summary: Summary) -> set[tuple[str, str]]:
+    """Return value name and method wherever a method is shown to be better than every other."""
+    standings = Evidence(summary).standings
+    return {(standing.name, standing.best) for standing in standings if standing.shown}
+
+
 def _format_interval(row: Row) -> str:
     if not math.isfinite(row["value"]):
         return EMPTY
     value = format_number(row["value"])
-    if row["low"] is None or not math.isfinite(row["low"]):
+    if not _has_interval(row):
         return value
     return f"{value} [{format_number(row['low'])}, {format_number(row['high'])}]"
+
+
+def _has_interval(row: Row) -> bool:
+    # NaN if no resample of the examples gave a finite value.
+    return row["low"] is not None and math.isfinite(row["low"])
 
 
 def _charts(summary: Summary) -> Iterator[Chart]:
     """Yield the curves of each metric, spread over several charts if there are many."""
     for name, lines in summary["curves"].items():
-        ends = [max(line["x"]) for line in lines if line["x"]]
-        largest = max(ends, default=1.0)
-        # Up to 1 the axis is a share of the tokens, beyond that a number of tokens k.
-        if largest <= 1:
-            yield from _split_chart(Chart(name, _curves(lines, 1.0), "share of tokens", name))
-        else:
-            yield from _split_chart(Chart(name, _curves(lines, largest), "k", name, largest))
+        yield from _split_chart(_make_chart(name, lines))
+
+
+def _make_chart(name: str, lines: Sequence[Row]) -> Chart:
+    largest = _largest_x(lines)
+    # Up to 1 the axis is a share of the tokens, beyond that a number of tokens k.
+    if largest <= 1:
+        return Chart(name, _curves(lines, 1.0), "share of tokens", name)
+    return Chart(name, _curves(lines, largest), "k", name, largest)
+
+
+def _largest_x(lines: Sequence[Row]) -> float:
+    ends = [max(line["x"]) for line in lines if line["x"]]
+    return max(ends, default=1.0)
 
 
 def _split_chart(chart: Chart) -> Iterator[Chart]:
     for start in range(0, len(chart.lines), MAX_CHART_LINES):
         lines = chart.lines[start : start + MAX_CHART_LINES]
-        yield Chart(chart.title, lines, chart.across, chart.up, chart.scale)
+        yield replace(chart, lines=lines)
 
 
-def _curves(lines: list[dict[str, Any]], scale: float) -> tuple[Curve, ...]:
+def _curves(lines: Sequence[Row], scale: float) -> tuple[Curve, ...]:
     """Return the lines with finite values, over shares of `scale`."""
-    curves = []
-    for line in lines:
-        if line["x"] and all(map(math.isfinite, line["y"])):
-            shares = tuple(x / scale for x in line["x"])
-            curves.append(Curve(line["method"], shares, tuple(line["y"]), *_band(line)))
-    return tuple(curves)
+    return tuple(_make_curve(line, scale) for line in lines if _is_drawable(line))
 
 
-def _band(line: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]] | tuple[()]:
+def _is_drawable(line: Row) -> bool:
+    return bool(line["x"]) and all(map(math.isfinite, line["y"]))
+
+
+def _make_curve(line: Row, scale: float) -> Curve:
+    shares = tuple(x / scale for x in line["x"])
+    return Curve(line["method"], shares, tuple(line["y"]), *_band(line))
+
+
+def _band(line: Row) -> tuple[tuple[float, ...], tuple[float, ...]] | tuple[()]:
     """Return the interval along a line; nothing unless it is finite at every point."""
     low = tuple(line.get("low") or ())
     high = tuple(line.get("high") or ())
-    if len(low) != len(line["x"]) or not all(map(math.isfinite, (*low, *high))):
-        return ()
-    return low, high
+    if len(low) == len(line["x"]) and all(map(math.isfinite, (*low, *high))):
+        return low, high
+    return ()
 
 
 def _cost_grids(summary: Summary) -> Iterator[Grid]:
+    # 0 stands for a time that was not measured.
     costs = {name: seconds for name, seconds in summary["costs"].items() if seconds}
-    if not costs:
-        return
-    least = min(costs.values())
-    rows = []
-    for name, seconds in costs.items():
-        rows.append((Cell(name), Cell(format_seconds(seconds)), Cell(f"{seconds / least:.1f} ×")))
-    yield Grid(("method", "time per example", "relative to the cheapest"), tuple(rows))
+    if costs:
+        least = min(costs.values())
+        rows = [_cost_cells(name, seconds, least) for name, seconds in costs.items()]
+        yield Grid(("method", "time per example", "relative to the cheapest"), tuple(rows))
+
+
+def _cost_cells(name: str, seconds: float, least: float) -> tuple[Cell, ...]:
+    return Cell(name), Cell(format_seconds(seconds)), Cell(f"{seconds / least:.1f} ×")
 
 
 def _word_grids(summary: Summary) -> Iterator[Grid]:
-    rows = []
-    for words in summary["words"]:
-        tokens = Cell(" ".join(words["tokens"]))
-        shared = Cell(" ".join(words["shared"]))
-        rows.append((Cell(words["method"]), Cell(words["class"]), tokens, shared))
+    rows = tuple(map(_word_cells, summary["words"]))
     if rows:
-        yield Grid(("method", "class", "strongest tokens", "shared"), tuple(rows))
+        yield Grid(("method", "class", "strongest tokens", "shared"), rows)
+
+
+def _word_cells(words: Row) -> tuple[Cell, ...]:
+    tokens = " ".join(words["tokens"])
+    shared = " ".join(words["shared"])
+    return Cell(words["method"]), Cell(words["class"]), Cell(tokens), Cell(shared)
 
 
 def _comparison_grids(summary: Summary) -> Iterator[Grid]:
-    rows = [_comparison_cells(comparison) for comparison in summary["comparisons"]]
+    rows = tuple(map(_comparison_cells, summary["comparisons"]))
     if rows:
-        yield Grid(("value", "first", "second", "difference", "p"), tuple(rows))
+        yield Grid(("value", "first", "second", "difference", "p"), rows)
 
 
 def _comparison_cells(comparison: Row) -> tuple[Cell, ...]:
@@ -209,19 +258,35 @@ def _format_p(p: float) -> str:
 
 def _provenance(manifest: Mapping[str, Any], summary: Summary) -> Iterator[str]:
     plan = manifest["plan"]
-    hashes = manifest["hashes"]
-    yield f"Data: {plan['task']} (SHA-256 {hashes['task'][:12]}), {examples_text(summary)}."
+    yield f"Data: {plan['task']} ({_short_hash(manifest, 'task')}), {examples_text(summary)}."
+    yield from _list_left_out(summary)
+    yield f"Model: {_model_name(plan)} ({_short_hash(manifest, 'model')})."
+    yield f"Methods: {', '.join(plan['methods'])}. Metrics: {', '.join(plan['metrics'])}. Seed {plan['seed']}."
+    yield f"Versions: {_format_versions(manifest)}."
+    yield _format_total_seconds(summary)
+
+
+def _short_hash(manifest: Mapping[str, Any], name: str) -> str:
+    # Twelve digits tell files apart; the manifest holds the whole hash.
+    return f"SHA-256 {manifest['hashes'][name][:12]}"
+
+
+def _list_left_out(summary: Summary) -> Iterator[str]:
     for reason in summary["skipped"]:
         yield f"Skipped: {reason}"
     for reason in summary["refused"]:
         yield f"Refused: {reason}"
-    yield f"Model: {_model_name(plan)} (SHA-256 {hashes['model'][:12]})."
-    yield f"Methods: {', '.join(plan['methods'])}. Metrics: {', '.join(plan['metrics'])}. Seed {plan['seed']}."
-    yield "Versions: " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()) + "."
-    if summary["seconds"]:
-        yield f"Computing took {summary['seconds']:.0f} s."
-    else:
-        yield "No times were kept."
+
+
+def _format_versions(manifest: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+
+
+def _format_total_seconds(summary: Summary) -> str:
+    # Times are kept apart from the shards, and may be missing.
+    if not summary["seconds"]:
+        return "No times were kept."
+    return f"Computing took {summary['seconds']:.0f} s."
 
 
 def _model_name(plan: Mapping[str, Any]) -> str:

@@ -57,6 +57,7 @@ def _complete(
         done = len(jobs) - len(missing)
         advance(done, len(jobs), "Measuring")
         for result in _run_jobs(runner, plan, groups, missing):
+            # At once, so that a run that is killed loses only the shards under way.
             run.write_shard(result)
             done += 1
             advance(done, len(jobs), "Measuring")
@@ -80,6 +81,7 @@ def is_finished(folder: Path, manifest: Mapping[str, Any]) -> bool:
     """Return whether the folder holds this run with its summary; raise BadFile if it holds another run."""
     if not (folder / MANIFEST).exists() or not (folder / SUMMARY).exists():
         return False
+    # Not only for unfinished runs: the results of another plan must not be shown as this one's.
     check_same(folder, manifest)
     return True
 

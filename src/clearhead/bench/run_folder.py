@@ -28,6 +28,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
 LOCK = "lock"
+DATA_FOLDERS = ("shards", "times")
 # Temporary files of `write_atomically`, which a killed process leaves behind: a dot, the name, and a random ending.
 TEMPORARY = re.compile(r"\.(manifest\.json|summary\.json|\d{5}\.json|\d{5}-\w+\.(json|parquet))\.\w+")
 # Packages whose versions must not change within a run.
@@ -71,19 +72,16 @@ class RunFolder:
 
     def write_shard(self, result: ShardResult) -> None:
         """Write a shard; its values come last, so that a shard with values is complete."""
-        explanations = [dict(row) for row in result.explanations]
-        values = [dict(row) for row in result.values]
-        _write(self.folder / "times" / f"{result.number:05d}.json", _to_json(result.seconds))
-        _write(self._shard_path(result.number, "notes.json"), _to_json(result.notes))
-        _write(self._shard_path(result.number, "explanations.parquet"), to_parquet(explanations))
-        _write(self._shard_path(result.number, "values.parquet"), to_parquet(values))
+        number = result.number
+        _write(self.folder / "times" / f"{number:05d}.json", _to_json(result.seconds))
+        _write(self._shard_path(number, "notes.json"), _to_json(result.notes))
+        _write(self._shard_path(number, "explanations.parquet"), _to_table(result.explanations))
+        _write(self._shard_path(number, "values.parquet"), _to_table(result.values))
 
     def values(self) -> Iterator[Row]:
         """Yield the value rows of every complete shard, in the order of the examples."""
         for path in self._shard_paths("values.parquet"):
-            for row in read_parquet(path):
-                # Records differ between metrics, so Parquet holds them as JSON.
-                yield {**row, "record": json.loads(row["record"])}
+            yield from map(_parse_record, read_parquet(path))
 
     def explanations(self) -> Iterator[Row]:
         """Yield the explanations of every shard, as records with an `example` each."""
@@ -113,44 +111,68 @@ class RunFolder:
         return self.folder / "shards" / f"{number:05d}-{name}"
 
     def _shard_paths(self, name: str) -> list[Path]:
+        # Sorted, because the order in which a file system lists files is arbitrary.
         return sorted((self.folder / "shards").glob(f"*-{name}"))
+
+
+def _parse_record(row: Row) -> Row:
+    # Records differ between metrics, so Parquet holds them as JSON.
+    return {**row, "record": json.loads(row["record"])}
+
+
+def _to_table(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    return to_parquet([dict(row) for row in rows])
 
 
 @contextmanager
 def open_run(folder: Path, manifest: Mapping[str, Any]) -> Iterator[RunFolder]:
     """Open the run folder of this manifest, new or begun, locked against other processes."""
     _check_free(folder)
-    with _write_errors(folder):
-        for name in ("shards", "times"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+    _make_folders(folder)
     with _lock(folder):
+        # Under the lock, because another process may still be writing.
         _remove_temporary_files(folder)
-        if (folder / MANIFEST).exists() and any((folder / "shards").glob("*-values.parquet")):
-            check_same(folder, manifest)
-        else:
-            # Nothing has been computed yet, so the folder may be planned anew.
-            _write(folder / MANIFEST, _to_json(manifest))
+        _settle_manifest(folder, manifest)
         yield RunFolder(folder)
+
+
+def _make_folders(folder: Path) -> None:
+    with _write_errors(folder):
+        for name in DATA_FOLDERS:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+
+
+def _settle_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise BadFile if the folder holds shards of another run; write the manifest if it holds none."""
+    if _is_begun(folder):
+        check_same(folder, manifest)
+    else:
+        # Nothing has been computed yet, so the folder may be planned anew.
+        _write(folder / MANIFEST, _to_json(manifest))
+
+
+def _is_begun(folder: Path) -> bool:
+    return (folder / MANIFEST).exists() and any((folder / "shards").glob("*-values.parquet"))
 
 
 def _check_free(folder: Path) -> None:
     """Raise BadFile if the folder holds anything but a run."""
     if not folder.is_dir() or (folder / MANIFEST).exists():
         return
-    # What a run leaves behind that was killed before its manifest was written.
-    own_names = {"shards", "times", LOCK}
-    foreign_names = []
     for path in sorted(folder.iterdir()):
-        if path.name not in own_names and not TEMPORARY.fullmatch(path.name):
-            foreign_names.append(path.name)
-    if foreign_names:
-        raise BadFile(
-            f"'{folder}' is not empty and is not a run folder (it holds '{foreign_names[0]}'). Choose another --out."
-        )
+        if not _is_leftover(path.name):
+            raise BadFile(
+                f"'{folder}' is not empty and is not a run folder (it holds '{path.name}'). Choose another --out."
+            )
+
+
+def _is_leftover(name: str) -> bool:
+    """Return whether a run that was killed before its manifest was written leaves a file of this name."""
+    return name in (*DATA_FOLDERS, LOCK) or TEMPORARY.fullmatch(name) is not None
 
 
 def _remove_temporary_files(folder: Path) -> None:
-    """Delete what killed processes were writing; only under the lock, when nobody else writes."""
+    """Delete what killed processes were writing."""
     for path in folder.rglob(".*"):
         if TEMPORARY.fullmatch(path.name):
             with suppress(OSError):
@@ -170,6 +192,7 @@ def _lock(folder: Path) -> Iterator[None]:
         file = open(folder / LOCK, "w")  # noqa: SIM115  closed below
     with file:
         try:
+            # Without waiting: the other process may run for hours.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BadFile(
@@ -215,24 +238,32 @@ def versions() -> dict[str, str]:
 
 def fingerprint(content: Mapping[str, Any]) -> str:
     """Return one hash for everything that determines the values."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    # Sorted, so that the order in which options were given does not matter.
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def hash_files(path: Path) -> str:
     """Return the SHA-256 of a file, or of the names and contents of all files in a folder."""
     digest = hashlib.sha256()
     try:
-        if path.is_file():
-            digest.update(_file_digest(path))
-            return digest.hexdigest()
-        # Sorted, because the order in which a file system lists files is arbitrary.
-        for file in sorted(path.rglob("*")):
-            if file.is_file():
-                digest.update(str(file.relative_to(path)).encode())
-                digest.update(_file_digest(file))
+        for content in _iterate_content(path):
+            digest.update(content)
     except OSError as error:
         raise BadFile(f"'{path}' cannot be read: {error.strerror or error}") from error
     return digest.hexdigest()
+
+
+def _iterate_content(path: Path) -> Iterator[bytes]:
+    """Yield the digest of a file, or the name and digest of every file in a folder."""
+    if path.is_file():
+        yield _file_digest(path)
+        return
+    # Sorted, because the order in which a file system lists files is arbitrary.
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            yield str(file.relative_to(path)).encode()
+            yield _file_digest(file)
 
 
 def _file_digest(path: Path) -> bytes:
@@ -248,13 +279,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"'{folder}' is not a run folder: it has no {MANIFEST}. Make one with clearhead bench … --out {folder}."
         )
     manifest = _read_json(path)
-    if manifest.get("format") != FORMAT:
-        raise BadFile(
-            f"'{folder}' has format {manifest.get('format')}, written by Clearhead "
-            f"{_recorded_version(manifest, 'clearhead')}; this version reads format {FORMAT}. Use that version, or "
-            "choose another folder."
-        )
+    _check_format(folder, manifest)
     return manifest
+
+
+def _check_format(folder: Path, manifest: Mapping[str, Any]) -> None:
+    number = manifest.get("format")
+    if number != FORMAT:
+        raise BadFile(
+            f"'{folder}' has format {number}, written by Clearhead {_recorded_version(manifest, 'clearhead')}; "
+            f"this version reads format {FORMAT}. Use that version, or choose another folder."
+        )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -275,32 +310,47 @@ def _recorded_version(manifest: Mapping[str, Any], name: str) -> str:
 def check_same(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Raise BadFile, naming the first difference, if the folder holds results of another plan or other versions."""
     existing = read_manifest(folder)
+    # Versions first: they are the simpler explanation if both differ.
     for name in DECISIVE_PACKAGES:
-        before = _recorded_version(existing, name)
-        now = _recorded_version(manifest, name)
-        if before != now:
-            raise BadFile(
-                f"'{folder}' was begun with {name} {before}; this is {name} {now}. Finish it with that version, or "
-                "choose another --out."
-            )
+        _check_same_version(folder, name, _recorded_version(existing, name), _recorded_version(manifest, name))
     if existing["fingerprint"] != manifest["fingerprint"]:
         raise BadFile(f"'{folder}' holds another run: {_difference(existing, manifest)}. Choose another --out.")
 
 
+def _check_same_version(folder: Path, name: str, before: str, now: str) -> None:
+    if before != now:
+        raise BadFile(
+            f"'{folder}' was begun with {name} {before}; this is {name} {now}. Finish it with that version, or "
+            "choose another --out."
+        )
+
+
 def _difference(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     for section in ("plan", "hashes"):
-        for name in sorted({*existing[section], *manifest[section]}):
-            before = existing[section].get(name)
-            now = manifest[section].get(name)
-            if before != now:
-                return f"its {name} was {_quote(before)}, and is now {_quote(now)}"
+        difference = _section_difference(existing[section], manifest[section])
+        if difference is not None:
+            return difference
     return "it was planned differently"
 
 
+def _section_difference(existing: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
+    for name in sorted({*existing, *current}):
+        before = existing.get(name)
+        now = current.get(name)
+        if before != now:
+            return f"its {name} was {_quote(before)}, and is now {_quote(now)}"
+    return None
+
+
 def _quote(value: Any) -> str:
-    text = str(value)
-    if isinstance(value, list):
-        text = ", ".join(map(str, value))
+    """Return a value in quotes, cut to a length that keeps the message readable."""
+    text = _join_list(value)
     if len(text) >= MAX_SHOWN_CHARACTERS:
         text = f"{text[: MAX_SHOWN_CHARACTERS - 3]}…"
     return f"'{text}'"
+
+
+def _join_list(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)

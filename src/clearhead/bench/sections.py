@@ -1,6 +1,7 @@
 """Sections of a report, their tables and charts, rendered as HTML and Markdown."""
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clearhead.bench.format import format_number
@@ -51,40 +52,60 @@ class Section:
 
 def section_html(section: Section) -> str:
     """Return a section as an HTML card."""
-    body = "".join(f"<p>{html_parts.escape(line)}</p>" for line in section.paragraphs)
-    # Wide tables scroll by themselves, so that the page does not.
-    body += "".join(f'<div style="overflow-x:auto">{_grid_html(grid)}</div>' for grid in section.grids)
-    body += "".join(_chart_html(chart) for chart in section.charts)
+    body = _body_html(section)
     if section.folded:
         return html_parts.card(html_parts.folded(section.title, body))
     return html_parts.card(f"<h2>{html_parts.escape(section.title)}</h2>", body)
+
+
+def _body_html(section: Section) -> str:
+    fragments = [
+        *map(_paragraph_html, section.paragraphs),
+        *map(_grid_html, section.grids),
+        *map(_chart_html, section.charts),
+    ]
+    return "".join(fragments)
+
+
+def _paragraph_html(text: str) -> str:
+    return f"<p>{html_parts.escape(text)}</p>"
+
+
+def _grid_html(grid: Grid) -> str:
+    columns = [html_parts.escape(column) for column in grid.columns]
+    rows = [list(map(_cell_html, row)) for row in grid.rows]
+    # Wide tables scroll by themselves, so that the page does not.
+    return f'<div style="overflow-x:auto">{html_parts.table(columns, rows)}</div>'
+
+
+def _cell_html(cell: Cell) -> str:
+    text = html_parts.escape(cell.text)
+    if cell.strong:
+        return f"<strong>{text}</strong>"
+    return text
 
 
 def _chart_html(chart: Chart) -> str:
     return line_chart.chart(chart.lines, title=chart.title, across=chart.across, up=chart.up, scale=chart.scale)
 
 
-def _grid_html(grid: Grid) -> str:
-    columns = [html_parts.escape(column) for column in grid.columns]
-    rows = []
-    for row in grid.rows:
-        rows.append([_cell_html(cell) for cell in row])
-    return html_parts.table(columns, rows)
-
-
-def _cell_html(cell: Cell) -> str:
-    text = html_parts.escape(cell.text)
-    return f"<strong>{text}</strong>" if cell.strong else text
-
-
 def section_markdown(section: Section) -> str:
     """Return a section as Markdown; charts become tables."""
+    blocks = [
+        f"## {section.title}",
+        *_paragraphs_markdown(section),
+        *map(_grid_markdown, section.grids),
+        *map(_chart_markdown, section.charts),
+    ]
+    return "\n\n".join(blocks)
+
+
+def _paragraphs_markdown(section: Section) -> list[str]:
     paragraphs = [markdown.escape(line) for line in section.paragraphs]
+    # The sentences of a verdict are independent of each other, and read best as a list.
     if section.title == "Verdict":
-        paragraphs = ["\n".join(f"- {line}" for line in paragraphs)]
-    grids = [_grid_markdown(grid) for grid in section.grids]
-    charts = [_chart_markdown(chart) for chart in section.charts]
-    return "\n\n".join([f"## {section.title}", *paragraphs, *grids, *charts])
+        return ["\n".join(f"- {line}" for line in paragraphs)]
+    return paragraphs
 
 
 def _chart_markdown(chart: Chart) -> str:
@@ -92,37 +113,51 @@ def _chart_markdown(chart: Chart) -> str:
 
 
 def _grid_markdown(grid: Grid) -> str:
-    lines = [
-        _row_markdown([markdown.escape(column) for column in grid.columns]),
-        "|:--|" + "--:|" * (len(grid.columns) - 1),
-    ]
-    for row in grid.rows:
-        lines.append(_row_markdown([_cell_markdown(cell) for cell in row]))
-    return "\n".join(lines)
+    headings = map(markdown.escape, grid.columns)
+    # The first column, of names, is aligned left, the others, mostly of numbers, right.
+    alignment = "|:--|" + "--:|" * (len(grid.columns) - 1)
+    rows = [_row_markdown(map(_cell_markdown, row)) for row in grid.rows]
+    return "\n".join([_row_markdown(headings), alignment, *rows])
 
 
-def _row_markdown(texts: list[str]) -> str:
+def _row_markdown(texts: Iterable[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
 def _cell_markdown(cell: Cell) -> str:
+    text = cell.text
     # Numbers stay unescaped, so that they read as numbers in the source too.
-    text = cell.text if NUMERIC.fullmatch(cell.text) else markdown.escape(cell.text)
-    return f"**{text}**" if cell.strong else text
+    if not NUMERIC.fullmatch(text):
+        text = markdown.escape(text)
+    if cell.strong:
+        return f"**{text}**"
+    return text
 
 
 def _chart_grid(chart: Chart) -> Grid:
     """Return a chart as a table: a row per line."""
-    # Curves need not share their points: what a line lacks stays empty.
-    shares = sorted({share for line in chart.lines for share in line.shares})
+    shares = _collect_shares(chart)
     headings = [line_chart.format_share(share, chart.scale) for share in shares]
-    rows = []
-    for line in chart.lines:
-        values = dict(zip(line.shares, line.values, strict=True))
-        cells = [_optional_cell(values.get(share)) for share in shares]
-        rows.append((Cell(line.name), *cells))
+    rows = [_line_cells(line, shares) for line in chart.lines]
     return Grid((chart.across, *headings), tuple(rows))
 
 
+def _collect_shares(chart: Chart) -> list[float]:
+    """Return the points of all lines, which need not share them, in order."""
+    shares: set[float] = set()
+    for line in chart.lines:
+        shares.update(line.shares)
+    return sorted(shares)
+
+
+def _line_cells(line: Curve, shares: Sequence[float]) -> tuple[Cell, ...]:
+    """Return the name of a line and its values; empty where the line has no point."""
+    values = dict(zip(line.shares, line.values, strict=True))
+    cells = [_optional_cell(values.get(share)) for share in shares]
+    return Cell(line.name), *cells
+
+
 def _optional_cell(value: float | None) -> Cell:
-    return Cell("" if value is None else format_number(value))
+    if value is None:
+        return Cell("")
+    return Cell(format_number(value))

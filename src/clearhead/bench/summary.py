@@ -19,8 +19,8 @@ def summarise_run(run: RunFolder) -> dict[str, Any]:
     # Imported here because it imports torch, which a kept summary does not need.
     from clearhead.bench.tables import compute_summary
 
-    manifest = run.manifest
-    summary = {"layout": LAYOUT, **compute_summary(run, manifest)}
-    if run.count_shards(manifest["shards"]) == manifest["shards"]:
+    summary = {"layout": LAYOUT, **compute_summary(run, run.manifest)}
+    # An unfinished run gets no file, by which a finished one is recognised.
+    if summary["done"] == summary["shards"]:
         run.write_summary(summary)
     return summary

@@ -1,6 +1,6 @@
 """Rows, comparisons, curves, word lists and costs of a run, computed from its records alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,34 +9,55 @@ from clearhead.bench.metric_groups import parse_metrics
 from clearhead.bench.run_folder import RunFolder
 from clearhead.evaluation.evaluate import Table, TableEntry, parse_entries, table_rows
 from clearhead.evaluation.metric import MetricSpec, WordLists
-from clearhead.evaluation.statistics import band
+from clearhead.evaluation.statistics import Band, band
 
 Record = dict[str, Any]
 RecordsByMethod = dict[str, list[Record]]
 
+# Prefix of a method under which the times hold its seconds per example when run alone.
+ALONE = "alone "
+
 
 def compute_summary(run: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table's rows, every pair of methods compared, and a curve for each metric that has one."""
-    plan = manifest["plan"]
-    table = build_table(run, plan)
-    notes = list(run.notes())
-    seconds = run.seconds()
+    seed = manifest["plan"]["seed"]
+    table = build_table(run, manifest["plan"])
+    return {
+        **_summarise_values(table, seed),
+        "curves": _curves(table, seed),
+        "words": _words(table),
+        **_summarise_times(run, table),
+        **_summarise_progress(run, manifest, table),
+        **_summarise_notes(run, manifest),
+    }
+
+
+def _summarise_values(table: Table, seed: int) -> dict[str, Any]:
     return {
         "methods": _list_methods(table),
         "values": _value_columns(table),
         "rows": _add_column_names(table, table.rows),
-        "comparisons": _add_column_names(table, table.differences(seed=plan["seed"])),
-        "curves": _curves(table, plan["seed"]),
-        "words": _words(table),
-        "costs": _costs(table, seconds),
-        "seconds": _total_seconds(seconds),
+        "comparisons": _add_column_names(table, table.differences(seed=seed)),
+    }
+
+
+def _summarise_times(run: RunFolder, table: Table) -> dict[str, Any]:
+    seconds = run.seconds()
+    return {"costs": _costs(table, seconds), "seconds": _total_seconds(seconds)}
+
+
+def _summarise_progress(run: RunFolder, manifest: Mapping[str, Any], table: Table) -> dict[str, Any]:
+    return {
         "examples": manifest["examples"],
         "measured": _count_measured(table),
         "shards": manifest["shards"],
         "done": run.count_shards(manifest["shards"]),
-        "skipped": _list_skipped(manifest, notes),
-        "refused": _list_reasons(notes, "refused"),
     }
+
+
+def _summarise_notes(run: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    notes = list(run.notes())
+    return {"skipped": _list_skipped(manifest, notes), "refused": _list_reasons(notes, "refused")}
 
 
 def build_table(run: RunFolder, plan: Mapping[str, Any]) -> Table:
@@ -45,13 +66,20 @@ def build_table(run: RunFolder, plan: Mapping[str, Any]) -> Table:
     records: dict[tuple[str, str], list[list[Record]]] = {}
     rows = []
     for metric, by_method in _group_records(run).items():
-        # Per metric, because a method may refuse the targets of one and not of another.
-        complete = _complete_methods(by_method)
-        for entry in _make_entries(plan["methods"], list(complete)):
-            repeats = [complete[method.text] for method in entry.spellings]
+        for entry, repeats in _group_repeats(plan["methods"], by_method):
             records[entry.text, metric] = repeats
             rows += table_rows(entry, specs[metric], repeats, seed=plan["seed"])
     return Table(rows, records=records, measures=specs)
+
+
+def _group_repeats(
+    planned: Sequence[str], by_method: RecordsByMethod
+) -> Iterator[tuple[TableEntry, list[list[Record]]]]:
+    """Yield the rows of the table for one metric, each with the records of its seeds."""
+    # Per metric, because a method may refuse the targets of one and not of another.
+    complete = _complete_methods(by_method)
+    for entry in _make_entries(planned, list(complete)):
+        yield entry, [complete[method.text] for method in entry.spellings]
 
 
 def _group_records(run: RunFolder) -> dict[str, RecordsByMethod]:
@@ -72,13 +100,22 @@ def _complete_methods(by_method: RecordsByMethod) -> RecordsByMethod:
 def _make_entries(planned: Sequence[str], methods: Sequence[str]) -> list[TableEntry]:
     """Return the rows of the table; the seeds of a control that was planned without one are one row."""
     averaged = _averaged_controls(planned)
-    seeded = {spec.text for entry in averaged for spec in entry.spellings}
-    single = [method for method in methods if method not in seeded]
-    entries = parse_entries(single) if single else []
+    entries = _single_entries(methods, averaged)
     for entry in averaged:
+        # A mean over some of its seeds only would not be the planned control.
         if all(spec.text in methods for spec in entry.spellings):
             entries.append(entry)
     return entries
+
+
+def _single_entries(methods: Sequence[str], averaged: Sequence[TableEntry]) -> list[TableEntry]:
+    """Return a row for each method that is not a seed of an averaged control."""
+    seeded: set[str] = set()
+    for entry in averaged:
+        seeded.update(spec.text for spec in entry.spellings)
+    single = [method for method in methods if method not in seeded]
+    # parse_entries refuses an empty list, which is a mistake in a plan but not here.
+    return parse_entries(single) if single else []
 
 
 def _averaged_controls(planned: Sequence[str]) -> list[TableEntry]:
@@ -107,7 +144,11 @@ def _value_columns(table: Table) -> dict[str, str]:
 
 
 def _add_column_names(table: Table, rows: Iterable[Mapping[str, Any]]) -> list[Record]:
-    return [{**row, "name": column_name(table.measures[row["metric"]], row["part"])} for row in rows]
+    named = []
+    for row in rows:
+        name = column_name(table.measures[row["metric"]], row["part"])
+        named.append({**row, "name": name})
+    return named
 
 
 def _list_methods(table: Table) -> list[str]:
@@ -120,9 +161,14 @@ def _curves(table: Table, seed: int) -> dict[str, list[Record]]:
     for (method, metric), repeats in table.records.items():
         curve = band(table.measures[metric], repeats, seed=seed)
         if curve is not None:
-            points = {name: list(numbers) for name, numbers in asdict(curve).items()}
-            curves.setdefault(metric, []).append({"method": method, **points})
+            curves.setdefault(metric, []).append(_curve_record(method, curve))
     return curves
+
+
+def _curve_record(method: str, curve: Band) -> Record:
+    # Lists, because the summary must equal what is read back from JSON.
+    points = {name: list(numbers) for name, numbers in asdict(curve).items()}
+    return {"method": method, **points}
 
 
 def _words(table: Table) -> list[Record]:
@@ -137,39 +183,63 @@ def _words(table: Table) -> list[Record]:
 
 
 def _class_words(word_lists: WordLists) -> list[Record]:
+    tokens_by_class = _tokens_by_class(word_lists)
+    rows = []
+    for label, tokens in tokens_by_class.items():
+        elsewhere = _tokens_of_others(tokens_by_class, label)
+        shared = [token for token in tokens if token in elsewhere]
+        rows.append({"class": label, "tokens": tokens, "shared": shared})
+    return rows
+
+
+def _tokens_by_class(word_lists: WordLists) -> dict[str, list[str]]:
     tokens_by_class = {}
     for label, weighted_tokens in word_lists.items():
         tokens_by_class[label] = [token for token, _ in weighted_tokens]
-    rows = []
-    for label, tokens in tokens_by_class.items():
-        elsewhere: set[str] = set()
-        for other_label, other_tokens in tokens_by_class.items():
-            if other_label != label:
-                elsewhere.update(other_tokens)
-        rows.append({"class": label, "tokens": tokens, "shared": [token for token in tokens if token in elsewhere]})
-    return rows
+    return tokens_by_class
+
+
+def _tokens_of_others(tokens_by_class: Mapping[str, Sequence[str]], label: str) -> set[str]:
+    """Return the tokens of all classes but one."""
+    tokens: set[str] = set()
+    for other_label, other_tokens in tokens_by_class.items():
+        if other_label != label:
+            tokens.update(other_tokens)
+    return tokens
 
 
 def _count_measured(table: Table) -> int | None:
     """Return how many of the task's examples have values; None if every metric prepares its own examples."""
-    on_task = {text for text, spec in table.measures.items() if spec.metric.prepare is None}
-    if not on_task:
+    if all(map(_prepares_examples, table.measures.values())):
         return None
-    counts = [len(repeats[0]) for (_, metric), repeats in table.records.items() if metric in on_task]
-    return max(counts, default=0)
+    counts = [0]
+    for (_, metric), repeats in table.records.items():
+        if not _prepares_examples(table.measures[metric]):
+            counts.append(len(repeats[0]))
+    return max(counts)
+
+
+def _prepares_examples(spec: MetricSpec) -> bool:
+    return spec.metric.prepare is not None
 
 
 def _costs(table: Table, seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the seconds per example of each method run alone; with several seeds, of the first."""
-    alone: dict[str, float] = {}
-    for shard in seconds:
-        for name, value in shard.items():
-            if name.startswith("alone "):
-                alone[name.removeprefix("alone ")] = value
+    alone = _seconds_alone(seconds)
     costs = {}
     for method in _list_methods(table):
         costs[method] = alone.get(method, alone.get(f"{method}:seed=0", 0.0))
     return costs
+
+
+def _seconds_alone(seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the costs that the first job measured, by method."""
+    alone: dict[str, float] = {}
+    for shard in seconds:
+        for name, value in shard.items():
+            if name.startswith(ALONE):
+                alone[name.removeprefix(ALONE)] = value
+    return alone
 
 
 def _total_seconds(seconds: Sequence[Mapping[str, float]]) -> float:

@@ -1,7 +1,7 @@
 """Verdict in sentences: which method to use and why, what beats the control, where no difference can be shown."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from clearhead.bench.controls import is_control
 from clearhead.bench.evidence import Evidence, Standing, Summary
@@ -10,14 +10,15 @@ from clearhead.bench.format import format_seconds, join_names
 # With fewer examples the verdict says that more would narrow the intervals.
 MIN_EXAMPLES = 100
 MORE_EXAMPLES = "measure more examples"
+# Number by which methods are compared, higher is better.
+Merit = Callable[[str], int]
 
 
 def verdict(summary: Summary) -> Iterator[str]:
     """Yield sentences: which method to use and why, who leads on each value, and what does not beat the control."""
     evidence = Evidence(summary)
     if summary["done"] < summary["shards"]:
-        shards = f"{summary['done']} of {summary['shards']} shards"
-        yield f"This run is not finished: {shards} are done, with {examples_text(summary)}."
+        yield _describe_progress(summary)
     if not evidence.standings:
         yield "Nothing could be measured: no example gave a finite value."
         return
@@ -30,10 +31,16 @@ def verdict(summary: Summary) -> Iterator[str]:
         yield f"Only {measured} examples were measured: more would narrow the intervals."
 
 
+def _describe_progress(summary: Summary) -> str:
+    shards = f"{summary['done']} of {summary['shards']} shards"
+    return f"This run is not finished: {shards} are done, with {examples_text(summary)}."
+
+
 def examples_text(summary: Summary) -> str:
     """Return how many examples the values rest on, and of how many if some are missing."""
     count = summary["examples"]
     measured = summary["measured"]
+    # Metrics that prepare their own examples do not tell how many of the task's they used.
     if measured is None:
         return f"those made of {count} examples"
     if measured == count:
@@ -50,16 +57,20 @@ def _count_measured(summary: Summary) -> int:
 
 def _advise(evidence: Evidence) -> str:
     """Return which method to use, and why; controls are no candidates."""
-    candidates = evidence.candidates
-    if len(candidates) < 2:
+    if len(evidence.candidates) < 2:
         return _describe_only(evidence)
-    leads = {method: evidence.count_leads(method) for method in candidates}
-    if min(leads.values()) == len(evidence.standings):
+    leads = [evidence.count_leads(method) for method in evidence.candidates]
+    if min(leads) == len(evidence.standings):
         return _advise_among_equals(evidence)
-    most = max(leads.values())
-    if most == 0:
+    if max(leads) == 0:
         return "On no value is any method among the best: the control does better. Trust none of them here."
-    return _advise_leader(evidence, [method for method in candidates if leads[method] == most])
+    return _advise_leader(evidence, _select_top(evidence.candidates, evidence.count_leads))
+
+
+def _select_top(methods: Sequence[str], merit: Merit) -> list[str]:
+    """Return the methods with the highest merit."""
+    highest = max(map(merit, methods))
+    return [method for method in methods if merit(method) == highest]
 
 
 def _describe_only(evidence: Evidence) -> str:
@@ -72,22 +83,27 @@ def _describe_only(evidence: Evidence) -> str:
 
 def _advise_leader(evidence: Evidence, tied: Sequence[str]) -> str:
     """Choose among the methods that lead on the most values: by wins over the control, best values, then cost."""
-
-    def merit(method: str) -> tuple[int, int]:
-        return evidence.count_wins(method), evidence.count_best(method)
-
-    strongest = max(merit(method) for method in tied)
-    equals = [method for method in tied if merit(method) == strongest]
+    equals = _select_strongest(evidence, tied)
     chosen = min(equals, key=evidence.cost)
-    # The cost is compared only with methods that it alone decided against.
-    cost = _describe_cost(evidence, chosen, _without(equals, chosen))
-    values = _value_count(evidence, evidence.count_leads(chosen))
     sentences = [
-        f"Use {chosen}: it is the best, or not shown to be worse than the best, on {values}{cost}.",
+        _recommend_leader(evidence, chosen, equals),
         _describe_wins(evidence, chosen),
         _describe_equals(evidence, chosen, tied),
     ]
     return " ".join(filter(None, sentences))
+
+
+def _select_strongest(evidence: Evidence, methods: Sequence[str]) -> list[str]:
+    # One after the other: best values decide only between methods with as many wins.
+    winners = _select_top(methods, evidence.count_wins)
+    return _select_top(winners, evidence.count_best)
+
+
+def _recommend_leader(evidence: Evidence, chosen: str, equals: Sequence[str]) -> str:
+    # The cost is compared only with methods that it alone decided against.
+    cost = _describe_cost(evidence, chosen, _without(equals, chosen))
+    values = _value_count(evidence, evidence.count_leads(chosen))
+    return f"Use {chosen}: it is the best, or not shown to be worse than the best, on {values}{cost}."
 
 
 def _without(methods: Sequence[str], excluded: str) -> list[str]:
@@ -100,13 +116,20 @@ def _describe_equals(evidence: Evidence, chosen: str, tied: Sequence[str]) -> st
     equals = [method for method in _without(tied, chosen) if evidence.count_wins(method) == wins]
     if not equals:
         return ""
-    sentence = f"{join_names(equals)} {_are(equals)} not shown to be worse on as many values"
-    cheaper = [method for method in equals if evidence.cost(method) < evidence.cost(chosen)]
-    if cheaper:
-        costs = [f"{method} ({format_seconds(evidence.cost(method))})" for method in cheaper]
-        verb = "costs" if len(cheaper) == 1 else "cost"
-        sentence = f"{sentence}; {join_names(costs)} {verb} less"
-    return f"{sentence}."
+    cheaper = _describe_cheaper(evidence, chosen, equals)
+    return f"{join_names(equals)} {_are(equals)} not shown to be worse on as many values{cheaper}."
+
+
+def _describe_cheaper(evidence: Evidence, chosen: str, rivals: Sequence[str]) -> str:
+    """Name the rivals that cost less than the chosen method, with their cost; empty if none does."""
+    costs = []
+    for method in rivals:
+        if evidence.cost(method) < evidence.cost(chosen):
+            costs.append(f"{method} ({format_seconds(evidence.cost(method))})")
+    if not costs:
+        return ""
+    verb = "costs" if len(costs) == 1 else "cost"
+    return f"; {join_names(costs)} {verb} less"
 
 
 def _advise_among_equals(evidence: Evidence) -> str:
@@ -114,23 +137,17 @@ def _advise_among_equals(evidence: Evidence) -> str:
     candidates = evidence.candidates
     if evidence.control is None:
         return f"No difference between the methods can be shown: {_recommend_cheapest(evidence, candidates)}."
-    wins = {method: evidence.count_wins(method) for method in candidates}
-    most = max(wins.values())
-    if most == 0:
+    winners = _select_top(candidates, evidence.count_wins)
+    if evidence.count_wins(winners[0]) == 0:
         return (
             "No difference between the methods can be shown, nor that any is better than "
             f"{evidence.control}: {MORE_EXAMPLES}."
         )
-    winners = [method for method in candidates if wins[method] == most]
-    rest = [method for method in candidates if wins[method] < most]
-    return _recommend_winners(evidence, winners, rest)
+    return _recommend_winners(evidence, winners)
 
 
-def _recommend_winners(evidence: Evidence, winners: Sequence[str], rest: Sequence[str]) -> str:
-    values = _value_count(evidence, evidence.count_wins(winners[0]))
-    reason = f"shown to be better than {evidence.control} on {values}"
-    if rest:
-        reason = f"{reason}, {join_names(rest)} on fewer"
+def _recommend_winners(evidence: Evidence, winners: Sequence[str]) -> str:
+    reason = _describe_winners(evidence, winners)
     if len(winners) == 1:
         return f"Use {winners[0]}: it is {reason}. No difference between the methods themselves can be shown."
     return (
@@ -139,9 +156,20 @@ def _recommend_winners(evidence: Evidence, winners: Sequence[str], rest: Sequenc
     )
 
 
+def _describe_winners(evidence: Evidence, winners: Sequence[str]) -> str:
+    """Return on how many values the winners beat the control, and which methods do on fewer."""
+    values = _value_count(evidence, evidence.count_wins(winners[0]))
+    reason = f"shown to be better than {evidence.control} on {values}"
+    rest = [method for method in evidence.candidates if method not in winners]
+    if rest:
+        reason = f"{reason}, {join_names(rest)} on fewer"
+    return reason
+
+
 def _recommend_cheapest(evidence: Evidence, methods: Sequence[str]) -> str:
     """Recommend by the measured cost alone, and state it."""
     chosen = min(methods, key=evidence.cost)
+    # The least cost is infinite if none was measured.
     if not math.isfinite(evidence.cost(chosen)):
         return f"take any of them, or {MORE_EXAMPLES}"
     cost = _describe_cost(evidence, chosen, _without(methods, chosen))
@@ -162,9 +190,11 @@ def _describe_saving(evidence: Evidence, seconds: float, rivals: Sequence[str]) 
     rival_seconds, rival = min((evidence.cost(method), method) for method in rivals)
     if rival_seconds == math.inf:
         return ""
-    # Rounded to 0 the difference is within the noise of timing, and not mentioned.
     percent = round(100 * (1 - seconds / rival_seconds))
-    return f", {percent} % less than {rival}" if percent else ""
+    # Rounded to 0 the difference is within the noise of timing, and not mentioned.
+    if percent == 0:
+        return ""
+    return f", {percent} % less than {rival}"
 
 
 def _describe_wins(evidence: Evidence, method: str) -> str:
@@ -185,35 +215,44 @@ def _value_count(evidence: Evidence, count: int) -> str:
 
 
 def _describe_standing(evidence: Evidence, standing: Standing) -> str:
-    value = f"{standing.name} ({evidence.better[standing.name]} is better)"
-    methods = list(evidence.measured(standing.name))
+    direction = evidence.better[standing.name]
+    return f"{standing.name} ({direction} is better): {_describe_lead(evidence, standing)}."
+
+
+def _describe_lead(evidence: Evidence, standing: Standing) -> str:
+    """Return how far the best method is shown to be the best."""
+    best = standing.best
     if standing.shown:
-        return f"{value}: {standing.best} is best, and the tests show it against every other method."
+        return f"{best} is best, and the tests show it against every other method"
+    rivals = _without(standing.leading, best)
     # Leading alone without being shown: no other method has a finite value.
-    if standing.leading == (standing.best,):
-        return f"{value}: only {standing.best} was measured."
+    if not rivals:
+        return f"only {best} was measured"
+    methods = list(evidence.measured(standing.name))
     if len(standing.leading) == len(methods):
-        return f"{value}: no difference between {join_names(methods)} can be shown."
-    rivals = join_names(_without(standing.leading, standing.best))
-    return f"{value}: {standing.best} has the best value, but no difference from {rivals} can be shown."
+        return f"no difference between {join_names(methods)} can be shown"
+    return f"{best} has the best value, but no difference from {join_names(rivals)} can be shown"
 
 
 def _compare_with_control(evidence: Evidence) -> Iterator[str]:
     """Yield for each value the methods that are not shown to beat the control."""
-    control = evidence.control
-    if control is None:
+    if evidence.control is None:
         yield "No control was run: add random to the methods to see what noise would score."
         return
     for standing in evidence.standings:
-        name = standing.name
-        if control not in evidence.measured(name):
-            continue
-        losers = []
-        for method in evidence.measured(name):
-            if not is_control(method) and not evidence.beats_control(name, method):
-                losers.append(method)
+        losers = _find_losers(evidence, standing.name)
         if losers:
-            yield f"{name}: {join_names(losers)} {_are(losers)} not shown to be better than {control}."
+            subject = f"{join_names(losers)} {_are(losers)}"
+            yield f"{standing.name}: {subject} not shown to be better than {evidence.control}."
+
+
+def _find_losers(evidence: Evidence, name: str) -> list[str]:
+    """Return the methods that are not shown to beat the control; none if the control was not measured."""
+    methods = evidence.measured(name)
+    if evidence.control not in methods:
+        return []
+    candidates = [method for method in methods if not is_control(method)]
+    return [method for method in candidates if not evidence.beats_control(name, method)]
 
 
 def _are(names: Sequence[str]) -> str:

@@ -45,20 +45,28 @@ class Worker:
     methods: tuple[MethodSpec, ...]
     groups: tuple[MetricGroup, ...]
 
+    def select_examples(self, job: Job) -> Sequence[Example]:
+        """Return the examples of a job."""
+        return self.groups[job.group].examples[job.start : job.stop]
+
 
 def make_worker(plan: Plan, groups: Sequence[MetricGroup] | None = None) -> Worker:
     """Load what the jobs of a plan need, and raise BadInput for a wrong label before anything is computed.
 
     Without `groups` the task is read again, as by a worker in another process.
     """
-    model = load(plan.model, device=plan.device, lm_head=plan.lm_head)
-    model = with_precision(model, plan.precision)
+    model = _load_planned_model(plan)
     methods = _parse_methods(model, plan.methods)
     if groups is None:
         groups = group_metrics(plan, read_plan_task(plan))
     for group in groups:
         check_labels(model, group.examples, required_targets(group.metrics))
     return Worker(plan, model, methods, tuple(groups))
+
+
+def _load_planned_model(plan: Plan) -> Model:
+    model = load(plan.model, device=plan.device, lm_head=plan.lm_head)
+    return with_precision(model, plan.precision)
 
 
 def _parse_methods(model: Model, methods: Sequence[str]) -> tuple[MethodSpec, ...]:
@@ -76,20 +84,24 @@ def _count_blocks(model: Model, methods: Sequence[str]) -> int:
         count = getattr(model.config, name, None)
         if count:
             return int(count)
-    if expand_layers(methods, 0) != list(methods):
+    if _has_layer_ranges(methods):
         raise BadOption(f"The depth of {model.name} is unknown: write layers as numbers, such as layer=4.")
     return 0
 
 
+def _has_layer_ranges(methods: Sequence[str]) -> bool:
+    return expand_layers(methods, 0) != list(methods)
+
+
 def run_job(worker: Worker, job: Job) -> ShardResult:
     """Explain the examples of a shard by every method, from shared traces, and measure the explanations."""
-    group = worker.groups[job.group]
-    examples = group.examples[job.start : job.stop]
+    metrics = worker.groups[job.group].metrics
+    examples = worker.select_examples(job)
     seconds: dict[str, float] = {"examples": len(examples)}
     with timed(seconds, "explaining"):
-        explained = _explain_shard(worker, examples, required_targets(group.metrics))
+        explained = _explain_shard(worker, examples, required_targets(metrics))
     refused = dict(explained.refused)
-    values = _measure_shard(worker.model, group.metrics, explained.cases, seconds, refused)
+    values = _measure_shard(worker.model, metrics, explained.cases, seconds, refused)
     # Once per run: every job would measure the same.
     if job.number == 0:
         seconds |= measure_costs(worker, examples, explained.cases)
@@ -113,6 +125,7 @@ def _measure_shard(
     """Return the value rows of every metric; add its time to `seconds`, or why it cannot run to `refused`."""
     rows = []
     for spec in metrics:
+        # A metric that does not fit the model must not cost the values of the others.
         try:
             with timed(seconds, f"measuring {spec.text}"):
                 rows += _measure(model, spec, cases)
@@ -134,9 +147,19 @@ def measure_costs(worker: Worker, examples: Sequence[Example], methods: Collecti
     sample = examples[:MAX_TIMED_EXAMPLES]
     costs: dict[str, float] = {}
     for spec in worker.methods:
-        if spec.text in methods and not _is_repeat(spec, methods):
+        if _is_timed(spec, methods):
             costs[f"alone {spec.text}"] = _time_alone(worker, spec, sample) / len(sample)
     return costs
+
+
+def _is_timed(spec: MethodSpec, methods: Collection[str]) -> bool:
+    # A method that refused the model has no explanations, and so no time.
+    return spec.text in methods and not _is_repeat(spec, methods)
+
+
+def _is_repeat(spec: MethodSpec, methods: Collection[str]) -> bool:
+    """Return whether the method is a further seed of another, which costs the same."""
+    return bool(spec.options.get("seed", 0)) and f"{spec.method.name}:seed=0" in methods
 
 
 def _time_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -> float:
@@ -148,42 +171,51 @@ def _time_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -
     return min(seconds.values())
 
 
-def _is_repeat(spec: MethodSpec, methods: Collection[str]) -> bool:
-    """Return whether the method is a further seed of another, which costs the same."""
-    return bool(spec.options.get("seed", 0)) and f"{spec.method.name}:seed=0" in methods
-
-
 def _measure(model: Model, spec: MetricSpec, cases: CasesByMethod) -> list[Row]:
     """Measure all methods in one call, so that the perturbed inputs of all of them share batches."""
-    names: list[str] = []
-    all_cases: list[ExplainedExample] = []
-    for method, method_cases in cases.items():
-        names += [method] * len(method_cases)
-        all_cases += method_cases
-    records = spec.measure(model, all_cases)
+    pairs = _pair_with_methods(cases)
+    records = spec.measure(model, [case for _, case in pairs])
     rows = []
-    for method, case, record in zip(names, all_cases, records, strict=True):
+    for (method, case), record in zip(pairs, records, strict=True):
         rows.append(_value_row(case, method, spec, record))
     return rows
 
 
+def _pair_with_methods(cases: CasesByMethod) -> list[tuple[str, ExplainedExample]]:
+    """Return the explained examples of all methods, each with its method."""
+    pairs = []
+    for method, method_cases in cases.items():
+        for case in method_cases:
+            pairs.append((method, case))
+    return pairs
+
+
 def _value_row(case: ExplainedExample, method: str, spec: MetricSpec, record: Mapping[str, Any]) -> Row:
-    # A metric that is no mean over records has no number per example.
-    first = record.get(spec.metric.values[0])
-    value = float(first) if isinstance(first, int | float) else None
     return {
         "example": case.example.id,
         "method": method,
         "metric": spec.text,
-        "value": value,
+        "value": _first_value(spec, record),
         "record": json.dumps(record),
     }
 
 
+def _first_value(spec: MetricSpec, record: Mapping[str, Any]) -> float | None:
+    value = record.get(spec.metric.values[0])
+    if isinstance(value, int | float):
+        return float(value)
+    # A metric that is no mean over records has no number per example.
+    return None
+
+
 def _explanation_rows(cases: CasesByMethod) -> list[Row]:
-    rows = []
-    for method, method_cases in cases.items():
-        for case in method_cases:
-            for target, explanation in case.explanations.items():
-                rows.append({"example": case.example.id, "explained": target, **explanation_row(explanation, method)})
+    rows: list[Row] = []
+    for method, case in _pair_with_methods(cases):
+        rows += _case_rows(method, case)
     return rows
+
+
+def _case_rows(method: str, case: ExplainedExample) -> Iterator[Row]:
+    """Yield one row per target that was explained."""
+    for target, explanation in case.explanations.items():
+        yield {"example": case.example.id, "explained": target, **explanation_row(explanation, method)}

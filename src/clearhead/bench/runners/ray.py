@@ -33,8 +33,8 @@ class Cluster:
         `groups` is not sent: each actor reads the examples itself, once.
         """
         with _connect(self.address, self.workers) as ray:
-            cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
-            count = min(self.workers or cpus, len(jobs))
+            # More actors than jobs would load the model for nothing.
+            count = min(self.workers or _count_cpus(ray), len(jobs))
             yield from _ActorPool(ray, plan, count).run_jobs(jobs)
 
 
@@ -58,19 +58,26 @@ def _connect(address: str | None, workers: int | None) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    try:
-        ray.init(**_connection_settings(address, workers), log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        # Ray raises any of them for an address that is wrong or does not answer.
-        raise BadOption(f"Ray at '{address}' cannot be reached: {str(error).splitlines()[0]}") from error
+    _start_ray(ray, address, workers)
     try:
         yield ray
     finally:
         ray.shutdown()
 
 
+def _start_ray(ray: Any, address: str | None, workers: int | None) -> None:
+    settings = _connection_settings(address, workers)
+    try:
+        # Quiet: standard error is for the command's own messages.
+        ray.init(**settings, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        # Ray raises any of them for an address that is wrong or does not answer.
+        raise BadOption(f"Ray at '{address}' cannot be reached: {str(error).splitlines()[0]}") from error
+
+
 def _connection_settings(address: str | None, workers: int | None) -> dict[str, Any]:
     if address:
+        # A running cluster has its own resources: Ray raises an error if num_cpus is given.
         return {"address": address, "include_dashboard": None}
     return {"address": "local", "include_dashboard": False, "num_cpus": workers or os.cpu_count()}
 
@@ -97,7 +104,8 @@ class _ActorPool:
     def __init__(self, ray: Any, plan: Plan, count: int) -> None:
         self.ray = ray
         self.plan = plan
-        self.actor_class = ray.remote(RayWorker).options(num_cpus=1, num_gpus=_gpu_share(ray, plan, count))
+        gpus = _gpu_share(ray, plan, count)
+        self.actor_class = ray.remote(RayWorker).options(num_cpus=1, num_gpus=gpus)
         self.idle = [self._start_actor() for _ in range(count)]
         self.waiting: deque[Job] = deque()
         self.running: dict[Any, tuple[Any, Job]] = {}
@@ -138,13 +146,17 @@ class _ActorPool:
 
     def _retry(self, job: Job, error: Exception) -> None:
         self.losses[job.number] += 1
+        # A job that kills every worker, by its memory for example, would be tried for ever.
         if self.losses[job.number] == MAX_ATTEMPTS:
-            raise ClearheadError(
-                f"Shard {job.number} lost its worker {MAX_ATTEMPTS} times: {_first_line(error)}"
-            ) from error
+            message = f"Shard {job.number} lost its worker {MAX_ATTEMPTS} times: {_first_line(error)}"
+            raise ClearheadError(message) from error
         # At the end of the queue, so that a job that kills its worker does not keep the others waiting.
         self.waiting.append(job)
         self.idle.append(self._start_actor())
+
+
+def _count_cpus(ray: Any) -> int:
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def _gpu_share(ray: Any, plan: Plan, count: int) -> float:
