@@ -27,6 +27,8 @@ EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 1
 # Errors of standard output that are the user's to mend: disk full, quota, file size limit, input/output error.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+STREAM_MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
+# Keeps the libraries' progress bars and warnings off stderr, which is for the commands' own messages.
 ENVIRONMENT = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_VERBOSITY": "error",
@@ -67,29 +69,41 @@ def _add_global_options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; a user's mistake is one line on stderr and exit code 2."""
-    # The libraries read these when they are imported, which happens inside the commands.
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    _set_environment()
     _prepare_streams()
+    code = _run(arguments)
+    # Click returns what a command returned, which is no exit code.
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _run(arguments: list[str] | None) -> object:
+    """Run a command and return its exit code."""
     try:
-        code = app(arguments, standalone_mode=False)
+        code: object = app(arguments, standalone_mode=False)
+        # Here, where a closed pipe is handled, instead of at exit.
         sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
-        code = _discard_output()
+        return _discard_output()
     except SystemExit as exit_:
-        code = _discard_output() if exit_.code == EXIT_CLOSED_PIPE else exit_.code
+        return _discard_output() if exit_.code == EXIT_CLOSED_PIPE else exit_.code
     except Exception as error:
         message = _user_message(error)
         if message is None:
             raise
-        code = _print_error(message)
-    sys.exit(code if isinstance(code, int) else 0)
+        return _print_error(message)
+
+
+def _set_environment() -> None:
+    # The libraries read these when they are imported, which happens inside the commands.
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 def _discard_output() -> int:
-    """Exit quietly after a closed pipe."""
+    """Give up standard output, and return the exit code of a closed pipe, which is no mistake."""
     # Without a stream Python does not try to flush the rest at exit, which would raise again.
     sys.stdout = None
     return 0
@@ -97,7 +111,8 @@ def _discard_output() -> int:
 
 def _prepare_streams() -> None:
     """Replace closed streams by the null device, and escape characters that the encoding of stdout lacks."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    # Python sets a stream to None if its descriptor is closed, as by >&-, and printing would then raise.
+    for name, mode in STREAM_MODES.items():
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -115,10 +130,15 @@ def _user_message(error: Exception) -> str | None:
         return str(error.format_message()) or "No command given. See clearhead --help."
     if isinstance(error, typer.Abort):
         return "Aborted."
-    if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
-        sys.stdout = None
+    if isinstance(error, OSError) and _is_unwritable(error):
+        _discard_output()
         return f"The output cannot be written: {error.strerror}."
     return None
+
+
+def _is_unwritable(error: OSError) -> bool:
+    # An error of a file has its name, one of standard output has none.
+    return error.errno in UNWRITABLE and error.filename is None
 
 
 def _print_error(message: str) -> int:

@@ -1,6 +1,7 @@
 """clearhead bench."""
 
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +23,7 @@ def complete_benchmarks(incomplete: str) -> list[str]:
     """Return benchmark names for shell completion."""
     from clearhead.bench.benchmark import BENCHMARKS
 
-    return [name for name in BENCHMARKS if name.startswith(incomplete)]
+    return options.match_prefix(BENCHMARKS, incomplete)
 
 
 Name = Annotated[
@@ -40,7 +41,7 @@ TaskName = Annotated[
 ]
 Metrics = Annotated[
     list[str] | None,
-    typer.Option("--metrics", metavar="A,B,C", help="Metrics, written as --methods; see clearhead list metrics."),
+    typer.Option("--metrics", metavar="A,B,C", help="Metrics, written like --methods; see clearhead list metrics."),
 ]
 Run = Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder: new, or one to resume.")]
 LabelColumn = Annotated[str | None, typer.Option(metavar="C", help="Label column of the table.")]
@@ -85,14 +86,12 @@ def bench(
     from clearhead.bench.run import run_plan
 
     benchmark = _get_benchmark(name)
-    # What is not given is not part of the plan, so that the reader uses its own defaults.
-    columns = {"text_column": text_column, "label_column": label_column, "reader": reader}
     plan = Plan(
         task=_require_task(task, benchmark),
         model=model,
         methods=_choose_names("methods", methods, benchmark),
         metrics=_choose_names("metrics", metrics, benchmark),
-        columns={key: value for key, value in columns.items() if value is not None},
+        columns=_select_given(text_column=text_column, label_column=label_column, reader=reader),
         limit=limit,
         shard=shard,
         batch_size=_parse_batch_size(batch_size),
@@ -106,6 +105,11 @@ def bench(
         summary = run_plan(plan, out, _make_runner(ray, workers), bar.update)
     _print_summary(summary, json=json)
     print(f"Results are in {out}. Tables, curves and a verdict: clearhead report {out}", file=sys.stderr)
+
+
+def _select_given(**columns: str | None) -> dict[str, str]:
+    # What is not given is not part of the plan, so that the reader uses its own defaults.
+    return {key: value for key, value in columns.items() if value is not None}
 
 
 def _get_benchmark(name: str | None) -> "Benchmark | None":
@@ -147,14 +151,21 @@ def _parse_batch_size(text: str) -> int | None:
 
 def _make_runner(ray: str | None, workers: int | None) -> "Runner":
     if ray is not None:
-        from clearhead.bench.runners.ray import Cluster
-
-        return Cluster(None if ray == "local" else ray, workers)
+        return _make_cluster(ray, workers)
+    # Refused, because a user who asks for workers would wonder why one process does it all.
     if workers is not None:
         raise BadOption("--workers counts Ray workers: give --ray local, or a cluster's address, with it.")
     from clearhead.bench.runners.local import local
 
     return local
+
+
+def _make_cluster(address: str, workers: int | None) -> "Runner":
+    from clearhead.bench.runners.ray import Cluster
+
+    if address == "local":
+        return Cluster(None, workers)
+    return Cluster(address, workers)
 
 
 def _print_summary(summary: Mapping[str, Any], *, json: bool) -> None:
@@ -164,6 +175,7 @@ def _print_summary(summary: Mapping[str, Any], *, json: bool) -> None:
             outputs.print_json(row)
     else:
         _print_table(summary)
+    # On stderr, so that a program that reads the JSON is not disturbed.
     for line in (*summary["skipped"], *summary["refused"]):
         print(line, file=sys.stderr)
 
@@ -178,13 +190,23 @@ def _make_table(summary: Mapping[str, Any]) -> "Table":
     """Return a table with a row per method and a column per value."""
     from rich.table import Table
 
-    from clearhead.bench.format import format_column, format_number
+    from clearhead.bench.format import format_column
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("method", no_wrap=True)
     for name, better in summary["values"].items():
         table.add_column(format_column(name, better), justify="right")
-    cells = {(row["method"], row["name"]): format_number(row["value"]) for row in summary["rows"]}
+    cells = _format_cells(summary)
     for method in summary["methods"]:
-        table.add_row(method, *(cells.get((method, name), "–") for name in summary["values"]))
+        table.add_row(method, *[cells[method, name] for name in summary["values"]])
     return table
+
+
+def _format_cells(summary: Mapping[str, Any]) -> Mapping[tuple[str, str], str]:
+    """Return the values by method and column; a dash for what was not measured."""
+    from clearhead.bench.format import format_number
+
+    cells = defaultdict(lambda: "–")
+    for row in summary["rows"]:
+        cells[row["method"], row["name"]] = format_number(row["value"])
+    return cells

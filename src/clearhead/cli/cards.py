@@ -24,8 +24,13 @@ def class_words_cards(explanations: "Sequence[Explanation]") -> list[str]:
     from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
     from clearhead.views import class_words
 
-    texts = [explanation for explanation in explanations if explanation.text is not None and explanation.offsets]
+    texts = list(filter(_has_words, explanations))
     if not texts:
         return []
     records = word_records(texts)
     return [class_words.summary(top_words(records), overlap_rows(records))]
+
+
+def _has_words(explanation: "Explanation") -> bool:
+    # Words are found in the text by the offsets of its tokens, which slow tokenizers do not give.
+    return explanation.text is not None and bool(explanation.offsets)

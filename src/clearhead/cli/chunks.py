@@ -19,8 +19,14 @@ def explain_in_chunks(
     from clearhead.api import explain
 
     for chunk in _iterate_chunks(len(inputs)):
-        targets = target[chunk] if isinstance(target, list) else target
+        targets = _select_targets(target, chunk)
         yield from explain(model, inputs[chunk], method, targets, **settings)
+
+
+def _select_targets(target: Any, chunk: slice) -> Any:
+    if isinstance(target, list):
+        return target[chunk]
+    return target
 
 
 def compare_in_chunks(
@@ -31,6 +37,7 @@ def compare_in_chunks(
 
     for chunk in _iterate_chunks(len(inputs)):
         by_method = compare(model, inputs[chunk], methods, target, **settings)
+        # From a list per method to a mapping per input.
         for row in zip(*by_method.values(), strict=True):
             yield dict(zip(by_method, row, strict=True))
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.cli import options, outputs
 from clearhead.cli.cards import removal_card
 from clearhead.cli.chunks import compare_in_chunks
@@ -35,26 +34,29 @@ def compare(
     """Compare methods on texts or images, all computed from the same forward pass."""
     outputs.check_path(out, page_options={"--curves": curves})
     check_text_column(inputs, text_column)
-    # Imported here because it imports torch, without which --help and the checks above answer at once.
-    from clearhead.attribution.method import parse_method
-
-    specs = [parse_method(name) for name in options.split_names(methods or [DEFAULT_METHOD])]
+    # Before the model is loaded, which may take long.
+    specs = options.parse_methods(methods)
     loaded = options.load_model(model, device, lm_head)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     outputs.check_count(out, len(raw_inputs), len(specs))
     settings = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
     targets = options.parse_target(loaded, target, versus)
     rows = list(compare_in_chunks(loaded, raw_inputs, specs, targets, settings))
-    named: list[tuple[str, Explanation]] = []
-    for row in rows:
-        named += row.items()
     outputs.deliver(
-        named,
+        _name_explanations(rows),
         out=out,
         json=json,
         render_page=partial(_render_bodies, loaded, raw_inputs, rows, curves=curves),
         show=partial(outputs.show_comparisons, rows, everything=out is None),
     )
+
+
+def _name_explanations(rows: "Sequence[Mapping[str, Explanation]]") -> "list[tuple[str, Explanation]]":
+    """Return all explanations with their methods, input by input."""
+    named: list[tuple[str, Explanation]] = []
+    for row in rows:
+        named += row.items()
+    return named
 
 
 def _render_bodies(
@@ -65,6 +67,7 @@ def _render_bodies(
     bodies = []
     for raw, row in zip(inputs, rows, strict=True):
         bodies.append(html.methods(row))
+        # Only on demand: curves take many more passes through the model.
         if curves:
             bodies.append(removal_card(model, raw, row))
     return bodies

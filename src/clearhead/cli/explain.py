@@ -42,20 +42,15 @@ def explain(
     """Explain texts or images: which words or patches made the model decide."""
     outputs.check_path(out, page_options={"--curves": curves, "--gold": bool(gold)})
     check_text_column(inputs, text_column)
-    # Imported here because it imports torch, without which --help and the checks above answer at once.
-    from clearhead.attribution.method import parse_method
-
-    spec = parse_method(method, **options.parse_method_options(method_options or []))
+    # Before the model is loaded, which may take long.
+    spec = options.parse_method(method, method_options)
     loaded = options.load_model(model, device, lm_head)
     reader = InputReader(loaded.takes_images, text_column, pair, gold or ())
     raw_inputs = reader.read(inputs)
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
-    settings = {
-        "precision": precision,
-        "batch_size": batch_size,
-        "overflow": options.choose_overflow(overflow, long),
-    }
+    chosen = options.choose_overflow(overflow, long)
+    settings = {"precision": precision, "batch_size": batch_size, "overflow": chosen}
     targets = options.parse_target(loaded, target, versus)
     explanations = list(explain_in_chunks(loaded, raw_inputs, spec, targets, settings))
     page = _Page(loaded, spec, settings, curves=curves, annotated=bool(gold))
@@ -74,13 +69,16 @@ def _read_annotations(reader: InputReader, arguments: Sequence[str], raw_inputs:
         return [None] * len(raw_inputs)
     annotations = []
     for raw, marks in zip(raw_inputs, reader.read_gold(arguments), strict=True):
-        annotations.append(_parse_annotation(raw, marks) if marks else None)
+        annotations.append(_parse_annotation(raw, marks))
     return annotations
 
 
 def _parse_annotation(raw: Any, marks: Sequence[Any]) -> Any:
+    """Return the spans of marked phrases, or the marked mask; None without marks."""
     from clearhead.views import annotations
 
+    if not marks:
+        return None
     # The reader returns phrases as text and masks as paths.
     if isinstance(marks[0], str):
         return annotations.spans_of(raw, marks)
@@ -105,8 +103,7 @@ class _Page:
         """Return the cards; few inputs also get a rollout row, two classes side by side, curves and annotations."""
         from clearhead.views import html
 
-        # A page of many inputs is kept short, without the extra passes through the model.
-        if len(inputs) > html.MANY and not self.curves and not self.annotated:
+        if self._is_short(len(inputs)):
             return [*class_words_cards(explanations), *html.cards(explanations)]
         bodies = []
         rollouts = self._rollouts(inputs, explanations)
@@ -115,13 +112,18 @@ class _Page:
             bodies += self._render_extras(raw, explanation, annotation)
         return bodies
 
+    def _is_short(self, count: int) -> bool:
+        """Return whether a page of many inputs is kept short, without the extra passes through the model."""
+        from clearhead.views import html
+
+        return count > html.MANY and not self.curves and not self.annotated
+
     def _render_extras(self, raw: Any, explanation: "Explanation", annotation: Any) -> list[str]:
         from clearhead.views import html
 
         bodies = []
-        classes = [explanation]
-        if explanation.target.versus is not None:
-            classes = self._explain_both_classes(raw, explanation)
+        classes = self._explain_classes(raw, explanation)
+        if len(classes) > 1:
             bodies.append(html.classes(classes))
         if annotation is not None:
             bodies.append(_render_annotation(classes, annotation))
@@ -129,18 +131,25 @@ class _Page:
             bodies.append(removal_card(self.model, raw, {self.spec.text: explanation}))
         return bodies
 
-    def _explain_both_classes(self, raw: Any, explanation: "Explanation") -> "list[Explanation]":
-        """Explain the two classes of a contrast separately."""
-        classes = [explanation.target.index, explanation.target.versus]
+    def _explain_classes(self, raw: Any, explanation: "Explanation") -> "list[Explanation]":
+        """Explain the two classes of a contrast separately; return any other explanation as it is."""
+        target = explanation.target
+        if target.versus is None:
+            return [explanation]
+        classes = [target.index, target.versus]
         return list(explain_in_chunks(self.model, [raw, raw], self.spec, classes, self.settings))
 
     def _rollouts(self, inputs: Sequence[Any], explanations: "Sequence[Explanation]") -> "Sequence[Explanation | None]":
         """Return attention rollout of the same inputs if the method has scores per block of a text, else None."""
-        for explanation in explanations:
-            if explanation.layers is None or explanation.grid is not None:
-                return [None] * len(inputs)
+        if not all(map(_has_text_blocks, explanations)):
+            return [None] * len(inputs)
+        # The same targets, so that the rows can be compared.
         targets = [explanation.target for explanation in explanations]
         return list(explain_in_chunks(self.model, inputs, "rollout", targets, self.settings))
+
+
+def _has_text_blocks(explanation: "Explanation") -> bool:
+    return explanation.layers is not None and explanation.grid is None
 
 
 def _render_annotation(classes: "Sequence[Explanation]", annotation: Any) -> str:

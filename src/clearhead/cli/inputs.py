@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
 READABLE_ENDINGS = (".txt", *TABLE_ENDINGS, *IMAGE_ENDINGS)
 GOLD_SEPARATOR = "|"
 Row = dict[str, Any]
@@ -21,12 +22,11 @@ Row = dict[str, Any]
 
 def check_text_column(arguments: Sequence[str], text_column: str | None) -> None:
     """Raise BadOption if --text-column is given without a table, before any work is done."""
-    if text_column is None or any(_ending(Path(argument)) in TABLE_ENDINGS for argument in arguments):
-        return
-    raise BadOption(
-        f"--text-column {text_column} names a column of a table, but no table was given, and a text has no columns. "
-        f"Leave it out, or give a table: {', '.join(TABLE_ENDINGS)}."
-    )
+    if text_column is not None and not any(map(_names_table, arguments)):
+        raise BadOption(
+            f"--text-column {text_column} names a column of a table, but no table was given, and a text has no "
+            f"columns. Leave it out, or give a table: {', '.join(TABLE_ENDINGS)}."
+        )
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,19 @@ class InputReader:
             inputs += self._read_argument(argument)
         if not inputs:
             raise BadInput(f"'{arguments[0]}' has no rows: there is nothing to explain.")
-        return _make_pair(inputs) if self.pair else inputs
+        if self.pair:
+            return _make_pair(inputs)
+        return inputs
 
     def read_gold(self, arguments: Sequence[str]) -> list[list[Any]]:
         """Return per input what people marked: phrases, or paths of mask images."""
         marks: list[list[Any]] = []
         for argument in arguments:
             marks += self._read_gold(argument)
-        # The two texts of a pair are one input.
-        return marks[:1] if self.pair else marks
+        if self.pair:
+            # The two texts of a pair are one input.
+            return marks[:1]
+        return marks
 
     def _read_argument(self, argument: str) -> list[Any]:
         if argument == "-":
@@ -73,39 +77,46 @@ class InputReader:
         return [argument]
 
     def _read_file(self, path: Path, argument: str) -> list[Any]:
-        ending = _ending(path)
         if path.is_dir():
             raise BadFile(f"'{argument}' is a folder: name the files in it, for example {argument.rstrip('/')}/*.txt.")
+        ending = _ending(path)
         if ending in TABLE_ENDINGS:
             return self._read_table(path)
         if ending == ".txt":
             return [_read_text(path)]
-        if ending not in IMAGE_ENDINGS:
-            raise BadFile(f"'{argument}' has an unsupported file type. Supported: {', '.join(READABLE_ENDINGS)}.")
+        if ending in IMAGE_ENDINGS:
+            self._require_image_model(argument)
+            return [path]
+        raise BadFile(f"'{argument}' has an unsupported file type. Supported: {', '.join(READABLE_ENDINGS)}.")
+
+    def _require_image_model(self, argument: str) -> None:
         if not self.images:
             raise BadInput(f"'{argument}' is an image, but the model reads text. Choose {_list_image_models()}.")
-        return [path]
 
     def _read_table(self, path: Path) -> list[Any]:
-        from clearhead.data.columns import text_columns
-
         rows = self._read_rows(path)
         if not rows:
             raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
-        columns = list(rows[0])
-        chosen = self.text_column
-        # The only column needs no known name.
-        if chosen is None and len(columns) == 1:
-            chosen = columns[0]
-        names = text_columns(str(path), columns, chosen)
+        names = self._choose_columns(path, list(rows[0]))
         inputs = []
         for number, row in enumerate(rows, 1):
             texts = _read_cells(path, number, row, names)
             inputs.append(self._make_input(path, texts))
         return inputs
 
+    def _choose_columns(self, path: Path, columns: Sequence[str]) -> Sequence[str]:
+        """Return the text column, or the two of a pair."""
+        from clearhead.data.columns import text_columns
+
+        chosen = self.text_column
+        # The only column needs no known name.
+        if chosen is None and len(columns) == 1:
+            chosen = columns[0]
+        return text_columns(str(path), list(columns), chosen)
+
     def _make_input(self, path: Path, texts: Sequence[str]) -> Any:
         if self.images:
+            # Paths in a table are relative to it, so that it can be moved together with its images.
             return path.parent / texts[0]
         if len(texts) == 1:
             return texts[0]
@@ -113,22 +124,24 @@ class InputReader:
 
     def _read_gold(self, argument: str) -> list[list[Any]]:
         path = Path(argument)
-        if argument == "-" or not _exists(path) or _ending(path) not in TABLE_ENDINGS:
-            return [[Path(mark) if self.images else mark for mark in self.gold]]
+        if not _names_table(argument) or not _exists(path):
+            return [self._make_marks(Path(), self.gold)]
         if len(self.gold) != 1:
             raise BadInput(f"--gold names one column of '{path}', but was given {len(self.gold)} times.")
         return self._read_gold_column(path, self.gold[0])
+
+    def _make_marks(self, folder: Path, marks: Sequence[str]) -> list[Any]:
+        """Return phrases as they are, and mask files, which are relative to the folder, as paths."""
+        if self.images:
+            return [folder / mark for mark in marks]
+        return list(marks)
 
     def _read_gold_column(self, path: Path, column: str) -> list[list[Any]]:
         from clearhead.data.columns import text_columns
 
         rows = self._read_rows(path)
         name = text_columns(str(path), list(rows[0]), column)[0]
-        marks: list[list[Any]] = []
-        for row in rows:
-            cell = _split_gold(row.get(name))
-            marks.append([path.parent / file for file in cell] if self.images else [*cell])
-        return marks
+        return [self._make_marks(path.parent, _split_gold(row.get(name))) for row in rows]
 
     def _read_rows(self, path: Path) -> list[Row]:
         """Return the rows by column; raise BadFile for a bad row."""
@@ -149,7 +162,7 @@ class InputReader:
             from clearhead.data.text_files import json_lines
 
             return json_lines(path)
-        return self._read_delimited(path, "," if ending == ".csv" else "\t")
+        return self._read_delimited(path, DELIMITERS[ending])
 
     def _read_delimited(self, path: Path, delimiter: str) -> "Numbered":
         from clearhead.data.readers.tables import named_rows
@@ -159,13 +172,24 @@ class InputReader:
         rows, text_column, _ = named_rows(path, delimiter, self.text_column, gold_column)
         if text_column != self.text_column:
             # The reader picked a column by its content. The user would not notice a wrong guess.
-            first = next((row for _, row in rows if isinstance(row, dict)), {})
-            raise BadInput(_ask_for_column(path, first))
+            raise BadInput(_ask_for_column(path, _first_row(rows)))
         return rows
+
+
+def _first_row(rows: "Numbered") -> Row:
+    """Return the first row that can be read."""
+    for _, row in rows:
+        if isinstance(row, dict):
+            return row
+    return {}
 
 
 def _ending(path: Path) -> str:
     return path.suffix.casefold()
+
+
+def _names_table(argument: str) -> bool:
+    return _ending(Path(argument)) in TABLE_ENDINGS
 
 
 def _make_pair(inputs: Sequence[Any]) -> list[Any]:
@@ -181,8 +205,12 @@ def _is_path(argument: str) -> bool:
     """Return whether this can only be meant as a file: one word, with a known ending or the beginning of a path."""
     if any(blank in argument for blank in " \n\t"):
         return False
-    if _ending(Path(argument)) in READABLE_ENDINGS or argument.startswith(("./", "../", "~/")):
+    if _ending(Path(argument)) in READABLE_ENDINGS:
         return True
+    return argument.startswith(("./", "../", "~/")) or _is_absolute_path(argument)
+
+
+def _is_absolute_path(argument: str) -> bool:
     # '/film' and '/r/movies' are texts, unless the first folder exists.
     if not argument.startswith("/") or argument.count("/") < 2:
         return False
@@ -208,13 +236,16 @@ def _exists(path: Path) -> bool:
 def _suggest_file(path: Path) -> str:
     from difflib import get_close_matches
 
-    names: list[str] = []
-    if path.parent.is_dir():
-        names = [neighbour.name for neighbour in path.parent.iterdir()]
-    close = get_close_matches(path.name, names, n=1)
+    close = get_close_matches(path.name, _list_names(path.parent), n=1)
     if close:
         return f" Did you mean '{path.with_name(close[0])}'?"
     return " Check the name and the folder."
+
+
+def _list_names(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return [path.name for path in folder.iterdir()]
 
 
 def _read_stdin() -> str:
@@ -227,6 +258,7 @@ def _read_stdin() -> str:
 
 def _read_text(path: Path) -> str:
     try:
+        # Editors end the last line too, and on Windows may begin with a byte order mark: neither is text.
         return path.read_text("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise BadFile(f"'{path}' is not UTF-8 text (byte {error.start}): save it as UTF-8.") from error
@@ -247,17 +279,18 @@ def _split_gold(cell: Any) -> list[str]:
 
 def _read_cells(path: Path, number: int, row: Row, names: Sequence[str]) -> list[str]:
     """Return the texts of a row; raise an error that names the row unless every cell holds text."""
+    location = f"Row {number} of '{path}'"
+    return [_read_cell(location, name, row.get(name)) for name in names]
+
+
+def _read_cell(location: str, name: str, cell: Any) -> str:
     from clearhead.data.text_files import damaged_file
 
-    texts = []
-    for name in names:
-        cell = row.get(name)
-        if cell is not None and not isinstance(cell, str):
-            raise BadInput(f"Row {number} of '{path}': column '{name}' holds {type(cell).__name__}, not text.")
-        if not cell or not cell.strip():
-            raise BadInput(f"Row {number} of '{path}' has no text in column '{name}'. Remove the row or fill it in.")
-        # Undecodable bytes arrive as surrogates.
-        if damaged_file(cell):
-            raise BadFile(f"Row {number} of '{path}' is not UTF-8 text: save it as UTF-8.")
-        texts.append(str(cell))
-    return texts
+    if not isinstance(cell, str | None):
+        raise BadInput(f"{location}: column '{name}' holds {type(cell).__name__}, not text.")
+    if not cell or not cell.strip():
+        raise BadInput(f"{location} has no text in column '{name}'. Remove the row or fill it in.")
+    # Undecodable bytes arrive as surrogates.
+    if damaged_file(cell):
+        raise BadFile(f"{location} is not UTF-8 text: save it as UTF-8.")
+    return str(cell)

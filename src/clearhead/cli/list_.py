@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli import outputs
+from clearhead.cli.options import match_prefix
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,7 +18,7 @@ Row = dict[str, Any]
 
 def complete_catalogues(incomplete: str) -> list[str]:
     """Return catalogue names for shell completion."""
-    return [name for name in CATALOGUES if name.startswith(incomplete)]
+    return match_prefix(CATALOGUES, incomplete)
 
 
 Catalogue = Annotated[
@@ -38,28 +39,32 @@ def list_catalogue(catalogue: Catalogue, json: Json = False) -> None:
 
     if catalogue not in CATALOGUES:
         raise unknown_name("list", catalogue, list(CATALOGUES))
-    rows = list(_rows(catalogue))
-    if not rows:
+    describe = _method_facts if catalogue == "methods" else _plain_facts
+    rows = [{"name": name, **describe(entry)} for name, entry in _read_catalogue(catalogue).items()]
+    if rows:
+        _print_rows(rows, json=json)
+    else:
         print(f"No {catalogue} are installed.")
-    elif json:
+
+
+def _print_rows(rows: Sequence[Row], *, json: bool) -> None:
+    if json:
         for row in rows:
             outputs.print_json(row)
     else:
         _print_table(rows)
 
 
-def _rows(catalogue: str) -> Iterator[Row]:
-    """Yield the entries of a catalogue; none if this build does not have it."""
+def _read_catalogue(catalogue: str) -> Mapping[str, Any]:
+    """Return the entries of a catalogue by name; none if this build does not have it."""
     import clearhead
 
     try:
-        entries = getattr(clearhead, catalogue)()
+        entries: Mapping[str, Any] = getattr(clearhead, catalogue)()
     except (AttributeError, ImportError):
         # A build without this catalogue, or without a library that it needs.
-        return
-    for name, entry in entries.items():
-        facts = _method_facts(entry) if catalogue == "methods" else _plain_facts(entry)
-        yield {"name": name, **facts}
+        return {}
+    return entries
 
 
 def _method_facts(method: Any) -> Row:
@@ -74,12 +79,21 @@ def _method_facts(method: Any) -> Row:
 
 def _plain_facts(entry: Any) -> Row:
     """Return the texts and numbers of a model's card, a metric, a task or a benchmark."""
-    fields = entry if isinstance(entry, dict) else getattr(entry, "__dict__", {"is": str(entry)})
-    facts = {key: value for key, value in fields.items() if isinstance(value, str | int | float | bool)}
-    facts.pop("name", None)
+    facts: Row = {}
+    for key, value in _fields(entry).items():
+        # Functions and nested objects say nothing to a reader of the list, and are no JSON.
+        if key != "name" and isinstance(value, str | int | float | bool):
+            facts[key] = value
     if hasattr(entry, "summary"):
         facts["summary"] = entry.summary
     return facts
+
+
+def _fields(entry: Any) -> Mapping[str, Any]:
+    if isinstance(entry, dict):
+        return entry
+    fields: Mapping[str, Any] = getattr(entry, "__dict__", {"is": str(entry)})
+    return fields
 
 
 def _print_table(rows: Sequence[Row]) -> None:
@@ -113,15 +127,18 @@ def _describe(row: Row) -> "Text":
 
 def _list_facts(row: Mapping[str, Any], summary: str) -> Iterator[str]:
     for key, value in row.items():
-        if key not in ("name", "summary") and value and str(value) not in summary:
+        is_shown = key in ("name", "summary") or str(value) in summary
+        # What is false or empty is not worth a word.
+        if value and not is_shown:
             yield _format_fact(key, value)
 
 
 def _format_fact(key: str, value: Any) -> str:
+    # Only true ones come here, so that the name says it all.
     if isinstance(value, bool):
         return key.replace("_", "-")
     if isinstance(value, dict):
-        return "-o " + " -o ".join(f"{name}={default}" for name, default in value.items())
+        return " ".join(f"-o {name}={default}" for name, default in value.items())
     if key == "paper":
         return str(value)
     return f"{key.replace('_', ' ')} {value}"

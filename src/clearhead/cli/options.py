@@ -1,29 +1,38 @@
 """Options that commands share, and how they become arguments of the library."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
+    from clearhead.attribution.method import MethodSpec
     from clearhead.model.model import Model
+    from clearhead.spec import RawText
+
+
+def match_prefix(names: Iterable[str], prefix: str) -> list[str]:
+    """Return the names that begin with what has been typed."""
+    return [name for name in names if name.startswith(prefix)]
 
 
 def complete_methods(incomplete: str) -> list[str]:
     """Return method names for shell completion."""
+    # Not the registry of methods: it imports torch, and a shell waits for the answer after every tab.
     from clearhead.attribution.names import METHOD_NAMES
 
-    return [name for name in METHOD_NAMES if name.startswith(incomplete)]
+    return match_prefix(METHOD_NAMES, incomplete)
 
 
 def complete_models(incomplete: str) -> list[str]:
     """Return names of embedded models for shell completion."""
     from clearhead.model import zoo
 
-    return [name for name in zoo.names() if name.startswith(incomplete)]
+    return match_prefix(zoo.names(), incomplete)
 
 
 Inputs = Annotated[
@@ -105,7 +114,8 @@ Overflow = Annotated[
 # The former name of --overflow, kept for existing scripts.
 Long = Annotated[str | None, typer.Option("--long", hidden=True)]
 Precision = Annotated[
-    str | None, typer.Option(metavar="TYPE", help="Floating type to compute in, such as float64; default: the model's.")
+    str | None,
+    typer.Option(metavar="TYPE", help="Floating-point type to compute in, such as float64; default: the model's."),
 ]
 BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Inputs per forward pass.")]
 Device = Annotated[str | None, typer.Option(metavar="D", help="Device, such as cpu, cuda or cuda:1.")]
@@ -146,30 +156,52 @@ def _parse_class(model: "Model", text: str | None) -> str | int | None:
     return text
 
 
-def parse_method_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """Parse repeated -o key=value; dashes in a key are underscores."""
-    from clearhead.spec import RawText
+def parse_method(name: str, pairs: Sequence[str] | None) -> "MethodSpec":
+    """Parse the method of --method with the options of -o."""
+    # Imported here because it imports torch, without which --help and mistakes in other flags answer at once.
+    from clearhead.attribution.method import parse_method
 
-    values: dict[str, Any] = {}
+    return parse_method(name, **parse_method_options(pairs or []))
+
+
+def parse_methods(flags: Sequence[str] | None) -> "list[MethodSpec]":
+    """Parse the methods of --methods; without any, the default method."""
+    from clearhead.attribution.method import parse_method
+
+    return [parse_method(name) for name in split_names(flags or [DEFAULT_METHOD])]
+
+
+def parse_method_options(pairs: Sequence[str]) -> "dict[str, RawText]":
+    """Parse repeated -o key=value; dashes in a key are underscores."""
+    values: dict[str, RawText] = {}
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise BadOption(f"Invalid -o {pair}: write key=value, for example -o layer=4.")
-        name = key.strip().replace("-", "_")
+        name, value = _parse_pair(pair)
         if name in values:
             raise BadOption(f"-o {name} is given twice: write each option once.")
-        # Parsed later, when the method's signature tells the type.
-        values[name] = RawText(value.strip())
+        values[name] = value
     return values
+
+
+def _parse_pair(pair: str) -> "tuple[str, RawText]":
+    from clearhead.spec import RawText
+
+    key, equals, value = pair.partition("=")
+    if not equals or not key.strip():
+        raise BadOption(f"Invalid -o {pair}: write key=value, for example -o layer=4.")
+    # Parsed later, when the method's signature tells the type.
+    return key.strip().replace("-", "_"), RawText(value.strip())
 
 
 def split_names(flags: Sequence[str]) -> list[str]:
     """Split a,b,c into names; a flag with a colon is one name, since its commas separate options."""
     names: list[str] = []
     for flag in flags:
-        names += [flag] if ":" in flag else flag.split(",")
-    stripped = [name.strip() for name in names]
-    return [name for name in stripped if name]
+        if ":" in flag:
+            names.append(flag)
+        else:
+            names += flag.split(",")
+    # A trailing comma, as left by editing a command, is no mistake.
+    return list(filter(None, map(str.strip, names)))
 
 
 def choose_overflow(overflow: str, long: str | None) -> str:

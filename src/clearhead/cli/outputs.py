@@ -21,6 +21,9 @@ FILE_ENDINGS = (".html", ".png", ".svg", ".json", ".jsonl", ".parquet", ".md")
 IMAGE_ENDINGS = (".png", ".svg")
 # Explanations printed when all of them are written to a file.
 MAX_PRINTED = 10
+# Lines between explanations; files and dumb terminals may not have box-drawing characters.
+RULE = "─"
+PLAIN_RULE = "-"
 
 
 def is_page(out: Path | None) -> TypeGuard[Path]:
@@ -29,7 +32,9 @@ def is_page(out: Path | None) -> TypeGuard[Path]:
 
 
 def _ending(out: Path | None) -> str:
-    return "" if out is None else out.suffix.casefold()
+    if out is None:
+        return ""
+    return out.suffix.casefold()
 
 
 def check_path(
@@ -39,16 +44,25 @@ def check_path(
 
     `page_options` are flags, and whether they are given, that only an HTML page can show.
     """
-    for flag, is_given in (page_options or {}).items():
-        if is_given and not is_page(out):
+    if not is_page(out):
+        _refuse_page_options(page_options or {})
+    if out is not None:
+        _check_file(out, endings)
+        check_folder(out)
+
+
+def _refuse_page_options(page_options: Mapping[str, bool]) -> None:
+    for flag, is_given in page_options.items():
+        if is_given:
             raise BadOption(f"{flag} is shown on a page: add --out FILE.html.")
-    if out is None:
-        return
+
+
+def _check_file(out: Path, endings: Sequence[str]) -> None:
     if _ending(out) not in endings:
         raise BadOption(f"Invalid --out '{out.name}': the ending must be one of {', '.join(endings)}.")
+    # A folder may be called results.html.
     if out.is_dir():
         raise BadOption(f"'{out}' is a folder: name a file in it to write to.")
-    check_folder(out)
 
 
 def check_folder(out: Path) -> None:
@@ -69,7 +83,9 @@ def check_count(out: Path | None, inputs: int, methods: int = 1) -> None:
 
 def is_plain() -> bool:
     """Return whether standard output takes no colours: not a terminal, a dumb one, or NO_COLOR."""
-    return bool(os.environ.get("NO_COLOR")) or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return True
+    return not sys.stdout.isatty()
 
 
 def deliver(
@@ -96,13 +112,18 @@ def write(out: Path, named: "NamedExplanations") -> None:
     """Write the file atomically, and print its name to stderr."""
     from clearhead.files import write_atomically
 
-    # Of these formats the only one that `clearhead.read` reads back.
     ending = _ending(out)
+    # Of these formats the only one that `clearhead.read` reads back.
     if ending == ".json":
         _, explanation = named[0]
         explanation.save(out)
     else:
         write_atomically(out, WRITERS[ending](named))
+    announce_file(out)
+
+
+def announce_file(out: Path) -> None:
+    """Print the name of a file that was written to stderr, so that it does not mix with results on stdout."""
     print(f"Wrote {out}", file=sys.stderr)
 
 
@@ -111,8 +132,9 @@ def write_page(out: Path, bodies: Sequence[str], explanations: "Sequence[Explana
     from clearhead.files import write_atomically
     from clearhead.views import html
 
-    write_atomically(out, html.page(bodies, html.title_of(explanations)).encode())
-    print(f"Wrote {out}", file=sys.stderr)
+    page = html.page(bodies, html.title_of(explanations))
+    write_atomically(out, page.encode())
+    announce_file(out)
 
 
 def show_explanations(explanations: "Sequence[Explanation]", *, everything: bool) -> None:
@@ -133,14 +155,15 @@ def _show(rows: Sequence[Shown], render: "Callable[[Shown], RenderableType]", ev
     from clearhead.views import terminal
 
     plain = is_plain()
+    rule = PLAIN_RULE if plain else RULE
     console = terminal.console(plain=plain)
-    shown = rows if everything else rows[:MAX_PRINTED]
-    for index, row in enumerate(shown):
+    count = len(rows) if everything else MAX_PRINTED
+    for index, row in enumerate(rows[:count]):
         if index:
-            console.rule(characters="-" if plain else "─")
+            console.rule(characters=rule)
         console.print(render(row))
-    if len(shown) < len(rows):
-        print(f"… and {len(rows) - len(shown)} more in the file.")
+    if len(rows) > count:
+        print(f"… and {len(rows) - count} more in the file.")
 
 
 def print_records(named: "NamedExplanations") -> None:
@@ -160,15 +183,17 @@ def print_json(record: Any) -> None:
 
 def _print_utf8(line: str) -> None:
     # JSON is UTF-8 by its specification, whatever encoding the terminal has.
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.casefold() != "utf-8":
-        sys.stdout.reconfigure(encoding="utf-8")
+    stdout = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper) and stdout.encoding.casefold() != "utf-8":
+        stdout.reconfigure(encoding="utf-8")
     print(line)
 
 
 def _to_json_lines(named: "NamedExplanations") -> bytes:
     from clearhead.views.json_record import line
 
-    return "".join(line(explanation, name) + "\n" for name, explanation in named).encode()
+    lines = [line(explanation, name) + "\n" for name, explanation in named]
+    return "".join(lines).encode()
 
 
 def _to_parquet(named: "NamedExplanations") -> bytes:

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.cli import options
 from clearhead.cli.inputs import InputReader, check_text_column
 
+# Beyond these, a duration is easier to read in the next larger unit.
 MAX_SECONDS_SHOWN = 90
 MAX_MINUTES_SHOWN = 90
 
@@ -32,10 +32,9 @@ def plan(
     check_text_column(inputs, text_column)
     # Imported here because they import torch, without which --help and the check above answer at once.
     from clearhead.attribution.batch import validate_request
-    from clearhead.attribution.method import parse_method
     from clearhead.attribution.plan import estimate_request
 
-    specs = [parse_method(name) for name in options.split_names(methods or [DEFAULT_METHOD])]
+    specs = options.parse_methods(methods)
     # Before the model is loaded, which may take long.
     validate_request(specs, batch_size)
     loaded = options.load_model(model, device, lm_head)
@@ -50,30 +49,40 @@ def plan(
 
 def format_estimate(estimate: dict[str, Any]) -> list[str]:
     """Return the estimate as lines of text."""
-    whole = _format_bytes(estimate["memory_whole"])
-    blockwise = _format_bytes(estimate["memory_blockwise"])
-    free = ""
-    if estimate["memory_free"] is not None:
-        free = f", {_format_bytes(estimate['memory_free'])} free"
     return [
         _format_inputs(estimate),
         f"{estimate['model']} on {estimate['device']}, {', '.join(estimate['methods'])}, {estimate['batch']} at a time",
-        f"memory  about {whole} for the largest batch{free}; block by block {blockwise}",
+        f"memory  {_format_memory(estimate)}",
         f"way     {estimate['way']}",
         f"time    about {_format_duration(estimate['seconds'])}",
     ]
 
 
+def _format_memory(estimate: dict[str, Any]) -> str:
+    whole = _format_bytes(estimate["memory_whole"])
+    blockwise = _format_bytes(estimate["memory_blockwise"])
+    free = ""
+    # Not every system tells how much memory is free.
+    if estimate["memory_free"] is not None:
+        free = f", {_format_bytes(estimate['memory_free'])} free"
+    return f"about {whole} for the largest batch{free}; block by block {blockwise}"
+
+
 def _format_inputs(estimate: dict[str, Any]) -> str:
     count = estimate["inputs"]
-    noun = "picture" if estimate["pictures"] else "input"
-    text = f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    # All images of a model have the same number of tokens.
     if estimate["pictures"]:
-        return text
-    text = f"{text}, median {estimate['median']} tokens, {estimate['longest']} at most"
+        return _format_count(count, "picture")
+    text = f"{_format_count(count, 'input')}, median {estimate['median']} tokens, {estimate['longest']} at most"
     if estimate["windows"]:
         text = f"{text}, {estimate['windows']} windows"
     return text
+
+
+def _format_count(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}s"
 
 
 def _format_bytes(count: int) -> str:

@@ -1,6 +1,5 @@
 """clearhead report."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +15,7 @@ Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Output file, .ht
 
 def report(run: Run, out: Out = None) -> None:
     """Report a benchmark run: verdict, tables with intervals, curves and cost, in one file."""
-    if out is None:
-        # Not checked: a missing run folder is a mistake about RUN, not about --out.
-        out = run / "report.html"
-    else:
-        outputs.check_path(out, endings=REPORT_ENDINGS)
+    path = _choose_path(run, out)
     from clearhead.bench import report
     from clearhead.bench.run_folder import RunFolder
     from clearhead.bench.summary import summarise_run
@@ -29,7 +24,16 @@ def report(run: Run, out: Out = None) -> None:
 
     run_folder = RunFolder(run)
     summary = summarise_run(run_folder)
-    render = report.page if outputs.is_page(out) else report.document
-    write_atomically(out, render(run_folder, summary).encode("utf-8", "replace"))
+    render = report.page if outputs.is_page(path) else report.document
+    # A path in the manifest may hold bytes that are not UTF-8: a report with ? in a name is better than none.
+    write_atomically(path, render(run_folder, summary).encode("utf-8", "replace"))
     print(next(verdict(summary)))
-    print(f"Wrote {out}", file=sys.stderr)
+    outputs.announce_file(path)
+
+
+def _choose_path(run: Path, out: Path | None) -> Path:
+    if out is None:
+        # Not checked: a missing run folder is a mistake about RUN, not about --out.
+        return run / "report.html"
+    outputs.check_path(out, endings=REPORT_ENDINGS)
+    return out

@@ -1,12 +1,19 @@
 """clearhead serve."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearhead.cli.options import Device, complete_models
 from clearhead.errors import BadOption
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from clearhead.model.model import Model
+    from clearhead.web.security import AccessPolicy
 
 Models = Annotated[
     list[str] | None,
@@ -44,22 +51,33 @@ def serve(
     allow_pickle: AllowPickle = False,
 ) -> None:
     """Serve a page that explains texts and images, and tests the explanations. Nothing leaves this machine."""
-    try:
-        from clearhead.web import server
-    except ImportError as error:
-        raise BadOption(f"The page needs {error.name}: pip install 'clearhead[web]'.") from error
+    server = _import_server()
     policy = server.access_policy(host, token)
     # Bound before models are loaded, so that a port in use is reported at once.
     socket = server.bind_socket(host, port)
     address = server.format_address(socket, policy)
     models = server.load_models(model or [], allow_pickle=allow_pickle, device=device)
-    from clearhead.web.app import build_app
-    from clearhead.web.runs import Runs
-
-    app = build_app(models, policy, runs=Runs(run or [], data or []))
+    app = _build_app(models, policy, run or [], data or [])
     # Listening before the server runs: a browser that opens the address at once waits instead of being refused.
     socket.listen()
     typer.echo(f"Clearhead is at {address}  (Ctrl-C ends it)")
     if open_:
         typer.launch(address)
     server.run(app, socket)
+
+
+def _import_server() -> Any:
+    try:
+        from clearhead.web import server
+    except ImportError as error:
+        raise BadOption(f"The page needs {error.name}: pip install 'clearhead[web]'.") from error
+    return server
+
+
+def _build_app(
+    models: "Mapping[str, Model]", policy: "AccessPolicy", run_folders: list[Path], data: list[Path]
+) -> "FastAPI":
+    from clearhead.web.app import build_app
+    from clearhead.web.runs import Runs
+
+    return build_app(models, policy, runs=Runs(run_folders, data))

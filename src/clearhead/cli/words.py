@@ -1,6 +1,7 @@
 """clearhead words."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from clearhead.evaluation.top_words import Overlap, Weight
+    from clearhead.explanation import Explanation
     from clearhead.model.model import Model
 
 # Words per class in a word cloud, also when fewer are listed.
@@ -56,17 +58,9 @@ def words(
     lm_head: options.LmHead = None,
 ) -> None:
     """List the most relevant words of each class over many texts."""
-    outputs.check_path(out, page_options={"--clouds": clouds}, endings=(".html",))
-    if clouds:
-        _require_wordcloud()
-    tables = [*inputs, reference] if reference else inputs
-    check_text_column(tables, text_column)
-    # Imported here because they import torch, without which --help and the checks above answer at once.
-    from clearhead.attribution.method import parse_method
-    from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
-    from clearhead.views import class_words
-
-    spec = parse_method(method, **options.parse_method_options(method_options or []))
+    _check_options(inputs, text_column, reference, out, clouds=clouds)
+    # Before the model is loaded, which may take long.
+    spec = options.parse_method(method, method_options)
     loaded = options.load_model(model, device, lm_head)
     _require_text_model(loaded)
     texts = InputReader(images=False, text_column=text_column).read(inputs)
@@ -74,17 +68,24 @@ def words(
     settings = {"batch_size": batch_size, "overflow": options.choose_overflow(overflow, long)}
     targets = options.parse_target(loaded, target, None)
     explanations = list(explain_in_chunks(loaded, texts, spec, targets, settings))
-    records = word_records(explanations, weight=weight)
-    words_by_class = top_words(records, count=max(count, MIN_CLOUD_WORDS))
-    overlaps = overlap_rows(records)
+    class_words = _collect_words(explanations, weight, count)
     if out is not None:
-        images = _draw_clouds(words_by_class) if clouds else None
-        body = class_words.summary(words_by_class, overlaps, count=count, clouds=images)
-        outputs.write_page(out, [body], explanations)
+        outputs.write_page(out, [class_words.render(clouds=clouds)], explanations)
     if json:
-        _print_records(words_by_class, count)
+        class_words.print_records()
     else:
-        _print_lines(words_by_class, overlaps, count)
+        class_words.print_lines()
+
+
+def _check_options(
+    inputs: Sequence[str], text_column: str | None, reference: str | None, out: Path | None, *, clouds: bool
+) -> None:
+    """Raise an error for options that do not fit each other, before any work is done."""
+    outputs.check_path(out, page_options={"--clouds": clouds}, endings=(".html",))
+    if clouds:
+        _require_wordcloud()
+    tables = [*inputs, reference] if reference else inputs
+    check_text_column(tables, text_column)
 
 
 def _require_wordcloud() -> None:
@@ -106,25 +107,57 @@ def _read_reference(reference: str | None, text_column: str | None) -> "Weight |
     if reference is None:
         return None
     texts = InputReader(images=False, text_column=text_column).read([reference])
-    return word_frequencies(text if isinstance(text, str) else " ".join(text) for text in texts)
+    return word_frequencies(map(_join_pair, texts))
 
 
-def _print_records(words_by_class: WeightedWords, count: int) -> None:
-    for label, weighted in words_by_class.items():
-        listed = [{"word": word, "weight": weight} for word, weight in weighted[:count]]
-        outputs.print_json({"label": label, "words": listed})
+def _join_pair(text: str | tuple[str, str]) -> str:
+    # The two texts of a row are one document.
+    return text if isinstance(text, str) else " ".join(text)
 
 
-def _print_lines(words_by_class: WeightedWords, overlaps: "Sequence[Overlap]", count: int) -> None:
-    from clearhead.views import class_words
-    from clearhead.views.text_spans import visible
+@dataclass(frozen=True)
+class _ClassWords:
+    """The words of each class, and how far classes share them; `count` words per class are listed."""
 
-    for label, weighted in words_by_class.items():
-        listed = ", ".join(f"{word} {weight:.3g}" for word, weight in weighted[:count])
-        # Words come from the data and may hold control characters.
-        print(visible(f"{label}: {listed}"))
-    if overlaps:
-        print(class_words.overlap_line(overlaps))
+    words: WeightedWords
+    overlaps: "Sequence[Overlap]"
+    count: int
+
+    def render(self, *, clouds: bool) -> str:
+        """Return the body of the page."""
+        from clearhead.views import class_words
+
+        images = _draw_clouds(self.words) if clouds else None
+        return class_words.summary(self.words, self.overlaps, count=self.count, clouds=images)
+
+    def print_records(self) -> None:
+        """Print one line of JSON per class."""
+        for label, weighted in self.words.items():
+            listed = [{"word": word, "weight": weight} for word, weight in weighted[: self.count]]
+            outputs.print_json({"label": label, "words": listed})
+
+    def print_lines(self) -> None:
+        """Print one line of text per class, and one about the words they share."""
+        from clearhead.views import class_words
+        from clearhead.views.text_spans import visible
+
+        for label, weighted in self.words.items():
+            # Words come from the data and may hold control characters.
+            print(visible(f"{label}: {_format_words(weighted[: self.count])}"))
+        if self.overlaps:
+            print(class_words.overlap_line(self.overlaps))
+
+
+def _collect_words(explanations: "Sequence[Explanation]", weight: "Weight | None", count: int) -> _ClassWords:
+    from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
+
+    records = word_records(explanations, weight=weight)
+    words_by_class = top_words(records, count=max(count, MIN_CLOUD_WORDS))
+    return _ClassWords(words_by_class, overlap_rows(records), count)
+
+
+def _format_words(weighted: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{word} {weight:.3g}" for word, weight in weighted)
 
 
 def _draw_clouds(words_by_class: WeightedWords) -> "dict[str, Image.Image]":
