@@ -18,7 +18,7 @@ class MetricGroup:
 
 def parse_metrics(specs: Sequence[str]) -> list[MetricSpec]:
     """Parse the metrics of a plan, each once."""
-    return [parse_metric(spec) for spec in dict.fromkeys(specs)]
+    return list(map(parse_metric, dict.fromkeys(specs)))
 
 
 def group_metrics(plan: Plan, task: Task) -> tuple[MetricGroup, ...]:

@@ -179,6 +179,7 @@ def _hub_digest(name: str) -> str:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    # Only the cache is looked at: a run must not depend on whether the hub answers.
     try:
         return hash_files(Path(snapshot_download(name, local_files_only=True)))
     except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError):
@@ -194,12 +195,12 @@ def _file_digests(plan: Plan) -> dict[str, str]:
     names = {plan.lm_head or ""}
     for metric in plan.metrics:
         names.update(_option_values(metric))
-    digests = {}
-    for name in sorted(names):
-        # Whatever exists is taken for a file: one hash too many does no harm, a missing one would mix results.
-        if name and Path(name).exists():
-            digests[name] = hash_files(Path(name))
-    return digests
+    return {name: hash_files(Path(name)) for name in sorted(filter(_is_file, names))}
+
+
+def _is_file(name: str) -> bool:
+    # Whatever exists is taken for a file: one hash too many does no harm, a missing one would mix results.
+    return name != "" and Path(name).exists()
 
 
 def _option_values(spec: str) -> list[str]:

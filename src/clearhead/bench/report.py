@@ -36,16 +36,15 @@ TESTS_NOTE = (
 
 def page(run: RunFolder, summary: Summary) -> str:
     """Return the report as one HTML file: no scripts, nothing fetched."""
-    bodies = [section_html(section) for section in sections(run, summary)]
+    bodies = list(map(section_html, sections(run, summary)))
     return html.page(bodies, title(run))
 
 
 def document(run: RunFolder, summary: Summary) -> str:
     """Return the report as Markdown; curves become tables."""
-    blocks = [f"# {markdown.escape(title(run))}"]
-    for section in sections(run, summary):
-        blocks.append(section_markdown(section))
-    return "\n\n".join(blocks) + "\n"
+    heading = f"# {markdown.escape(title(run))}"
+    blocks = map(section_markdown, sections(run, summary))
+    return "\n\n".join([heading, *blocks]) + "\n"
 
 
 def title(run: RunFolder) -> str:
@@ -99,11 +98,15 @@ def _value_grid(manifest: Mapping[str, Any], summary: Summary) -> Grid:
     methods = list(summary["methods"])
     headings = _value_headings(summary)
     by_value = _cells_by_value(summary, methods)
-    benchmark = _find_benchmark(manifest["plan"])
-    if benchmark is not None and benchmark.methods_across:
+    if _has_methods_across(manifest["plan"]):
         return _make_grid(["", *methods], headings, by_value)
     by_method = list(zip(*by_value, strict=True))
     return _make_grid(["method", *headings], methods, by_method)
+
+
+def _has_methods_across(plan: Mapping[str, Any]) -> bool:
+    benchmark = _find_benchmark(plan)
+    return benchmark is not None and benchmark.methods_across
 
 
 def _value_headings(summary: Summary) -> list[str]:
@@ -189,7 +192,7 @@ def _curves(lines: Sequence[Row], scale: float) -> tuple[Curve, ...]:
 
 
 def _is_drawable(line: Row) -> bool:
-    return bool(line["x"]) and all(map(math.isfinite, line["y"]))
+    return bool(line["x"]) and _are_finite(line["y"])
 
 
 def _make_curve(line: Row, scale: float) -> Curve:
@@ -201,18 +204,26 @@ def _band(line: Row) -> tuple[tuple[float, ...], tuple[float, ...]] | tuple[()]:
     """Return the interval along a line; nothing unless it is finite at every point."""
     low = tuple(line.get("low") or ())
     high = tuple(line.get("high") or ())
-    if len(low) == len(line["x"]) and all(map(math.isfinite, (*low, *high))):
+    if len(low) == len(line["x"]) and _are_finite((*low, *high)):
         return low, high
     return ()
 
 
+def _are_finite(numbers: Sequence[float]) -> bool:
+    return all(map(math.isfinite, numbers))
+
+
 def _cost_grids(summary: Summary) -> Iterator[Grid]:
-    # 0 stands for a time that was not measured.
-    costs = {name: seconds for name, seconds in summary["costs"].items() if seconds}
+    costs = _measured_costs(summary)
     if costs:
         least = min(costs.values())
         rows = [_cost_cells(name, seconds, least) for name, seconds in costs.items()]
         yield Grid(("method", "time per example", "relative to the cheapest"), tuple(rows))
+
+
+def _measured_costs(summary: Summary) -> dict[str, float]:
+    # 0 stands for a time that was not measured.
+    return {name: seconds for name, seconds in summary["costs"].items() if seconds}
 
 
 def _cost_cells(name: str, seconds: float, least: float) -> tuple[Cell, ...]:

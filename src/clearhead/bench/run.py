@@ -54,14 +54,18 @@ def _complete(
     with open_run(folder, {**manifest, **sizes}) as run:
         # Shards that an earlier, interrupted run completed are not computed again.
         missing = [job for job in jobs if not run.has_shard(job.number)]
-        done = len(jobs) - len(missing)
-        advance(done, len(jobs), "Measuring")
-        for result in _run_jobs(runner, plan, groups, missing):
-            # At once, so that a run that is killed loses only the shards under way.
-            run.write_shard(result)
-            done += 1
-            advance(done, len(jobs), "Measuring")
+        results = _run_jobs(runner, plan, groups, missing)
+        _write_shards(run, results, len(jobs) - len(missing), len(jobs), advance)
         return summarise_run(run)
+
+
+def _write_shards(run: RunFolder, results: Iterator[ShardResult], done: int, total: int, advance: Advance) -> None:
+    advance(done, total, "Measuring")
+    for result in results:
+        # At once, so that a run that is killed loses only the shards under way.
+        run.write_shard(result)
+        done += 1
+        advance(done, total, "Measuring")
 
 
 def _run_jobs(

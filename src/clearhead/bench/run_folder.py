@@ -95,7 +95,8 @@ class RunFolder:
 
     def seconds(self) -> list[dict[str, float]]:
         """Return the seconds by step, by shard."""
-        return [_read_json(path) for path in sorted((self.folder / "times").glob("*.json"))]
+        paths = sorted((self.folder / "times").glob("*.json"))
+        return list(map(_read_json, paths))
 
     def summary(self) -> dict[str, Any] | None:
         """Return the summary of a finished run, None before its end."""
@@ -121,7 +122,7 @@ def _parse_record(row: Row) -> Row:
 
 
 def _to_table(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    return to_parquet([dict(row) for row in rows])
+    return to_parquet(list(map(dict, rows)))
 
 
 @contextmanager
@@ -175,6 +176,7 @@ def _remove_temporary_files(folder: Path) -> None:
     """Delete what killed processes were writing."""
     for path in folder.rglob(".*"):
         if TEMPORARY.fullmatch(path.name):
+            # A file that cannot be deleted does no harm: nothing reads it.
             with suppress(OSError):
                 path.unlink()
 

@@ -72,7 +72,7 @@ def _paragraph_html(text: str) -> str:
 
 
 def _grid_html(grid: Grid) -> str:
-    columns = [html_parts.escape(column) for column in grid.columns]
+    columns = list(map(html_parts.escape, grid.columns))
     rows = [list(map(_cell_html, row)) for row in grid.rows]
     # Wide tables scroll by themselves, so that the page does not.
     return f'<div style="overflow-x:auto">{html_parts.table(columns, rows)}</div>'
@@ -101,7 +101,7 @@ def section_markdown(section: Section) -> str:
 
 
 def _paragraphs_markdown(section: Section) -> list[str]:
-    paragraphs = [markdown.escape(line) for line in section.paragraphs]
+    paragraphs = list(map(markdown.escape, section.paragraphs))
     # The sentences of a verdict are independent of each other, and read best as a list.
     if section.title == "Verdict":
         return ["\n".join(f"- {line}" for line in paragraphs)]

@@ -178,7 +178,8 @@ def _words(table: Table) -> list[Record]:
         words_of = table.measures[metric].metric.words_of
         if words_of is not None:
             # Of a control, whose seeds differ, the first seed.
-            rows += [{"method": method, **row} for row in _class_words(words_of(repeats[0]))]
+            for row in _class_words(words_of(repeats[0])):
+                rows.append({"method": method, **row})
     return rows
 
 
@@ -212,11 +213,14 @@ def _count_measured(table: Table) -> int | None:
     """Return how many of the task's examples have values; None if every metric prepares its own examples."""
     if all(map(_prepares_examples, table.measures.values())):
         return None
-    counts = [0]
+    return max(_count_records(table), default=0)
+
+
+def _count_records(table: Table) -> Iterator[int]:
+    """Yield the number of records of each method and metric on the task's own examples."""
     for (_, metric), repeats in table.records.items():
         if not _prepares_examples(table.measures[metric]):
-            counts.append(len(repeats[0]))
-    return max(counts)
+            yield len(repeats[0])
 
 
 def _prepares_examples(spec: MetricSpec) -> bool:

@@ -112,24 +112,30 @@ def _without(methods: Sequence[str], excluded: str) -> list[str]:
 
 def _describe_equals(evidence: Evidence, chosen: str, tied: Sequence[str]) -> str:
     """Name the other methods with as many leads and wins, and those of them that cost less."""
-    wins = evidence.count_wins(chosen)
-    equals = [method for method in _without(tied, chosen) if evidence.count_wins(method) == wins]
+    equals = _find_equals(evidence, chosen, tied)
     if not equals:
         return ""
     cheaper = _describe_cheaper(evidence, chosen, equals)
     return f"{join_names(equals)} {_are(equals)} not shown to be worse on as many values{cheaper}."
 
 
+def _find_equals(evidence: Evidence, chosen: str, tied: Sequence[str]) -> list[str]:
+    wins = evidence.count_wins(chosen)
+    return [method for method in _without(tied, chosen) if evidence.count_wins(method) == wins]
+
+
 def _describe_cheaper(evidence: Evidence, chosen: str, rivals: Sequence[str]) -> str:
     """Name the rivals that cost less than the chosen method, with their cost; empty if none does."""
-    costs = []
-    for method in rivals:
-        if evidence.cost(method) < evidence.cost(chosen):
-            costs.append(f"{method} ({format_seconds(evidence.cost(method))})")
-    if not costs:
+    cheaper = [method for method in rivals if evidence.cost(method) < evidence.cost(chosen)]
+    if not cheaper:
         return ""
-    verb = "costs" if len(costs) == 1 else "cost"
-    return f"; {join_names(costs)} {verb} less"
+    names = join_names([_with_cost(evidence, method) for method in cheaper])
+    verb = "costs" if len(cheaper) == 1 else "cost"
+    return f"; {names} {verb} less"
+
+
+def _with_cost(evidence: Evidence, method: str) -> str:
+    return f"{method} ({format_seconds(evidence.cost(method))})"
 
 
 def _advise_among_equals(evidence: Evidence) -> str:
@@ -187,10 +193,11 @@ def _describe_cost(evidence: Evidence, chosen: str, rivals: Sequence[str]) -> st
 def _describe_saving(evidence: Evidence, seconds: float, rivals: Sequence[str]) -> str:
     if not rivals:
         return ""
-    rival_seconds, rival = min((evidence.cost(method), method) for method in rivals)
-    if rival_seconds == math.inf:
+    # Of rivals that cost the same, the first by name.
+    rival = min(sorted(rivals), key=evidence.cost)
+    if evidence.cost(rival) == math.inf:
         return ""
-    percent = round(100 * (1 - seconds / rival_seconds))
+    percent = round(100 * (1 - seconds / evidence.cost(rival)))
     # Rounded to 0 the difference is within the noise of timing, and not mentioned.
     if percent == 0:
         return ""

@@ -120,7 +120,7 @@ def _prepare_streams() -> None:
 
 
 def _user_message(error: Exception) -> str | None:
-    """Return the line for a user's mistake; None for a bug, which keeps its traceback."""
+    """Return the message for a user's mistake; None for a bug, which keeps its traceback."""
     from clearhead.errors import ClearheadError
 
     if isinstance(error, ClearheadError):
@@ -142,5 +142,6 @@ def _is_unwritable(error: OSError) -> bool:
 
 
 def _print_error(message: str) -> int:
+    # One line, also for messages of libraries that have several.
     print(f"clearhead: {' '.join(message.split())}", file=sys.stderr)
     return EXIT_USER_ERROR

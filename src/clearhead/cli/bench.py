@@ -101,6 +101,7 @@ def bench(
         device=device,
         benchmark=name,
     )
+    # The bar appears at once, because reading the data and the model already takes a while.
     with progress(None, "Starting", at_once=True) as bar:
         summary = run_plan(plan, out, _make_runner(ray, workers), bar.update)
     _print_summary(summary, json=json)
@@ -196,10 +197,14 @@ def _make_table(summary: Mapping[str, Any]) -> "Table":
     table.add_column("method", no_wrap=True)
     for name, better in summary["values"].items():
         table.add_column(format_column(name, better), justify="right")
+    _add_rows(table, summary)
+    return table
+
+
+def _add_rows(table: "Table", summary: Mapping[str, Any]) -> None:
     cells = _format_cells(summary)
     for method in summary["methods"]:
         table.add_row(method, *[cells[method, name] for name in summary["values"]])
-    return table
 
 
 def _format_cells(summary: Mapping[str, Any]) -> Mapping[tuple[str, str], str]:

@@ -69,9 +69,9 @@ class InputReader:
         if not argument.strip():
             raise BadInput("The text is empty: there is nothing to explain.")
         path = Path(argument)
-        # What is no file is a text, unless it can only be meant as a file.
         if _exists(path):
             return self._read_file(path, argument)
+        # What is no file is a text, unless it can only be meant as a file.
         if _is_path(argument):
             raise BadFile(f"There is no file '{argument}'.{_suggest_file(path)}")
         return [argument]
@@ -99,6 +99,7 @@ class InputReader:
             raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
         names = self._choose_columns(path, list(rows[0]))
         inputs = []
+        # All rows are read before the first is explained, so that a bad one costs no time.
         for number, row in enumerate(rows, 1):
             texts = _read_cells(path, number, row, names)
             inputs.append(self._make_input(path, texts))
@@ -124,11 +125,9 @@ class InputReader:
 
     def _read_gold(self, argument: str) -> list[list[Any]]:
         path = Path(argument)
-        if not _names_table(argument) or not _exists(path):
-            return [self._make_marks(Path(), self.gold)]
-        if len(self.gold) != 1:
-            raise BadInput(f"--gold names one column of '{path}', but was given {len(self.gold)} times.")
-        return self._read_gold_column(path, self.gold[0])
+        if _names_table(argument) and _exists(path):
+            return self._read_gold_column(path)
+        return [self._make_marks(Path(), self.gold)]
 
     def _make_marks(self, folder: Path, marks: Sequence[str]) -> list[Any]:
         """Return phrases as they are, and mask files, which are relative to the folder, as paths."""
@@ -136,11 +135,13 @@ class InputReader:
             return [folder / mark for mark in marks]
         return list(marks)
 
-    def _read_gold_column(self, path: Path, column: str) -> list[list[Any]]:
+    def _read_gold_column(self, path: Path) -> list[list[Any]]:
         from clearhead.data.columns import text_columns
 
+        if len(self.gold) != 1:
+            raise BadInput(f"--gold names one column of '{path}', but was given {len(self.gold)} times.")
         rows = self._read_rows(path)
-        name = text_columns(str(path), list(rows[0]), column)[0]
+        name = text_columns(str(path), list(rows[0]), self.gold[0])[0]
         return [self._make_marks(path.parent, _split_gold(row.get(name))) for row in rows]
 
     def _read_rows(self, path: Path) -> list[Row]:
@@ -286,11 +287,16 @@ def _read_cells(path: Path, number: int, row: Row, names: Sequence[str]) -> list
 def _read_cell(location: str, name: str, cell: Any) -> str:
     from clearhead.data.text_files import damaged_file
 
-    if not isinstance(cell, str | None):
-        raise BadInput(f"{location}: column '{name}' holds {type(cell).__name__}, not text.")
-    if not cell or not cell.strip():
+    if _is_empty(cell):
         raise BadInput(f"{location} has no text in column '{name}'. Remove the row or fill it in.")
+    if not isinstance(cell, str):
+        raise BadInput(f"{location}: column '{name}' holds {type(cell).__name__}, not text.")
     # Undecodable bytes arrive as surrogates.
     if damaged_file(cell):
         raise BadFile(f"{location} is not UTF-8 text: save it as UTF-8.")
-    return str(cell)
+    return cell
+
+
+def _is_empty(cell: Any) -> bool:
+    # Not by its truth value: 0 is a number, which gets its own message.
+    return cell is None or (isinstance(cell, str) and not cell.strip())

@@ -39,12 +39,17 @@ def list_catalogue(catalogue: Catalogue, json: Json = False) -> None:
 
     if catalogue not in CATALOGUES:
         raise unknown_name("list", catalogue, list(CATALOGUES))
-    describe = _method_facts if catalogue == "methods" else _plain_facts
-    rows = [{"name": name, **describe(entry)} for name, entry in _read_catalogue(catalogue).items()]
+    rows = _make_rows(catalogue)
     if rows:
         _print_rows(rows, json=json)
     else:
         print(f"No {catalogue} are installed.")
+
+
+def _make_rows(catalogue: str) -> list[Row]:
+    # Methods have options and flags that the fields of other entries do not have.
+    describe = _method_facts if catalogue == "methods" else _plain_facts
+    return [{"name": name, **describe(entry)} for name, entry in _read_catalogue(catalogue).items()]
 
 
 def _print_rows(rows: Sequence[Row], *, json: bool) -> None:
@@ -81,12 +86,16 @@ def _plain_facts(entry: Any) -> Row:
     """Return the texts and numbers of a model's card, a metric, a task or a benchmark."""
     facts: Row = {}
     for key, value in _fields(entry).items():
-        # Functions and nested objects say nothing to a reader of the list, and are no JSON.
-        if key != "name" and isinstance(value, str | int | float | bool):
+        if key != "name" and _is_plain(value):
             facts[key] = value
     if hasattr(entry, "summary"):
         facts["summary"] = entry.summary
     return facts
+
+
+def _is_plain(value: Any) -> bool:
+    # Functions and nested objects say nothing to a reader of the list, and are no JSON.
+    return isinstance(value, str | int | float | bool)
 
 
 def _fields(entry: Any) -> Mapping[str, Any]:

@@ -148,7 +148,7 @@ def parse_target(model: "Model", target: str | None, versus: str | None) -> Any:
 
 
 def _parse_class(model: "Model", text: str | None) -> str | int | None:
-    # A label that looks like a number is a label.
+    # First, because a label that looks like a number is a label.
     if text is None or text in model.labels:
         return text
     if text.lstrip("-").isdecimal():

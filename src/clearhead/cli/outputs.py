@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from clearhead.explanation import Explanation
 
@@ -21,9 +21,6 @@ FILE_ENDINGS = (".html", ".png", ".svg", ".json", ".jsonl", ".parquet", ".md")
 IMAGE_ENDINGS = (".png", ".svg")
 # Explanations printed when all of them are written to a file.
 MAX_PRINTED = 10
-# Lines between explanations; files and dumb terminals may not have box-drawing characters.
-RULE = "─"
-PLAIN_RULE = "-"
 
 
 def is_page(out: Path | None) -> TypeGuard[Path]:
@@ -155,15 +152,19 @@ def _show(rows: Sequence[Shown], render: "Callable[[Shown], RenderableType]", ev
     from clearhead.views import terminal
 
     plain = is_plain()
-    rule = PLAIN_RULE if plain else RULE
     console = terminal.console(plain=plain)
     count = len(rows) if everything else MAX_PRINTED
     for index, row in enumerate(rows[:count]):
         if index:
-            console.rule(characters=rule)
+            _print_rule(console, plain=plain)
         console.print(render(row))
     if len(rows) > count:
         print(f"… and {len(rows) - count} more in the file.")
+
+
+def _print_rule(console: "Console", *, plain: bool) -> None:
+    # Files and dumb terminals may not have box-drawing characters.
+    console.rule(characters="-" if plain else "─")
 
 
 def print_records(named: "NamedExplanations") -> None:
