@@ -85,11 +85,11 @@ def captures(monkeypatch):
 
 def test_an_input_that_does_not_fit_goes_block_by_block(models, monkeypatch, captures):
     source = {"text": "the film is dull"}
-    with TestClient(build(models), base_url=HOME) as client:
+    with TestClient(build_app(models), base_url=HOME) as client:
         expected = ask(client, **source, target=1).json()
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
     captures.clear()
-    with TestClient(build(models), base_url=HOME) as client:
+    with TestClient(build_app(models), base_url=HOME) as client:
         body = ask(client, **source, target=1).json()
         assert ask(client, **source, target=0, method="trans-att:normalise_rows=true").status_code == 200
         assert ask(client, "hide", **source, target=1, hidden=[[], [2]]).status_code == 200
@@ -105,7 +105,7 @@ def test_an_input_that_does_not_fit_goes_block_by_block(models, monkeypatch, cap
 
 def test_an_image_that_does_not_fit_is_tried_as_a_whole(models, monkeypatch, captures):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
-    with TestClient(build(models), base_url=HOME) as client:
+    with TestClient(build_app(models), base_url=HOME) as client:
         assert ask(client, image=encode_base64(make_photo())).status_code == 200
     assert captures == ["capture"]
 
@@ -114,7 +114,7 @@ def test_memory_that_runs_out_frees_what_is_remembered(models, monkeypatch, capt
     def fail(trace):
         raise torch.OutOfMemoryError
 
-    with TestClient(build(models), base_url=HOME) as client:
+    with TestClient(build_app(models), base_url=HOME) as client:
         assert ask(client, text="a good film", method="rollout").status_code == 200
         monkeypatch.setattr(Trace, "weighted_relevances", property(fail))
         assert ask(client, text="a good film", method="trans-att").status_code == 200
