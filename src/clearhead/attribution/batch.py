@@ -301,7 +301,9 @@ def _collect_results(
     started: Sequence[tuple[Sequence[str], Mapping[int, ExplanationBuilder]]],
 ) -> list[InputResult]:
     """Wait for the numbers of all methods and sort the explanations by input, method and target name."""
-    results: list[InputResult] = [[{} for _ in request.specs] for _ in range(len(batch))]
+    results: list[InputResult] = []
+    for _ in range(len(batch)):
+        results.append([{} for _ in request.specs])
     for names, builders in started:
         for index, builder in builders.items():
             for result, explanation in zip(results, builder.build(), strict=True):

@@ -22,7 +22,8 @@ from clearhead.evaluation.explained import (
     wants_labels,
 )
 from clearhead.evaluation.metric import METRICS, ExplainedExample, MetricSpec, Record, parse_metric
-from clearhead.evaluation.statistics import SAMPLES, Difference, differences, holm, intervals
+from clearhead.evaluation.permutation_tests import Difference, differences, holm
+from clearhead.evaluation.statistics import SAMPLES, intervals
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.spec import as_list

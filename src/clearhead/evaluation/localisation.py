@@ -222,10 +222,10 @@ def _make_part(group: list[Example], index: int, source: Any, gold: Any) -> Exam
 class Canvas:
     """Four images on one, put together when it is needed."""
 
-    parts: tuple[Example, ...]
+    quarters: tuple[Example, ...]
 
     def opened(self) -> Image.Image:
-        images = [open_image(part.raw) for part in self.parts]
+        images = [open_image(quarter.raw) for quarter in self.quarters]
         width, height = _largest_size(images)
         canvas = Image.new("RGB", (2 * width, 2 * height))
         for index, image in enumerate(images):
