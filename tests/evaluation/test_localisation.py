@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import pictures
 from helpers.explained_examples import TEXTS, cases_of, marked, values
-from helpers.pictures import png
+from helpers.pictures import picture, png
 from PIL import Image
 
 import clearhead
 from clearhead.data.task import Example, Mask, Task
 from clearhead.errors import BadInput
-from clearhead.evaluation import localisation
-from clearhead.evaluation import statistics as significance
+from clearhead.evaluation import localisation, permutation_tests, statistics
 from clearhead.evaluation.metric import ExplainedExample, parse_metric
 
 
@@ -43,9 +41,9 @@ def slow_segmentation(heats, masks):
 
 def test_segmentation_against_pixel_loops(vit):
     generator = np.random.default_rng(2)
-    pictures = [pictures.picture(seed).resize((12, 12)) for seed in range(3)]
-    trimaps = [generator.integers(1, 4, (12, 12)) for _ in pictures]
-    cases = cases_of(vit, pictures)
+    photos = [picture(seed).resize((12, 12)) for seed in range(3)]
+    trimaps = [generator.integers(1, 4, (12, 12)) for _ in photos]
+    cases = cases_of(vit, photos)
     cases = [
         replace(case, example=replace(case.example, gold=Mask(png(trimap), (1,), (3,))))
         for case, trimap in zip(cases, trimaps, strict=True)
@@ -60,7 +58,7 @@ def test_an_explanation_that_is_the_mask_segments_perfectly(vit):
     mask = np.zeros((24, 24))
     mask[:8, :16] = 255
     relevance = np.array([0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0])
-    case = cases_of(vit, [pictures.picture()], lambda *_: relevance)[0]
+    case = cases_of(vit, [picture()], lambda *_: relevance)[0]
     exact = replace(case.explanations["prediction"], pixels=mask / 255)
     case = ExplainedExample(replace(case.example, gold=Mask(png(mask))), {"prediction": exact})
     assert values("segmentation", vit, [case]) == {"pixel-accuracy": 1, "map": 1, "miou": 1}
@@ -74,7 +72,7 @@ def test_average_precision_by_hand():
 
 
 def test_a_mask_of_another_size_is_an_error(vit):
-    case = cases_of(vit, [pictures.picture()])[0]
+    case = cases_of(vit, [picture()])[0]
     case = replace(case, example=replace(case.example, gold=Mask(png(np.ones((5, 7))))))
     with pytest.raises(BadInput, match="7×5"):
         parse_metric("segmentation").measure(vit, [case])
@@ -93,15 +91,15 @@ def test_a_picture_without_labelled_pixels_takes_no_part(vit):
     both, first = (measure.measure(vit, several[:count]) for count in (2, 1))
     assert both[1] == {}
     assert measure.summarise(both) == measure.summarise(first)
-    assert significance.intervals(measure, [both])["miou"].n == 1
+    assert statistics.intervals(measure, [both])["miou"].n == 1
 
 
 def test_the_parts_of_a_mosaic_are_drawn_together():
     records = [{"mosaic": share, "group": str(place)} for place in range(6) for share in (0.3, 0.7)]
-    found = significance.intervals(parse_metric("mosaic"), [records])["mosaic"]
+    found = statistics.intervals(parse_metric("mosaic"), [records])["mosaic"]
     assert (found.low, found.high, found.n) == (pytest.approx(0.5), pytest.approx(0.5), 12)
     raised = [{**one, "mosaic": one["mosaic"] + 0.1} for one in records]
-    assert significance.differences(parse_metric("mosaic"), [raised], [records])["mosaic"].p == pytest.approx(
+    assert permutation_tests.differences(parse_metric("mosaic"), [raised], [records])["mosaic"].p == pytest.approx(
         2 / 2**6, abs=0.01
     )
 
@@ -131,7 +129,7 @@ def test_mosaic_shares_by_hand(bert):
 
 
 def test_picture_mosaics_have_four_classes(vit):
-    examples = [Example(str(seed), pictures.picture(seed), seed % 5) for seed in range(9)]
+    examples = [Example(str(seed), picture(seed), seed % 5) for seed in range(9)]
     made = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", examples))
     assert len(made) == 8 and len({one.label for one in made[:4]}) == 4
     canvas = made[0].raw
@@ -139,7 +137,7 @@ def test_picture_mosaics_have_four_classes(vit):
     for place, one in enumerate(made[:4]):
         source = int(one.id.partition(":")[0].split("+")[place])
         left, top, right, bottom = (round(48 * side) for side in one.gold)
-        np.testing.assert_array_equal(canvas.crop((left, top, right, bottom)), pictures.picture(source))
+        np.testing.assert_array_equal(canvas.crop((left, top, right, bottom)), picture(source))
     relevance = np.array([0, 1, 0, 0, 0, 0, 0, 0, 0, 0.0])
     own = replace(clearhead.explain(vit, canvas, "random"), relevance=relevance)
     found = parse_metric("mosaic").measure(vit, [ExplainedExample(one, {"label": own}) for one in made[:4]])

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from clearhead.evaluation import localisation
-from clearhead.evaluation import statistics as significance
+from clearhead.evaluation import localisation, permutation_tests, statistics
 from clearhead.evaluation.metric import parse_metric
 
 
@@ -15,12 +14,12 @@ def scored(values_N, name="aopc"):
 def test_intervals_are_those_of_resampled_records():
     generator = np.random.default_rng(0)
     sample = generator.normal(3, 2, size=400)
-    found = significance.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
+    found = statistics.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
     half = 1.96 * sample.std() / 20
     assert found.value == pytest.approx(sample.mean())
     assert (found.low, found.high) == pytest.approx((sample.mean() - half, sample.mean() + half), abs=0.1 * half)
     assert found.n == 400
-    assert found == significance.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
+    assert found == statistics.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
 
 
 @pytest.mark.parametrize("name", ["segmentation", "token-overlap:k=2", "aopc"])
@@ -48,11 +47,11 @@ def test_a_band_is_the_interval_at_each_place_of_the_curve():
     generator = np.random.default_rng(4)
     rows = generator.normal(size=(30, 11))
     records = [{"aopc": float(row.mean()), "changes": row.tolist()} for row in rows]
-    found = significance.band(parse_metric("aopc"), [records, records], seed=5)
+    found = statistics.band(parse_metric("aopc"), [records, records], seed=5)
     assert found.x == pytest.approx(np.arange(11) / 10) and found.y == pytest.approx(rows.mean(0))
     for place in (0, 4, 10):
         column = [{"aopc": value} for value in rows[:, place]]
-        one = significance.intervals(parse_metric("aopc"), [column], seed=5)["aopc"]
+        one = statistics.intervals(parse_metric("aopc"), [column], seed=5)["aopc"]
         assert (found.low[place], found.high[place]) == pytest.approx((one.low, one.high))
 
 
@@ -63,7 +62,7 @@ def test_the_band_of_an_overlap_lies_around_the_curve():
         {"class": str(place % 2), "tokens": words, "relevance": generator.normal(size=26).tolist()}
         for place in range(20)
     ]
-    found = significance.band(parse_metric("token-overlap"), [records], samples=200)
+    found = statistics.band(parse_metric("token-overlap"), [records], samples=200)
     assert found.y == tuple(parse_metric("token-overlap").curve(records)[1])
     assert all(low <= y <= high for low, y, high in zip(found.low, found.y, found.high, strict=True))
     assert found.low[0] < found.high[0]
@@ -72,7 +71,7 @@ def test_the_band_of_an_overlap_lies_around_the_curve():
 def test_records_without_anything_to_draw_have_no_curve():
     assert parse_metric("token-f1").curve([{"token-f1": None, "f1": None}]) is None
     assert parse_metric("kendall").curve([{"kendall": 0.5}]) is None
-    assert significance.band(parse_metric("token-f1"), [[{"token-f1": None, "f1": None}]]) is None
+    assert statistics.band(parse_metric("token-f1"), [[{"token-f1": None, "f1": None}]]) is None
 
 
 def test_few_examples_show_nothing():
@@ -81,7 +80,7 @@ def test_few_examples_show_nothing():
     for size in (1, 2, 4):
         good = [{**counts, "both_fg": 9.0, "right": 9.0, "ap": 1 - 0.01 * place} for place in range(size)]
         poor = [{**counts, "both_fg": 1.0, "right": 1.0, "ap": 0.1 + 0.01 * place} for place in range(size)]
-        for name, one in significance.differences(parse_metric("segmentation"), [good], [poor]).items():
+        for name, one in permutation_tests.differences(parse_metric("segmentation"), [good], [poor]).items():
             assert one.p == pytest.approx(2 / 2**size, abs=0.05), name
 
 
@@ -93,7 +92,7 @@ def test_shares_stay_shares():
         for place in range(9)
     ]
     for k in (1, 2, 12):
-        found = significance.intervals(parse_metric(f"token-overlap:k={k}"), [records])
+        found = statistics.intervals(parse_metric(f"token-overlap:k={k}"), [records])
         assert 0 <= found["token-overlap"].low <= found["token-overlap"].high <= 1
         assert found["count"].low >= 0
 
@@ -103,11 +102,11 @@ def test_the_paired_test_against_all_sign_flips():
     difference = first - second
     flips = [sum(d * (1 if bits >> place & 1 else -1) for place, d in enumerate(difference)) for bits in range(64)]
     exact = np.mean([abs(one) >= abs(difference.sum()) - 1e-12 for one in flips])
-    found = significance.differences(parse_metric("aopc"), scored(first), scored(second))["aopc"]
+    found = permutation_tests.differences(parse_metric("aopc"), scored(first), scored(second))["aopc"]
     assert found.p == pytest.approx(exact, abs=0.02)
     assert found.value == pytest.approx(difference.mean())
     assert found.low < found.value < found.high
-    same = significance.differences(parse_metric("aopc"), scored(first), scored(first))["aopc"]
+    same = permutation_tests.differences(parse_metric("aopc"), scored(first), scored(first))["aopc"]
     assert (same.p, same.value) == (1, 0)
 
 
@@ -123,7 +122,7 @@ def test_values_that_are_no_means_are_tested_too():
         ]
 
     low, high = generator.integers(2, 5, 50), generator.integers(6, 9, 50)
-    found = significance.differences(parse_metric("segmentation"), records(high), records(low))
+    found = permutation_tests.differences(parse_metric("segmentation"), records(high), records(low))
     assert found["pixel-accuracy"].p < 0.01 and found["pixel-accuracy"].low > 0
     assert found["miou"].p == 1
 
@@ -131,7 +130,7 @@ def test_values_that_are_no_means_are_tested_too():
 def test_false_alarms_are_as_rare_as_promised():
     generator = np.random.default_rng(5)
     found = [
-        significance.differences(
+        permutation_tests.differences(
             parse_metric("aopc"), scored(generator.normal(size=30)), scored(generator.normal(size=30)), samples=10
         )["aopc"].p
         for _ in range(60)
@@ -146,16 +145,16 @@ def test_the_interval_of_an_overlap_lies_around_it():
         {"class": str(place % 2), "tokens": list(generator.choice(words, 10)), "relevance": [1.0] * 10}
         for place in range(60)
     ]
-    found = significance.intervals(parse_metric("token-overlap"), [records], samples=200)["token-overlap"]
+    found = statistics.intervals(parse_metric("token-overlap"), [records], samples=200)["token-overlap"]
     assert found.low < found.value < found.high
 
 
 def test_repeats_are_averaged():
     repeats = [*scored([1, 2, 3]), *scored([3, 4, 5])]
-    assert significance.intervals(parse_metric("aopc"), repeats)["aopc"].value == pytest.approx(3)
+    assert statistics.intervals(parse_metric("aopc"), repeats)["aopc"].value == pytest.approx(3)
 
 
 def test_holm_by_hand():
-    assert significance.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert significance.holm([0.5, 0.9]) == [1, 1]
-    assert significance.holm([]) == []
+    assert permutation_tests.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert permutation_tests.holm([0.5, 0.9]) == [1, 1]
+    assert permutation_tests.holm([]) == []
