@@ -46,7 +46,7 @@ def render_deletion_curves(model: clearhead.Model, explanations: dict[str, clear
     curves = []
     for method, explanation in explanations.items():
         curves.append(compute_deletion_curve(model, method, explanation))
-    return chart(curves, title="Deleting words, the strongest first", across="words deleted")
+    return chart(curves, title="Deleting words, the strongest first", x_label="words deleted")
 
 
 def compute_deletion_curve(model: clearhead.Model, method: str, explanation: clearhead.Explanation) -> Curve:

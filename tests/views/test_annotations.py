@@ -48,10 +48,10 @@ def test_a_mask_turns_with_its_photo(tmp_path, orientation):
     Image.fromarray(np.stack([pixels] * 3, -1)).save(tmp_path / "photo.png", exif=exif)
     Image.fromarray(pixels).save(tmp_path / "mask.png")
     upright = np.asarray(open_image(tmp_path / "photo.png"))[..., 0] > 0
-    np.testing.assert_array_equal(annotations.mask_of(tmp_path / "mask.png", tmp_path / "photo.png"), upright)
+    np.testing.assert_array_equal(annotations.read_mask(tmp_path / "mask.png", tmp_path / "photo.png"), upright)
     Image.fromarray(pixels[:30]).save(tmp_path / "mask.png")
     with pytest.raises(BadInput, match="its mask 60×30"):
-        annotations.mask_of(tmp_path / "mask.png", tmp_path / "photo.png")
+        annotations.read_mask(tmp_path / "mask.png", tmp_path / "photo.png")
 
 
 def test_a_mask_is_drawn_on_the_photo():

@@ -36,12 +36,12 @@ MASK = np.zeros((4, 4))
         (lambda: annotations.text_with_rationale([], []), "nothing to show"),
         (lambda: annotations.text_with_rationale(review(), []), "list of explanations"),
         (lambda: annotations.image_with_mask([], MASK), "nothing to show"),
-        (lambda: static_image.drawn([]), "nothing to show"),
-        (lambda: static_image.drawn(review()), "list of explanations"),
+        (lambda: static_image.draw([]), "nothing to show"),
+        (lambda: static_image.draw(review()), "list of explanations"),
         (lambda: static_image.svg([]), "nothing to show"),
-        (lambda: annotations.spans_of("a film", "film"), "list of phrases"),
-        (lambda: annotations.spans_of("a film", [""]), "list of phrases"),
-        (lambda: annotations.spans_of("a film", [5]), "list of phrases"),
+        (lambda: annotations.find_spans("a film", "film"), "list of phrases"),
+        (lambda: annotations.find_spans("a film", [""]), "list of phrases"),
+        (lambda: annotations.find_spans("a film", [5]), "list of phrases"),
     ],
 )
 def test_views_say_what_they_cannot_show(view, message):

@@ -11,18 +11,18 @@ from PIL import Image
 
 from clearhead.errors import BadOption
 from clearhead.views import color, fonts, static_image
-from clearhead.views.text_spans import visible
+from clearhead.views.text_spans import escape_hidden
 
 
 def test_picture_of_a_text_and_of_photos():
-    content = static_image.png(static_image.drawn([review()]))
+    content = static_image.png(static_image.draw([review()]))
     image = Image.open(io.BytesIO(content))
     assert image.width == static_image.WIDTH * static_image.SCALE
     painted = {pixel for _, pixel in image.convert("RGB").getcolors(1 << 20)}
     assert color.background_color(9, color.LIGHT) in painted
     assert color.LIGHT.below in painted
-    assert static_image.drawn([pictured()]).size == (60, 40)
-    assert static_image.drawn([pictured(), pictured(label="dog")]).width > 120
+    assert static_image.draw([pictured()]).size == (60, 40)
+    assert static_image.draw([pictured(), pictured(label="dog")]).width > 120
 
 
 @pytest.mark.parametrize("explanations", [[review()], [explained(HOSTILE)], [pictured()], [pictured(), pictured()]])
@@ -37,7 +37,7 @@ def test_svg_is_well_formed_and_holds_the_words(explanations):
 
 def order(text: str) -> list[str]:
     """Return the words of an image from left to right."""
-    boxes, _ = static_image._lay_out([explained(text, label="", model="", diagnostics={})], visible)
+    boxes, _ = static_image._lay_out([explained(text, label="", model="", diagnostics={})], escape_hidden)
     words = text.split()
     return [box.text for box in sorted(boxes, key=lambda box: box.x) if box.text in words]
 
@@ -67,7 +67,7 @@ def test_a_picture_says_that_characters_are_missing(ascii_only):
     boxes, _ = static_image._lay_out([explained(TEXTS["chinese"])], fonts.replace_missing_glyphs)
     assert "⟨U+8FD9⟩⟨U+90E8⟩" in "".join(box.text for box in boxes)
     assert any("font" in box.text for box in boxes)
-    assert static_image.drawn([explained(TEXTS["chinese"])]).height > static_image.drawn([explained("a film")]).height
+    assert static_image.draw([explained(TEXTS["chinese"])]).height > static_image.draw([explained("a film")]).height
     plain, _ = static_image._lay_out([explained("a film")], fonts.replace_missing_glyphs)
     assert not any("font" in box.text for box in plain)
 
@@ -77,11 +77,11 @@ def test_an_svg_keeps_the_characters_for_the_fonts_of_its_reader(ascii_only):
 
 
 def test_right_to_left_needs_shaping(monkeypatch):
-    assert static_image.drawn([explained(TEXTS["arabic"])]).width > 0
+    assert static_image.draw([explained(TEXTS["arabic"])]).width > 0
     monkeypatch.setattr(fonts.features, "check", lambda name: False)
     for text in (TEXTS["arabic"], "he said שלוש מילים today"):
         with pytest.raises(BadOption, match=r"right to left.*\.html"):
-            static_image.drawn([explained(text)])
+            static_image.draw([explained(text)])
 
 
 def test_coloured_bitmaps_are_scaled_to_the_text():

@@ -7,7 +7,7 @@ import pytest
 from helpers.explanations import explained, review
 from helpers.html_reader import TEXTS
 
-from clearhead.views.text_spans import default_level, scored_spans, split_segments, strongest_spans, visible
+from clearhead.views.text_spans import default_level, escape_hidden, scored_spans, split_segments, strongest_spans
 
 
 @pytest.mark.parametrize("level", ["word", "token"])
@@ -46,7 +46,7 @@ def test_strongest_counts_both_signs():
 
 
 def test_hidden_characters_are_spelled_out_and_joiners_kept():
-    assert visible("a\u202eb") == "a⟨U+202E⟩b"
-    assert visible("\x1b[31m") == "⟨U+001B⟩[31m"
-    assert visible("👩‍👧") == "👩‍👧"
-    assert visible("a\u200db") == "a⟨U+200D⟩b"
+    assert escape_hidden("a\u202eb") == "a⟨U+202E⟩b"
+    assert escape_hidden("\x1b[31m") == "⟨U+001B⟩[31m"
+    assert escape_hidden("👩‍👧") == "👩‍👧"
+    assert escape_hidden("a\u200db") == "a⟨U+200D⟩b"

@@ -54,7 +54,7 @@ def section_html(section: Section) -> str:
     """Return a section as an HTML card."""
     body = _body_html(section)
     if section.folded:
-        return html_parts.card(html_parts.folded(section.title, body))
+        return html_parts.card(html_parts.details(section.title, body))
     return html_parts.card(f"<h2>{html_parts.escape(section.title)}</h2>", body)
 
 
@@ -86,7 +86,7 @@ def _cell_html(cell: Cell) -> str:
 
 
 def _chart_html(chart: Chart) -> str:
-    return line_chart.chart(chart.lines, title=chart.title, across=chart.across, up=chart.up, scale=chart.scale)
+    return line_chart.chart(chart.lines, title=chart.title, x_label=chart.across, y_label=chart.up, scale=chart.scale)
 
 
 def section_markdown(section: Section) -> str:

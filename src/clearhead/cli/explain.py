@@ -81,10 +81,10 @@ def _parse_annotation(raw: Any, marks: Sequence[Any]) -> Any:
         return None
     # The reader returns phrases as text and masks as paths.
     if isinstance(marks[0], str):
-        return annotations.spans_of(raw, marks)
+        return annotations.find_spans(raw, marks)
     if len(marks) > 1:
         raise BadOption(f"--gold takes one mask per image, but {len(marks)} were given.")
-    return annotations.mask_of(marks[0], Path(raw))
+    return annotations.read_mask(marks[0], Path(raw))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class _Page:
         """Return whether a page of many inputs is kept short, without the extra passes through the model."""
         from clearhead.views import html
 
-        return count > html.MANY and not self.curves and not self.annotated
+        return count > html.MAX_FULL_CARDS and not self.curves and not self.annotated
 
     def _render_extras(self, raw: Any, explanation: "Explanation", annotation: Any) -> list[str]:
         from clearhead.views import html

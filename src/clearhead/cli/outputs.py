@@ -213,7 +213,7 @@ def _to_markdown(named: "NamedExplanations") -> bytes:
 def _to_png(named: "NamedExplanations") -> bytes:
     from clearhead.views import static_image
 
-    return static_image.png(static_image.drawn(_explanations(named)))
+    return static_image.png(static_image.draw(_explanations(named)))
 
 
 def _to_svg(named: "NamedExplanations") -> bytes:

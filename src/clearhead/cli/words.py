@@ -90,9 +90,9 @@ def _check_options(
 
 def _require_wordcloud() -> None:
     """Raise an error if the optional library is missing, before any work is done."""
-    from clearhead.views.wordcloud import library
+    from clearhead.views.wordcloud import import_wordcloud
 
-    library()
+    import_wordcloud()
 
 
 def _require_text_model(model: "Model") -> None:
@@ -139,11 +139,11 @@ class _ClassWords:
     def print_lines(self) -> None:
         """Print one line of text per class, and one about the words they share."""
         from clearhead.views import class_words
-        from clearhead.views.text_spans import visible
+        from clearhead.views.text_spans import escape_hidden
 
         for label, weighted in self.words.items():
             # Words come from the data and may hold control characters.
-            print(visible(f"{label}: {_format_words(weighted[: self.count])}"))
+            print(escape_hidden(f"{label}: {_format_words(weighted[: self.count])}"))
         if self.overlaps:
             print(class_words.overlap_line(self.overlaps))
 

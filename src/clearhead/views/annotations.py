@@ -34,7 +34,7 @@ def text_with_rationale(explanations: Sequence[Explanation], marked: Spans) -> s
     return html_parts.card(*bodies)
 
 
-def spans_of(text: str | tuple[str, str], phrases: Sequence[str]) -> list[tuple[int, int, int]]:
+def find_spans(text: str | tuple[str, str], phrases: Sequence[str]) -> list[tuple[int, int, int]]:
     """Find the first occurrence of each phrase in a text or pair, as (segment, start, end)."""
     is_list = not isinstance(phrases, str)
     if not is_list or not all(isinstance(phrase, str) and phrase for phrase in phrases):
@@ -51,7 +51,7 @@ def _find_phrase(phrase: str, segments: Sequence[str]) -> Span:
     raise BadInput(f"The marked phrase '{phrase}' does not occur in the text. Check spelling and spaces.")
 
 
-def mask_of(file: Path, picture: Path | None = None) -> Array:
+def read_mask(file: Path, picture: Path | None = None) -> Array:
     """Read a mask image as a Boolean array: every pixel that is not black belongs to the object.
 
     With `picture`, the image the mask belongs to, the mask is rotated by that image's EXIF orientation.

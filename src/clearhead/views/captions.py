@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clearhead.explanation import Explanation
-from clearhead.views.text_spans import TextSpan, visible
+from clearhead.views.text_spans import TextSpan, escape_hidden
 
 DIAGNOSTICS = {
     "conservation_gap": "relevance conserved within {:.1g}",
@@ -59,7 +59,7 @@ def format_probability(explanation: Explanation) -> str:
 
 def format_headline(explanation: Explanation) -> str:
     """Format label, probability and method in one line."""
-    label = visible(explanation.label)
+    label = escape_hidden(explanation.label)
     if explanation.probability is not None:
         label += f" {format_percent(explanation.probability)}"
     return f"{label} · {format_method(explanation)}"
@@ -67,12 +67,12 @@ def format_headline(explanation: Explanation) -> str:
 
 def format_word(span: TextSpan) -> str:
     """Format a word or token with its relevance."""
-    return f"{visible(span.text)} {format_relevance(span.relevance or 0.0)}"
+    return f"{escape_hidden(span.text)} {format_relevance(span.relevance or 0.0)}"
 
 
 def format_tokens(tokens: Iterable[tuple[str, float]]) -> list[str]:
     """Format each token with its relevance."""
-    return [f"{visible(token)} {format_relevance(relevance)}" for token, relevance in tokens]
+    return [f"{escape_hidden(token)} {format_relevance(relevance)}" for token, relevance in tokens]
 
 
 def format_tooltip(span: TextSpan, count: int) -> str:
@@ -104,4 +104,4 @@ def _explains_another_class(explanation: Explanation) -> bool:
 
 def _format_prediction(diagnostics: Mapping[str, Any]) -> str:
     probability = format_percent(diagnostics["predicted_probability"])
-    return f"the model predicts {visible(diagnostics['predicted'])}, {probability}"
+    return f"the model predicts {escape_hidden(diagnostics['predicted'])}, {probability}"

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont, features
 
 from clearhead.errors import BadOption
 from clearhead.views.color import LIGHT, Rgb
-from clearhead.views.text_spans import JOINERS, visible
+from clearhead.views.text_spans import JOINERS, escape_hidden
 
 # Images are drawn at twice the layout's size, so that text is sharp on dense screens.
 SCALE = 2
@@ -153,7 +153,7 @@ def replace_missing_glyphs(text: str) -> str:
     if _is_right_to_left(text) and not features.check("raqm"):
         raise BadOption("This text reads from right to left, which Pillow cannot set here. Use .html instead.")
     characters = []
-    for character, face in _assign_faces(visible(text), COVERAGE_SIZE):
+    for character, face in _assign_faces(escape_hidden(text), COVERAGE_SIZE):
         if face is None:
             character = _format_missing_glyph(character)
         characters.append(character)
@@ -162,7 +162,7 @@ def replace_missing_glyphs(text: str) -> str:
 
 def has_all_glyphs(text: str) -> bool:
     """Return whether the fonts here have every character of the text."""
-    return all(face for _, face in _assign_faces(visible(text), COVERAGE_SIZE))
+    return all(face for _, face in _assign_faces(escape_hidden(text), COVERAGE_SIZE))
 
 
 def _is_right_to_left(text: str) -> bool:

@@ -8,20 +8,20 @@ from clearhead.explanation import Explanation
 from clearhead.views import blocks, heatmap, html_parts
 from clearhead.views.text_spans import (
     default_level,
+    escape_hidden,
     has_negative_text,
     max_relevance,
     require_explanations,
     scored_spans,
     split_segments,
-    visible,
 )
 
 # More explanations than this get brief cards.
-MANY = 20
+MAX_FULL_CARDS = 20
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
 
 
-def wrapped(bodies: Iterable[str]) -> str:
+def with_style(bodies: Iterable[str]) -> str:
     """Render bodies with the style rules they use, to be inserted into another page."""
     body = "".join(bodies)
     return f'<div class="clearhead">{html_parts.style_element(body)}{body}</div>'
@@ -29,7 +29,7 @@ def wrapped(bodies: Iterable[str]) -> str:
 
 def page(bodies: Iterable[str], title: str) -> str:
     """Render bodies as one self-contained file."""
-    name = escape(visible(title))
+    name = escape(escape_hidden(title))
     body = "\n".join(bodies)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -72,12 +72,12 @@ def _image_card(explanation: Explanation) -> str:
 def _render_blocks(explanation: Explanation, rollout: Explanation | None) -> str:
     if explanation.layers is None:
         return ""
-    return html_parts.folded("Block by block", blocks.heat_map(explanation, rollout))
+    return html_parts.details("Block by block", blocks.heat_map(explanation, rollout))
 
 
 def cards(explanations: Sequence[Explanation]) -> list[str]:
     """Render a card each; of more than 20 only the inputs."""
-    if len(explanations) <= MANY:
+    if len(explanations) <= MAX_FULL_CARDS:
         return list(map(card, explanations))
     return list(map(brief_card, explanations))
 

@@ -20,6 +20,7 @@ from clearhead.views.color import DARK, LIGHT, STEPS, Rgb, background_color, col
 from clearhead.views.text_spans import (
     LEVELS,
     TextSpan,
+    escape_hidden,
     has_text,
     is_hidden,
     max_relevance,
@@ -30,7 +31,6 @@ from clearhead.views.text_spans import (
     spell_out,
     split_segments,
     strongest_spans,
-    visible,
 )
 
 MAX_TABLE_ROWS = 20
@@ -66,11 +66,11 @@ def _label_hidden(character: str) -> str:
 
 def escape_attribute(text: str) -> str:
     """Escape text for a title or an aria-label, where no element can isolate hidden characters."""
-    return escape(visible(text))
+    return escape(escape_hidden(text))
 
 
 @cache
-def sheet() -> tuple[str, ...]:
+def style_sheet() -> tuple[str, ...]:
     """Return the rules of the style sheet; each applies only inside .clearhead."""
     # style.css has one rule per line, so that `style_element` can leave out unused ones.
     written = (files("clearhead.views") / "style.css").read_text("utf-8")
@@ -79,7 +79,7 @@ def sheet() -> tuple[str, ...]:
 
 def style_element(body: str | None = None) -> str:
     """Return the style sheet, reduced to the rules that `body` uses if it is given."""
-    rules: Iterable[str] = sheet()
+    rules: Iterable[str] = style_sheet()
     if body is not None:
         rules = (rule for rule in rules if _is_used(rule, body))
     return f"<style>{''.join(rules)}</style>"
@@ -214,7 +214,7 @@ def scrollable(label: str, body: str) -> str:
     return f'<div class="ch-scroll" tabindex="0" role="group" aria-label="{escape_attribute(label)}">{body}</div>'
 
 
-def folded(title: str, body: str) -> str:
+def details(title: str, body: str) -> str:
     """Render a body that opens on a click or a key."""
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
@@ -241,7 +241,7 @@ def render_numbers(explanation: Explanation, level: str) -> str:
     rows = []
     for span in strongest_spans(explanation, MAX_TABLE_ROWS, level):
         rows.append((escape(span.text), format_relevance(span.relevance or 0.0), str(span.rank)))
-    return folded(f"Strongest {level}s as numbers", table((level, "relevance", "rank"), rows))
+    return details(f"Strongest {level}s as numbers", table((level, "relevance", "rank"), rows))
 
 
 def render_footer(explanation: Explanation) -> str:

@@ -62,13 +62,13 @@ def chart(
     curves: Sequence[Curve],
     *,
     title: str,
-    across: str = "tokens hidden",
-    up: str = "probability",
+    x_label: str = "tokens hidden",
+    y_label: str = "probability",
     scale: float | None = None,
 ) -> str:
     """Render a line per curve, named at its end, and a folded table of the numbers.
 
-    `across` and `up` label the axes. With `scale`, a share of 1 is labelled with that number instead of 100 %.
+    `x_label` and `y_label` label the axes. With `scale`, a share of 1 is labelled with that number instead of 100 %.
     """
     _check_curves(curves)
     width = _chart_width(curves)
@@ -76,8 +76,8 @@ def chart(
         f"<h3>{html_parts.escape(title)}</h3>"
         f'<svg class="ch-chart" role="img" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">'
         f"<title>{html_parts.escape_attribute(_describe(curves, title))}</title>"
-        f"{_draw_plot(curves, across, up, scale)}</svg>"
-        f"{_render_table(curves, across, scale)}"
+        f"{_draw_plot(curves, x_label, y_label, scale)}</svg>"
+        f"{_render_table(curves, x_label, scale)}"
     )
 
 
@@ -95,9 +95,9 @@ def _chart_width(curves: Sequence[Curve]) -> int:
     return PLOT_RIGHT + 40 + NAME_WIDTH_PER_CHARACTER * longest
 
 
-def _draw_plot(curves: Sequence[Curve], across: str, up: str, scale: float | None) -> str:
+def _draw_plot(curves: Sequence[Curve], x_label: str, y_label: str, scale: float | None) -> str:
     axis = _fit_axis(curves)
-    elements = [_draw_axes(axis, across, up, scale)]
+    elements = [_draw_axes(axis, x_label, y_label, scale)]
     # All bands before all lines, so that no band covers a line.
     for index, curve in enumerate(curves):
         elements.append(_draw_band(curve, index, axis, _band_opacity(len(curves))))
@@ -155,10 +155,10 @@ def format_share(share: float, scale: float | None) -> str:
     return f"{share * 100:.0f} %" if scale is None else f"{share * scale:.4g}"
 
 
-def _draw_axes(axis: _Axis, across: str, up: str, scale: float | None) -> str:
-    title_across = _draw_label(_x(0.5), HEIGHT - 8, across)
-    title_up = f'<g transform="translate(11 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_draw_label(0, 0, up)}</g>'
-    return f"{_draw_value_ticks(axis)}{_draw_share_ticks(scale)}{title_across}{title_up}"
+def _draw_axes(axis: _Axis, x_label: str, y_label: str, scale: float | None) -> str:
+    x_title = _draw_label(_x(0.5), HEIGHT - 8, x_label)
+    y_title = f'<g transform="translate(11 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_draw_label(0, 0, y_label)}</g>'
+    return f"{_draw_value_ticks(axis)}{_draw_share_ticks(scale)}{x_title}{y_title}"
 
 
 def _draw_value_ticks(axis: _Axis) -> str:
@@ -251,15 +251,15 @@ def _describe(curves: Sequence[Curve], title: str) -> str:
     return f"{title}: {ends}."
 
 
-def _render_table(curves: Sequence[Curve], across: str, scale: float | None) -> str:
+def _render_table(curves: Sequence[Curve], x_label: str, scale: float | None) -> str:
     shares: set[float] = set()
     for curve in curves:
         shares.update(curve.shares)
     rows = [_table_row(curves, share, scale) for share in sorted(shares)]
-    columns = [html_parts.escape(across)]
+    columns = [html_parts.escape(x_label)]
     columns += [html_parts.escape(curve.name) for curve in curves]
     table = html_parts.scrollable("Values of the curves", html_parts.table(columns, rows))
-    return html_parts.folded("The curves as numbers", table)
+    return html_parts.details("The curves as numbers", table)
 
 
 def _table_row(curves: Sequence[Curve], share: float, scale: float | None) -> list[str]:

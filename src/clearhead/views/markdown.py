@@ -8,11 +8,11 @@ from clearhead.views.captions import format_diagnostics, format_headline, format
 from clearhead.views.text_spans import (
     TextSpan,
     default_level,
+    escape_hidden,
     max_relevance,
     select_scored,
     split_segments,
     strongest_spans,
-    visible,
 )
 
 MAX_TABLE_ROWS = 10
@@ -94,7 +94,7 @@ def _escape_list_marker(line: str) -> str:
 def _escape_characters(text: str) -> str:
     characters = []
     # Line breaks would end a table row, a heading or a quote.
-    for character in visible(text):
+    for character in escape_hidden(text):
         if character in SPECIAL_CHARACTERS:
             characters.append(f"\\{character}")
         elif character in "\r\n\t":

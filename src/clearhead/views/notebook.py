@@ -22,13 +22,13 @@ from clearhead.views.html_parts import full_scale
 from clearhead.views.text_spans import (
     TextSpan,
     default_level,
+    escape_hidden,
     has_negative_text,
     has_text,
     other_level,
     select_scored,
     special_tokens,
     split_segments,
-    visible,
 )
 
 MAX_SHOWN = 100
@@ -36,10 +36,10 @@ MAX_FULL_CARDS = 3
 
 
 def fragment(explanation: Explanation) -> str:
-    """Render one explanation without its scores per block; `html.wrapped([blocks.heat_map(e)])` shows those."""
+    """Render one explanation without its scores per block; `html.with_style([blocks.heat_map(e)])` shows those."""
     # The layers of an image need the style sheet; compared with the image itself it is small.
     if explanation.grid is not None:
-        return html.wrapped([html.card(explanation)])
+        return html.with_style([html.card(explanation)])
     level = default_level(explanation)
     return _render_frame(
         [
@@ -59,7 +59,7 @@ def listing(explanations: Sequence[Explanation]) -> str:
     if _has_image(shown):
         # Cards of images share one style sheet.
         cards = map(html.card if is_short else html.brief_card, shown)
-        return html.wrapped([*cards, rest])
+        return html.with_style([*cards, rest])
     return "".join(map(fragment if is_short else _render_brief, shown)) + rest
 
 
@@ -67,7 +67,7 @@ def comparison(explanations: Mapping[str, Explanation | Sequence[Explanation]]) 
     """Render several methods on one input, or on each of many, at most a hundred."""
     rows = _group_by_input(explanations)[:MAX_SHOWN]
     if any(_has_image(row.values()) for row in rows):
-        return html.wrapped(map(html.methods, rows))
+        return html.with_style(map(html.methods, rows))
     return "".join(_render_frame(_render_methods(row)) for row in rows)
 
 
@@ -177,4 +177,4 @@ def _render_small(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return escape(visible(text))
+    return escape(escape_hidden(text))

@@ -21,8 +21,8 @@ def card(
     unit = "tokens" if explanation.grid is None else "patches"
     score = _score_name(explanation)
     charts = [
-        chart(_lines(hiding), title="Hiding the most relevant first", across=f"{unit} hidden", up=score),
-        chart(_lines(revealing), title="Revealing the most relevant first", across=f"{unit} revealed", up=score),
+        chart(_lines(hiding), title="Hiding the most relevant first", x_label=f"{unit} hidden", y_label=score),
+        chart(_lines(revealing), title="Revealing the most relevant first", x_label=f"{unit} revealed", y_label=score),
     ]
     orders = max(curve.orders for curve in hiding.values())
     note = f"Random order: the mean of {orders} random orders; the band is their range, lowest to highest."

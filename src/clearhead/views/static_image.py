@@ -24,6 +24,7 @@ from clearhead.views.color import LIGHT, STEPS, Rgb, background_color, color_ste
 from clearhead.views.fonts import SCALE, draw_text, has_all_glyphs, measure_text, replace_missing_glyphs
 from clearhead.views.text_spans import (
     TextSpan,
+    escape_hidden,
     has_negative,
     max_relevance,
     require_explanations,
@@ -31,7 +32,6 @@ from clearhead.views.text_spans import (
     special_tokens,
     split_segments,
     text_segments,
-    visible,
 )
 
 WIDTH = 760
@@ -53,7 +53,7 @@ MAX_RUN_LENGTH = 40
 MAX_SPECIAL_TOKENS = 8
 MAX_PHOTO_SIDE = 2048
 MISSING_GLYPHS = "⟨…⟩ names what no font on this machine can write: install one, or use .html."
-# Turns text of the user into text that can be drawn: `replace_missing_glyphs` for PNG, `visible` for SVG.
+# Turns text of the user into text that can be drawn: `replace_missing_glyphs` for PNG, `escape_hidden` for SVG.
 Spell = Callable[[str], str]
 
 
@@ -133,7 +133,7 @@ class _Layout:
         return boxes
 
 
-def drawn(explanations: Sequence[Explanation]) -> Image.Image:
+def draw(explanations: Sequence[Explanation]) -> Image.Image:
     """Draw one explanation, or several of the same input below or next to each other.
 
     A character that no font here has is replaced by its name, and a line below says so.
@@ -150,7 +150,7 @@ def svg(explanations: Sequence[Explanation]) -> str:
     require_explanations(explanations)
     if _are_images(explanations):
         return _write_photos(explanations)
-    boxes, height = _lay_out(explanations, visible)
+    boxes, height = _lay_out(explanations, escape_hidden)
     body = "".join(map(_write_box, boxes))
     return _write_svg(WIDTH, height, body, _describe(explanations))
 
@@ -359,7 +359,7 @@ def _photo_canvas_size(overlays: Sequence[Image.Image]) -> tuple[int, int]:
 
 
 def _format_caption(explanation: Explanation) -> str:
-    return visible(f"{explanation.label} · {format_method(explanation)}")
+    return escape_hidden(f"{explanation.label} · {format_method(explanation)}")
 
 
 def _write_svg(width: float, height: float, body: str, title: str) -> str:
@@ -424,4 +424,6 @@ def _write_image(image: Image.Image, image_format: str, x: float, opacity: float
 
 def _describe(explanations: Sequence[Explanation]) -> str:
     """Return the text alternative of an image of texts."""
-    return "; ".join(visible(f"{explanation.label} explained by {explanation.method}") for explanation in explanations)
+    return "; ".join(
+        escape_hidden(f"{explanation.label} explained by {explanation.method}") for explanation in explanations
+    )

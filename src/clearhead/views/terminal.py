@@ -20,6 +20,7 @@ from clearhead.views.captions import (
 from clearhead.views.color import LIGHT, STEPS, background_color, color_step, format_hex
 from clearhead.views.text_spans import (
     TextSpan,
+    escape_hidden,
     has_negative,
     max_relevance,
     scored_spans,
@@ -27,7 +28,6 @@ from clearhead.views.text_spans import (
     special_tokens,
     split_segments,
     strongest_spans,
-    visible,
 )
 
 BAR_WIDTH = 12
@@ -97,10 +97,10 @@ def methods(explanations: Mapping[str, Explanation], *, level: str | None = None
 
 
 def _render_heading(explanation: Explanation, *, method: bool = True) -> Text:
-    line = Text(visible(explanation.label), style="bold")
+    line = Text(escape_hidden(explanation.label), style="bold")
     if explanation.probability is not None:
         line.append(f"  {format_percent(explanation.probability)}", style="bold")
-    source = visible(format_source(explanation, method=method))
+    source = escape_hidden(format_source(explanation, method=method))
     return line.append(f"   {source}", style="dim")
 
 
@@ -113,7 +113,7 @@ def _render_texts(explanation: Explanation, level: str | None) -> list[Text]:
 def _render_text(spans: Sequence[TextSpan], full: float) -> Text:
     line = Text(overflow="fold")
     for span in spans:
-        line.append(visible(span.text), style=_word_style(color_step(span.relevance, full)))
+        line.append(escape_hidden(span.text), style=_word_style(color_step(span.relevance, full)))
     return line
 
 
@@ -136,7 +136,7 @@ def _render_legend(explanation: Explanation, level: str | None) -> Text:
         line.append(f"against {format_relevance(-full)} ")
         line.append_text(_render_swatches(range(-STEPS, 0, 2))).append(" ")
     line.append("0 ").append_text(_render_swatches(range(1, STEPS + 1, 2)))
-    return line.append(f" {format_relevance(full)} for {visible(explanation.label)}")
+    return line.append(f" {format_relevance(full)} for {escape_hidden(explanation.label)}")
 
 
 def _render_swatches(steps: Iterable[int]) -> Text:
@@ -160,7 +160,7 @@ def _render_strongest(explanation: Explanation, level: str | None, count: int) -
     for span in spans:
         relevance = span.relevance or 0.0
         number = Text(format_relevance(relevance), justify="right")
-        table.add_row(Text(visible(span.text)), number, _render_bar(relevance, full))
+        table.add_row(Text(escape_hidden(span.text)), number, _render_bar(relevance, full))
     return table
 
 
@@ -204,7 +204,7 @@ def _render_patch_legend(values: Array, full: float, label: str) -> Text:
     legend = Text("\n")
     if (values < 0).any():
         legend.append(f"{NEGATIVE_SHADES[-1]} {format_relevance(-full)} against   ", style="dim")
-    return legend.append(f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {visible(label)}", style="dim")
+    return legend.append(f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {escape_hidden(label)}", style="dim")
 
 
 def _render_footer(explanation: Explanation) -> list[Text]:

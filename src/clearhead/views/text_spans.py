@@ -302,7 +302,7 @@ def is_hidden(text: str, index: int) -> bool:
     return any(first <= code <= last for first, last in HIDDEN)
 
 
-def visible(text: str) -> str:
+def escape_hidden(text: str) -> str:
     """Return the text with hidden characters spelled out as ⟨U+202E⟩, so that it contains no escape sequence."""
     characters = list(text)
     for index, character in enumerate(text):

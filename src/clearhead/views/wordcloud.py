@@ -17,7 +17,7 @@ def cloud(words: Sequence[tuple[str, float]], *, width: int = 480, height: int =
     weights = {word: weight for word, weight in words if weight > 0}
     if not weights:
         raise BadInput("A word cloud needs at least one word with a positive weight.")
-    layout = library().WordCloud(
+    layout = import_wordcloud().WordCloud(
         width=width,
         height=height,
         background_color="white",
@@ -35,7 +35,7 @@ def _choose_color(*_: Any, font_size: int = 10, **__: Any) -> str:
     return format_hex(color)
 
 
-def library() -> Any:
+def import_wordcloud() -> Any:
     """Import the wordcloud library, or raise BadOption with the command that installs it."""
     try:
         import wordcloud

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from clearhead.errors import ClearheadError, TooLong
-from clearhead.views.text_spans import visible
+from clearhead.views.text_spans import escape_hidden
 from clearhead.web.job_queue import Interrupted, Overloaded
 
 RETRY_AFTER_SECONDS = "2"
@@ -37,12 +37,12 @@ def _error_response(status: int, text: str, headers: dict[str, str] | None = Non
 
 
 async def _handle_invalid_input(_: Request, error: ClearheadError) -> JSONResponse:
-    return _error_response(422, visible(str(error)))
+    return _error_response(422, escape_hidden(str(error)))
 
 
 async def _handle_too_long(_: Request, error: TooLong) -> JSONResponse:
     # The advice of the library names Python arguments; here it names the control of the page and the JSON field.
-    return _error_response(422, visible(f"{error.fact} {SHORTEN}"))
+    return _error_response(422, escape_hidden(f"{error.fact} {SHORTEN}"))
 
 
 async def _handle_overload(_: Request, error: Exception) -> JSONResponse:
@@ -54,7 +54,7 @@ async def _handle_invalid_body(_: Request, error: RequestValidationError) -> JSO
     messages = map(_describe_detail, details[:MAX_REPORTED_ERRORS])
     text = "; ".join(messages)[:MAX_MESSAGE_CHARACTERS]
     status = 400 if _is_malformed(details) else 422
-    return _error_response(status, visible(text))
+    return _error_response(status, escape_hidden(text))
 
 
 def _is_malformed(details: Sequence[Mapping[str, Any]]) -> bool:

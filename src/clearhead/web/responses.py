@@ -76,7 +76,7 @@ def _find_unit(pixels: Array) -> float:
 def render_file(answer: Answer, file_type: str) -> bytes:
     """Return an explanation as the content of an HTML, PNG or JSON file."""
     if file_type == "png":
-        return static_image.png(static_image.drawn([answer.explanation]))
+        return static_image.png(static_image.draw([answer.explanation]))
     text = _render_text(answer, file_type)
     # Labels of a model may contain lone surrogates, which UTF-8 cannot encode.
     return text.encode("utf-8", "replace")

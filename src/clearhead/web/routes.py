@@ -70,7 +70,7 @@ def _load_page() -> str:
 
 @cache
 def _load_view_styles() -> str:
-    return "\n".join(html_parts.sheet())
+    return "\n".join(html_parts.style_sheet())
 
 
 @page_router.get("/")
