@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 Rgb = tuple[int, int, int]
 STEPS = 9
+# Legends show every other step, which is enough to see the direction.
+LEGEND_STEPS = range(1, STEPS + 1, 2)
+NEGATIVE_LEGEND_STEPS = range(-STEPS, 0, 2)
 
 
 @dataclass(frozen=True)

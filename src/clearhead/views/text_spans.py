@@ -3,21 +3,26 @@
 Also spells out characters that are invisible or that reorder the text around them.
 """
 
+import math
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, compress
+from operator import itemgetter
 from typing import NamedTuple
 
-import numpy as np
-
+from clearhead.arrays import Array
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 
 LEVELS = ("word", "token")
 # More tokens than this per whitespace-separated word mean a script that has no spaces between words.
 MAX_TOKENS_PER_WORD = 4
+# Line breaks and tabs are control characters, but shown as what they are.
+WHITESPACE = "\n\t\r"
 JOINERS = "\u200c\u200d"
 # Controls, soft hyphen, fillers, zero widths, bidi marks, surrogates, byte order mark, annotations, tags.
 HIDDEN = (
@@ -48,6 +53,11 @@ class TextSpan:
     tokens: tuple[str, ...] = ()
     rank: int = 0
 
+    @property
+    def relevance_or_zero(self) -> float:
+        """Return the relevance; text between words counts as 0."""
+        return self.relevance or 0.0
+
 
 class _Range(NamedTuple):
     """Characters `start` to `end` of one text of the input; a tuple, because long texts compare many of them."""
@@ -65,10 +75,12 @@ class _TokenGroup:
     tokens: list[int]
 
 
+_ScoredRange = tuple[_Range, TextSpan]
+
+
 def require_explanations(explanations: Collection[Explanation]) -> None:
     """Raise BadInput unless `explanations` is a non-empty collection of explanations."""
-    is_collection = isinstance(explanations, Collection)
-    if not is_collection or not all(isinstance(explanation, Explanation) for explanation in explanations):
+    if not _are_explanations(explanations):
         raise BadInput(
             "This view takes a list of explanations: put a single explanation in a list, show many inputs one by one."
         )
@@ -76,15 +88,37 @@ def require_explanations(explanations: Collection[Explanation]) -> None:
         raise BadInput("There is nothing to show: pass at least one explanation.")
 
 
+def _are_explanations(explanations: object) -> bool:
+    # Generators are refused as well: some views go over the explanations twice.
+    if not isinstance(explanations, Collection):
+        return False
+    return all(isinstance(explanation, Explanation) for explanation in explanations)
+
+
+def is_image(explanation: Explanation) -> bool:
+    """Return whether the input was an image, whose tokens are patches on a grid."""
+    return explanation.grid is not None
+
+
+def content_relevance(explanation: Explanation) -> Array:
+    """Return the relevance of the words or patches, without special tokens."""
+    return explanation.relevance[~explanation.special]
+
+
 def default_level(explanation: Explanation) -> str:
     """Return "word", or "token" if there is no text or its script has no spaces between words."""
     if not has_text(explanation):
         return "token"
-    words = sum(len(segment.split()) for segment in text_segments(explanation))
+    # An empty text has no words to divide by.
+    words = max(1, _count_words(explanation))
     tokens = (~explanation.special).sum()
-    if tokens / max(1, words) <= MAX_TOKENS_PER_WORD:
+    if tokens / words <= MAX_TOKENS_PER_WORD:
         return "word"
     return "token"
+
+
+def _count_words(explanation: Explanation) -> int:
+    return sum(len(segment.split()) for segment in text_segments(explanation))
 
 
 def other_level(level: str) -> str:
@@ -112,12 +146,15 @@ def split_segments(explanation: Explanation, level: str | None = None) -> list[l
     """Return the spans of each text of the input in order; joined they are the original text."""
     if not has_text(explanation):
         return [_join_tokens(explanation)]
-    if (level or default_level(explanation)) == "word":
-        groups = _group_by_word(explanation)
-    else:
-        groups = _group_by_token(explanation)
+    groups = _group_tokens(explanation, level or default_level(explanation))
     spans = _score_groups(explanation, groups)
     return _split_by_segment(explanation, groups, spans)
+
+
+def _group_tokens(explanation: Explanation, level: str) -> list[_TokenGroup]:
+    if level == "word":
+        return _group_by_word(explanation)
+    return _group_by_token(explanation)
 
 
 def scored_spans(explanation: Explanation, level: str | None = None) -> list[TextSpan]:
@@ -127,30 +164,25 @@ def scored_spans(explanation: Explanation, level: str | None = None) -> list[Tex
 
 def select_scored(segments: Iterable[Sequence[TextSpan]]) -> list[TextSpan]:
     """Return the spans of all texts without the text between words."""
-    spans: list[TextSpan] = []
-    for segment in segments:
-        spans += [span for span in segment if span.relevance is not None]
-    return spans
+    return [span for span in chain.from_iterable(segments) if span.relevance is not None]
 
 
 def strongest_spans(explanation: Explanation, count: int, level: str | None = None) -> list[TextSpan]:
     """Return the spans with the largest absolute relevance; ties by position."""
     spans = scored_spans(explanation, level)
-    return sorted(spans, key=lambda span: -abs(span.relevance or 0.0))[:count]
+    return sorted(spans, key=lambda span: -abs(span.relevance_or_zero))[:count]
 
 
 def max_relevance(spans: Iterable[TextSpan]) -> float:
     """Return the largest absolute relevance, which gets the full colour; 0 if none is finite."""
-    largest = 0.0
-    for span in spans:
-        if span.relevance is not None and np.isfinite(span.relevance):
-            largest = max(largest, abs(span.relevance))
-    return largest
+    sizes = (abs(span.relevance_or_zero) for span in spans)
+    # One infinite relevance would leave all other words without colour.
+    return max(filter(math.isfinite, sizes), default=0.0)
 
 
 def has_negative(spans: Iterable[TextSpan]) -> bool:
     """Return whether any relevance speaks against the class."""
-    return any((span.relevance or 0.0) < 0 for span in spans)
+    return any(span.relevance_or_zero < 0 for span in spans)
 
 
 def has_negative_text(explanation: Explanation) -> bool:
@@ -162,9 +194,13 @@ def special_tokens(explanation: Explanation) -> list[tuple[str, float]]:
     """Return tokens outside the text with their relevance: special tokens, and tokens without characters."""
     tokens = []
     for index, token in enumerate(explanation.tokens):
-        if explanation.special[index] or _is_empty(explanation, index):
+        if _is_outside_text(explanation, index):
             tokens.append((token, float(explanation.relevance[index])))
     return tokens
+
+
+def _is_outside_text(explanation: Explanation, index: int) -> bool:
+    return bool(explanation.special[index]) or _is_empty(explanation, index)
 
 
 def _is_empty(explanation: Explanation, index: int) -> bool:
@@ -176,15 +212,19 @@ def _is_empty(explanation: Explanation, index: int) -> bool:
 
 def _join_tokens(explanation: Explanation) -> list[TextSpan]:
     """Return the tokens with spaces between them, for inputs whose original text is unknown."""
-    indices = np.flatnonzero(~explanation.special)
-    relevances = [float(explanation.relevance[index]) for index in indices]
     spans: list[TextSpan] = []
-    for index, relevance, rank in zip(indices, relevances, _rank(relevances), strict=True):
+    for span in _token_spans(explanation):
         if spans:
             spans.append(TextSpan(" "))
-        token = explanation.tokens[index]
-        spans.append(TextSpan(token, relevance, (token,), rank))
+        spans.append(span)
     return spans
+
+
+def _token_spans(explanation: Explanation) -> Iterator[TextSpan]:
+    relevances = content_relevance(explanation).tolist()
+    tokens = compress(explanation.tokens, ~explanation.special)
+    for token, relevance, rank in zip(tokens, relevances, _rank(relevances), strict=True):
+        yield TextSpan(token, relevance, (token,), rank)
 
 
 def _group_by_word(explanation: Explanation) -> list[_TokenGroup]:
@@ -193,13 +233,21 @@ def _group_by_word(explanation: Explanation) -> list[_TokenGroup]:
     The result equals `Explanation.words`, but is found in one pass over the tokens instead of one per word.
     """
     words = _find_words(explanation)
-    owned: dict[int, list[int]] = {}
+    owned: dict[_Range, list[int]] = defaultdict(list)
     for index, token in _token_ranges(explanation):
-        # The last word that begins at or before the token; sys.maxsize compares above every end.
-        word = bisect_right(words, _Range(token.segment, token.start, sys.maxsize)) - 1
-        if word >= 0 and _contains_start(words[word], token):
-            owned.setdefault(word, []).append(index)
-    return [_TokenGroup(words[word], tokens) for word, tokens in sorted(owned.items())]
+        word = _find_owner(words, token)
+        if word is not None:
+            owned[word].append(index)
+    return [_TokenGroup(word, tokens) for word, tokens in sorted(owned.items())]
+
+
+def _find_owner(words: Sequence[_Range], token: _Range) -> _Range | None:
+    """Return the word that the token begins in; None if it begins between words."""
+    # Ranges compare by segment, start and end; sys.maxsize is above every end.
+    following = bisect_right(words, token._replace(end=sys.maxsize))
+    if following and _contains_start(words[following - 1], token):
+        return words[following - 1]
+    return None
 
 
 def _find_words(explanation: Explanation) -> list[_Range]:
@@ -218,17 +266,23 @@ def _token_ranges(explanation: Explanation) -> list[tuple[int, _Range]]:
     """Return index and range of every token that has characters of its own."""
     ranges = []
     for index, offset in enumerate(explanation.offsets or ()):
-        start, end = offset[-2:]
-        if not explanation.special[index] and end > start:
-            segment = offset[0] if len(offset) == 3 else 0
-            ranges.append((index, _Range(segment, start, end)))
+        if not _is_outside_text(explanation, index):
+            ranges.append((index, _parse_offset(offset)))
     return ranges
+
+
+def _parse_offset(offset: tuple[int, ...]) -> _Range:
+    # Offsets of a pair begin with the index of the text, those of a single text do not.
+    if len(offset) == 3:
+        return _Range(*offset)
+    return _Range(0, *offset)
 
 
 def _group_by_token(explanation: Explanation) -> list[_TokenGroup]:
     """Return a group per token; tokens that share characters, such as the bytes of an emoji, are one group."""
     groups: list[_TokenGroup] = []
-    for index, token in sorted(_token_ranges(explanation), key=lambda entry: entry[1]):
+    # Only neighbours are merged, so the tokens have to be in reading order.
+    for index, token in sorted(_token_ranges(explanation), key=itemgetter(1)):
         if groups and _contains_start(groups[-1].range, token):
             groups[-1] = _extend(groups[-1], index, token)
         else:
@@ -243,13 +297,15 @@ def _extend(group: _TokenGroup, index: int, token: _Range) -> _TokenGroup:
 
 def _score_groups(explanation: Explanation, groups: Sequence[_TokenGroup]) -> list[TextSpan]:
     """Return a span per group with the sum of its tokens' relevance and its rank."""
-    # Ranks need all sums first.
     sums = [float(explanation.relevance[group.tokens].sum()) for group in groups]
-    spans = []
-    for group, total, rank in zip(groups, sums, _rank(sums), strict=True):
-        tokens = tuple(explanation.tokens[index] for index in group.tokens)
-        spans.append(TextSpan(_read_range(explanation, group.range), total, tokens, rank))
-    return spans
+    ranks = _rank(sums)
+    texts = [_read_range(explanation, group.range) for group in groups]
+    names = [_token_names(explanation, group) for group in groups]
+    return list(map(TextSpan, texts, sums, names, ranks))
+
+
+def _token_names(explanation: Explanation, group: _TokenGroup) -> tuple[str, ...]:
+    return tuple(explanation.tokens[index] for index in group.tokens)
 
 
 def _read_range(explanation: Explanation, characters: _Range) -> str:
@@ -259,6 +315,7 @@ def _read_range(explanation: Explanation, characters: _Range) -> str:
 
 def _rank(values: Sequence[float]) -> list[int]:
     """Return the rank of each value; 1 is the highest, ties by position."""
+    # The sort is stable, so that equal values keep their order.
     order = sorted(range(len(values)), key=lambda index: -values[index])
     ranks = [0] * len(values)
     for rank, index in enumerate(order, 1):
@@ -270,36 +327,51 @@ def _split_by_segment(
     explanation: Explanation, groups: Sequence[_TokenGroup], spans: Sequence[TextSpan]
 ) -> list[list[TextSpan]]:
     """Distribute the spans over the texts of the input and add the text between them."""
-    scored: list[list[tuple[_Range, TextSpan]]] = [[] for _ in text_segments(explanation)]
-    for group, span in zip(groups, spans, strict=True):
-        scored[group.range.segment].append((group.range, span))
-    return [_fill_gaps(*pair) for pair in zip(text_segments(explanation), scored, strict=True)]
+    ranges = [group.range for group in groups]
+    scored = list(zip(ranges, spans, strict=True))
+    segments = []
+    for number, text in enumerate(text_segments(explanation)):
+        segments.append(_fill_gaps(text, _select_segment(scored, number)))
+    return segments
 
 
-def _fill_gaps(text: str, scored: Sequence[tuple[_Range, TextSpan]]) -> list[TextSpan]:
+def _select_segment(scored: Iterable[_ScoredRange], number: int) -> list[_ScoredRange]:
+    return [entry for entry in scored if entry[0].segment == number]
+
+
+def _fill_gaps(text: str, scored: Sequence[_ScoredRange]) -> list[TextSpan]:
     # Every character ends up in a span, so that joining them gives the text back.
     spans: list[TextSpan] = []
     position = 0
-    for span_range, span in scored:
-        if span_range.start > position:
-            spans.append(TextSpan(text[position : span_range.start]))
+    for characters, span in scored:
+        spans += _gap(text[position : characters.start])
         spans.append(span)
-        position = span_range.end
-    if position < len(text):
-        spans.append(TextSpan(text[position:]))
-    return spans
+        position = characters.end
+    return spans + _gap(text[position:])
+
+
+def _gap(text: str) -> list[TextSpan]:
+    """Return the text between two words as a span without relevance, nothing if the words touch."""
+    if not text:
+        return []
+    return [TextSpan(text)]
 
 
 def is_hidden(text: str, index: int) -> bool:
     """Return whether a character is invisible or reorders others."""
     character = text[index]
-    # Joiners belong to emoji sequences and to scripts such as Persian; between ASCII characters they only hide.
     if character in JOINERS:
-        return not (index + 1 < len(text) and ord(text[index + 1]) > 0x7F)
-    if character in "\n\t\r":
+        return not _joins(text, index)
+    if character in WHITESPACE:
         return False
     code = ord(character)
     return any(first <= code <= last for first, last in HIDDEN)
+
+
+def _joins(text: str, index: int) -> bool:
+    # Joiners belong to emoji sequences and to scripts such as Persian; before an ASCII character they only hide.
+    following = text[index + 1 : index + 2]
+    return bool(following) and not following.isascii()
 
 
 def escape_hidden(text: str) -> str:

@@ -1,0 +1,241 @@
+"""Layout of coloured words in lines, from left to right or from right to left."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter, itemgetter
+
+from clearhead.views.captions import format_relevance
+from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, Rgb, color_step
+from clearhead.views.fonts import measure_text
+from clearhead.views.text_spans import TextSpan
+
+WIDTH = 760
+MARGIN = 24
+TEXT_WIDTH = WIDTH - 2 * MARGIN
+TEXT_SIZE = 19
+SMALL_SIZE = 14
+SWATCH_WIDTH = 16.0
+LINE_HEIGHT = 1.75
+# Share of the font size from the top of a box to the baseline of its text.
+BASELINE = 1.12
+# Longer runs without a space are broken, so that a line can hold them.
+MAX_RUN_LENGTH = 40
+# Turns text of the user into text that can be drawn: `replace_missing_glyphs` for PNG, `escape_hidden` for SVG.
+Spell = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A word on its colour: position, size, step of the colour scale behind it, and ink."""
+
+    text: str
+    x: float
+    y: float
+    width: float
+    size: int
+    step: int = 0
+    ink: Rgb = LIGHT.ink
+
+    @property
+    def height(self) -> float:
+        return self.size * 1.5
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+    @property
+    def baseline(self) -> float:
+        return self.y + self.size * BASELINE
+
+
+@dataclass
+class Layout:
+    """Boxes placed so far, from top to bottom, and the vertical position of the next one."""
+
+    spell: Spell
+    boxes: list[Box] = field(default_factory=list)
+    y: float = float(MARGIN)
+
+    def add_line(self, text: str, size: int, ink: Rgb = LIGHT.ink) -> None:
+        """Add text without relevance, wrapped at spaces."""
+        words = list(map(TextSpan, _split_at_spaces(text)))
+        for box in self._wrap(words, 0.0, size):
+            self.boxes.append(replace(box, ink=ink))
+
+    def add_text(self, spans: Sequence[TextSpan], full: float) -> None:
+        """Add words on their colours, wrapped."""
+        self.boxes += self._wrap(spans, full, TEXT_SIZE)
+
+    def add_legend(self, label: str, full: float, signed: bool) -> None:
+        """Add the colour scale on one line."""
+        x = float(MARGIN)
+        for text, step in _legend_entries(self.spell(label), full, signed):
+            box = _make_legend_box(text, step, x, self.y)
+            self.boxes.append(box)
+            x = box.right
+        self._end_line(SMALL_SIZE)
+
+    def _wrap(self, spans: Sequence[TextSpan], full: float, size: int) -> list[Box]:
+        """Break spans into lines, then order each line by the direction of its words."""
+        from_right = _is_right_to_left(spans)
+        # Lines are broken in logical order, as the text is read, and only then ordered for display.
+        boxes = self._break_lines(_split_runs(spans, full, self.spell), size)
+        ordered: list[Box] = []
+        for _, line in groupby(boxes, key=attrgetter("y")):
+            ordered += _order_line(list(line), from_right)
+        return ordered
+
+    def _break_lines(self, runs: Iterable[tuple[str, int]], size: int) -> list[Box]:
+        """Place runs from left to right; a run that does not fit begins a new line, where spaces are dropped."""
+        boxes: list[Box] = []
+        x = 0.0
+        for text, step in runs:
+            width = _measure_run(text, size)
+            if _begins_line(text, x + width):
+                x = 0.0
+                self._end_line(size)
+            # A line break is a space at the start of the line that it begins.
+            if x > 0 or not text.isspace():
+                boxes.append(Box(text, x + MARGIN, self.y, width, size, step))
+                x += width
+        self._end_line(size)
+        return boxes
+
+    def _end_line(self, size: int) -> None:
+        self.y += size * LINE_HEIGHT
+
+
+def _measure_run(text: str, size: int) -> float:
+    if text == "\n":
+        return 0.0
+    return measure_text(text, size)
+
+
+def _begins_line(text: str, end: float) -> bool:
+    # Spaces may hang over the end of a line: they are not seen there.
+    is_too_wide = end > TEXT_WIDTH and not text.isspace()
+    return text == "\n" or is_too_wide
+
+
+def _make_legend_box(text: str, step: int, x: float, y: float) -> Box:
+    width = SWATCH_WIDTH
+    if step == 0:
+        width = measure_text(text, SMALL_SIZE)
+    return Box(text, x, y, width, SMALL_SIZE, step, LIGHT.faint)
+
+
+def _split_at_spaces(text: str) -> list[str]:
+    """Split text into words and the single spaces between them."""
+    return re.findall(r" |[^ ]+", text)
+
+
+def _split_runs(spans: Sequence[TextSpan], full: float, spell: Spell) -> Iterator[tuple[str, int]]:
+    """Iterate over runs of text that fit a line, with their colour steps; line breaks are runs of their own."""
+    for span in spans:
+        step = color_step(span.relevance, full)
+        for text in _split_lines(spell(span.text)):
+            yield text, step
+
+
+def _split_lines(text: str) -> Iterator[str]:
+    # Fonts have no glyphs for returns and tabs.
+    text = text.replace("\r", "").replace("\t", "    ")
+    for index, line in enumerate(text.split("\n")):
+        if index:
+            yield "\n"
+        for start in range(0, len(line), MAX_RUN_LENGTH):
+            yield line[start : start + MAX_RUN_LENGTH]
+
+
+def _order_line(line: list[Box], from_right: bool) -> list[Box]:
+    """Reorder a line for display: a simple form of the Unicode bidirectional algorithm for whole words.
+
+    Runs against the direction of the text are mirrored in themselves, a line from right to left as a whole.
+    """
+    ordered: list[Box] = []
+    for direction, run in _group_by_direction(line, from_right):
+        if direction != from_right:
+            run = _mirror(run, run[0].x + run[-1].x + run[-1].width)
+        ordered += run
+    if from_right:
+        return _mirror(ordered, WIDTH)
+    return ordered
+
+
+def _group_by_direction(line: list[Box], from_right: bool) -> Iterator[tuple[bool, list[Box]]]:
+    """Iterate over the runs of one direction, each with whether it reads from right to left."""
+    directions = _resolve_directions(line, from_right)
+    for direction, run in groupby(zip(directions, line, strict=True), key=itemgetter(0)):
+        yield direction, [box for _, box in run]
+
+
+def _mirror(boxes: list[Box], ends: float) -> list[Box]:
+    """Mirror boxes in the middle of an area; `ends` is the sum of its left and right ends."""
+    return [replace(box, x=ends - box.x - box.width) for box in boxes]
+
+
+def _resolve_directions(line: list[Box], from_right: bool) -> list[bool]:
+    """Return whether each box reads from right to left.
+
+    A box without direction, such as a space or a number, takes that of its neighbours if they agree, else the text's.
+    """
+    own = [_reads_from_right(box.text) for box in line]
+    directions = []
+    for index, direction in enumerate(own):
+        if direction is None:
+            direction = _infer_direction(own[:index], own[index + 1 :], from_right)
+        directions.append(direction)
+    return directions
+
+
+def _infer_direction(before: list[bool | None], after: list[bool | None], from_right: bool) -> bool:
+    previous = _first_known(reversed(before), from_right)
+    following = _first_known(after, from_right)
+    if previous == following:
+        return previous
+    return from_right
+
+
+def _first_known(directions: Iterable[bool | None], default: bool) -> bool:
+    for direction in directions:
+        if direction is not None:
+            return direction
+    return default
+
+
+def _is_right_to_left(spans: Sequence[TextSpan]) -> bool:
+    """Return whether the text as a whole reads from right to left; text without any direction does not."""
+    return bool(_reads_from_right("".join(span.text for span in spans)))
+
+
+def _reads_from_right(text: str) -> bool | None:
+    """Return the direction of the first character that has one; None if no character has."""
+    for character in text:
+        direction = unicodedata.bidirectional(character)
+        if direction in ("L", "R", "AL"):
+            return direction != "L"
+    return None
+
+
+def _legend_entries(label: str, full: float, signed: bool) -> list[tuple[str, int]]:
+    """Return texts and swatches of the legend from left to right; a swatch has a step."""
+    entries: list[tuple[str, int]] = []
+    if signed:
+        entries.append((f"against {format_relevance(-full)} ", 0))
+        entries += _list_swatches(NEGATIVE_LEGEND_STEPS)
+    entries.append((" 0 ", 0))
+    entries += _list_swatches(LEGEND_STEPS)
+    entries.append((f" {format_relevance(full)} for {label}", 0))
+    return entries
+
+
+def _list_swatches(steps: Iterable[int]) -> list[tuple[str, int]]:
+    return [(" ", step) for step in steps]
