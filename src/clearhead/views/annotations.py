@@ -1,6 +1,6 @@
 """Views of human annotations: marked text and outlined objects next to explanations of one or more classes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +27,7 @@ def text_with_rationale(explanations: Sequence[Explanation], marked: Spans) -> s
     texts = text_segments(explanations[0])
     spans = [_resolve_span(span, texts) for span in marked]
     bodies = ["<h2>Marked by people</h2>"]
-    for segment, text in enumerate(texts):
-        bodies.append(_render_marked_text(text, spans, segment))
+    bodies += _render_marked_texts(texts, spans)
     for explanation in explanations:
         bodies.append(_render_explained_text(explanation, spans, full))
     return html_parts.card(*bodies)
@@ -36,11 +35,19 @@ def text_with_rationale(explanations: Sequence[Explanation], marked: Spans) -> s
 
 def find_spans(text: str | tuple[str, str], phrases: Sequence[str]) -> list[tuple[int, int, int]]:
     """Find the first occurrence of each phrase in a text or pair, as (segment, start, end)."""
-    is_list = not isinstance(phrases, str)
-    if not is_list or not all(isinstance(phrase, str) and phrase for phrase in phrases):
+    if not _are_phrases(phrases):
         raise BadInput(f"{phrases!r} is not a list of phrases: put a single phrase in a list.")
-    segments = text if isinstance(text, tuple) else (text,)
+    segments: Sequence[str] = text
+    if isinstance(text, str):
+        segments = (text,)
     return [_find_phrase(phrase, segments) for phrase in phrases]
+
+
+def _are_phrases(phrases: Iterable[object]) -> bool:
+    # A string is a sequence too: each of its characters would be found somewhere.
+    if isinstance(phrases, str):
+        return False
+    return all(isinstance(phrase, str) and phrase for phrase in phrases)
 
 
 def _find_phrase(phrase: str, segments: Sequence[str]) -> Span:
@@ -57,40 +64,59 @@ def read_mask(file: Path, picture: Path | None = None) -> Array:
     With `picture`, the image the mask belongs to, the mask is rotated by that image's EXIF orientation.
     """
     name = f"The mask '{file}'"
-    try:
-        mask = images.open_image_file(file, name)
-    except BadInput as error:
-        raise BadFile(f"{name} cannot be read as an image.") from error
-    orientation = 1
+    mask = _open_mask(file, name)
     if picture is not None:
         orientation = images.orientation_after(file, picture, (name, f"'{picture}'"))
-    return np.asarray(images.rotate(mask, orientation).convert("L")) > 0
+        mask = images.rotate(mask, orientation)
+    return np.asarray(mask.convert("L")) > 0
+
+
+def _open_mask(file: Path, name: str) -> Image.Image:
+    try:
+        return images.open_image_file(file, name)
+    except BadInput as error:
+        raise BadFile(f"{name} cannot be read as an image.") from error
 
 
 def _resolve_span(span: tuple[int, ...], texts: Sequence[str]) -> Span:
-    segment, start, end = span if len(span) == 3 else (0, *span)
+    segment, start, end = _add_segment(span)
     is_inside = 0 <= segment < len(texts) and 0 <= start < end <= len(texts[segment])
     if not is_inside:
         raise BadInput(f"The marked span {span} lies outside the text.")
     return segment, start, end
 
 
-def _render_marked_text(text: str, spans: Sequence[Span], segment: int) -> str:
-    return f'<p class="ch-text" dir="auto" lang="">{_mark(text, spans, segment)}</p>'
+def _add_segment(span: tuple[int, ...]) -> tuple[int, ...]:
+    if len(span) == 3:
+        return span
+    return (0, *span)
 
 
-def _mark(text: str, spans: Sequence[Span], segment: int) -> str:
+def _render_marked_texts(texts: Sequence[str], spans: Sequence[Span]) -> Iterator[str]:
+    for segment, text in enumerate(texts):
+        yield f'<p class="ch-text" dir="auto" lang="">{_mark(text, _select_segment(spans, segment))}</p>'
+
+
+def _select_segment(spans: Iterable[Span], segment: int) -> list[tuple[int, int]]:
+    return [(start, end) for number, start, end in sorted(spans) if number == segment]
+
+
+def _mark(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return the text with its spans, from left to right, marked."""
     fragments = []
     position = 0
-    for span_segment, start, end in sorted(spans):
+    for start, end in spans:
         # Spans may overlap: what an earlier one has marked is not marked again.
         start = max(start, position)
-        if span_segment == segment and end > start:
-            fragments.append(html_parts.escape(text[position:start]))
-            fragments.append(f'<mark class="ch-gold">{html_parts.escape(text[start:end])}</mark>')
+        if end > start:
+            fragments += [html_parts.escape(text[position:start]), _render_mark(text[start:end])]
             position = end
     fragments.append(html_parts.escape(text[position:]))
     return "".join(fragments)
+
+
+def _render_mark(text: str) -> str:
+    return f'<mark class="ch-gold">{html_parts.escape(text)}</mark>'
 
 
 def _render_explained_text(explanation: Explanation, spans: Sequence[Span], full: float) -> str:
@@ -102,10 +128,13 @@ def _render_explained_text(explanation: Explanation, spans: Sequence[Span], full
 def _format_agreement(explanation: Explanation, spans: Sequence[Span]) -> str:
     """Count the marked words among as many of the most relevant words as people marked."""
     words = explanation.words()
-    count = sum(_is_marked(word, spans) for word in words)
+    count = _count_marked(words, spans)
     top_words = sorted(words, key=lambda word: -word.relevance)[:count]
-    agreeing = sum(_is_marked(word, spans) for word in top_words)
-    return f"{agreeing} of the {count} most relevant words are marked."
+    return f"{_count_marked(top_words, spans)} of the {count} most relevant words are marked."
+
+
+def _count_marked(words: Iterable[Word], spans: Sequence[Span]) -> int:
+    return sum(_is_marked(word, spans) for word in words)
 
 
 def _is_marked(word: Word, spans: Sequence[Span]) -> bool:
@@ -120,11 +149,15 @@ def _overlaps(word: Word, span: Span) -> bool:
 def image_with_mask(explanations: Sequence[Explanation], mask: Array) -> str:
     """Render the image with the outline of the marked object, then each explanation with it, on one scale."""
     full = html.shared_full_scale(explanations)
-    marked = _draw_mask(heatmap.original_image(explanations[0]), mask)
-    columns = ["<h3>Marked by people</h3>" + _render_image(marked, "Photo with the marked object outlined.")]
+    columns = [_render_marked_image(explanations[0], mask)]
     for explanation in explanations:
         columns.append(_render_explained_image(explanation, mask, full))
     return html_parts.card(html_parts.side_by_side(columns))
+
+
+def _render_marked_image(explanation: Explanation, mask: Array) -> str:
+    marked = _draw_mask(heatmap.original_image(explanation), mask)
+    return "<h3>Marked by people</h3>" + _render_image(marked, "Photo with the marked object outlined.")
 
 
 def _render_explained_image(explanation: Explanation, mask: Array, full: float) -> str:
@@ -138,23 +171,33 @@ def _render_explained_image(explanation: Explanation, mask: Array, full: float) 
 
 
 def _draw_mask(image: Image.Image, mask: Array) -> Image.Image:
-    rows_and_columns = image.size[::-1]
-    if mask.shape != rows_and_columns:
-        raise BadInput(f"The mask has shape {mask.shape}, but the photo {rows_and_columns} (rows, columns).")
+    _check_mask(mask, image)
     canvas = image.convert("RGBA")
     canvas.alpha_composite(heatmap.draw_border(mask.astype(bool)))
     return canvas.convert("RGB")
 
 
+def _check_mask(mask: Array, image: Image.Image) -> None:
+    # Pillow counts columns first, NumPy rows.
+    rows_and_columns = image.size[::-1]
+    if mask.shape != rows_and_columns:
+        raise BadInput(f"The mask has shape {mask.shape}, but the photo {rows_and_columns} (rows, columns).")
+
+
 def _render_share_inside(explanation: Explanation, mask: Array) -> str:
     """Render the share of positive relevance inside the mask, or "" if there is no positive relevance."""
-    # The heat map is NaN where the model did not see the image.
-    positive = np.clip(np.nan_to_num(explanation.heatmap()), 0, None)
+    positive = _positive_relevance(explanation)
     total = positive.sum()
     if not total > 0:
         return ""
     share = float(positive[mask.astype(bool)].sum() / total)
     return f'<p class="ch-faint">{share * 100:.0f} % of the positive relevance lies inside.</p>'
+
+
+def _positive_relevance(explanation: Explanation) -> Array:
+    # The heat map is NaN where the model did not see the image.
+    relevance = np.nan_to_num(explanation.heatmap())
+    return np.clip(relevance, 0, None)
 
 
 def _render_image(image: Image.Image, description: str) -> str:

@@ -42,10 +42,14 @@ def _select_tokens(explanation: Explanation) -> list[int]:
 
 
 def _render_head(explanation: Explanation, columns: Sequence[int]) -> str:
-    cells = ['<th scope="col"><span class="ch-sr">block</span></th>']
-    for index in columns:
-        cells.append(f'<th scope="col"><span>{html_parts.escape(explanation.tokens[index])}</span></th>')
-    return f"<tr>{''.join(cells)}</tr>"
+    cells = [_render_head_cell(explanation.tokens[index]) for index in columns]
+    # Screen readers announce the heading of the column of names, which has no text to see.
+    corner = '<th scope="col"><span class="ch-sr">block</span></th>'
+    return f"<tr>{corner}{''.join(cells)}</tr>"
+
+
+def _render_head_cell(token: str) -> str:
+    return f'<th scope="col"><span>{html_parts.escape(token)}</span></th>'
 
 
 def _render_body(explanation: Explanation, rollout: Explanation | None, columns: Sequence[int]) -> str:
@@ -57,14 +61,19 @@ def _render_body(explanation: Explanation, rollout: Explanation | None, columns:
 
 def _list_rows(explanation: Explanation, rollout: Explanation | None) -> list[tuple[str, Array]]:
     """Return name and scores of each row from top to bottom."""
-    rows: list[tuple[str, Array]] = []
-    if explanation.layers is not None:
-        for block, scores in enumerate(explanation.layers):
-            rows.insert(0, (f"block {block}", scores))
+    rows = _block_rows(explanation)
     if rollout is not None:
         rows.append(("Rollout", rollout.relevance))
     rows.append(("Sum", explanation.relevance))
     return rows
+
+
+def _block_rows(explanation: Explanation) -> list[tuple[str, Array]]:
+    rows: list[tuple[str, Array]] = []
+    if explanation.layers is not None:
+        rows += ((f"block {number}", scores) for number, scores in enumerate(explanation.layers))
+    # The last block, next to the output, is on top.
+    return rows[::-1]
 
 
 def _render_row(name: str, values: Array, explanation: Explanation, columns: Sequence[int]) -> str:
@@ -78,8 +87,11 @@ def _render_row(name: str, values: Array, explanation: Explanation, columns: Seq
 
 def _row_scale(values: Array, special: Array) -> float:
     """Return the largest absolute score outside special tokens, or of all if the others have none."""
-    largest = float(np.abs(values[~special]).max(initial=0.0))
-    return largest or float(np.abs(values).max(initial=0.0))
+    return _max_absolute(values[~special]) or _max_absolute(values)
+
+
+def _max_absolute(values: Array) -> float:
+    return float(np.abs(values).max(initial=0.0))
 
 
 def _render_cell(value: float, full: float, token: str, name: str) -> str:

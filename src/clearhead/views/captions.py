@@ -1,6 +1,7 @@
 """Captions that every view shares: numbers, methods, tooltips and diagnostics."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import starmap
 from typing import Any
 
 from clearhead.explanation import Explanation
@@ -18,7 +19,10 @@ DIAGNOSTICS = {
 
 def format_relevance(value: float) -> str:
     """Format a relevance with its sign and three digits."""
-    return "0" if value == 0 else f"{value:+.3g}"
+    # Neither +0 nor -0 would mean anything.
+    if value == 0:
+        return "0"
+    return f"{value:+.3g}"
 
 
 def format_percent(share: float) -> str:
@@ -31,13 +35,17 @@ def format_method(explanation: Explanation) -> str:
 
     If the defaults are unknown, as for an explanation saved by an earlier version, all options are shown.
     """
-    options = explanation.changed_options
-    if options is None:
-        options = explanation.options
+    options = _shown_options(explanation)
     if not options:
         return explanation.method
     assignments = ", ".join(f"{name}={value}" for name, value in options.items())
     return f"{explanation.method} ({assignments})"
+
+
+def _shown_options(explanation: Explanation) -> Mapping[str, Any]:
+    if explanation.changed_options is None:
+        return explanation.options
+    return explanation.changed_options
 
 
 def format_source(explanation: Explanation, *, method: bool = True) -> str:
@@ -67,18 +75,22 @@ def format_headline(explanation: Explanation) -> str:
 
 def format_word(span: TextSpan) -> str:
     """Format a word or token with its relevance."""
-    return f"{escape_hidden(span.text)} {format_relevance(span.relevance or 0.0)}"
+    return _format_token(span.text, span.relevance_or_zero)
 
 
 def format_tokens(tokens: Iterable[tuple[str, float]]) -> list[str]:
     """Format each token with its relevance."""
-    return [f"{escape_hidden(token)} {format_relevance(relevance)}" for token, relevance in tokens]
+    return list(starmap(_format_token, tokens))
+
+
+def _format_token(token: str, relevance: float) -> str:
+    return f"{escape_hidden(token)} {format_relevance(relevance)}"
 
 
 def format_tooltip(span: TextSpan, count: int) -> str:
     """Format the tooltip of a word: its tokens, its relevance, and its rank among `count` words."""
     tokens = " ".join(span.tokens)
-    return f"{tokens} · {format_relevance(span.relevance or 0.0)} · rank {span.rank} of {count}"
+    return f"{tokens} · {format_relevance(span.relevance_or_zero)} · rank {span.rank} of {count}"
 
 
 def format_diagnostics(explanation: Explanation) -> str:
@@ -86,20 +98,29 @@ def format_diagnostics(explanation: Explanation) -> str:
     captions = []
     if _explains_another_class(explanation):
         captions.append(_format_prediction(explanation.diagnostics))
-    for name, template in DIAGNOSTICS.items():
-        value = explanation.diagnostics.get(name)
-        if value is not None:
-            captions.append(template.format(value))
+    captions += _format_known(explanation.diagnostics)
     return " · ".join(captions)
 
 
+def _format_known(diagnostics: Mapping[str, Any]) -> Iterator[str]:
+    # The order is that of the table, whatever the order of the methods' diagnostics.
+    for name, template in DIAGNOSTICS.items():
+        value = diagnostics.get(name)
+        if value is not None:
+            yield template.format(value)
+
+
 def _explains_another_class(explanation: Explanation) -> bool:
-    predicted = explanation.diagnostics.get("predicted")
-    if predicted is None or explanation.diagnostics.get("predicted_probability") is None:
+    diagnostics = explanation.diagnostics
+    if diagnostics.get("predicted_probability") is None:
         return False
+    predicted = diagnostics.get("predicted")
+    return predicted is not None and not _is_prediction(explanation.label, predicted)
+
+
+def _is_prediction(label: str, predicted: str) -> bool:
     # The label of a contrast is "cat rather than dog"; a class may also be called "cattle".
-    is_prediction = explanation.label == predicted or explanation.label.startswith(f"{predicted} rather than ")
-    return not is_prediction
+    return label == predicted or label.startswith(f"{predicted} rather than ")
 
 
 def _format_prediction(diagnostics: Mapping[str, Any]) -> str:

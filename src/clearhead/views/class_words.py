@@ -18,9 +18,13 @@ BAR_WIDTH_REM = 6
 
 def overlap_line(overlaps: "Sequence[Overlap]") -> str:
     """Say in a sentence what two classes share of their ten top words, or of as many as there are."""
-    short_rows = [row for row in overlaps if row.k <= MAX_K_IN_SENTENCE]
-    row = max(short_rows, key=lambda row: row.k)
+    row = _longest_short_row(overlaps)
     return f"Of the top {row.k}, two classes share {row.count} ({format_percent(row.share)})."
+
+
+def _longest_short_row(overlaps: "Sequence[Overlap]") -> "Overlap":
+    short_rows = [row for row in overlaps if row.k <= MAX_K_IN_SENTENCE]
+    return max(short_rows, key=lambda row: row.k)
 
 
 def summary(
@@ -34,10 +38,10 @@ def summary(
 
     `tops` and `overlaps` are computed by `clearhead.evaluation.top_words`.
     """
+    clouds = clouds or {}
     columns = []
     for label, words in tops.items():
-        cloud = clouds.get(label) if clouds else None
-        columns.append(_render_column(label, words[:count], cloud))
+        columns.append(_render_column(label, words[:count], clouds.get(label)))
     bodies = ["<h2>Words that speak for each class</h2>", html_parts.side_by_side(columns)]
     if overlaps:
         bodies.append(_render_overlaps(overlaps))
@@ -54,10 +58,12 @@ def _render_column(label: str, words: Sequence[tuple[str, float]], cloud: Image.
 def _render_words(words: Sequence[tuple[str, float]]) -> str:
     # The bar of the heaviest word has the full width.
     highest = max((weight for _, weight in words), default=1.0)
-    rows = []
-    for word, weight in words:
-        rows.append((html_parts.escape(word), f"{weight:.3g}", _render_bar(weight / highest)))
+    rows = [_word_cells(word, weight, highest) for word, weight in words]
     return html_parts.table(("word", "weight", "share"), rows)
+
+
+def _word_cells(word: str, weight: float, highest: float) -> tuple[str, str, str]:
+    return html_parts.escape(word), f"{weight:.3g}", _render_bar(weight / highest)
 
 
 def _render_bar(share: float) -> str:
@@ -71,7 +77,9 @@ def _render_cloud(label: str, cloud: Image.Image) -> str:
 
 
 def _render_overlaps(overlaps: "Sequence[Overlap]") -> str:
-    rows = []
-    for row in overlaps:
-        rows.append((str(row.k), str(row.count), format_percent(row.share)))
-    return f"<h3>Overlap</h3>{html_parts.table(('top words', 'shared by two classes', 'share'), rows)}"
+    table = html_parts.table(("top words", "shared by two classes", "share"), map(_overlap_cells, overlaps))
+    return f"<h3>Overlap</h3>{table}"
+
+
+def _overlap_cells(row: "Overlap") -> tuple[str, str, str]:
+    return str(row.k), str(row.count), format_percent(row.share)

@@ -4,6 +4,7 @@ The two ends stay distinct under the common kinds of colour blindness, and text 
 """
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 Rgb = tuple[int, int, int]
 STEPS = 9
@@ -66,12 +67,18 @@ def translucent_tint(step: int) -> str:
 
 def color_step(relevance: float | None, full: float) -> int:
     """Return the step of the scale, −9 … 9, where `full` is the relevance of the last step."""
-    # None is the text between words. `not full > 0` and the comparison with itself also catch NaN.
-    if relevance is None or not full > 0 or relevance != relevance:
+    if not _has_color(relevance, full):
         return 0
     share = min(1.0, abs(relevance) / full)
     step = round(share * STEPS)
-    return step if relevance > 0 else -step
+    if relevance < 0:
+        return -step
+    return step
+
+
+def _has_color(relevance: float | None, full: float) -> TypeGuard[float]:
+    # None is the text between words. `not full > 0` and the comparison with itself also catch NaN.
+    return relevance is not None and full > 0 and relevance == relevance
 
 
 def background_color(step: int, theme: Theme) -> Rgb:

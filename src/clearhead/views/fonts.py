@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont, features
@@ -41,19 +43,23 @@ GLYPH_CANVAS = 200
 # Joiners and variation selectors change the character before them and have no glyph of their own.
 WITHOUT_GLYPH = (*JOINERS, *map(chr, range(0xFE00, 0xFE10)))
 RIGHT_TO_LEFT = ("R", "AL")
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 @dataclass(frozen=True)
 class Face:
     """A font, the factor that scales it to the requested size, and whether its glyphs are coloured."""
 
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont
+    font: Font
     scale: float = 1.0
     colored: bool = False
 
     def length(self, text: str) -> float:
         """Return the width of the text in pixels."""
         return float(self.font.getlength(text)) * self.scale
+
+
+FaceLoader = Callable[[int], tuple[Face, ...]]
 
 
 @cache
@@ -72,8 +78,9 @@ def _load_emoji_faces(size: int) -> tuple[Face, ...]:
 @cache
 def _load_installed_faces(size: int) -> tuple[Face, ...]:
     """Open every other installed font that is upright and of regular weight."""
-    files = [str(file) for file in sorted(_find_font_files()) if _is_regular(file)]
-    return tuple(_open_faces(files, size))
+    # Sorted, so that the same machine always picks the same font.
+    files = sorted(filter(_is_regular, _find_font_files()))
+    return tuple(_open_faces(map(str, files), size))
 
 
 def _find_font_files() -> Iterator[Path]:
@@ -117,16 +124,19 @@ def _open_faces(
 @cache
 def _find_face(character: str, size: int) -> Face | None:
     """Return the first font that has the character; None if no font has it."""
-    loaders = [load_preferred_faces, _load_emoji_faces, _load_installed_faces]
-    if ord(character) >= FIRST_EMOJI:
-        # Text fonts have some emoji too, but without colour.
-        loaders = [_load_emoji_faces, load_preferred_faces, _load_installed_faces]
     # Installed fonts are opened only if no other font has the character: there may be hundreds.
-    for load_faces in loaders:
+    for load_faces in _order_loaders(character):
         for face in load_faces(size):
             if _has_glyph(face, character):
                 return face
     return None
+
+
+def _order_loaders(character: str) -> tuple[FaceLoader, ...]:
+    # Text fonts have some emoji too, but without colour.
+    if ord(character) >= FIRST_EMOJI:
+        return _load_emoji_faces, load_preferred_faces, _load_installed_faces
+    return load_preferred_faces, _load_emoji_faces, _load_installed_faces
 
 
 @cache
@@ -136,28 +146,36 @@ def _has_glyph(face: Face, character: str) -> bool:
 
 
 def _draw_glyph(face: Face, character: str) -> bytes:
-    font = face.font
+    mode = "L"
+    if face.colored:
+        mode = "RGBA"
+    image = Image.new(mode, (GLYPH_CANVAS, GLYPH_CANVAS))
+    # Away from the left edge, because some glyphs extend to the left of their position.
+    position = (GLYPH_CANVAS // 3, 0)
+    font = _without_shaping(face.font)
+    ImageDraw.Draw(image).text(position, character, fill="white", font=font, embedded_color=face.colored)
+    return image.tobytes()
+
+
+def _without_shaping(font: Font) -> Font:
     # Raqm's shaping may combine or replace characters; the basic layout draws exactly one glyph.
     if isinstance(font, ImageFont.FreeTypeFont):
-        font = font.font_variant(layout_engine=ImageFont.Layout.BASIC)
-    mode = "RGBA" if face.colored else "L"
-    image = Image.new(mode, (GLYPH_CANVAS, GLYPH_CANVAS))
-    draw = ImageDraw.Draw(image)
-    # Away from the left edge, because some glyphs extend to the left of their position.
-    draw.text((GLYPH_CANVAS // 3, 0), character, fill="white", font=font, embedded_color=face.colored)
-    return image.tobytes()
+        return font.font_variant(layout_engine=ImageFont.Layout.BASIC)
+    return font
 
 
 def replace_missing_glyphs(text: str) -> str:
     """Return the text with a name, such as ⟨woman⟩ or ⟨U+8FD9⟩, for each character that no font here has."""
     if _is_right_to_left(text) and not features.check("raqm"):
         raise BadOption("This text reads from right to left, which Pillow cannot set here. Use .html instead.")
-    characters = []
-    for character, face in _assign_faces(escape_hidden(text), COVERAGE_SIZE):
-        if face is None:
-            character = _format_missing_glyph(character)
-        characters.append(character)
-    return "".join(characters)
+    characters = _assign_faces(escape_hidden(text), COVERAGE_SIZE)
+    return "".join(_spell(character, face) for character, face in characters)
+
+
+def _spell(character: str, face: Face | None) -> str:
+    if face is None:
+        return _format_missing_glyph(character)
+    return character
 
 
 def has_all_glyphs(text: str) -> bool:
@@ -171,17 +189,27 @@ def _is_right_to_left(text: str) -> bool:
 
 def _assign_faces(text: str, size: int) -> Iterator[tuple[str, Face | None]]:
     """Iterate over each character and its font; marks, joiners and variants use that of the character before them."""
-    default = load_preferred_faces(size)[0]
+    default = _default_face(size)
     face: Face | None = default
     for character in text:
         if character in WITHOUT_GLYPH or character == " ":
             yield character, face or default
         elif unicodedata.category(character).startswith("M"):
-            is_drawable = face is not None and _has_glyph(face, character)
-            yield character, face if is_drawable else None
+            # A mark is drawn onto the character before it, so it needs the same font.
+            yield character, _if_drawable(face, character)
         else:
             face = _find_face(character, size)
             yield character, face
+
+
+def _default_face(size: int) -> Face:
+    return load_preferred_faces(size)[0]
+
+
+def _if_drawable(face: Face | None, character: str) -> Face | None:
+    if face is not None and _has_glyph(face, character):
+        return face
+    return None
 
 
 def _format_missing_glyph(character: str) -> str:
@@ -194,17 +222,21 @@ def _format_missing_glyph(character: str) -> str:
 
 def _split_by_face(text: str, size: int) -> list[tuple[str, Face]]:
     """Split the text into stretches of one font, from left to right."""
-    stretches: list[tuple[str, Face]] = []
-    default = load_preferred_faces(size)[0]
-    for character, own_face in _assign_faces(text, size):
-        face = own_face or default
-        if stretches and stretches[-1][1] is face:
-            stretches[-1] = (stretches[-1][0] + character, face)
-        else:
-            stretches.append((character, face))
+    default = _default_face(size)
+    # Characters of no font are drawn with the default one, as part of the text around them.
+    characters = ((character, face or default) for character, face in _assign_faces(text, size))
+    stretches = _merge_by_face(characters)
     # Raqm orders the characters inside a stretch; the stretches themselves are ordered here.
     if _is_right_to_left(text):
         stretches.reverse()
+    return stretches
+
+
+def _merge_by_face(characters: Iterable[tuple[str, Face]]) -> list[tuple[str, Face]]:
+    stretches = []
+    for face, group in groupby(characters, key=itemgetter(1)):
+        text = "".join(character for character, _ in group)
+        stretches.append((text, face))
     return stretches
 
 
@@ -216,30 +248,40 @@ def measure_text(text: str, size: int) -> float:
 
 def draw_text(image: Image.Image, position: tuple[float, float], text: str, size: int, ink: Rgb = LIGHT.ink) -> None:
     """Draw text on an image that is `SCALE` times as large as the layout, from a position on its baseline."""
-    x = position[0] * SCALE
-    y = position[1] * SCALE
+    x, y = position[0] * SCALE, position[1] * SCALE
     for stretch, face in _split_by_face(text, size * SCALE):
-        if face.colored:
-            _paste_color_glyphs(image, (x, y), stretch, face)
-        else:
-            ImageDraw.Draw(image).text((x, y), stretch, fill=ink, font=face.font, anchor="ls")
+        _draw_stretch(image, (x, y), stretch, face, ink)
         x += face.length(stretch)
+
+
+def _draw_stretch(image: Image.Image, position: tuple[float, float], text: str, face: Face, ink: Rgb) -> None:
+    if face.colored:
+        _paste_color_glyphs(image, position, text, face)
+    else:
+        # The anchor "ls" is the left end of the baseline.
+        ImageDraw.Draw(image).text(position, text, fill=ink, font=face.font, anchor="ls")
 
 
 def _paste_color_glyphs(image: Image.Image, position: tuple[float, float], text: str, face: Face) -> None:
     """Draw coloured bitmaps at the size they have, then scale and paste them."""
     glyphs, left, top = _draw_color_glyphs(text, face)
-    width = max(1, round(glyphs.width * face.scale))
-    height = max(1, round(glyphs.height * face.scale))
-    small = glyphs.resize((width, height), Image.Resampling.LANCZOS)
+    size = (_scale_side(glyphs.width, face), _scale_side(glyphs.height, face))
+    small = glyphs.resize(size, Image.Resampling.LANCZOS)
     x = round(position[0] + left * face.scale)
     y = round(position[1] + top * face.scale)
+    # The glyphs are their own mask, so that their transparent pixels leave the image as it is.
     image.paste(small, (x, y), small)
+
+
+def _scale_side(side: int, face: Face) -> int:
+    # Pillow does not resize to nothing.
+    return max(1, round(side * face.scale))
 
 
 def _draw_color_glyphs(text: str, face: Face) -> tuple[Image.Image, int, int]:
     """Return the unscaled glyphs and the position of their left top corner relative to the baseline's start."""
-    left, top, right, bottom = (round(edge) for edge in face.font.getbbox(text, anchor="ls"))
-    canvas = Image.new("RGBA", (max(1, right - left), max(1, bottom - top)))
+    left, top, right, bottom = map(round, face.font.getbbox(text, anchor="ls"))
+    size = (max(1, right - left), max(1, bottom - top))
+    canvas = Image.new("RGBA", size)
     ImageDraw.Draw(canvas).text((-left, -top), text, font=face.font, anchor="ls", embedded_color=True)
     return canvas, left, top

@@ -4,6 +4,7 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -14,8 +15,11 @@ from clearhead.validation import require_number
 from clearhead.views import html_parts
 from clearhead.views.captions import format_relevance
 from clearhead.views.color import Rgb
+from clearhead.views.text_spans import content_relevance
 
 ColorRamp = tuple[Rgb, Rgb]
+# Left, top, right and bottom in pixels.
+Edges = tuple[float, float, float, float]
 
 WARM: ColorRamp = ((255, 205, 70), (226, 84, 0))
 COLD: ColorRamp = ((150, 205, 255), (16, 84, 200))
@@ -28,7 +32,10 @@ OPACITY_EXPONENT = 0.8
 FULL_COLOR_PERCENTILE = 98
 MAX_PAGE_SIDE = 640
 PALETTE_TONES = 64
-JPEG_QUALITY = 85
+SAVE_OPTIONS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 85}, "PNG": {"optimize": True}}
+BLACK = (0, 0, 0, 255)
+WHITE = (255, 255, 255, 255)
+GREY = (128, 128, 128)
 VERTICAL = ("top", "middle", "bottom")
 HORIZONTAL = ("left", "centre", "right")
 # CSS class of the two layers that a page can switch between, and whether the layer is smooth.
@@ -40,47 +47,66 @@ def full_scale(explanation: Explanation) -> float:
 
     Image maps have a few outliers; scaled to the largest value everything else would look empty.
     """
-    source = explanation.pixels
-    if source is None:
-        source = explanation.relevance[~explanation.special]
-    sizes = np.abs(source[np.isfinite(source)])
+    sizes = _finite_sizes(explanation)
     if not sizes.size:
         return 0.0
     # The percentile is 0 if fewer than two in a hundred patches have any relevance; then the largest value is used.
     return float(np.percentile(sizes, FULL_COLOR_PERCENTILE) or sizes.max())
 
 
+def _finite_sizes(explanation: Explanation) -> Array:
+    """Return the finite absolute relevances of pixels, or of patches if the method has no pixels."""
+    relevance = explanation.pixels
+    if relevance is None:
+        relevance = content_relevance(explanation)
+    sizes: Array = np.abs(relevance[np.isfinite(relevance)])
+    return sizes
+
+
 def scale_relevance(explanation: Explanation, *, smooth: bool = True, full: float | None = None) -> Array:
     """Return relevance over the original image scaled to −1 … 1; NaN where the model did not see the image."""
     if full is not None:
         require_number("full", full, 0)
+    # Relevance that is zero everywhere stays zero, whatever the divisor.
     divisor = full or full_scale(explanation) or 1.0
     return np.clip(_map_relevance(explanation, smooth) / divisor, -1, 1)
 
 
 def _map_relevance(explanation: Explanation, smooth: bool) -> Array:
-    return explanation.heatmap() if smooth else _map_patches(explanation)
+    if smooth:
+        return explanation.heatmap()
+    return _map_patches(explanation)
 
 
 def _map_patches(explanation: Explanation) -> Array:
     """Give every pixel the relevance of the patch it lies in."""
     smooth = explanation.heatmap()
-    height, width = smooth.shape
-    left, top, right, bottom = explanation.box or (0, 0, width, height)
+    rows, columns = _patch_indices(explanation, *smooth.shape)
     grid = _patch_grid(explanation)
-    rows = _patch_indices(height, top, bottom, grid.shape[0])
-    columns = _patch_indices(width, left, right, grid.shape[1])
+    # The smooth map knows which pixels the model saw.
     return np.where(np.isnan(smooth), np.nan, grid[rows][:, columns].astype(float))
 
 
+def _patch_indices(explanation: Explanation, height: int, width: int) -> tuple[Array, Array]:
+    """Return the row of patches of each row of pixels, and likewise for columns."""
+    left, top, right, bottom = explanation.box or (0, 0, width, height)
+    rows, columns = _grid_shape(explanation)
+    return _axis_indices(height, top, bottom, rows), _axis_indices(width, left, right, columns)
+
+
+def _grid_shape(explanation: Explanation) -> tuple[int, int]:
+    return explanation.grid or (1, 1)
+
+
 def _patch_grid(explanation: Explanation) -> Array:
-    return explanation.relevance[~explanation.special].reshape(explanation.grid or (1, 1))
+    return content_relevance(explanation).reshape(_grid_shape(explanation))
 
 
-def _patch_indices(pixels: int, start: float, end: float, patches: int) -> Array:
+def _axis_indices(pixels: int, start: float, end: float, patches: int) -> Array:
     """Return the patch of each pixel along one axis; pixels outside the box get the nearest patch."""
     # The centre of a pixel decides which patch it belongs to.
-    shares = (np.arange(pixels) + 0.5 - start) / (end - start)
+    centres = np.arange(pixels) + 0.5
+    shares = (centres - start) / (end - start)
     indices: Array = np.clip(shares * patches, 0, patches - 1).astype(int)
     return indices
 
@@ -89,17 +115,28 @@ def render_colors(explanation: Explanation, *, smooth: bool = True, full: float 
     """Return the heat map without the image; opacity grows with relevance."""
     scaled = scale_relevance(explanation, smooth=smooth, full=full)
     # NaN, where the model did not see the image, becomes fully transparent.
-    size = np.nan_to_num(np.clip(np.abs(scaled), 0, 1))
-    is_positive = np.nan_to_num(scaled)[..., None] >= 0
-    colors = np.where(is_positive, _interpolate(WARM, size), _interpolate(COLD, size))
-    opacity = 255 * size[..., None] ** OPACITY_EXPONENT
-    return Image.fromarray(np.concatenate([colors, opacity], -1).round().astype(np.uint8), "RGBA")
+    relevance = np.nan_to_num(scaled)
+    opacity = 255 * np.abs(relevance)[..., None] ** OPACITY_EXPONENT
+    layers = np.concatenate([_color_pixels(relevance), opacity], -1)
+    return Image.fromarray(_to_bytes(layers), "RGBA")
+
+
+def _color_pixels(relevance: Array) -> Array:
+    """Return red, green and blue of each pixel, warm for the class and cold against it."""
+    size = np.abs(relevance)
+    is_positive = relevance[..., None] >= 0
+    return np.where(is_positive, _interpolate(WARM, size), _interpolate(COLD, size))
+
+
+def _to_bytes(channels: Array) -> Array:
+    return channels.round().astype(np.uint8)
 
 
 def _interpolate(ramp: ColorRamp, share: Array) -> Array:
-    start = np.array(ramp[0])
-    end = np.array(ramp[1])
-    mixed: Array = (1 - share[..., None]) * start + share[..., None] * end
+    start, end = map(np.array, ramp)
+    # A last axis for the three channels.
+    weight = share[..., None]
+    mixed: Array = (1 - weight) * start + weight * end
     return mixed
 
 
@@ -108,21 +145,27 @@ def _to_palette(colors: Image.Image) -> Image.Image:
 
     The opacity determines the tone. The colour tells the sign: only negative relevance has more blue than red.
     """
-    red, _, blue, alpha = np.moveaxis(np.asarray(colors), -1, 0)
-    tone = (alpha / 255 * (PALETTE_TONES - 1)).round()
-    indices = tone + PALETTE_TONES * (blue > red)
+    image = Image.fromarray(_to_bytes(_palette_indices(colors)), "P")
     opacity = np.linspace(0, 1, PALETTE_TONES)
-    image = Image.fromarray(indices.astype(np.uint8), "P")
     image.putpalette(_build_palette(opacity))
+    # Both signs have the same opacities.
     image.info["transparency"] = bytes(2 * [round(255 * value) for value in opacity])
     return image
 
 
+def _palette_indices(colors: Image.Image) -> Array:
+    red, _, blue, alpha = np.moveaxis(np.asarray(colors), -1, 0)
+    tone = (alpha / 255 * (PALETTE_TONES - 1)).round()
+    indices: Array = tone + PALETTE_TONES * (blue > red)
+    return indices
+
+
 def _build_palette(opacity: Array) -> bytes:
     """Return the colours of both signs at each opacity."""
+    # The inverse of how `render_colors` computes the opacity.
     relevance = opacity ** (1 / OPACITY_EXPONENT)
     palette = np.concatenate([_interpolate(WARM, relevance), _interpolate(COLD, relevance)])
-    return palette.round().astype(np.uint8).tobytes()
+    return _to_bytes(palette).tobytes()
 
 
 def draw_outline(explanation: Explanation, *, top: float = OUTLINED_PERCENT, smooth: bool = True) -> Image.Image:
@@ -133,18 +176,24 @@ def draw_outline(explanation: Explanation, *, top: float = OUTLINED_PERCENT, smo
     require_number("top", top, 0, 100)
     relevance = _map_relevance(explanation, smooth)
     # Pixels that the model did not see count neither for the percentile nor as inside.
-    threshold = np.percentile(relevance[~np.isnan(relevance)], 100 - top)
+    seen = relevance[~np.isnan(relevance)]
+    threshold = np.percentile(seen, 100 - top)
     return draw_border(np.nan_to_num(relevance, nan=-np.inf) >= threshold)
 
 
 def draw_border(inside: Array) -> Image.Image:
     """Draw a white line in a black one along the border of a region, transparent elsewhere."""
-    # The line is about a quarter of a per cent of the image, so that it shows in large photos too.
-    thickness = max(1, round(max(inside.shape) / 400))
+    thickness = _line_thickness(inside)
     canvas = np.zeros((*inside.shape, 4), dtype=np.uint8)
-    canvas[_border_mask(inside, 2 * thickness)] = (0, 0, 0, 255)
-    canvas[_border_mask(inside, thickness)] = (255, 255, 255, 255)
+    # The white line is drawn over the middle of the wider black one.
+    canvas[_border_mask(inside, 2 * thickness)] = BLACK
+    canvas[_border_mask(inside, thickness)] = WHITE
     return Image.fromarray(canvas, "RGBA")
+
+
+def _line_thickness(inside: Array) -> int:
+    # About a quarter of a per cent of the image, so that the line shows in large photos too.
+    return max(1, round(max(inside.shape) / 400))
 
 
 def _border_mask(inside: Array, distance: int) -> Array:
@@ -160,8 +209,8 @@ def _dilate(inside: Array, distance: int) -> Array:
 
 
 def _dilate_rows(inside: Array, distance: int) -> Array:
-    padded = np.pad(inside, [(distance, distance), (0, 0)])
     rows = len(inside)
+    padded = np.pad(inside, [(distance, distance), (0, 0)])
     shifted = [padded[shift : shift + rows] for shift in range(2 * distance + 1)]
     grown: Array = np.logical_or.reduce(shifted)
     return grown
@@ -172,7 +221,7 @@ def original_image(explanation: Explanation) -> Image.Image:
     if explanation.image is not None:
         return explanation.image.convert("RGB")
     height, width = explanation.heatmap().shape
-    return Image.new("RGB", (width, height), (128, 128, 128))
+    return Image.new("RGB", (width, height), GREY)
 
 
 def desaturate(explanation: Explanation) -> Image.Image:
@@ -195,15 +244,25 @@ def overlay(
     colour.
     """
     require_number("opacity", opacity, 0, 1)
-    # Without a heat map there is no colour that the photo's own could be mistaken for.
-    image = desaturate(explanation) if opacity else original_image(explanation)
-    canvas = image.convert("RGBA")
+    canvas = _background_image(explanation, opacity).convert("RGBA")
     colors = render_colors(explanation, smooth=smooth, full=full)
-    colors.putalpha(colors.getchannel("A").point(lambda value: round(value * opacity)))
-    canvas.alpha_composite(colors)
+    canvas.alpha_composite(_scale_opacity(colors, opacity))
     if top is not None:
         canvas.alpha_composite(draw_outline(explanation, top=top, smooth=smooth))
     return canvas.convert("RGB")
+
+
+def _background_image(explanation: Explanation, opacity: float) -> Image.Image:
+    # Without a heat map there is no colour that the photo's own could be mistaken for.
+    if opacity == 0:
+        return original_image(explanation)
+    return desaturate(explanation)
+
+
+def _scale_opacity(colors: Image.Image, opacity: float) -> Image.Image:
+    alpha = colors.getchannel("A").point(lambda value: round(value * opacity))
+    colors.putalpha(alpha)
+    return colors
 
 
 def render_figure(explanation: Explanation, *, full: float | None = None) -> str:
@@ -211,11 +270,15 @@ def render_figure(explanation: Explanation, *, full: float | None = None) -> str
     # Shrinking before drawing is much faster for large photos. The second shrink covers inputs without an image.
     explanation = shrink(explanation, MAX_PAGE_SIDE)
     image = shrink_image(original_image(explanation))
-    photo = html_parts.render_image(encode_data_url(image, "JPEG"), image.size, describe(explanation), "ch-photo")
-    stack = [photo]
+    stack = [_render_photo(explanation, image)]
     for css, url in _encode_layers(explanation, full).items():
         stack.append(html_parts.render_image(url, image.size, "", css))
     return f'<div class="ch-figure"><div class="ch-stack">{"".join(stack)}</div>{_render_controls()}</div>'
+
+
+def _render_photo(explanation: Explanation, image: Image.Image) -> str:
+    url = encode_data_url(image, "JPEG")
+    return html_parts.render_image(url, image.size, describe(explanation), "ch-photo")
 
 
 def _encode_layers(explanation: Explanation, full: float | None) -> dict[str, str]:
@@ -241,15 +304,20 @@ def _encode_outline(explanation: Explanation, smooth: bool) -> str:
 
 def describe(explanation: Explanation) -> str:
     """Return the text alternative of a heat map."""
-    grid = _patch_grid(explanation)
-    rows, columns = grid.shape
-    row, column = divmod(int(np.abs(grid).argmax()), columns)
-    relevance = format_relevance(float(grid[row, column]))
+    row, column, relevance = _strongest_patch(explanation)
+    rows, columns = _grid_shape(explanation)
     position = f"{_name_third(VERTICAL, row, rows)} {_name_third(HORIZONTAL, column, columns)}"
     return (
-        f"Photo with a heat map for {explanation.label}. The strongest patch, {relevance}, "
+        f"Photo with a heat map for {explanation.label}. The strongest patch, {format_relevance(relevance)}, "
         f"is at the {position}: row {row + 1} of {rows}, column {column + 1} of {columns}."
     )
+
+
+def _strongest_patch(explanation: Explanation) -> tuple[int, int, float]:
+    """Return row, column and relevance of the patch with the largest absolute relevance."""
+    grid = _patch_grid(explanation)
+    row, column = divmod(int(np.abs(grid).argmax()), grid.shape[1])
+    return row, column, float(grid[row, column])
 
 
 def _name_third(names: Sequence[str], index: int, count: int) -> str:
@@ -273,8 +341,9 @@ def _render_opacity_option(percent: int) -> str:
 def render_legend(explanation: Explanation, full: float) -> str:
     """Render what the colours over an image mean."""
     negative = ""
-    if (explanation.relevance[~explanation.special] < 0).any():
+    if (content_relevance(explanation) < 0).any():
         negative = f'<span>against {format_relevance(-full)} or more</span><i class="ch-cold"></i>'
+    # "or more", because the full colour stands for the 98th percentile and everything above it.
     label = html_parts.escape(explanation.label)
     positive = f'<i class="ch-warm"></i><span>{format_relevance(full)} or more for {label}</span>'
     return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>'
@@ -286,11 +355,14 @@ def shrink(explanation: Explanation, max_side: int) -> Explanation:
     if image is None or explanation.box is None or max(image.size) <= max_side:
         return explanation
     small = shrink_image(original_image(explanation), max_side)
-    horizontal = small.width / image.width
-    vertical = small.height / image.height
-    left, top, right, bottom = explanation.box
-    box = (left * horizontal, top * vertical, right * horizontal, bottom * vertical)
+    # Width and height are rounded to whole pixels, so their scales may differ.
+    box = _scale_box(explanation.box, small.width / image.width, small.height / image.height)
     return replace(explanation, image=small, box=box)
+
+
+def _scale_box(box: Edges, horizontal: float, vertical: float) -> Edges:
+    left, top, right, bottom = box
+    return left * horizontal, top * vertical, right * horizontal, bottom * vertical
 
 
 def shrink_image(image: Image.Image, max_side: int = MAX_PAGE_SIDE) -> Image.Image:
@@ -298,16 +370,18 @@ def shrink_image(image: Image.Image, max_side: int = MAX_PAGE_SIDE) -> Image.Ima
     scale = min(1.0, max_side / max(image.size))
     if scale == 1:
         return image
-    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    size = (_scale_side(image.width, scale), _scale_side(image.height, scale))
     return image.resize(size, Image.Resampling.BILINEAR)
+
+
+def _scale_side(side: int, scale: float) -> int:
+    # A very long and narrow image would otherwise lose its short side.
+    return max(1, round(side * scale))
 
 
 def encode_data_url(image: Image.Image, image_format: str) -> str:
     """Encode an image as JPEG or PNG inside a URL, so that the page loads nothing."""
     buffer = io.BytesIO()
-    if image_format == "JPEG":
-        image.save(buffer, image_format, quality=JPEG_QUALITY)
-    else:
-        image.save(buffer, image_format, optimize=True)
+    image.save(buffer, image_format, **SAVE_OPTIONS[image_format])
     content = base64.b64encode(buffer.getvalue()).decode()
     return f"data:image/{image_format.casefold()};base64,{content}"

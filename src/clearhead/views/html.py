@@ -10,6 +10,7 @@ from clearhead.views.text_spans import (
     default_level,
     escape_hidden,
     has_negative_text,
+    is_image,
     max_relevance,
     require_explanations,
     scored_spans,
@@ -18,7 +19,12 @@ from clearhead.views.text_spans import (
 
 # More explanations than this get brief cards.
 MAX_FULL_CARDS = 20
+# No scripts and no requests, whatever an explained text contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
+PAGE_STYLE = (
+    "body.clearhead{margin:0}.clearhead main{max-width:64rem;margin:0 auto;padding:1.5rem 1rem}"
+    ".clearhead h1{font-size:1.3rem;margin:0 0 1rem}"
+)
 
 
 def with_style(bodies: Iterable[str]) -> str:
@@ -32,23 +38,30 @@ def page(bodies: Iterable[str], title: str) -> str:
     name = escape(escape_hidden(title))
     body = "\n".join(bodies)
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<!doctype html>\n<html lang="en">\n<head>\n{_render_head(name)}</head>\n'
+        f'<body class="clearhead">\n<main>\n<h1>{name}</h1>\n{body}\n</main>\n</body>\n</html>\n'
+    )
+
+
+def _render_head(name: str) -> str:
+    return (
+        f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         # The empty icon keeps browsers from requesting /favicon.ico.
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-        f"<title>{name}</title>\n{html_parts.style_element()}\n"
-        "<style>body.clearhead{margin:0}.clearhead main{max-width:64rem;margin:0 auto;padding:1.5rem 1rem}"
-        ".clearhead h1{font-size:1.3rem;margin:0 0 1rem}</style>\n</head>\n"
-        f'<body class="clearhead">\n<main>\n<h1>{name}</h1>\n{body}\n</main>\n</body>\n</html>\n'
+        f"<title>{name}</title>\n{html_parts.style_element()}\n<style>{PAGE_STYLE}</style>\n"
     )
 
 
 def card(explanation: Explanation, *, level: str | None = None, rollout: Explanation | None = None) -> str:
     """Render one explanation in full; `rollout` adds its row to the scores per block."""
-    if explanation.grid is not None:
+    if is_image(explanation):
         return _image_card(explanation)
-    level = level or default_level(explanation)
+    return _text_card(explanation, level or default_level(explanation), rollout)
+
+
+def _text_card(explanation: Explanation, level: str, rollout: Explanation | None) -> str:
+    # Words and tokens share one scale, so that switching between them changes no colour's meaning.
     full = html_parts.full_scale(explanation)
     return html_parts.card(
         html_parts.render_heading(explanation),
@@ -89,17 +102,23 @@ def brief_card(explanation: Explanation) -> str:
 
 def methods(explanations: Mapping[str, Explanation]) -> str:
     """Render the same input explained by several methods, each on its own scale."""
+    _check_by_method(explanations)
+    first = next(iter(explanations.values()))
+    inputs = list(map(_render_named_input, explanations.keys(), explanations.values()))
+    # Images are compared side by side, texts line by line below each other.
+    if is_image(first):
+        inputs = [html_parts.side_by_side(inputs)]
+    return html_parts.card(html_parts.render_heading(first, method=False), *inputs)
+
+
+def _check_by_method(explanations: Mapping[str, Explanation]) -> None:
     if not isinstance(explanations, Mapping):
         raise BadInput("This view takes explanations by the name of their method, as `compare` returns for one input.")
     require_explanations(explanations.values())
-    first = next(iter(explanations.values()))
-    inputs = []
-    for name, explanation in explanations.items():
-        inputs.append(f"<h3>{html_parts.escape(name)}</h3>{render_input(explanation)}")
-    # Images are compared side by side, texts line by line below each other.
-    if first.grid is not None:
-        inputs = [html_parts.side_by_side(inputs)]
-    return html_parts.card(html_parts.render_heading(first, method=False), *inputs)
+
+
+def _render_named_input(name: str, explanation: Explanation) -> str:
+    return f"<h3>{html_parts.escape(name)}</h3>{render_input(explanation)}"
 
 
 def classes(explanations: Sequence[Explanation]) -> str:
@@ -116,17 +135,20 @@ def title_of(explanations: Sequence[Explanation]) -> str:
     labels = {explanation.label for explanation in explanations}
     if len(labels) == 1:
         return f"Why “{explanations[0].label}”?"
+    return f"{len(explanations)} explanations by {_list_methods(explanations)}"
+
+
+def _list_methods(explanations: Sequence[Explanation]) -> str:
     # A dict instead of a set: the methods keep their order.
-    method_names = dict.fromkeys(explanation.method for explanation in explanations)
-    return f"{len(explanations)} explanations by {', '.join(method_names)}"
+    names = dict.fromkeys(explanation.method for explanation in explanations)
+    return ", ".join(names)
 
 
 def render_input(explanation: Explanation, full: float | None = None) -> str:
     """Render the coloured text or image with its legend; `full` is the relevance of the full colour."""
     full = full or _full_scale(explanation)
-    if explanation.grid is not None:
-        figure = heatmap.render_figure(explanation, full=full)
-        return figure + heatmap.render_legend(explanation, full)
+    if is_image(explanation):
+        return heatmap.render_figure(explanation, full=full) + heatmap.render_legend(explanation, full)
     segments = split_segments(explanation, default_level(explanation))
     return html_parts.render_text(segments, full) + _render_legend(explanation, full)
 
@@ -138,7 +160,7 @@ def shared_full_scale(explanations: Sequence[Explanation]) -> float:
 
 
 def _full_scale(explanation: Explanation) -> float:
-    if explanation.grid is not None:
+    if is_image(explanation):
         return heatmap.full_scale(explanation)
     return max_relevance(scored_spans(explanation, default_level(explanation)))
 

@@ -16,7 +16,17 @@ from clearhead.views.captions import (
     format_tooltip,
     format_word,
 )
-from clearhead.views.color import DARK, LIGHT, STEPS, Rgb, background_color, color_step, format_hex
+from clearhead.views.color import (
+    DARK,
+    LEGEND_STEPS,
+    LIGHT,
+    NEGATIVE_LEGEND_STEPS,
+    STEPS,
+    Rgb,
+    background_color,
+    color_step,
+    format_hex,
+)
 from clearhead.views.text_spans import (
     LEVELS,
     TextSpan,
@@ -35,6 +45,15 @@ from clearhead.views.text_spans import (
 
 MAX_TABLE_ROWS = 20
 MAX_SPOKEN_WORDS = 5
+# Variables of the style sheet and the fields of a theme that they hold.
+COLOR_VARIABLES = {
+    "paper": "paper",
+    "ink": "ink",
+    "faint": "faint",
+    "line": "line",
+    "for": "above",
+    "against": "below",
+}
 
 
 def escape(text: str) -> str:
@@ -46,22 +65,27 @@ def escape(text: str) -> str:
     # A page has thousands of words, and most of them have no hidden character.
     if text.isascii() and text.isprintable():
         return escape_html(text)
-    characters = []
-    for index, character in enumerate(text):
-        if is_hidden(text, index):
-            characters.append(_label_hidden(character))
-        else:
-            characters.append(escape_html(character))
-    return "".join(characters)
+    return "".join(_escape_character(text, index) for index in range(len(text)))
+
+
+def _escape_character(text: str, index: int) -> str:
+    if is_hidden(text, index):
+        return _label_hidden(text[index])
+    return escape_html(text[index])
 
 
 def _label_hidden(character: str) -> str:
-    code = ord(character)
-    is_control = code < 0xA0
-    is_surrogate = 0xD800 <= code <= 0xDFFF
-    if is_control or is_surrogate:
+    if _is_forbidden(character):
         return f'<span class="ch-hidden">{spell_out(character)}</span>'
+    code = ord(character)
     return f'<span class="ch-hidden" data-code="{code:04X}">&#x{code:X};</span>'
+
+
+def _is_forbidden(character: str) -> bool:
+    """Return whether HTML does not allow the character, not even as a reference."""
+    is_control = character < "\xa0"
+    is_surrogate = "\ud800" <= character <= "\udfff"
+    return is_control or is_surrogate
 
 
 def escape_attribute(text: str) -> str:
@@ -93,23 +117,22 @@ def _is_used(rule: str, body: str) -> bool:
 
 
 def _color_variables() -> str:
-    variables = {
-        "paper": _light_dark(LIGHT.paper, DARK.paper),
-        "ink": _light_dark(LIGHT.ink, DARK.ink),
-        "faint": _light_dark(LIGHT.faint, DARK.faint),
-        "line": _light_dark(LIGHT.line, DARK.line),
-        "for": _light_dark(LIGHT.above, DARK.above),
-        "against": _light_dark(LIGHT.below, DARK.below),
-    }
-    declarations = "".join(f"--ch-{name}:{value};" for name, value in variables.items())
+    declarations = "".join(f"--ch-{name}:{_theme_color(field)};" for name, field in COLOR_VARIABLES.items())
     return f".clearhead{{{declarations}}}"
+
+
+def _theme_color(field: str) -> str:
+    return _light_dark(getattr(LIGHT, field), getattr(DARK, field))
 
 
 def _color_rules() -> Iterator[str]:
     """Iterate over the background rules of every step of the scale but 0, which has none."""
     for step in (*range(-STEPS, 0), *range(1, STEPS + 1)):
-        color = _light_dark(background_color(step, LIGHT), background_color(step, DARK))
-        yield f".clearhead .{css_class(step)}{{background:{color}}}"
+        yield f".clearhead .{css_class(step)}{{background:{_step_color(step)}}}"
+
+
+def _step_color(step: int) -> str:
+    return _light_dark(background_color(step, LIGHT), background_color(step, DARK))
 
 
 def _light_dark(light: Rgb, dark: Rgb) -> str:
@@ -139,11 +162,16 @@ def _render_paragraph(spans: Sequence[TextSpan], full: float, count: int, css: s
 def _render_span(span: TextSpan, full: float, count: int) -> str:
     if span.relevance is None:
         return escape(span.text)
-    css = css_class(color_step(span.relevance, full))
-    attributes = f'title="{escape_attribute(format_tooltip(span, count))}"'
-    if css:
-        attributes = f'class="{css}" {attributes}'
-    return f"<span {attributes}>{escape(span.text)}</span>"
+    tooltip = escape_attribute(format_tooltip(span, count))
+    css = _class_attribute(color_step(span.relevance, full))
+    return f'<span {css}title="{tooltip}">{escape(span.text)}</span>'
+
+
+def _class_attribute(step: int) -> str:
+    # Most words of a long text have no colour: an empty attribute each would make the page larger.
+    if step == 0:
+        return ""
+    return f'class="{css_class(step)}" '
 
 
 def render_levels(explanation: Explanation, level: str, full: float) -> str:
@@ -179,8 +207,8 @@ def render_legend(full: float, label: str, signed: bool) -> str:
     """Render what the colours mean, with the relevance of the full colour."""
     negative = ""
     if signed:
-        negative = f"<span>against {format_relevance(-full)}</span>{_render_swatches(range(-STEPS, 0, 2))}"
-    positive = f"{_render_swatches(range(1, STEPS + 1, 2))}<span>{format_relevance(full)} for {escape(label)}</span>"
+        negative = f"<span>against {format_relevance(-full)}</span>{_render_swatches(NEGATIVE_LEGEND_STEPS)}"
+    positive = f"{_render_swatches(LEGEND_STEPS)}<span>{format_relevance(full)} for {escape(label)}</span>"
     return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>'
 
 
@@ -226,8 +254,8 @@ def card(*bodies: str) -> str:
 
 def side_by_side(columns: Iterable[str]) -> str:
     """Render columns that wrap below each other in a narrow window."""
-    wrapped = "".join(f"<div>{column}</div>" for column in columns)
-    return f'<div class="ch-side">{wrapped}</div>'
+    cells = "".join(f"<div>{column}</div>" for column in columns)
+    return f'<div class="ch-side">{cells}</div>'
 
 
 def render_image(url: str, size: tuple[int, int], description: str, css: str) -> str:
@@ -238,19 +266,22 @@ def render_image(url: str, size: tuple[int, int], description: str, css: str) ->
 
 def render_numbers(explanation: Explanation, level: str) -> str:
     """Render the strongest words as a folded table."""
-    rows = []
-    for span in strongest_spans(explanation, MAX_TABLE_ROWS, level):
-        rows.append((escape(span.text), format_relevance(span.relevance or 0.0), str(span.rank)))
+    rows = map(_number_cells, strongest_spans(explanation, MAX_TABLE_ROWS, level))
     return details(f"Strongest {level}s as numbers", table((level, "relevance", "rank"), rows))
+
+
+def _number_cells(span: TextSpan) -> tuple[str, str, str]:
+    return escape(span.text), format_relevance(span.relevance_or_zero), str(span.rank)
 
 
 def render_footer(explanation: Explanation) -> str:
     """Render the special tokens, which are not part of text or image, and the diagnostics."""
-    footer = ""
+    notes = [_format_special_tokens(explanation), format_diagnostics(explanation)]
+    return "".join(map(_render_faint, filter(None, notes)))
+
+
+def _format_special_tokens(explanation: Explanation) -> str:
     tokens = format_tokens(special_tokens(explanation))
-    if tokens:
-        footer += _render_faint(f"Special tokens: {', '.join(tokens)}")
-    diagnostics = format_diagnostics(explanation)
-    if diagnostics:
-        footer += _render_faint(diagnostics)
-    return footer
+    if not tokens:
+        return ""
+    return f"Special tokens: {', '.join(tokens)}"

@@ -14,7 +14,6 @@ FORMAT = 1
 
 def record(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     """Return one explanation as plain data; `name` is the method as the user wrote it."""
-    text = explanation.text
     return {
         "format": FORMAT,
         "clearhead": __version__,
@@ -22,13 +21,13 @@ def record(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
         "method": explanation.method,
         "name": name or explanation.method,
         "options": _convert_values(explanation.options),
-        "text": list(text) if isinstance(text, tuple) else text,
+        "text": _list_if_tuple(explanation.text),
         "target": _target_record(explanation),
         "label": explanation.label,
         "probability": explanation.probability,
         "tokens": _token_records(explanation),
         "words": _word_records(explanation),
-        "grid": list(explanation.grid) if explanation.grid else None,
+        "grid": _list_if_tuple(explanation.grid),
         "diagnostics": _convert_values(explanation.diagnostics),
     }
 
@@ -43,36 +42,50 @@ def row(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     columns: dict[str, Any] = finite(record(explanation, name))
     for key in ("options", "target", "diagnostics"):
         columns[key] = json.dumps(columns[key])
-    columns["second"] = None
-    if isinstance(columns["text"], list):
-        columns["text"], columns["second"] = columns["text"]
+    # A column has one type: the second text of a pair is a column of its own.
+    columns["text"], columns["second"] = _split_pair(columns["text"])
     return columns
+
+
+def _split_pair(text: Any) -> tuple[Any, Any]:
+    if isinstance(text, list):
+        first, second = text
+        return first, second
+    return text, None
+
+
+def _list_if_tuple(value: Any) -> Any:
+    # JSON would write both alike, but users of `record` get what `json.loads` would return.
+    if isinstance(value, tuple):
+        return list(value)
+    return value
 
 
 def _target_record(explanation: Explanation) -> dict[str, Any]:
     target = explanation.target
-    span = list(target.span) if target.span else None
-    return {"index": target.index, "versus": target.versus, "span": span}
+    return {"index": target.index, "versus": target.versus, "span": _list_if_tuple(target.span)}
 
 
 def _token_records(explanation: Explanation) -> list[dict[str, Any]]:
-    records = []
-    for index, token in enumerate(explanation.tokens):
-        fields = {
-            "token": token,
-            "relevance": float(explanation.relevance[index]),
-            "special": bool(explanation.special[index]),
-        }
-        records.append({**fields, **_token_position(explanation, index)})
-    return records
+    return [_token_record(explanation, index) for index in range(len(explanation.tokens))]
+
+
+def _token_record(explanation: Explanation, index: int) -> dict[str, Any]:
+    return {
+        "token": explanation.tokens[index],
+        "relevance": float(explanation.relevance[index]),
+        "special": bool(explanation.special[index]),
+        **_token_position(explanation, index),
+    }
 
 
 def _token_position(explanation: Explanation, index: int) -> dict[str, int | None]:
     if explanation.offsets is None or explanation.special[index]:
         return {"segment": None, "start": None, "end": None}
-    offset = explanation.offsets[index]
-    segment = offset[0] if len(offset) == 3 else 0
-    return {"segment": segment, "start": offset[-2], "end": offset[-1]}
+    *pair_index, start, end = explanation.offsets[index]
+    # Offsets of a single text do not name it.
+    segment = pair_index[0] if pair_index else 0
+    return {"segment": segment, "start": start, "end": end}
 
 
 def _word_records(explanation: Explanation) -> list[dict[str, Any]] | None:
@@ -94,11 +107,13 @@ def _word_record(word: Word) -> dict[str, Any]:
 def _convert_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping with NumPy scalars converted to Python numbers."""
     # Diagnostics may hold NumPy scalars, which the json module does not accept.
-    plain = dict(values)
-    for key, value in plain.items():
-        if isinstance(value, np.generic):
-            plain[key] = value.item()
-    return plain
+    return {key: _convert_value(value) for key, value in values.items()}
+
+
+def _convert_value(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
 
 
 def finite(value: Any) -> Any:
@@ -106,10 +121,16 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(entry) for entry in value]
+        return list(map(finite, value))
     if isinstance(value, float):
-        # JSON has no NaN and no infinity.
-        return value if np.isfinite(value) else None
+        return _finite_or_none(value)
     if isinstance(value, str | int | bool | type(None)):
         return value
     return str(value)
+
+
+def _finite_or_none(value: float) -> float | None:
+    # JSON has no NaN and no infinity.
+    if np.isfinite(value):
+        return value
+    return None

@@ -1,8 +1,9 @@
 """Line charts as SVG, with the numbers as a table; used for deletion and insertion curves."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from clearhead.errors import BadInput
 from clearhead.views import html_parts
@@ -22,6 +23,9 @@ BAND_OPACITY = 0.16
 CROWDED_CURVES = 6
 # Guards floor, ceil and comparisons of quotients that are integers but for rounding.
 ROUNDING = 1e-9
+MAX_TICKS = 5
+TICK_FACTORS = (0.2, 0.25, 0.5, 1.0, 2.0, 2.5)
+LABELLED_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Colours that stay distinct for the colour-blind; (light, dark) pairs with a contrast of 3 to their background.
 STROKES = (
     ("#b35900", "#ff9d42"),
@@ -82,12 +86,12 @@ def chart(
 
 
 def _check_curves(curves: Sequence[Curve]) -> None:
-    is_valid = bool(curves)
-    for curve in curves:
-        if not curve.shares or len(curve.shares) != len(curve.values):
-            is_valid = False
-    if not is_valid:
+    if not curves or not all(map(_is_valid, curves)):
         raise BadInput("Every curve needs as many values as shares, and at least one.")
+
+
+def _is_valid(curve: Curve) -> bool:
+    return 0 < len(curve.shares) == len(curve.values)
 
 
 def _chart_width(curves: Sequence[Curve]) -> int:
@@ -99,30 +103,37 @@ def _draw_plot(curves: Sequence[Curve], x_label: str, y_label: str, scale: float
     axis = _fit_axis(curves)
     elements = [_draw_axes(axis, x_label, y_label, scale)]
     # All bands before all lines, so that no band covers a line.
-    for index, curve in enumerate(curves):
-        elements.append(_draw_band(curve, index, axis, _band_opacity(len(curves))))
-    for index, curve in enumerate(curves):
-        elements.append(_draw_line(curve, index, axis))
-    for index, height in enumerate(_place_names(curves, axis)):
-        elements.append(_draw_name(curves[index], index, height))
+    elements += _draw_bands(curves, axis)
+    elements += _draw_lines(curves, axis)
+    elements += _draw_names(curves, axis)
     return "".join(elements)
 
 
+def _draw_bands(curves: Sequence[Curve], axis: _Axis) -> Iterator[str]:
+    opacity = _band_opacity(len(curves))
+    for index, curve in enumerate(curves):
+        yield _draw_band(curve, index, axis, opacity)
+
+
+def _draw_lines(curves: Sequence[Curve], axis: _Axis) -> Iterator[str]:
+    for index, curve in enumerate(curves):
+        yield _draw_line(curve, index, axis)
+
+
+def _draw_names(curves: Sequence[Curve], axis: _Axis) -> Iterator[str]:
+    for index, height in enumerate(_place_names(curves, axis)):
+        yield _draw_name(curves[index], index, height)
+
+
 def _band_opacity(count: int) -> float:
-    return BAND_OPACITY if count < CROWDED_CURVES else BAND_OPACITY / 2
+    if count < CROWDED_CURVES:
+        return BAND_OPACITY
+    return BAND_OPACITY / 2
 
 
 def _fit_axis(curves: Sequence[Curve]) -> _Axis:
     """Return an axis from 0 to 1 for probabilities, else between round numbers around the lowest and highest value."""
-    values = _all_values(curves)
-    # Zero is always on the axis, so that heights can be compared.
-    low = min(0.0, *values)
-    high = max(values)
-    if low >= 0 and 0.2 < high <= 1:
-        high = 1.0
-    elif high <= low:
-        # All values are equal: any range other than 0 will do.
-        high = low + 1
+    low, high = _value_range(curves)
     tick = _choose_tick(high - low)
     first = math.floor(low / tick + ROUNDING) * tick
     last = math.ceil(high / tick - ROUNDING) * tick
@@ -130,20 +141,37 @@ def _fit_axis(curves: Sequence[Curve]) -> _Axis:
     return _Axis(first, last, _choose_tick(last - first))
 
 
+def _value_range(curves: Sequence[Curve]) -> tuple[float, float]:
+    values = _all_values(curves)
+    # Zero is always on the axis, so that heights can be compared.
+    low = min(0.0, *values)
+    high = max(values)
+    if _looks_like_probability(low, high):
+        return low, 1.0
+    if high <= low:
+        # All values are equal: any range other than 0 will do.
+        return low, low + 1
+    return low, high
+
+
+def _looks_like_probability(low: float, high: float) -> bool:
+    # Very low probabilities get an axis of their own, on which their lines can be told apart.
+    return low >= 0 and 0.2 < high <= 1
+
+
 def _all_values(curves: Sequence[Curve]) -> list[float]:
     values: list[float] = []
     for curve in curves:
-        values += curve.values
-        values += curve.low or ()
-        values += curve.high or ()
+        values += chain(curve.values, curve.low or (), curve.high or ())
     return values
 
 
 def _choose_tick(width: float) -> float:
     """Return the smallest round number that goes into the width at most five times."""
     magnitude = 10.0 ** math.floor(math.log10(width))
-    ticks = (magnitude * factor for factor in (0.2, 0.25, 0.5, 1.0, 2.0, 2.5))
-    return next(tick for tick in ticks if width / tick <= 5 + ROUNDING)
+    ticks = (magnitude * factor for factor in TICK_FACTORS)
+    # A width is less than ten magnitudes, so the last factor always fits.
+    return next(tick for tick in ticks if width / tick <= MAX_TICKS + ROUNDING)
 
 
 def _x(share: float) -> float:
@@ -152,7 +180,9 @@ def _x(share: float) -> float:
 
 def format_share(share: float, scale: float | None) -> str:
     """Format a position on the horizontal axis in per cent, or as a number up to `scale`."""
-    return f"{share * 100:.0f} %" if scale is None else f"{share * scale:.4g}"
+    if scale is None:
+        return f"{share * 100:.0f} %"
+    return f"{share * scale:.4g}"
 
 
 def _draw_axes(axis: _Axis, x_label: str, y_label: str, scale: float | None) -> str:
@@ -162,22 +192,26 @@ def _draw_axes(axis: _Axis, x_label: str, y_label: str, scale: float | None) -> 
 
 
 def _draw_value_ticks(axis: _Axis) -> str:
-    elements = []
-    for index in range(round((axis.high - axis.low) / axis.tick) + 1):
-        value = axis.low + index * axis.tick
-        y = axis.y(value)
-        elements.append(f'<path class="ch-axis" d="M{LEFT} {y:.1f}H{PLOT_RIGHT:.0f}"/>')
-        elements.append(_draw_label(LEFT - 6, y + 4, f"{value:.3g}", "end"))
-    return "".join(elements)
+    count = round((axis.high - axis.low) / axis.tick) + 1
+    values = [axis.low + index * axis.tick for index in range(count)]
+    return "".join(_draw_value_tick(value, axis.y(value)) for value in values)
+
+
+def _draw_value_tick(value: float, y: float) -> str:
+    line = f'<path class="ch-axis" d="M{LEFT} {y:.1f}H{PLOT_RIGHT:.0f}"/>'
+    return line + _draw_label(LEFT - 6, y + 4, f"{value:.3g}", "end")
 
 
 def _draw_share_ticks(scale: float | None) -> str:
-    labels = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        # The last label would stick out to the right, where the curves have their names.
-        anchor = "end" if share == 1 else "middle"
-        labels.append(_draw_label(_x(share), PLOT_BOTTOM + 16, format_share(share, scale), anchor))
-    return "".join(labels)
+    return "".join(_draw_share_tick(share, scale) for share in LABELLED_SHARES)
+
+
+def _draw_share_tick(share: float, scale: float | None) -> str:
+    anchor = "middle"
+    if share == 1:
+        # A centred last label would stick out to the right, where the curves have their names.
+        anchor = "end"
+    return _draw_label(_x(share), PLOT_BOTTOM + 16, format_share(share, scale), anchor)
 
 
 def _draw_label(x: float, y: float, text: str, anchor: str = "middle") -> str:
@@ -185,13 +219,17 @@ def _draw_label(x: float, y: float, text: str, anchor: str = "middle") -> str:
 
 
 def _list_points(shares: Iterable[float], values: Iterable[float], axis: _Axis) -> list[str]:
-    return [f"{_x(share):.1f},{axis.y(value):.1f}" for share, value in zip(shares, values, strict=True)]
+    points = []
+    for share, value in zip(shares, values, strict=True):
+        points.append(f"{_x(share):.1f},{axis.y(value):.1f}")
+    return points
 
 
 def _draw_line(curve: Curve, index: int, axis: _Axis) -> str:
     points = " ".join(_list_points(curve.shares, curve.values, axis))
-    style = f'style="stroke:{_stroke_color(index)}" fill="none" stroke-width="2.5"{_dash_attribute(index)}'
-    return f'<polyline points="{points}" {style}/>'
+    # Without fill="none" SVG would fill the area under the line.
+    attributes = _stroke_attributes(index, ' fill="none"')
+    return f'<polyline points="{points}" {attributes}/>'
 
 
 def _draw_band(curve: Curve, index: int, axis: _Axis, opacity: float) -> str:
@@ -200,38 +238,53 @@ def _draw_band(curve: Curve, index: int, axis: _Axis, opacity: float) -> str:
         return ""
     upper = _list_points(curve.shares, curve.high, axis)
     lower = _list_points(curve.shares, curve.low, axis)
+    # A polygon goes along the upper edge and back along the lower one.
     points = " ".join(upper + lower[::-1])
     return f'<polygon points="{points}" style="fill:{_stroke_color(index)}" opacity="{opacity:g}"/>'
 
 
 def _place_names(curves: Sequence[Curve], axis: _Axis) -> list[float]:
     """Return the heights of the names, moved apart where lines end close together."""
-    order = sorted(range(len(curves)), key=lambda index: -curves[index].values[-1])
-    # From the highest line down, each name stands at its line's end or one name below the previous one.
+    heights = _move_apart(curves, axis)
+    # Names pushed below the plot move all of them up.
+    excess = max(0.0, max(heights) - (PLOT_BOTTOM + 8))
+    return [height - excess for height in heights]
+
+
+def _move_apart(curves: Sequence[Curve], axis: _Axis) -> list[float]:
+    """Return a height for each name: at its line's end, or one name below the previous one."""
     heights = [0.0] * len(curves)
     lowest = float(TOP - NAME_HEIGHT)
-    for index in order:
+    for index in _order_by_end(curves):
         lowest = max(axis.y(curves[index].values[-1]), lowest + NAME_HEIGHT)
         heights[index] = lowest
-    # Names pushed below the plot move all of them up.
-    excess = max(0.0, lowest - (PLOT_BOTTOM + 8))
-    return [height - excess for height in heights]
+    return heights
+
+
+def _order_by_end(curves: Sequence[Curve]) -> list[int]:
+    """Return the indices of the curves, the one that ends highest first."""
+    return sorted(range(len(curves)), key=lambda index: -curves[index].values[-1])
 
 
 def _draw_name(curve: Curve, index: int, y: float) -> str:
     start = PLOT_RIGHT + 6
-    return (
-        f'<path d="M{start:.0f} {y:.1f}h22" style="stroke:{_stroke_color(index)}" stroke-width="2.5"'
-        f"{_dash_attribute(index)}/>"
-        f'<text x="{start + 27:.0f}" y="{y + 4:.1f}">{html_parts.escape(_shorten(curve.name))}</text>'
-    )
+    # A sample of the line, so that the name can be matched where lines end close together.
+    sample = f'<path d="M{start:.0f} {y:.1f}h22" {_stroke_attributes(index)}/>'
+    name = html_parts.escape(_shorten(curve.name))
+    return f'{sample}<text x="{start + 27:.0f}" y="{y + 4:.1f}">{name}</text>'
+
+
+def _stroke_attributes(index: int, fill: str = "") -> str:
+    return f'style="stroke:{_stroke_color(index)}"{fill} stroke-width="2.5"{_dash_attribute(index)}'
 
 
 def _dash_attribute(index: int) -> str:
     # The dashes shift by one after each round of colours, so that no two of 36 lines look the same.
     rounds = index // len(STROKES)
     dash = DASHES[(index + rounds) % len(DASHES)]
-    return f' stroke-dasharray="{dash}"' if dash else ""
+    if not dash:
+        return ""
+    return f' stroke-dasharray="{dash}"'
 
 
 def _shorten(name: str) -> str:
@@ -247,19 +300,24 @@ def _stroke_color(index: int) -> str:
 
 def _describe(curves: Sequence[Curve], title: str) -> str:
     """Return the text alternative of the chart."""
-    ends = "; ".join(f"{curve.name} from {curve.values[0]:.2g} to {curve.values[-1]:.2g}" for curve in curves)
-    return f"{title}: {ends}."
+    return f"{title}: {'; '.join(map(_describe_curve, curves))}."
+
+
+def _describe_curve(curve: Curve) -> str:
+    return f"{curve.name} from {curve.values[0]:.2g} to {curve.values[-1]:.2g}"
 
 
 def _render_table(curves: Sequence[Curve], x_label: str, scale: float | None) -> str:
-    shares: set[float] = set()
-    for curve in curves:
-        shares.update(curve.shares)
-    rows = [_table_row(curves, share, scale) for share in sorted(shares)]
-    columns = [html_parts.escape(x_label)]
-    columns += [html_parts.escape(curve.name) for curve in curves]
+    rows = [_table_row(curves, share, scale) for share in _all_shares(curves)]
+    names = [curve.name for curve in curves]
+    columns = list(map(html_parts.escape, [x_label, *names]))
     table = html_parts.scrollable("Values of the curves", html_parts.table(columns, rows))
     return html_parts.details("The curves as numbers", table)
+
+
+def _all_shares(curves: Sequence[Curve]) -> list[float]:
+    """Return the shares at which any of the curves has a value."""
+    return sorted(set(chain.from_iterable(curve.shares for curve in curves)))
 
 
 def _table_row(curves: Sequence[Curve], share: float, scale: float | None) -> list[str]:
@@ -272,7 +330,10 @@ def _format_value(curve: Curve, share: float) -> str:
     if share not in curve.shares:
         return ""
     index = curve.shares.index(share)
-    value = f"{curve.values[index]:.3g}"
+    return f"{curve.values[index]:.3g}{_format_interval(curve, index)}"
+
+
+def _format_interval(curve: Curve, index: int) -> str:
     if curve.low is None or curve.high is None:
-        return value
-    return f"{value} [{curve.low[index]:.3g}, {curve.high[index]:.3g}]"
+        return ""
+    return f" [{curve.low[index]:.3g}, {curve.high[index]:.3g}]"

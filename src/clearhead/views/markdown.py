@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from clearhead.explanation import Explanation
 from clearhead.views.captions import format_diagnostics, format_headline, format_relevance
 from clearhead.views.text_spans import (
+    WHITESPACE,
     TextSpan,
     default_level,
     escape_hidden,
+    is_image,
     max_relevance,
     select_scored,
     split_segments,
@@ -38,22 +40,24 @@ def section(explanation: Explanation) -> str:
     lines = [f"## {escape(format_headline(explanation))}", ""]
     lines += _quote_text(explanation)
     lines += _list_strongest(explanation)
+    # A blank line ends the table.
     lines.append("")
-    notes = " · ".join(filter(None, [explanation.model, format_diagnostics(explanation)]))
+    notes = _list_notes(explanation)
     if notes:
         lines.append(f"{escape(notes)}\n")
     return "\n".join(lines)
 
 
+def _list_notes(explanation: Explanation) -> str:
+    notes = [explanation.model, format_diagnostics(explanation)]
+    return " · ".join(filter(None, notes))
+
+
 def _quote_text(explanation: Explanation) -> Iterator[str]:
     """Iterate over the lines of the text; words for the class are bold, words against it in italics."""
-    if explanation.grid is not None:
+    if is_image(explanation):
         return
-    segments = split_segments(explanation)
-    is_word_level = default_level(explanation) == "word"
-    full = max_relevance(select_scored(segments))
-    for segment in segments:
-        text = "".join(_emphasise(span, full, is_word_level) for span in segment)
+    for text in _emphasise_segments(explanation):
         for line in text.splitlines():
             yield f"> {_escape_list_marker(line)}"
         yield ">"
@@ -61,25 +65,51 @@ def _quote_text(explanation: Explanation) -> Iterator[str]:
     yield ""
 
 
+def _emphasise_segments(explanation: Explanation) -> Iterator[str]:
+    segments = split_segments(explanation)
+    is_word_level = default_level(explanation) == "word"
+    full = max_relevance(select_scored(segments))
+    for segment in segments:
+        yield "".join(_emphasise(span, full, is_word_level) for span in segment)
+
+
 def _emphasise(span: TextSpan, full: float, is_word_level: bool) -> str:
+    # Line breaks are kept here: each line of the text becomes a line of the quote.
     text = "\n".join(map(_escape_characters, span.text.split("\n")))
-    is_strong = span.relevance is not None and abs(span.relevance) * EMPHASIS_DIVISOR >= full > 0
     # Inside a word, Markdown takes stars as emphasis only around letters and digits.
     can_be_emphasised = is_word_level or span.text.isalnum()
-    if not is_strong or not can_be_emphasised:
+    if not _is_strong(span, full) or not can_be_emphasised:
         return text
-    mark = "**" if (span.relevance or 0.0) > 0 else "*"
+    mark = _choose_mark(span)
     return f"{mark}{text}{mark}"
 
 
+def _is_strong(span: TextSpan, full: float) -> bool:
+    if span.relevance is None:
+        return False
+    return abs(span.relevance) * EMPHASIS_DIVISOR >= full > 0
+
+
+def _choose_mark(span: TextSpan) -> str:
+    if span.relevance_or_zero > 0:
+        return "**"
+    return "*"
+
+
 def _list_strongest(explanation: Explanation) -> list[str]:
-    name = default_level(explanation)
-    if explanation.grid is not None:
-        name = "patch"
-    lines = [f"| {name} | relevance | rank |", "|:--|--:|--:|"]
-    for span in strongest_spans(explanation, MAX_TABLE_ROWS):
-        lines.append(f"| {escape(span.text)} | {format_relevance(span.relevance or 0.0)} | {span.rank} |")
+    lines = [f"| {_name_rows(explanation)} | relevance | rank |", "|:--|--:|--:|"]
+    lines += map(_format_row, strongest_spans(explanation, MAX_TABLE_ROWS))
     return lines
+
+
+def _name_rows(explanation: Explanation) -> str:
+    if is_image(explanation):
+        return "patch"
+    return default_level(explanation)
+
+
+def _format_row(span: TextSpan) -> str:
+    return f"| {escape(span.text)} | {format_relevance(span.relevance_or_zero)} | {span.rank} |"
 
 
 def escape(text: str) -> str:
@@ -92,13 +122,13 @@ def _escape_list_marker(line: str) -> str:
 
 
 def _escape_characters(text: str) -> str:
-    characters = []
+    return "".join(map(_escape_character, escape_hidden(text)))
+
+
+def _escape_character(character: str) -> str:
+    if character in SPECIAL_CHARACTERS:
+        return f"\\{character}"
     # Line breaks would end a table row, a heading or a quote.
-    for character in escape_hidden(text):
-        if character in SPECIAL_CHARACTERS:
-            characters.append(f"\\{character}")
-        elif character in "\r\n\t":
-            characters.append(" ")
-        else:
-            characters.append(character)
-    return "".join(characters)
+    if character in WHITESPACE:
+        return " "
+    return character

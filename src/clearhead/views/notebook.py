@@ -25,6 +25,7 @@ from clearhead.views.text_spans import (
     escape_hidden,
     has_negative_text,
     has_text,
+    is_image,
     other_level,
     select_scored,
     special_tokens,
@@ -33,34 +34,44 @@ from clearhead.views.text_spans import (
 
 MAX_SHOWN = 100
 MAX_FULL_CARDS = 3
+# A cell has no style sheet, so its few rules are attributes.
+FRAME_STYLE = "max-width:75ch;margin:0 0 1em;white-space:pre-wrap;overflow-wrap:anywhere"
+PARAGRAPH_STYLE = "line-height:1.9;margin:0;text-underline-offset:.3em"
 
 
 def fragment(explanation: Explanation) -> str:
     """Render one explanation without its scores per block; `html.with_style([blocks.heat_map(e)])` shows those."""
     # The layers of an image need the style sheet; compared with the image itself it is small.
-    if explanation.grid is not None:
+    if is_image(explanation):
         return html.with_style([html.card(explanation)])
     level = default_level(explanation)
-    return _render_frame(
-        [
-            _render_heading(explanation),
-            *_render_text(explanation, level),
-            *_render_footer(explanation),
-            _render_other_level(explanation, level),
-        ]
-    )
+    bodies = [_render_heading(explanation)]
+    bodies += _render_text(explanation, level)
+    bodies += _render_footer(explanation)
+    bodies.append(_render_other_level(explanation, level))
+    return _render_frame(bodies)
 
 
 def listing(explanations: Sequence[Explanation]) -> str:
     """Render many explanations: the input of each, at most a hundred."""
     shown = explanations[:MAX_SHOWN]
     rest = _render_rest(explanations)
-    is_short = len(shown) <= MAX_FULL_CARDS
     if _has_image(shown):
         # Cards of images share one style sheet.
-        cards = map(html.card if is_short else html.brief_card, shown)
-        return html.with_style([*cards, rest])
-    return "".join(map(fragment if is_short else _render_brief, shown)) + rest
+        return html.with_style([*_render_cards(shown), rest])
+    return "".join(_render_fragments(shown)) + rest
+
+
+def _render_cards(explanations: Sequence[Explanation]) -> Iterable[str]:
+    if len(explanations) <= MAX_FULL_CARDS:
+        return map(html.card, explanations)
+    return map(html.brief_card, explanations)
+
+
+def _render_fragments(explanations: Sequence[Explanation]) -> Iterable[str]:
+    if len(explanations) <= MAX_FULL_CARDS:
+        return map(fragment, explanations)
+    return map(_render_brief, explanations)
 
 
 def comparison(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> str:
@@ -72,17 +83,19 @@ def comparison(explanations: Mapping[str, Explanation | Sequence[Explanation]]) 
 
 
 def _has_image(explanations: Iterable[Explanation]) -> bool:
-    return any(explanation.grid is not None for explanation in explanations)
+    return any(map(is_image, explanations))
 
 
 def _group_by_input(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> list[dict[str, Explanation]]:
     """Return the explanations of each input by method."""
-    columns = []
-    for column in explanations.values():
-        if isinstance(column, Explanation):
-            column = [column]
-        columns.append(column)
+    columns = map(_as_list, explanations.values())
     return [dict(zip(explanations, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _as_list(explanations: Explanation | Sequence[Explanation]) -> Sequence[Explanation]:
+    if isinstance(explanations, Explanation):
+        return [explanations]
+    return explanations
 
 
 def _render_rest(explanations: Sequence[Explanation]) -> str:
@@ -93,8 +106,7 @@ def _render_rest(explanations: Sequence[Explanation]) -> str:
 
 
 def _render_frame(bodies: Iterable[str]) -> str:
-    style = "max-width:75ch;margin:0 0 1em;white-space:pre-wrap;overflow-wrap:anywhere"
-    return f'<div style="{style}">{"".join(bodies)}</div>'
+    return f'<div style="{FRAME_STYLE}">{"".join(bodies)}</div>'
 
 
 def _render_heading(explanation: Explanation, *, method: bool = True) -> str:
@@ -124,13 +136,19 @@ def _render_text(explanation: Explanation, level: str) -> Iterator[str]:
 
 def _render_legend(explanation: Explanation, full: float) -> str:
     lowest = "0"
+    signed = has_negative_text(explanation)
+    if signed:
+        lowest = f"against {format_relevance(-full)}"
+    bar = _render_color_bar(signed)
+    return f"<div><small>{lowest} {bar} {format_relevance(full)} for {_escape(explanation.label)}</small></div>"
+
+
+def _render_color_bar(signed: bool) -> str:
     # #0000 is transparent: relevance 0 has no colour.
     colors = ["#0000", translucent_tint(STEPS)]
-    if has_negative_text(explanation):
-        lowest = f"against {format_relevance(-full)}"
+    if signed:
         colors.insert(0, translucent_tint(-STEPS))
-    bar = f'<i style="padding:0 3em;background:linear-gradient(90deg,{",".join(colors)})"></i>'
-    return f"<div><small>{lowest} {bar} {format_relevance(full)} for {_escape(explanation.label)}</small></div>"
+    return f'<i style="padding:0 3em;background:linear-gradient(90deg,{",".join(colors)})"></i>'
 
 
 def _render_footer(explanation: Explanation) -> Iterator[str]:
@@ -148,15 +166,16 @@ def _render_other_level(explanation: Explanation, level: str) -> str:
     if not has_text(explanation):
         return ""
     other = other_level(level)
-    paragraphs = "".join(_render_paragraphs(split_segments(explanation, other), full_scale(explanation)))
-    return f"<details><summary>{_render_small(f'{other.title()}s')}</summary>{paragraphs}</details>"
+    summary = _render_small(f"{other.title()}s")
+    paragraphs = _render_paragraphs(split_segments(explanation, other), full_scale(explanation))
+    return f"<details><summary>{summary}</summary>{''.join(paragraphs)}</details>"
 
 
 def _render_paragraphs(segments: Sequence[Sequence[TextSpan]], full: float) -> Iterator[str]:
     count = len(select_scored(segments))
     for segment in segments:
         words = "".join(_render_span(span, full, count) for span in segment)
-        yield f'<p dir="auto" style="line-height:1.9;margin:0;text-underline-offset:.3em">{words}</p>'
+        yield f'<p dir="auto" style="{PARAGRAPH_STYLE}">{words}</p>'
 
 
 def _render_span(span: TextSpan, full: float, count: int) -> str:
@@ -167,9 +186,15 @@ def _render_span(span: TextSpan, full: float, count: int) -> str:
     step = color_step(span.relevance, full)
     if step == 0:
         return f'<span title="{tooltip}">{text}</span>'
+    return f'<u style="{_word_style(step)}" title="{tooltip}">{text}</u>'
+
+
+def _word_style(step: int) -> str:
+    style = f"background:{translucent_tint(step)}"
     # The underline shows the sign without colour: dashed is against the class.
-    dashed = ";text-decoration-style:dashed" if step < 0 else ""
-    return f'<u style="background:{translucent_tint(step)}{dashed}" title="{tooltip}">{text}</u>'
+    if step < 0:
+        style += ";text-decoration-style:dashed"
+    return style
 
 
 def _render_small(text: str) -> str:

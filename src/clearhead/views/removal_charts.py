@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from clearhead.explanation import Explanation
 from clearhead.views import html_parts
 from clearhead.views.line_chart import Curve, chart
+from clearhead.views.text_spans import is_image
 
 if TYPE_CHECKING:
     from clearhead.perturbation.curves import RemovalCurve
@@ -18,23 +19,40 @@ def card(
 
     `explanation`, any of the methods', says what was hidden and which score the curves follow.
     """
-    unit = "tokens" if explanation.grid is None else "patches"
+    unit = _unit_name(explanation)
     score = _score_name(explanation)
     charts = [
         chart(_lines(hiding), title="Hiding the most relevant first", x_label=f"{unit} hidden", y_label=score),
         chart(_lines(revealing), title="Revealing the most relevant first", x_label=f"{unit} revealed", y_label=score),
     ]
-    orders = max(curve.orders for curve in hiding.values())
+    return html_parts.card(html_parts.side_by_side(charts), _render_note(hiding))
+
+
+def _render_note(curves: "Mapping[str, RemovalCurve]") -> str:
+    # Only the curve of random orders has more than one.
+    orders = max(curve.orders for curve in curves.values())
     note = f"Random order: the mean of {orders} random orders; the band is their range, lowest to highest."
-    return html_parts.card(html_parts.side_by_side(charts), f'<p class="ch-faint">{note}</p>')
+    return f'<p class="ch-faint">{note}</p>'
+
+
+def _unit_name(explanation: Explanation) -> str:
+    if is_image(explanation):
+        return "patches"
+    return "tokens"
 
 
 def _score_name(explanation: Explanation) -> str:
     """Return the title of the vertical axis."""
     if explanation.target.versus is not None:
         return "difference of probabilities"
-    return "score" if explanation.probability is None else "probability"
+    # A regression model has no probabilities.
+    if explanation.probability is None:
+        return "score"
+    return "probability"
 
 
 def _lines(curves: "Mapping[str, RemovalCurve]") -> list[Curve]:
-    return [Curve(name, curve.shares, curve.values, curve.low, curve.high) for name, curve in curves.items()]
+    lines = []
+    for name, curve in curves.items():
+        lines.append(Curve(name, curve.shares, curve.values, curve.low, curve.high))
+    return lines

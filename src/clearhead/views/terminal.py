@@ -1,6 +1,6 @@
 """Explanations in a terminal: the words of the original text on signed colours, or plain text."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
@@ -17,11 +17,21 @@ from clearhead.views.captions import (
     format_tokens,
     format_word,
 )
-from clearhead.views.color import LIGHT, STEPS, background_color, color_step, format_hex
+from clearhead.views.color import (
+    LEGEND_STEPS,
+    LIGHT,
+    NEGATIVE_LEGEND_STEPS,
+    STEPS,
+    background_color,
+    color_step,
+    format_hex,
+)
 from clearhead.views.text_spans import (
     TextSpan,
+    content_relevance,
     escape_hidden,
     has_negative,
+    is_image,
     max_relevance,
     scored_spans,
     select_scored,
@@ -43,10 +53,14 @@ def console(*, plain: bool, width: int | None = None) -> Console:
     """Return a console that prints text literally; `plain` writes no escape sequences at all."""
     if plain:
         return Console(no_color=True, color_system=None, force_terminal=False, width=width, **LITERAL)
+    return Console(no_color=False, color_system=_choose_color_system(), width=width, **LITERAL)
+
+
+def _choose_color_system() -> Literal["256", "truecolor"]:
     # Terminals that do not report their colours get 256: with 16, for and against would look alike.
-    detected = Console(width=width, **LITERAL).color_system
-    system: Literal["256", "truecolor"] = "truecolor" if detected == "truecolor" else "256"
-    return Console(no_color=False, color_system=system, width=width, **LITERAL)
+    if Console(**LITERAL).color_system == "truecolor":
+        return "truecolor"
+    return "256"
 
 
 def render(explanation: Explanation, *, level: str | None = None, width: int = 100, color: bool = False) -> str:
@@ -56,7 +70,15 @@ def render(explanation: Explanation, *, level: str | None = None, width: int = 1
 
 def capture(renderable: RenderableType, *, width: int = 100, color: bool = False) -> str:
     """Return what a console would print, without trailing spaces."""
-    target = Console(
+    target = _make_recorder(width, color)
+    with target.capture() as captured:
+        target.print(renderable)
+    lines = captured.get().splitlines()
+    return "\n".join(map(str.rstrip, lines)) + "\n"
+
+
+def _make_recorder(width: int, color: bool) -> Console:
+    return Console(
         width=width,
         color_system="truecolor" if color else None,
         force_terminal=color,
@@ -64,22 +86,24 @@ def capture(renderable: RenderableType, *, width: int = 100, color: bool = False
         legacy_windows=False,
         **LITERAL,
     )
-    with target.capture() as captured:
-        target.print(renderable)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
-    return "\n".join(lines) + "\n"
 
 
 def view(explanation: Explanation, *, level: str | None = None, count: int = 8) -> RenderableType:
     """Return heading, text or patches, legend, the `count` strongest words, special tokens and diagnostics."""
     renderables: list[RenderableType] = [_render_heading(explanation), Text()]
-    if explanation.grid is not None:
+    if is_image(explanation):
         renderables.append(_render_patches(explanation))
     else:
-        renderables += _render_texts(explanation, level)
-        renderables += [Text(), _render_legend(explanation, level)]
-        renderables += [Text(), _render_strongest(explanation, level, count)]
+        renderables += _render_words(explanation, level, count)
     return Group(*renderables, *_render_footer(explanation))
+
+
+def _render_words(explanation: Explanation, level: str | None, count: int) -> Iterator[RenderableType]:
+    yield from _render_texts(explanation, level)
+    yield Text()
+    yield _render_legend(explanation, level)
+    yield Text()
+    yield _render_strongest(explanation, level, count)
 
 
 def methods(explanations: Mapping[str, Explanation], *, level: str | None = None) -> RenderableType:
@@ -88,12 +112,15 @@ def methods(explanations: Mapping[str, Explanation], *, level: str | None = None
     renderables: list[RenderableType] = [_render_heading(first, method=False), Text()]
     for name, explanation in explanations.items():
         renderables.append(Text(name, style="bold"))
-        if explanation.grid is not None:
-            renderables.append(_render_patches(explanation))
-        else:
-            renderables += [*_render_texts(explanation, level), _render_short_list(explanation)]
+        renderables += _render_compared(explanation, level)
         renderables.append(Text())
     return Group(*renderables)
+
+
+def _render_compared(explanation: Explanation, level: str | None) -> list[Text]:
+    if is_image(explanation):
+        return [_render_patches(explanation)]
+    return [*_render_texts(explanation, level), _render_short_list(explanation)]
 
 
 def _render_heading(explanation: Explanation, *, method: bool = True) -> Text:
@@ -133,10 +160,14 @@ def _render_legend(explanation: Explanation, level: str | None) -> Text:
     full = max_relevance(spans)
     line = Text(style="dim")
     if has_negative(spans):
-        line.append(f"against {format_relevance(-full)} ")
-        line.append_text(_render_swatches(range(-STEPS, 0, 2))).append(" ")
-    line.append("0 ").append_text(_render_swatches(range(1, STEPS + 1, 2)))
+        line.append_text(_render_negative_legend(full))
+    line.append("0 ").append_text(_render_swatches(LEGEND_STEPS))
     return line.append(f" {format_relevance(full)} for {escape_hidden(explanation.label)}")
+
+
+def _render_negative_legend(full: float) -> Text:
+    line = Text(f"against {format_relevance(-full)} ")
+    return line.append_text(_render_swatches(NEGATIVE_LEGEND_STEPS)).append(" ")
 
 
 def _render_swatches(steps: Iterable[int]) -> Text:
@@ -150,7 +181,9 @@ def _render_swatches(steps: Iterable[int]) -> Text:
 
 def _sign_block(value: float) -> str:
     """Return a full block for the class, a light one against it."""
-    return "█" if value > 0 else "░"
+    if value > 0:
+        return "█"
+    return "░"
 
 
 def _render_strongest(explanation: Explanation, level: str | None, count: int) -> Table:
@@ -158,10 +191,14 @@ def _render_strongest(explanation: Explanation, level: str | None, count: int) -
     full = max_relevance(spans)
     table = Table.grid(padding=(0, 2))
     for span in spans:
-        relevance = span.relevance or 0.0
-        number = Text(format_relevance(relevance), justify="right")
-        table.add_row(Text(escape_hidden(span.text)), number, _render_bar(relevance, full))
+        table.add_row(*_render_row(span, full))
     return table
+
+
+def _render_row(span: TextSpan, full: float) -> tuple[Text, Text, Text]:
+    relevance = span.relevance_or_zero
+    number = Text(format_relevance(relevance), justify="right")
+    return Text(escape_hidden(span.text)), number, _render_bar(relevance, full)
 
 
 def _render_bar(relevance: float, full: float) -> Text:
@@ -170,7 +207,9 @@ def _render_bar(relevance: float, full: float) -> Text:
 
 
 def _sign_color(relevance: float) -> str:
-    return format_hex(LIGHT.positive if relevance > 0 else LIGHT.negative)
+    if relevance > 0:
+        return format_hex(LIGHT.positive)
+    return format_hex(LIGHT.negative)
 
 
 def _render_short_list(explanation: Explanation) -> Text:
@@ -180,44 +219,54 @@ def _render_short_list(explanation: Explanation) -> Text:
 
 def _render_patches(explanation: Explanation) -> Text:
     """Render the patches of an image, two characters each: blocks speak for the class, lines against it."""
-    values = explanation.relevance[~explanation.special].reshape(explanation.grid or (0, 0))
+    values = content_relevance(explanation).reshape(explanation.grid or (0, 0))
     full = float(abs(values).max(initial=0.0))
     text = Text()
-    for row in values:
-        for value in row:
-            text.append_text(_render_patch(float(value), full))
-        text.append("\n")
+    for row in values.tolist():
+        text.append_text(_render_patch_row(row, full))
     return text.append_text(_render_patch_legend(values, full, explanation.label))
+
+
+def _render_patch_row(values: Iterable[float], full: float) -> Text:
+    patches = [_render_patch(value, full) for value in values]
+    return Text.assemble(*patches, "\n")
 
 
 def _render_patch(value: float, full: float) -> Text:
     step = color_step(value, full)
     if step == 0:
         return Text("  ")
-    shades = POSITIVE_SHADES if step > 0 else NEGATIVE_SHADES
+    return Text(2 * _choose_shade(step), style=_sign_color(value))
+
+
+def _choose_shade(step: int) -> str:
     # A shade per quarter of the scale; the first, a space, is for less than an eighth.
-    shade = shades[round(abs(step) / STEPS * 4)]
-    return Text(shade * 2, style=_sign_color(value))
+    index = round(abs(step) / STEPS * 4)
+    if step > 0:
+        return POSITIVE_SHADES[index]
+    return NEGATIVE_SHADES[index]
 
 
 def _render_patch_legend(values: Array, full: float, label: str) -> Text:
     legend = Text("\n")
     if (values < 0).any():
         legend.append(f"{NEGATIVE_SHADES[-1]} {format_relevance(-full)} against   ", style="dim")
-    return legend.append(f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {escape_hidden(label)}", style="dim")
+    positive = f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {escape_hidden(label)}"
+    return legend.append(positive, style="dim")
 
 
 def _render_footer(explanation: Explanation) -> list[Text]:
-    lines = []
+    notes = list(filter(None, [_format_special_tokens(explanation), format_diagnostics(explanation)]))
+    if notes:
+        notes.insert(0, "")
+    return [Text(note, style="dim") for note in notes]
+
+
+def _format_special_tokens(explanation: Explanation) -> str:
     tokens = special_tokens(explanation)
-    if tokens:
-        lines.append(Text(f"special  {_list_tokens(tokens)}", style="dim"))
-    diagnostics = format_diagnostics(explanation)
-    if diagnostics:
-        lines.append(Text(diagnostics, style="dim"))
-    if lines:
-        lines.insert(0, Text())
-    return lines
+    if not tokens:
+        return ""
+    return f"special  {_list_tokens(tokens)}"
 
 
 def _list_tokens(tokens: Sequence[tuple[str, float]]) -> str:

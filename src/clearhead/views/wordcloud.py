@@ -17,22 +17,28 @@ def cloud(words: Sequence[tuple[str, float]], *, width: int = 480, height: int =
     weights = {word: weight for word, weight in words if weight > 0}
     if not weights:
         raise BadInput("A word cloud needs at least one word with a positive weight.")
-    layout = import_wordcloud().WordCloud(
+    layout = _make_layout(width, height, seed)
+    image: Image.Image = layout.generate_from_frequencies(weights).to_image()
+    return image
+
+
+def _make_layout(width: int, height: int, seed: int) -> Any:
+    return import_wordcloud().WordCloud(
         width=width,
         height=height,
         background_color="white",
         color_func=_choose_color,
         random_state=seed,
+        # Upright words are hard to read.
         prefer_horizontal=1.0,
         relative_scaling=0.5,
     )
-    image: Image.Image = layout.generate_from_frequencies(weights).to_image()
-    return image
 
 
 def _choose_color(*_: Any, font_size: int = 10, **__: Any) -> str:
-    color = LIGHT.above if font_size >= MIN_COLORED_FONT_SIZE else LIGHT.ink
-    return format_hex(color)
+    if font_size >= MIN_COLORED_FONT_SIZE:
+        return format_hex(LIGHT.above)
+    return format_hex(LIGHT.ink)
 
 
 def import_wordcloud() -> Any:
