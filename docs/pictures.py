@@ -13,6 +13,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 import clearhead
+from clearhead.explanation import Word
 from clearhead.views import blocks, heatmap, html, html_parts
 from clearhead.views.line_chart import Curve, chart
 
@@ -21,6 +22,7 @@ TEXT = "a joyless , tedious film that never finds its heart"
 MIXED_TEXT = "slow , but never dull , and the ending is wonderful"
 WINDOW = {"width": 720, "height": 400}
 PIXEL_RATIO = 2
+# Cards have few colours: more would only make the files larger.
 MAX_COLORS = 128
 PHOTO_GAP = 12
 
@@ -28,17 +30,26 @@ PHOTO_GAP = 12
 def render_bodies() -> dict[str, str]:
     """Render the HTML views, by the name of their picture."""
     model = clearhead.load()
-    by_block = clearhead.explain(model, TEXT, "att-cat")
-    by_rollout = clearhead.explain(model, TEXT, "rollout", target=by_block.target)
-    by_class = [clearhead.explain(model, MIXED_TEXT, "att-cat", label) for label in ("positive", "negative")]
     by_method = clearhead.compare(model, TEXT, ["trans-att", "att-cat", "random"])
     return {
         "text": html.card(clearhead.explain(model, TEXT)),
-        "classes": html.classes(by_class),
+        "classes": render_classes(model),
         "methods": html.methods(by_method),
-        "blocks": html_parts.card(html_parts.render_heading(by_block), blocks.heat_map(by_block, by_rollout)),
+        "blocks": render_blocks(model),
         "curves": html_parts.card(render_deletion_curves(model, by_method)),
     }
+
+
+def render_classes(model: clearhead.Model) -> str:
+    """Explain a text with two sides for both classes."""
+    return html.classes([clearhead.explain(model, MIXED_TEXT, "att-cat", label) for label in ("positive", "negative")])
+
+
+def render_blocks(model: clearhead.Model) -> str:
+    """Render the scores per block with the row of rollout."""
+    by_block = clearhead.explain(model, TEXT, "att-cat")
+    by_rollout = clearhead.explain(model, TEXT, "rollout", target=by_block.target)
+    return html_parts.card(html_parts.render_heading(by_block), blocks.heat_map(by_block, by_rollout))
 
 
 def render_deletion_curves(model: clearhead.Model, explanations: dict[str, clearhead.Explanation]) -> str:
@@ -53,32 +64,39 @@ def compute_deletion_curve(model: clearhead.Model, method: str, explanation: cle
     """Explain the text again after each deleted word; the cheapest method gives the same probability."""
     texts = delete_words(explanation)
     remaining = clearhead.explain(model, texts, "raw-attention", target=explanation.target)
-    shares = tuple(count / len(texts) for count in range(len(texts)))
-    return Curve(method, shares, tuple(answer.probability for answer in remaining))
+    probabilities = [explanation.probability for explanation in remaining]
+    shares = [count / len(texts) for count in range(len(texts))]
+    return Curve(method, tuple(shares), tuple(probabilities))
 
 
 def delete_words(explanation: clearhead.Explanation) -> list[str]:
     """Return the text without its 0, 1, 2 … most relevant words; at least one word is left."""
     words = explanation.words()
     order = sorted(range(len(words)), key=lambda index: -words[index].relevance)
-    texts = []
-    for count in range(len(words)):
-        kept = sorted(order[count:])
-        texts.append(" ".join(words[index].text for index in kept))
-    return texts
+    return [join_words(words, order[count:]) for count in range(len(words))]
+
+
+def join_words(words: list[Word], indices: list[int]) -> str:
+    """Return the words at these indices in reading order."""
+    return " ".join(words[index].text for index in sorted(indices))
 
 
 def take_screenshots(bodies: dict[str, str]) -> None:
     """Save every body as a browser shows it, cropped to its card."""
-    chromium = os.environ.get("CLEARHEAD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        # Chromium's sandbox does not start as root, as in most containers; the pages are our own.
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         page = browser.new_page(viewport=WINDOW, device_scale_factor=PIXEL_RATIO)
         for name, body in bodies.items():
             file = Path(folder) / f"{name}.html"
             file.write_text(html.page([body], name), "utf-8")
             take_screenshot(page, file, PICTURES / f"{name}.png")
         browser.close()
+
+
+def find_chromium() -> str | None:
+    """Return the installed browser; None lets Playwright use its own."""
+    return os.environ.get("CLEARHEAD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def take_screenshot(page: Page, source: Path, picture: Path) -> None:
@@ -95,10 +113,16 @@ def draw_photo() -> None:
     explanation = clearhead.explain(model, photo)
     smooth = heatmap.overlay(explanation)
     exact = heatmap.overlay(explanation, smooth=False, top=20)
-    canvas = Image.new("RGB", (smooth.width + PHOTO_GAP + exact.width, smooth.height), "white")
-    canvas.paste(smooth, (0, 0))
-    canvas.paste(exact, (smooth.width + PHOTO_GAP, 0))
-    canvas.save(PICTURES / "photo.jpg", quality=88)
+    join_photos(smooth, exact).save(PICTURES / "photo.jpg", quality=88)
+
+
+def join_photos(left: Image.Image, right: Image.Image) -> Image.Image:
+    """Return two photos of one height side by side on white."""
+    x = left.width + PHOTO_GAP
+    canvas = Image.new("RGB", (x + right.width, left.height), "white")
+    canvas.paste(left, (0, 0))
+    canvas.paste(right, (x, 0))
+    return canvas
 
 
 if __name__ == "__main__":

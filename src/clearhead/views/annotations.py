@@ -13,6 +13,7 @@ from clearhead.model import images
 from clearhead.views import heatmap, html, html_parts
 from clearhead.views.text_spans import text_segments
 
+# Spans as users give them: (start, end), or (segment, start, end) for a pair.
 Spans = Sequence[tuple[int, ...]]
 Span = tuple[int, int, int]
 
@@ -80,8 +81,7 @@ def _open_mask(file: Path, name: str) -> Image.Image:
 
 def _resolve_span(span: tuple[int, ...], texts: Sequence[str]) -> Span:
     segment, start, end = _add_segment(span)
-    is_inside = 0 <= segment < len(texts) and 0 <= start < end <= len(texts[segment])
-    if not is_inside:
+    if not 0 <= segment < len(texts) or not 0 <= start < end <= len(texts[segment]):
         raise BadInput(f"The marked span {span} lies outside the text.")
     return segment, start, end
 
@@ -105,14 +105,20 @@ def _mark(text: str, spans: Iterable[tuple[int, int]]) -> str:
     """Return the text with its spans, from left to right, marked."""
     fragments = []
     position = 0
-    for start, end in spans:
-        # Spans may overlap: what an earlier one has marked is not marked again.
-        start = max(start, position)
-        if end > start:
-            fragments += [html_parts.escape(text[position:start]), _render_mark(text[start:end])]
-            position = end
+    for start, end in _cut_overlaps(spans):
+        fragments += [html_parts.escape(text[position:start]), _render_mark(text[start:end])]
+        position = end
     fragments.append(html_parts.escape(text[position:]))
     return "".join(fragments)
+
+
+def _cut_overlaps(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Iterate over the spans without what an earlier one has covered."""
+    position = 0
+    for start, end in spans:
+        if end > position:
+            yield max(start, position), end
+            position = end
 
 
 def _render_mark(text: str) -> str:
@@ -128,6 +134,7 @@ def _render_explained_text(explanation: Explanation, spans: Sequence[Span], full
 def _format_agreement(explanation: Explanation, spans: Sequence[Span]) -> str:
     """Count the marked words among as many of the most relevant words as people marked."""
     words = explanation.words()
+    # As many words as people marked, so that full agreement is possible.
     count = _count_marked(words, spans)
     top_words = sorted(words, key=lambda word: -word.relevance)[:count]
     return f"{_count_marked(top_words, spans)} of the {count} most relevant words are marked."
@@ -172,6 +179,7 @@ def _render_explained_image(explanation: Explanation, mask: Array, full: float) 
 
 def _draw_mask(image: Image.Image, mask: Array) -> Image.Image:
     _check_mask(mask, image)
+    # Only images with an alpha channel can be composited.
     canvas = image.convert("RGBA")
     canvas.alpha_composite(heatmap.draw_border(mask.astype(bool)))
     return canvas.convert("RGB")
@@ -196,11 +204,12 @@ def _render_share_inside(explanation: Explanation, mask: Array) -> str:
 
 def _positive_relevance(explanation: Explanation) -> Array:
     # The heat map is NaN where the model did not see the image.
-    relevance = np.nan_to_num(explanation.heatmap())
-    return np.clip(relevance, 0, None)
+    positive: Array = np.clip(np.nan_to_num(explanation.heatmap()), 0, None)
+    return positive
 
 
 def _render_image(image: Image.Image, description: str) -> str:
+    # JPEG, because the outline is part of the photo and needs no transparency.
     small = heatmap.shrink_image(image)
     url = heatmap.encode_data_url(small, "JPEG")
     return f'<div class="ch-stack">{html_parts.render_image(url, small.size, description, "")}</div>'

@@ -1,6 +1,6 @@
 """Heat map of scores per block: tokens across, blocks down, each row on its own scale."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,7 +11,10 @@ from clearhead.views import html_parts
 from clearhead.views.captions import format_relevance
 from clearhead.views.color import color_step
 
+# More columns than this would not fit a page.
 MAX_COLUMNS = 60
+# The name of a row and a score for each token.
+Row = tuple[str, Array]
 
 
 def heat_map(explanation: Explanation, rollout: Explanation | None = None) -> str:
@@ -19,17 +22,28 @@ def heat_map(explanation: Explanation, rollout: Explanation | None = None) -> st
 
     Every row is scaled by its largest score outside special tokens. Long texts show their most relevant tokens.
     """
-    _check_blocks(explanation, rollout)
+    layers = _require_layers(explanation)
+    _check_rollout(explanation, rollout)
     columns = _select_tokens(explanation)
-    head = _render_head(explanation, columns)
-    body = _render_body(explanation, rollout, columns)
-    table = f'<table class="ch-blocks"><thead>{head}</thead><tbody>{body}</tbody></table>'
+    rows = [*_block_rows(layers), *_sum_rows(explanation, rollout)]
+    table = _render_table(rows, explanation, columns)
     return html_parts.scrollable("Scores per block", table) + _render_note(explanation, columns)
 
 
-def _check_blocks(explanation: Explanation, rollout: Explanation | None) -> None:
+def _render_table(rows: Iterable[Row], explanation: Explanation, columns: Sequence[int]) -> str:
+    head = _render_head(explanation, columns)
+    body = "".join(_render_row(row, explanation, columns) for row in rows)
+    return f'<table class="ch-blocks"><thead>{head}</thead><tbody>{body}</tbody></table>'
+
+
+def _require_layers(explanation: Explanation) -> Array:
     if explanation.layers is None:
         raise BadOption(f"'{explanation.method}' has no scores per block. Use att-cat, cat or att-grads.")
+    return explanation.layers
+
+
+def _check_rollout(explanation: Explanation, rollout: Explanation | None) -> None:
+    # Its scores would stand under the tokens of this explanation.
     if rollout is not None and rollout.tokens != explanation.tokens:
         raise BadOption("The rollout belongs to another input: explain the same input by both methods.")
 
@@ -52,36 +66,23 @@ def _render_head_cell(token: str) -> str:
     return f'<th scope="col"><span>{html_parts.escape(token)}</span></th>'
 
 
-def _render_body(explanation: Explanation, rollout: Explanation | None, columns: Sequence[int]) -> str:
-    rows = []
-    for name, values in _list_rows(explanation, rollout):
-        rows.append(_render_row(name, values, explanation, columns))
-    return "".join(rows)
-
-
-def _list_rows(explanation: Explanation, rollout: Explanation | None) -> list[tuple[str, Array]]:
-    """Return name and scores of each row from top to bottom."""
-    rows = _block_rows(explanation)
-    if rollout is not None:
-        rows.append(("Rollout", rollout.relevance))
-    rows.append(("Sum", explanation.relevance))
-    return rows
-
-
-def _block_rows(explanation: Explanation) -> list[tuple[str, Array]]:
-    rows: list[tuple[str, Array]] = []
-    if explanation.layers is not None:
-        rows += ((f"block {number}", scores) for number, scores in enumerate(explanation.layers))
+def _block_rows(layers: Array) -> list[Row]:
+    rows = [(f"block {number}", scores) for number, scores in enumerate(layers)]
     # The last block, next to the output, is on top.
     return rows[::-1]
 
 
-def _render_row(name: str, values: Array, explanation: Explanation, columns: Sequence[int]) -> str:
+def _sum_rows(explanation: Explanation, rollout: Explanation | None) -> Iterator[Row]:
+    if rollout is not None:
+        yield "Rollout", rollout.relevance
+    yield "Sum", explanation.relevance
+
+
+def _render_row(row: Row, explanation: Explanation, columns: Sequence[int]) -> str:
+    name, values = row
     # Special tokens often get most of the relevance; on their scale the words would look empty.
     full = _row_scale(values, explanation.special)
-    cells = []
-    for index in columns:
-        cells.append(_render_cell(float(values[index]), full, explanation.tokens[index], name))
+    cells = (_render_cell(float(values[index]), full, explanation.tokens[index], name) for index in columns)
     return f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>'
 
 

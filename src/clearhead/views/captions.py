@@ -5,8 +5,9 @@ from itertools import starmap
 from typing import Any
 
 from clearhead.explanation import Explanation
-from clearhead.views.text_spans import TextSpan, escape_hidden
+from clearhead.views.text_spans import TextSpan, escape_hidden, special_tokens
 
+# Diagnostics that a reader of the view can judge; the others are in the JSON record.
 DIAGNOSTICS = {
     "conservation_gap": "relevance conserved within {:.1g}",
     "completeness_gap": "completeness gap {:.2g}",
@@ -68,6 +69,7 @@ def format_probability(explanation: Explanation) -> str:
 def format_headline(explanation: Explanation) -> str:
     """Format label, probability and method in one line."""
     label = escape_hidden(explanation.label)
+    # Regression and some targets have no probability.
     if explanation.probability is not None:
         label += f" {format_percent(explanation.probability)}"
     return f"{label} · {format_method(explanation)}"
@@ -100,6 +102,15 @@ def format_diagnostics(explanation: Explanation) -> str:
         captions.append(_format_prediction(explanation.diagnostics))
     captions += _format_known(explanation.diagnostics)
     return " · ".join(captions)
+
+
+def format_notes(explanation: Explanation) -> list[str]:
+    """Format special tokens and diagnostics, as far as there are any."""
+    tokens = ", ".join(format_tokens(special_tokens(explanation)))
+    notes = [format_diagnostics(explanation)]
+    if tokens:
+        notes.insert(0, f"Special tokens: {tokens}")
+    return list(filter(None, notes))
 
 
 def _format_known(diagnostics: Mapping[str, Any]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Top words of each class over many texts, and how many of them classes share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from PIL import Image
@@ -38,14 +38,16 @@ def summary(
 
     `tops` and `overlaps` are computed by `clearhead.evaluation.top_words`.
     """
-    clouds = clouds or {}
-    columns = []
-    for label, words in tops.items():
-        columns.append(_render_column(label, words[:count], clouds.get(label)))
+    columns = _render_columns(tops, count, clouds or {})
     bodies = ["<h2>Words that speak for each class</h2>", html_parts.side_by_side(columns)]
     if overlaps:
         bodies.append(_render_overlaps(overlaps))
     return html_parts.card(*bodies)
+
+
+def _render_columns(tops: TopWords, count: int, clouds: Mapping[str, Image.Image]) -> Iterator[str]:
+    for label, words in tops.items():
+        yield _render_column(label, words[:count], clouds.get(label))
 
 
 def _render_column(label: str, words: Sequence[tuple[str, float]], cloud: Image.Image | None) -> str:
@@ -71,6 +73,7 @@ def _render_bar(share: float) -> str:
 
 
 def _render_cloud(label: str, cloud: Image.Image) -> str:
+    # PNG keeps the edges of letters sharp.
     url = heatmap.encode_data_url(cloud.convert("RGB"), "PNG")
     description = f"Word cloud of {label}; the table has the words."
     return html_parts.render_image(url, cloud.size, description, "ch-cloud")

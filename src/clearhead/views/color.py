@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 Rgb = tuple[int, int, int]
+# Steps on each side of 0.
 STEPS = 9
 # Legends show every other step, which is enough to see the direction.
 LEGEND_STEPS = range(1, STEPS + 1, 2)
@@ -52,6 +53,7 @@ DARK = Theme(
     below=(150, 196, 255),
 )
 
+# Strong colours: mixed with any paper at little opacity they stay distinct.
 POSITIVE_TINT = "#c50"
 NEGATIVE_TINT = "#26e"
 
@@ -109,6 +111,7 @@ def format_hex(color: Rgb) -> str:
 
 def contrast_ratio(first: Rgb, second: Rgb) -> float:
     """Return the contrast ratio of WCAG 2, from 1 to 21; AA requires 4.5 for text."""
+    # The formula of WCAG; 0.05 stands for the light that a screen reflects.
     lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 

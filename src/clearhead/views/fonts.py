@@ -146,15 +146,19 @@ def _has_glyph(face: Face, character: str) -> bool:
 
 
 def _draw_glyph(face: Face, character: str) -> bytes:
-    mode = "L"
-    if face.colored:
-        mode = "RGBA"
-    image = Image.new(mode, (GLYPH_CANVAS, GLYPH_CANVAS))
+    image = _new_glyph_canvas(face)
     # Away from the left edge, because some glyphs extend to the left of their position.
     position = (GLYPH_CANVAS // 3, 0)
     font = _without_shaping(face.font)
     ImageDraw.Draw(image).text(position, character, fill="white", font=font, embedded_color=face.colored)
     return image.tobytes()
+
+
+def _new_glyph_canvas(face: Face) -> Image.Image:
+    size = (GLYPH_CANVAS, GLYPH_CANVAS)
+    if face.colored:
+        return Image.new("RGBA", size)
+    return Image.new("L", size)
 
 
 def _without_shaping(font: Font) -> Font:
@@ -192,14 +196,26 @@ def _assign_faces(text: str, size: int) -> Iterator[tuple[str, Face | None]]:
     default = _default_face(size)
     face: Face | None = default
     for character in text:
-        if character in WITHOUT_GLYPH or character == " ":
+        if _needs_no_glyph(character):
             yield character, face or default
-        elif unicodedata.category(character).startswith("M"):
+        elif _is_mark(character):
             # A mark is drawn onto the character before it, so it needs the same font.
             yield character, _if_drawable(face, character)
         else:
             face = _find_face(character, size)
             yield character, face
+
+
+def _needs_no_glyph(character: str) -> bool:
+    return character == " " or character in WITHOUT_GLYPH
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")
+
+
+def _is_symbol(character: str) -> bool:
+    return unicodedata.category(character).startswith("S")
 
 
 def _default_face(size: int) -> Face:
@@ -215,7 +231,7 @@ def _if_drawable(face: Face | None, character: str) -> Face | None:
 def _format_missing_glyph(character: str) -> str:
     name = ""
     # Names of symbols say what they show; those of letters are long and say no more than the code point.
-    if unicodedata.category(character).startswith("S"):
+    if _is_symbol(character):
         name = unicodedata.name(character, "").casefold()
     return f"⟨{name or f'U+{ord(character):04X}'}⟩"
 
@@ -265,23 +281,28 @@ def _draw_stretch(image: Image.Image, position: tuple[float, float], text: str, 
 def _paste_color_glyphs(image: Image.Image, position: tuple[float, float], text: str, face: Face) -> None:
     """Draw coloured bitmaps at the size they have, then scale and paste them."""
     glyphs, left, top = _draw_color_glyphs(text, face)
-    size = (_scale_side(glyphs.width, face), _scale_side(glyphs.height, face))
-    small = glyphs.resize(size, Image.Resampling.LANCZOS)
+    small = _scale_glyphs(glyphs, face.scale)
     x = round(position[0] + left * face.scale)
     y = round(position[1] + top * face.scale)
     # The glyphs are their own mask, so that their transparent pixels leave the image as it is.
     image.paste(small, (x, y), small)
 
 
-def _scale_side(side: int, face: Face) -> int:
+def _scale_glyphs(glyphs: Image.Image, scale: float) -> Image.Image:
     # Pillow does not resize to nothing.
-    return max(1, round(side * face.scale))
+    width = max(1, round(glyphs.width * scale))
+    height = max(1, round(glyphs.height * scale))
+    return glyphs.resize((width, height), Image.Resampling.LANCZOS)
 
 
 def _draw_color_glyphs(text: str, face: Face) -> tuple[Image.Image, int, int]:
     """Return the unscaled glyphs and the position of their left top corner relative to the baseline's start."""
     left, top, right, bottom = map(round, face.font.getbbox(text, anchor="ls"))
-    size = (max(1, right - left), max(1, bottom - top))
-    canvas = Image.new("RGBA", size)
+    canvas = _new_canvas(right - left, bottom - top)
     ImageDraw.Draw(canvas).text((-left, -top), text, font=face.font, anchor="ls", embedded_color=True)
     return canvas, left, top
+
+
+def _new_canvas(width: int, height: int) -> Image.Image:
+    # Spaces and joiners have no extent, but an image needs one.
+    return Image.new("RGBA", (max(1, width), max(1, height)))

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -148,9 +148,13 @@ def _to_palette(colors: Image.Image) -> Image.Image:
     image = Image.fromarray(_to_bytes(_palette_indices(colors)), "P")
     opacity = np.linspace(0, 1, PALETTE_TONES)
     image.putpalette(_build_palette(opacity))
-    # Both signs have the same opacities.
-    image.info["transparency"] = bytes(2 * [round(255 * value) for value in opacity])
+    # The PNG writer takes one opacity per colour from here; both signs have the same ones.
+    image.info["transparency"] = 2 * _to_alpha(opacity)
     return image
+
+
+def _to_alpha(opacity: Array) -> bytes:
+    return bytes(round(255 * value) for value in opacity)
 
 
 def _palette_indices(colors: Image.Image) -> Array:
@@ -176,14 +180,18 @@ def draw_outline(explanation: Explanation, *, top: float = OUTLINED_PERCENT, smo
     require_number("top", top, 0, 100)
     relevance = _map_relevance(explanation, smooth)
     # Pixels that the model did not see count neither for the percentile nor as inside.
+    inside = np.nan_to_num(relevance, nan=-np.inf) >= _threshold(relevance, top)
+    return draw_border(inside)
+
+
+def _threshold(relevance: Array, top: float) -> float:
     seen = relevance[~np.isnan(relevance)]
-    threshold = np.percentile(seen, 100 - top)
-    return draw_border(np.nan_to_num(relevance, nan=-np.inf) >= threshold)
+    return float(np.percentile(seen, 100 - top))
 
 
 def draw_border(inside: Array) -> Image.Image:
     """Draw a white line in a black one along the border of a region, transparent elsewhere."""
-    thickness = _line_thickness(inside)
+    thickness = _line_thickness(*inside.shape)
     canvas = np.zeros((*inside.shape, 4), dtype=np.uint8)
     # The white line is drawn over the middle of the wider black one.
     canvas[_border_mask(inside, 2 * thickness)] = BLACK
@@ -191,9 +199,9 @@ def draw_border(inside: Array) -> Image.Image:
     return Image.fromarray(canvas, "RGBA")
 
 
-def _line_thickness(inside: Array) -> int:
+def _line_thickness(height: int, width: int) -> int:
     # About a quarter of a per cent of the image, so that the line shows in large photos too.
-    return max(1, round(max(inside.shape) / 400))
+    return max(1, round(max(height, width) / 400))
 
 
 def _border_mask(inside: Array, distance: int) -> Array:
@@ -270,10 +278,14 @@ def render_figure(explanation: Explanation, *, full: float | None = None) -> str
     # Shrinking before drawing is much faster for large photos. The second shrink covers inputs without an image.
     explanation = shrink(explanation, MAX_PAGE_SIDE)
     image = shrink_image(original_image(explanation))
-    stack = [_render_photo(explanation, image)]
-    for css, url in _encode_layers(explanation, full).items():
-        stack.append(html_parts.render_image(url, image.size, "", css))
-    return f'<div class="ch-figure"><div class="ch-stack">{"".join(stack)}</div>{_render_controls()}</div>'
+    photo = _render_photo(explanation, image)
+    layers = _render_layers(_encode_layers(explanation, full), image.size)
+    return f'<div class="ch-figure"><div class="ch-stack">{photo}{layers}</div>{_render_controls()}</div>'
+
+
+def _render_layers(urls: Mapping[str, str], size: tuple[int, int]) -> str:
+    # The photo has the description for all of them.
+    return "".join(html_parts.render_image(url, size, "", css) for css, url in urls.items())
 
 
 def _render_photo(explanation: Explanation, image: Image.Image) -> str:
@@ -305,12 +317,16 @@ def _encode_outline(explanation: Explanation, smooth: bool) -> str:
 def describe(explanation: Explanation) -> str:
     """Return the text alternative of a heat map."""
     row, column, relevance = _strongest_patch(explanation)
-    rows, columns = _grid_shape(explanation)
-    position = f"{_name_third(VERTICAL, row, rows)} {_name_third(HORIZONTAL, column, columns)}"
     return (
         f"Photo with a heat map for {explanation.label}. The strongest patch, {format_relevance(relevance)}, "
-        f"is at the {position}: row {row + 1} of {rows}, column {column + 1} of {columns}."
+        f"is at the {_describe_position(row, column, *_grid_shape(explanation))}."
     )
+
+
+def _describe_position(row: int, column: int, rows: int, columns: int) -> str:
+    # Words for those who imagine the photo, numbers for those who compare explanations.
+    position = f"{_name_third(VERTICAL, row, rows)} {_name_third(HORIZONTAL, column, columns)}"
+    return f"{position}: row {row + 1} of {rows}, column {column + 1} of {columns}"
 
 
 def _strongest_patch(explanation: Explanation) -> tuple[int, int, float]:
@@ -381,7 +397,12 @@ def _scale_side(side: int, scale: float) -> int:
 
 def encode_data_url(image: Image.Image, image_format: str) -> str:
     """Encode an image as JPEG or PNG inside a URL, so that the page loads nothing."""
+    content = base64.b64encode(encode(image, image_format)).decode()
+    return f"data:image/{image_format.casefold()};base64,{content}"
+
+
+def encode(image: Image.Image, image_format: str) -> bytes:
+    """Encode an image as JPEG or PNG."""
     buffer = io.BytesIO()
     image.save(buffer, image_format, **SAVE_OPTIONS[image_format])
-    content = base64.b64encode(buffer.getvalue()).decode()
-    return f"data:image/{image_format.casefold()};base64,{content}"
+    return buffer.getvalue()

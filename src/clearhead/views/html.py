@@ -29,6 +29,7 @@ PAGE_STYLE = (
 
 def with_style(bodies: Iterable[str]) -> str:
     """Render bodies with the style rules they use, to be inserted into another page."""
+    # Every cell of a notebook repeats its style, so unused rules are left out.
     body = "".join(bodies)
     return f'<div class="clearhead">{html_parts.style_element(body)}{body}</div>'
 
@@ -123,6 +124,7 @@ def _render_named_input(name: str, explanation: Explanation) -> str:
 
 def classes(explanations: Sequence[Explanation]) -> str:
     """Render the same input explained for two or more classes side by side, on one scale."""
+    # One scale, so that a pale class is one with little relevance.
     full = shared_full_scale(explanations)
     columns = []
     for explanation in explanations:

@@ -8,11 +8,10 @@ from importlib.resources import files
 
 from clearhead.explanation import Explanation
 from clearhead.views.captions import (
-    format_diagnostics,
+    format_notes,
     format_probability,
     format_relevance,
     format_source,
-    format_tokens,
     format_tooltip,
     format_word,
 )
@@ -37,7 +36,6 @@ from clearhead.views.text_spans import (
     other_level,
     scored_spans,
     select_scored,
-    special_tokens,
     spell_out,
     split_segments,
     strongest_spans,
@@ -150,12 +148,14 @@ def css_class(step: int) -> str:
 
 def render_text(segments: Sequence[Sequence[TextSpan]], full: float, css: str = "") -> str:
     """Render one paragraph per text of the input, each word on its colour; `full` gets the full colour."""
+    # Ranks go over all texts of the input.
     count = len(select_scored(segments))
     return "".join(_render_paragraph(segment, full, count, css) for segment in segments)
 
 
 def _render_paragraph(spans: Sequence[TextSpan], full: float, count: int, css: str) -> str:
     words = "".join(_render_span(span, full, count) for span in spans)
+    # The language is that of the user's text, not of the page, and the text itself tells its direction.
     return f'<p class="ch-text {css}" dir="auto" lang="">{words}</p>'
 
 
@@ -176,13 +176,22 @@ def _class_attribute(step: int) -> str:
 
 def render_levels(explanation: Explanation, level: str, full: float) -> str:
     """Render the text at one level and, behind a check box, at the other one, on the same scale."""
+    # Without the original text there are only tokens.
     if not has_text(explanation):
         return render_text(split_segments(explanation), full)
     # The style sheet hides .ch-token until the box is checked: there is no script.
     other = other_level(level)
-    shown_text = render_text(split_segments(explanation, level), full, "ch-word")
-    hidden_text = render_text(split_segments(explanation, other), full, "ch-token")
-    return f'{shown_text}{hidden_text}<label><input type="checkbox" class="ch-tokens"> Show {other}s</label>'
+    shown = _render_level(explanation, level, full, "ch-word")
+    hidden = _render_level(explanation, other, full, "ch-token")
+    return shown + hidden + _render_check_box(other)
+
+
+def _render_level(explanation: Explanation, level: str, full: float, css: str) -> str:
+    return render_text(split_segments(explanation, level), full, css)
+
+
+def _render_check_box(level: str) -> str:
+    return f'<label><input type="checkbox" class="ch-tokens"> Show {level}s</label>'
 
 
 def full_scale(explanation: Explanation) -> float:
@@ -276,12 +285,4 @@ def _number_cells(span: TextSpan) -> tuple[str, str, str]:
 
 def render_footer(explanation: Explanation) -> str:
     """Render the special tokens, which are not part of text or image, and the diagnostics."""
-    notes = [_format_special_tokens(explanation), format_diagnostics(explanation)]
-    return "".join(map(_render_faint, filter(None, notes)))
-
-
-def _format_special_tokens(explanation: Explanation) -> str:
-    tokens = format_tokens(special_tokens(explanation))
-    if not tokens:
-        return ""
-    return f"Special tokens: {', '.join(tokens)}"
+    return "".join(map(_render_faint, format_notes(explanation)))

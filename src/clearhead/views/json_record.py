@@ -9,6 +9,7 @@ import numpy as np
 from clearhead.explanation import Explanation, Word
 from clearhead.version import __version__
 
+# A change that would break a reader gets a new number.
 FORMAT = 1
 
 
@@ -81,7 +82,7 @@ def _token_record(explanation: Explanation, index: int) -> dict[str, Any]:
 
 def _token_position(explanation: Explanation, index: int) -> dict[str, int | None]:
     if explanation.offsets is None or explanation.special[index]:
-        return {"segment": None, "start": None, "end": None}
+        return dict.fromkeys(("segment", "start", "end"))
     *pair_index, start, end = explanation.offsets[index]
     # Offsets of a single text do not name it.
     segment = pair_index[0] if pair_index else 0
@@ -122,6 +123,10 @@ def finite(value: Any) -> Any:
         return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return list(map(finite, value))
+    return _convert_scalar(value)
+
+
+def _convert_scalar(value: Any) -> Any:
     if isinstance(value, float):
         return _finite_or_none(value)
     if isinstance(value, str | int | bool | type(None)):

@@ -59,7 +59,13 @@ class _Axis:
 
     def y(self, value: float) -> float:
         """Return the vertical coordinate of a value."""
+        # Coordinates of SVG grow downwards.
         return PLOT_BOTTOM - (value - self.low) / (self.high - self.low) * (PLOT_BOTTOM - TOP)
+
+    def tick_values(self) -> list[float]:
+        """Return the values at the ticks, from the lowest to the highest."""
+        count = round((self.high - self.low) / self.tick) + 1
+        return [self.low + index * self.tick for index in range(count)]
 
 
 def chart(
@@ -75,13 +81,17 @@ def chart(
     `x_label` and `y_label` label the axes. With `scale`, a share of 1 is labelled with that number instead of 100 %.
     """
     _check_curves(curves)
+    plot = _draw_plot(curves, x_label, y_label, scale)
+    heading = f"<h3>{html_parts.escape(title)}</h3>"
+    return heading + _render_svg(curves, title, plot) + _render_table(curves, x_label, scale)
+
+
+def _render_svg(curves: Sequence[Curve], title: str, plot: str) -> str:
     width = _chart_width(curves)
+    description = html_parts.escape_attribute(_describe(curves, title))
     return (
-        f"<h3>{html_parts.escape(title)}</h3>"
         f'<svg class="ch-chart" role="img" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">'
-        f"<title>{html_parts.escape_attribute(_describe(curves, title))}</title>"
-        f"{_draw_plot(curves, x_label, y_label, scale)}</svg>"
-        f"{_render_table(curves, x_label, scale)}"
+        f"<title>{description}</title>{plot}</svg>"
     )
 
 
@@ -95,6 +105,7 @@ def _is_valid(curve: Curve) -> bool:
 
 
 def _chart_width(curves: Sequence[Curve]) -> int:
+    # SVG cannot measure text, so the width of the longest name is an estimate.
     longest = max(len(_shorten(curve.name)) for curve in curves)
     return PLOT_RIGHT + 40 + NAME_WIDTH_PER_CHARACTER * longest
 
@@ -135,10 +146,18 @@ def _fit_axis(curves: Sequence[Curve]) -> _Axis:
     """Return an axis from 0 to 1 for probabilities, else between round numbers around the lowest and highest value."""
     low, high = _value_range(curves)
     tick = _choose_tick(high - low)
-    first = math.floor(low / tick + ROUNDING) * tick
-    last = math.ceil(high / tick - ROUNDING) * tick
+    first = _round_down(low, tick)
+    last = _round_up(high, tick)
     # The rounded range may be so much wider that it needs another tick.
     return _Axis(first, last, _choose_tick(last - first))
+
+
+def _round_down(value: float, tick: float) -> float:
+    return math.floor(value / tick + ROUNDING) * tick
+
+
+def _round_up(value: float, tick: float) -> float:
+    return math.ceil(value / tick - ROUNDING) * tick
 
 
 def _value_range(curves: Sequence[Curve]) -> tuple[float, float]:
@@ -187,14 +206,15 @@ def format_share(share: float, scale: float | None) -> str:
 
 def _draw_axes(axis: _Axis, x_label: str, y_label: str, scale: float | None) -> str:
     x_title = _draw_label(_x(0.5), HEIGHT - 8, x_label)
-    y_title = f'<g transform="translate(11 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_draw_label(0, 0, y_label)}</g>'
-    return f"{_draw_value_ticks(axis)}{_draw_share_ticks(scale)}{x_title}{y_title}"
+    return _draw_value_ticks(axis) + _draw_share_ticks(scale) + x_title + _draw_y_title(y_label)
+
+
+def _draw_y_title(y_label: str) -> str:
+    return f'<g transform="translate(11 {HEIGHT / 2 - 14:.0f}) rotate(-90)">{_draw_label(0, 0, y_label)}</g>'
 
 
 def _draw_value_ticks(axis: _Axis) -> str:
-    count = round((axis.high - axis.low) / axis.tick) + 1
-    values = [axis.low + index * axis.tick for index in range(count)]
-    return "".join(_draw_value_tick(value, axis.y(value)) for value in values)
+    return "".join(_draw_value_tick(value, axis.y(value)) for value in axis.tick_values())
 
 
 def _draw_value_tick(value: float, y: float) -> str:
@@ -294,6 +314,7 @@ def _shorten(name: str) -> str:
 
 
 def _stroke_color(index: int) -> str:
+    # A seventh curve has the first colour again, but other dashes.
     light, dark = STROKES[index % len(STROKES)]
     return f"light-dark({light},{dark})"
 
@@ -309,10 +330,13 @@ def _describe_curve(curve: Curve) -> str:
 
 def _render_table(curves: Sequence[Curve], x_label: str, scale: float | None) -> str:
     rows = [_table_row(curves, share, scale) for share in _all_shares(curves)]
+    table = html_parts.table(_table_columns(curves, x_label), rows)
+    return html_parts.details("The curves as numbers", html_parts.scrollable("Values of the curves", table))
+
+
+def _table_columns(curves: Sequence[Curve], x_label: str) -> list[str]:
     names = [curve.name for curve in curves]
-    columns = list(map(html_parts.escape, [x_label, *names]))
-    table = html_parts.scrollable("Values of the curves", html_parts.table(columns, rows))
-    return html_parts.details("The curves as numbers", table)
+    return list(map(html_parts.escape, [x_label, *names]))
 
 
 def _all_shares(curves: Sequence[Curve]) -> list[float]:

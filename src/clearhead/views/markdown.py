@@ -20,7 +20,9 @@ from clearhead.views.text_spans import (
 MAX_TABLE_ROWS = 10
 # A word is emphasised from a third of the strongest word's relevance on.
 EMPHASIS_DIVISOR = 3
+# Markdown, HTML and the formulas of GitHub and Jupyter.
 SPECIAL_CHARACTERS = "\\`*_[]<>#|~&$!"
+# At the start of a line these begin a list or underline a heading.
 LIST_MARKER = re.compile(r"^(\s*\d*)([-+.)=])")
 ESCAPED_LIST_MARKER = r"\1\\\2"
 

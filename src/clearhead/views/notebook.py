@@ -10,11 +10,10 @@ from html import escape
 from clearhead.explanation import Explanation
 from clearhead.views import html
 from clearhead.views.captions import (
-    format_diagnostics,
+    format_notes,
     format_probability,
     format_relevance,
     format_source,
-    format_tokens,
     format_tooltip,
 )
 from clearhead.views.color import STEPS, color_step, translucent_tint
@@ -28,10 +27,10 @@ from clearhead.views.text_spans import (
     is_image,
     other_level,
     select_scored,
-    special_tokens,
     split_segments,
 )
 
+# A notebook keeps its cells in the file: more would make it slow to open.
 MAX_SHOWN = 100
 MAX_FULL_CARDS = 3
 # A cell has no style sheet, so its few rules are attributes.
@@ -44,12 +43,14 @@ def fragment(explanation: Explanation) -> str:
     # The layers of an image need the style sheet; compared with the image itself it is small.
     if is_image(explanation):
         return html.with_style([html.card(explanation)])
-    level = default_level(explanation)
-    bodies = [_render_heading(explanation)]
-    bodies += _render_text(explanation, level)
-    bodies += _render_footer(explanation)
-    bodies.append(_render_other_level(explanation, level))
-    return _render_frame(bodies)
+    return _render_frame(_render_parts(explanation, default_level(explanation)))
+
+
+def _render_parts(explanation: Explanation, level: str) -> Iterator[str]:
+    yield _render_heading(explanation)
+    yield from _render_text(explanation, level)
+    yield from _render_footer(explanation)
+    yield _render_other_level(explanation, level)
 
 
 def listing(explanations: Sequence[Explanation]) -> str:
@@ -79,7 +80,7 @@ def comparison(explanations: Mapping[str, Explanation | Sequence[Explanation]]) 
     rows = _group_by_input(explanations)[:MAX_SHOWN]
     if any(_has_image(row.values()) for row in rows):
         return html.with_style(map(html.methods, rows))
-    return "".join(_render_frame(_render_methods(row)) for row in rows)
+    return "".join(map(_render_methods, rows))
 
 
 def _has_image(explanations: Iterable[Explanation]) -> bool:
@@ -119,7 +120,12 @@ def _render_brief(explanation: Explanation) -> str:
     return _render_frame([_render_heading(explanation), *text])
 
 
-def _render_methods(explanations: Mapping[str, Explanation]) -> Iterator[str]:
+def _render_methods(explanations: Mapping[str, Explanation]) -> str:
+    return _render_frame(_list_methods(explanations))
+
+
+def _list_methods(explanations: Mapping[str, Explanation]) -> Iterator[str]:
+    # Label and probability are those of the input, the same for every method.
     first = next(iter(explanations.values()))
     yield _render_heading(first, method=False)
     for name, explanation in explanations.items():
@@ -129,6 +135,7 @@ def _render_methods(explanations: Mapping[str, Explanation]) -> Iterator[str]:
 
 def _render_text(explanation: Explanation, level: str) -> Iterator[str]:
     """Render the coloured text and its legend."""
+    # The scale of words and tokens together, so that both levels have the same colours.
     full = full_scale(explanation)
     yield from _render_paragraphs(split_segments(explanation, level), full)
     yield _render_legend(explanation, full)
@@ -153,12 +160,8 @@ def _render_color_bar(signed: bool) -> str:
 
 def _render_footer(explanation: Explanation) -> Iterator[str]:
     """Render special tokens and diagnostics."""
-    tokens = ", ".join(format_tokens(special_tokens(explanation)))
-    if tokens:
-        yield f"<div>{_render_small(f'Special tokens: {tokens}')}</div>"
-    diagnostics = format_diagnostics(explanation)
-    if diagnostics:
-        yield f"<div>{_render_small(diagnostics)}</div>"
+    for note in format_notes(explanation):
+        yield f"<div>{_render_small(note)}</div>"
 
 
 def _render_other_level(explanation: Explanation, level: str) -> str:
@@ -182,11 +185,11 @@ def _render_span(span: TextSpan, full: float, count: int) -> str:
     text = _escape(span.text)
     if span.relevance is None:
         return text
-    tooltip = _escape(format_tooltip(span, count))
+    title = f'title="{_escape(format_tooltip(span, count))}"'
     step = color_step(span.relevance, full)
     if step == 0:
-        return f'<span title="{tooltip}">{text}</span>'
-    return f'<u style="{_word_style(step)}" title="{tooltip}">{text}</u>'
+        return f"<span {title}>{text}</span>"
+    return f'<u style="{_word_style(step)}" {title}>{text}</u>'
 
 
 def _word_style(step: int) -> str:

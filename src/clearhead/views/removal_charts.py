@@ -19,13 +19,16 @@ def card(
 
     `explanation`, any of the methods', says what was hidden and which score the curves follow.
     """
-    unit = _unit_name(explanation)
-    score = _score_name(explanation)
     charts = [
-        chart(_lines(hiding), title="Hiding the most relevant first", x_label=f"{unit} hidden", y_label=score),
-        chart(_lines(revealing), title="Revealing the most relevant first", x_label=f"{unit} revealed", y_label=score),
+        _draw_chart(explanation, hiding, "Hiding the most relevant first", "hidden"),
+        _draw_chart(explanation, revealing, "Revealing the most relevant first", "revealed"),
     ]
     return html_parts.card(html_parts.side_by_side(charts), _render_note(hiding))
+
+
+def _draw_chart(explanation: Explanation, curves: "Mapping[str, RemovalCurve]", title: str, state: str) -> str:
+    x_label = f"{_unit_name(explanation)} {state}"
+    return chart(_lines(curves), title=title, x_label=x_label, y_label=_score_name(explanation))
 
 
 def _render_note(curves: "Mapping[str, RemovalCurve]") -> str:

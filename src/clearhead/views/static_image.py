@@ -1,6 +1,5 @@
 """Static images of explanations: one layout of boxes, drawn as PNG or written as SVG; photos keep their size."""
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from operator import attrgetter, itemgetter
@@ -38,6 +37,7 @@ CAPTION_HEIGHT = 40
 DASH_LENGTH = 10.0
 DASH_GAP = 6
 MAX_SPECIAL_TOKENS = 8
+# Larger photos take long to draw and make large files.
 MAX_PHOTO_SIDE = 2048
 MISSING_GLYPHS = "⟨…⟩ names what no font on this machine can write: install one, or use .html."
 
@@ -48,6 +48,7 @@ def draw(explanations: Sequence[Explanation]) -> Image.Image:
     A character that no font here has is replaced by its name, and a line below says so.
     """
     require_explanations(explanations)
+    # A photo next to a text is drawn as a text, whose words are its patches.
     if _are_images(explanations):
         return _draw_photos(explanations)
     boxes, height = _lay_out(explanations, replace_missing_glyphs)
@@ -66,9 +67,7 @@ def svg(explanations: Sequence[Explanation]) -> str:
 
 def png(image: Image.Image) -> bytes:
     """Encode an image as PNG."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", optimize=True)
-    return buffer.getvalue()
+    return heatmap.encode(image, "PNG")
 
 
 def _are_images(explanations: Sequence[Explanation]) -> bool:
@@ -84,7 +83,7 @@ def _lay_out(explanations: Sequence[Explanation], spell: Spell) -> tuple[list[Bo
         _lay_out_explanation(layout, explanation)
     if _has_missing_glyphs(explanations, spell):
         layout.y += GAP
-        layout.add_line(MISSING_GLYPHS, SMALL_SIZE, LIGHT.faint)
+        _add_note(layout, MISSING_GLYPHS)
     return layout.boxes, layout.y + MARGIN
 
 
@@ -104,22 +103,30 @@ def _is_drawable(explanation: Explanation) -> bool:
 
 def _lay_out_explanation(layout: Layout, explanation: Explanation) -> None:
     """Add heading, text, legend, special tokens and diagnostics of one explanation."""
+    _lay_out_heading(layout, explanation)
+    _lay_out_text(layout, explanation)
+    for note in _list_notes(explanation):
+        _add_note(layout, note)
+
+
+def _lay_out_text(layout: Layout, explanation: Explanation) -> None:
     segments = split_segments(explanation)
     scored = select_scored(segments)
     full = max_relevance(scored)
-    _lay_out_heading(layout, explanation)
     for segment in segments:
         layout.y += GAP / 2
         layout.add_text(segment, full)
     layout.y += GAP
     layout.add_legend(explanation.label, full, has_negative(scored))
-    for note in _list_notes(explanation):
-        layout.add_line(note, SMALL_SIZE, LIGHT.faint)
 
 
 def _lay_out_heading(layout: Layout, explanation: Explanation) -> None:
     layout.add_line(f"{explanation.label}{format_probability(explanation)}", TITLE_SIZE)
-    layout.add_line(format_source(explanation), SMALL_SIZE, LIGHT.faint)
+    _add_note(layout, format_source(explanation))
+
+
+def _add_note(layout: Layout, text: str) -> None:
+    layout.add_line(text, SMALL_SIZE, LIGHT.faint)
 
 
 def _list_notes(explanation: Explanation) -> list[str]:
@@ -137,14 +144,19 @@ def _format_special_tokens(explanation: Explanation) -> str:
 
 def _draw_boxes(boxes: Sequence[Box], height: float) -> Image.Image:
     image = Image.new("RGB", (WIDTH * SCALE, round(height * SCALE)), LIGHT.paper)
-    canvas = ImageDraw.Draw(image)
     # All backgrounds first: letters may reach beyond their box.
-    for box in filter(attrgetter("step"), boxes):
-        _draw_background(canvas, box)
-        _draw_underline(canvas, box)
+    _draw_backgrounds(image, boxes)
     for box in boxes:
         draw_text(image, (box.x, box.baseline), box.text, box.size, box.ink)
     return image
+
+
+def _draw_backgrounds(image: Image.Image, boxes: Sequence[Box]) -> None:
+    canvas = ImageDraw.Draw(image)
+    # A step of 0 has no colour.
+    for box in filter(attrgetter("step"), boxes):
+        _draw_background(canvas, box)
+        _draw_underline(canvas, box)
 
 
 def _draw_background(canvas: ImageDraw.ImageDraw, box: Box) -> None:
@@ -156,14 +168,16 @@ def _draw_underline(canvas: ImageDraw.ImageDraw, box: Box) -> None:
     """Draw a line below a word: solid for the class, dashed against it."""
     color = underline_color(box.step, LIGHT)
     y = SCALE * box.bottom
-    for start, end in _split_underline(SCALE * box.x, SCALE * box.right, dashed=box.step < 0):
+    for start, end in _split_underline(box):
         canvas.line((start, y, end, y), fill=color, width=2 * SCALE)
 
 
-def _split_underline(left: float, right: float, *, dashed: bool) -> Iterator[tuple[float, float]]:
+def _split_underline(box: Box) -> Iterator[tuple[float, float]]:
     """Iterate over the dashes of a line; Pillow draws only solid ones."""
+    left = SCALE * box.x
+    right = SCALE * box.right
     length = right - left
-    if dashed:
+    if box.step < 0:
         length = DASH_LENGTH
     while left < right:
         yield left, min(left + length, right)
@@ -176,9 +190,12 @@ def _draw_photos(explanations: Sequence[Explanation]) -> Image.Image:
     overlays = list(map(heatmap.overlay, explanations))
     if len(overlays) == 1:
         return overlays[0]
+    return _draw_side_by_side(explanations, overlays)
+
+
+def _draw_side_by_side(explanations: Sequence[Explanation], overlays: Sequence[Image.Image]) -> Image.Image:
     canvas = Image.new("RGB", _photo_canvas_size(overlays), LIGHT.paper)
-    positions = _photo_positions(overlays)
-    for explanation, overlay, x in zip(explanations, overlays, positions, strict=True):
+    for explanation, overlay, x in zip(explanations, overlays, _photo_positions(overlays), strict=True):
         canvas.paste(overlay, (x, CAPTION_HEIGHT))
         _draw_caption(canvas, x, explanation)
     return canvas
@@ -223,14 +240,18 @@ def _write_svg(width: float, height: float, body: str, title: str) -> str:
 
 
 def _write_box(box: Box) -> str:
-    background = ""
+    elements = []
     if box.step:
-        background = _write_background(box) + _write_underline(box)
-    if not box.text.strip():
-        return background
+        elements += [_write_background(box), _write_underline(box)]
+    if box.text.strip():
+        elements.append(_write_text(box))
+    return "".join(elements)
+
+
+def _write_text(box: Box) -> str:
     # A fixed textLength makes colour and word agree whatever font the reader has.
     return (
-        f'{background}<text x="{box.x:.1f}" y="{box.baseline:.1f}" font-size="{box.size}" '
+        f'<text x="{box.x:.1f}" y="{box.baseline:.1f}" font-size="{box.size}" '
         f'fill="{format_hex(box.ink)}" textLength="{box.width:.1f}" lengthAdjust="spacingAndGlyphs" '
         f'xml:space="preserve">{escape(box.text)}</text>'
     )
@@ -243,11 +264,15 @@ def _write_background(box: Box) -> str:
 
 def _write_underline(box: Box) -> str:
     color = format_hex(underline_color(box.step, LIGHT))
-    dash = ' stroke-dasharray="5 3"'
-    if box.step > 0:
-        dash = ""
     path = f"M{box.x:.1f} {box.bottom:.1f}h{box.width:.1f}"
-    return f'<path d="{path}" stroke="{color}" stroke-width="2"{dash}/>'
+    return f'<path d="{path}" stroke="{color}" stroke-width="2"{_dash_attribute(box.step)}/>'
+
+
+def _dash_attribute(step: int) -> str:
+    # Dashes show the sign to those who do not see the colours.
+    if step > 0:
+        return ""
+    return ' stroke-dasharray="5 3"'
 
 
 def _write_photos(explanations: Sequence[Explanation]) -> str:

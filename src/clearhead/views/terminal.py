@@ -40,9 +40,11 @@ from clearhead.views.text_spans import (
     strongest_spans,
 )
 
+# Characters of the bar of the strongest word.
 BAR_WIDTH = 12
 MAX_SPECIAL_TOKENS = 6
 MAX_COMPARED_WORDS = 5
+# From none to the full relevance; blocks and lines differ without colour.
 POSITIVE_SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ·-=≡"
 # Texts come from users: nothing in them is markup, an emoji code or a number to highlight.
@@ -124,11 +126,16 @@ def _render_compared(explanation: Explanation, level: str | None) -> list[Text]:
 
 
 def _render_heading(explanation: Explanation, *, method: bool = True) -> Text:
-    line = Text(escape_hidden(explanation.label), style="bold")
-    if explanation.probability is not None:
-        line.append(f"  {format_percent(explanation.probability)}", style="bold")
+    line = Text(_format_title(explanation), style="bold")
     source = escape_hidden(format_source(explanation, method=method))
     return line.append(f"   {source}", style="dim")
+
+
+def _format_title(explanation: Explanation) -> str:
+    label = escape_hidden(explanation.label)
+    if explanation.probability is None:
+        return label
+    return f"{label}  {format_percent(explanation.probability)}"
 
 
 def _render_texts(explanation: Explanation, level: str | None) -> list[Text]:
@@ -138,6 +145,7 @@ def _render_texts(explanation: Explanation, level: str | None) -> list[Text]:
 
 
 def _render_text(spans: Sequence[TextSpan], full: float) -> Text:
+    # Folding breaks a long word instead of cutting it off at the edge.
     line = Text(overflow="fold")
     for span in spans:
         line.append(escape_hidden(span.text), style=_word_style(color_step(span.relevance, full)))
@@ -148,11 +156,18 @@ def _word_style(step: int) -> str:
     """Return dark ink on the light scale, which is legible in any terminal; negative words are underlined twice."""
     if step == 0:
         return ""
-    underline = "underline" if step > 0 else "underline2"
+    underline = _choose_underline(step)
     # On a dark terminal the palest background would stand out most, so the lowest step has none.
     if abs(step) == 1:
         return underline
     return f"{underline} {format_hex(LIGHT.ink)} on {format_hex(background_color(step, LIGHT))}"
+
+
+def _choose_underline(step: int) -> str:
+    # The sign can be read without colour.
+    if step > 0:
+        return "underline"
+    return "underline2"
 
 
 def _render_legend(explanation: Explanation, level: str | None) -> Text:
@@ -248,11 +263,10 @@ def _choose_shade(step: int) -> str:
 
 
 def _render_patch_legend(values: Array, full: float, label: str) -> Text:
-    legend = Text("\n")
+    legend = Text("\n", style="dim")
     if (values < 0).any():
-        legend.append(f"{NEGATIVE_SHADES[-1]} {format_relevance(-full)} against   ", style="dim")
-    positive = f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {escape_hidden(label)}"
-    return legend.append(positive, style="dim")
+        legend.append(f"{NEGATIVE_SHADES[-1]} {format_relevance(-full)} against   ")
+    return legend.append(f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {escape_hidden(label)}")
 
 
 def _render_footer(explanation: Explanation) -> list[Text]:

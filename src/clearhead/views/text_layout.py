@@ -12,6 +12,7 @@ from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, Rg
 from clearhead.views.fonts import measure_text
 from clearhead.views.text_spans import TextSpan
 
+# Units of the layout are CSS pixels; a PNG has `fonts.SCALE` times as many.
 WIDTH = 760
 MARGIN = 24
 TEXT_WIDTH = WIDTH - 2 * MARGIN
@@ -66,6 +67,7 @@ class Layout:
 
     def add_line(self, text: str, size: int, ink: Rgb = LIGHT.ink) -> None:
         """Add text without relevance, wrapped at spaces."""
+        # Without relevance no word gets a colour, whatever the scale.
         words = list(map(TextSpan, _split_at_spaces(text)))
         for box in self._wrap(words, 0.0, size):
             self.boxes.append(replace(box, ink=ink))
@@ -151,8 +153,12 @@ def _split_lines(text: str) -> Iterator[str]:
     for index, line in enumerate(text.split("\n")):
         if index:
             yield "\n"
-        for start in range(0, len(line), MAX_RUN_LENGTH):
-            yield line[start : start + MAX_RUN_LENGTH]
+        yield from _cut(line)
+
+
+def _cut(line: str) -> Iterator[str]:
+    for start in range(0, len(line), MAX_RUN_LENGTH):
+        yield line[start : start + MAX_RUN_LENGTH]
 
 
 def _order_line(line: list[Box], from_right: bool) -> list[Box]:
@@ -163,7 +169,7 @@ def _order_line(line: list[Box], from_right: bool) -> list[Box]:
     ordered: list[Box] = []
     for direction, run in _group_by_direction(line, from_right):
         if direction != from_right:
-            run = _mirror(run, run[0].x + run[-1].x + run[-1].width)
+            run = _mirror_run(run)
         ordered += run
     if from_right:
         return _mirror(ordered, WIDTH)
@@ -175,6 +181,11 @@ def _group_by_direction(line: list[Box], from_right: bool) -> Iterator[tuple[boo
     directions = _resolve_directions(line, from_right)
     for direction, run in groupby(zip(directions, line, strict=True), key=itemgetter(0)):
         yield direction, [box for _, box in run]
+
+
+def _mirror_run(boxes: list[Box]) -> list[Box]:
+    first, last = boxes[0], boxes[-1]
+    return _mirror(boxes, first.x + last.x + last.width)
 
 
 def _mirror(boxes: list[Box], ends: float) -> list[Box]:
@@ -219,6 +230,7 @@ def _is_right_to_left(spans: Sequence[TextSpan]) -> bool:
 def _reads_from_right(text: str) -> bool | None:
     """Return the direction of the first character that has one; None if no character has."""
     for character in text:
+        # Left to right, right to left as Hebrew, right to left as Arabic.
         direction = unicodedata.bidirectional(character)
         if direction in ("L", "R", "AL"):
             return direction != "L"
@@ -227,14 +239,17 @@ def _reads_from_right(text: str) -> bool | None:
 
 def _legend_entries(label: str, full: float, signed: bool) -> list[tuple[str, int]]:
     """Return texts and swatches of the legend from left to right; a swatch has a step."""
-    entries: list[tuple[str, int]] = []
+    entries = []
     if signed:
-        entries.append((f"against {format_relevance(-full)} ", 0))
-        entries += _list_swatches(NEGATIVE_LEGEND_STEPS)
+        entries += _negative_entries(full)
     entries.append((" 0 ", 0))
     entries += _list_swatches(LEGEND_STEPS)
     entries.append((f" {format_relevance(full)} for {label}", 0))
     return entries
+
+
+def _negative_entries(full: float) -> list[tuple[str, int]]:
+    return [(f"against {format_relevance(-full)} ", 0), *_list_swatches(NEGATIVE_LEGEND_STEPS)]
 
 
 def _list_swatches(steps: Iterable[int]) -> list[tuple[str, int]]:

@@ -204,6 +204,7 @@ def _is_outside_text(explanation: Explanation, index: int) -> bool:
 
 
 def _is_empty(explanation: Explanation, index: int) -> bool:
+    # Tokenizers give an empty range to tokens that they added, and to some blanks.
     if not explanation.offsets:
         return False
     start, end = explanation.offsets[index][-2:]
@@ -284,7 +285,7 @@ def _group_by_token(explanation: Explanation) -> list[_TokenGroup]:
     # Only neighbours are merged, so the tokens have to be in reading order.
     for index, token in sorted(_token_ranges(explanation), key=itemgetter(1)):
         if groups and _contains_start(groups[-1].range, token):
-            groups[-1] = _extend(groups[-1], index, token)
+            groups.append(_extend(groups.pop(), index, token))
         else:
             groups.append(_TokenGroup(token, [index]))
     return groups
@@ -297,11 +298,15 @@ def _extend(group: _TokenGroup, index: int, token: _Range) -> _TokenGroup:
 
 def _score_groups(explanation: Explanation, groups: Sequence[_TokenGroup]) -> list[TextSpan]:
     """Return a span per group with the sum of its tokens' relevance and its rank."""
-    sums = [float(explanation.relevance[group.tokens].sum()) for group in groups]
+    sums = [_sum_relevance(explanation, group) for group in groups]
     ranks = _rank(sums)
     texts = [_read_range(explanation, group.range) for group in groups]
     names = [_token_names(explanation, group) for group in groups]
     return list(map(TextSpan, texts, sums, names, ranks))
+
+
+def _sum_relevance(explanation: Explanation, group: _TokenGroup) -> float:
+    return float(explanation.relevance[group.tokens].sum())
 
 
 def _token_names(explanation: Explanation, group: _TokenGroup) -> tuple[str, ...]:
@@ -364,7 +369,10 @@ def is_hidden(text: str, index: int) -> bool:
         return not _joins(text, index)
     if character in WHITESPACE:
         return False
-    code = ord(character)
+    return _is_in_hidden_range(ord(character))
+
+
+def _is_in_hidden_range(code: int) -> bool:
     return any(first <= code <= last for first, last in HIDDEN)
 
 
