@@ -17,7 +17,16 @@ from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.attribution.windows import explain_windows, is_too_long
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
-from clearhead.model.inputs import Inputs, as_input_list, encode, encode_all, from_tensors, is_single, validate_overflow
+from clearhead.model.inputs import (
+    Encoded,
+    Inputs,
+    as_input_list,
+    encode,
+    encode_all,
+    from_tensors,
+    is_single,
+    validate_overflow,
+)
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
@@ -68,7 +77,7 @@ def compare(
     The options are those of `explain`.
     """
     model = with_precision(as_model(model), precision)
-    specs = [parse_method(name) for name in as_list(DEFAULT_METHOD if methods is None else methods)]
+    specs = _parse_methods(methods)
     validate_request(specs, batch_size)
     overflow = _resolve_overflow(overflow, long)
     rows = _explain_inputs(model, inputs, specs, target, batch_size, overflow)
@@ -77,6 +86,12 @@ def compare(
         explanations = Explanations(row[index] for row in rows)
         comparison[spec.text] = explanations[0] if is_single(inputs) else explanations
     return comparison
+
+
+def _parse_methods(methods: Iterable[Any] | None) -> list[MethodSpec]:
+    if methods is None:
+        methods = [DEFAULT_METHOD]
+    return [parse_method(name) for name in as_list(methods)]
 
 
 def _resolve_overflow(overflow: str | None, long: str | None) -> str:
@@ -124,17 +139,27 @@ def _explain_raw(
 ) -> list[list[Explanation]]:
     encoded = encode_all(model, partial(encode, model, overflow=overflow), inputs)
     targets = _targets_per_input(target, len(encoded))
+    long, short = _split_by_length(model, encoded)
     rows: dict[int, list[Explanation]] = {}
-    short = {}
-    for index, row in enumerate(encoded):
-        if is_too_long(model, row):
-            rows[index] = explain_windows(model, row, targets[index], specs, batch_size)
-        else:
-            short[index] = row
+    for index, row in long.items():
+        rows[index] = explain_windows(model, row, targets[index], specs, batch_size)
     request = AttributionRequest(model, specs, targets)
+    # Batches come by length, so the rows are brought back into the order of the inputs.
     for index, result in attribute_batches(request, make_batches(model, short, batch_size)):
         rows[index] = single_target(result)
     return [rows[index] for index in range(len(encoded))]
+
+
+def _split_by_length(model: Model, encoded: Sequence[Encoded]) -> tuple[dict[int, Encoded], dict[int, Encoded]]:
+    """Return the inputs that are too long for the model, and the others, by their index."""
+    long = {}
+    short = {}
+    for index, row in enumerate(encoded):
+        if is_too_long(model, row):
+            long[index] = row
+        else:
+            short[index] = row
+    return long, short
 
 
 def _targets_per_input(target: Any, count: int) -> list[TargetLike]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     # clearhead.model.target imports torch, which views of saved explanations do without.
     from clearhead.model.target import Target
 
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom of what the model saw of an image, in pixels of the image."""
 REDUCTIONS: dict[str, Callable[[Array], float]] = {
     "sum": lambda values: float(values.sum()),
     "mean": lambda values: float(values.mean()),
@@ -59,7 +61,7 @@ class Explanation:
     grid: tuple[int, int] | None = None
     pixels: Array | None = None
     image: Image.Image | None = None
-    box: tuple[float, float, float, float] | None = None
+    box: Box | None = None
     probability: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
@@ -78,8 +80,8 @@ class Explanation:
     def top(self, k: int = 10) -> list[tuple[str, float]]:
         """Return the k tokens with the highest relevance, without special tokens; ties by position."""
         require_integer("k", k, 0)
-        positions = np.arange(len(self.relevance))
-        order = np.lexsort((positions, -self.relevance))
+        # Stable, so that of equal tokens the first comes first.
+        order = np.argsort(-self.relevance, kind="stable")
         best = order[~self.special[order]][:k]
         return [(self.tokens[index], float(self.relevance[index])) for index in best]
 
@@ -88,16 +90,16 @@ class Explanation:
 
         `reduction` is sum, mean, max, strongest or first.
         """
-        if not isinstance(reduction, str) or reduction not in REDUCTIONS:
-            raise BadOption(f"Invalid reduction={reduction!r}. Available: {', '.join(REDUCTIONS)}.")
+        reduce = _find_reduction(reduction)
         if self.text is None or self.offsets is None:
             raise BadOption("This explanation has no original text, so it has no words: use its tokens.")
-        reduce = REDUCTIONS[reduction]
         words = []
         for segment, match in self._find_words():
-            indices = self._tokens_within(segment, *match.span())
+            start, end = match.span()
+            indices = self._tokens_within(segment, start, end)
+            # A truncated text has words without tokens.
             if indices:
-                words.append(Word(match.group(), reduce(self.relevance[indices]), *match.span(), segment))
+                words.append(Word(match.group(), reduce(self.relevance[indices]), start, end, segment))
         return words
 
     def _find_words(self) -> Iterator[tuple[int, re.Match[str]]]:
@@ -111,11 +113,8 @@ class Explanation:
         """Return the indices of the tokens that begin between two characters of a text."""
         indices = []
         for index, offset in enumerate(self.offsets or ()):
-            token_start, token_end = offset[-2:]
-            is_in_segment = len(offset) == 2 or offset[0] == segment
-            # Some tokenizers emit tokens for nothing but a blank, whose offsets are empty.
-            is_visible = token_end > token_start and not self.special[index]
-            if is_in_segment and is_visible and start <= token_start < end:
+            is_word = _is_in_segment(offset, segment) and not self.special[index]
+            if is_word and _begins_within(offset, start, end):
                 indices.append(index)
         return indices
 
@@ -126,18 +125,38 @@ class Explanation:
         source = self.pixels
         if source is None:
             source = self.relevance[~self.special].reshape(self.grid)
-        if self.image is not None:
-            width, height = self.image.size
-        else:
-            _, _, right, bottom = self.box
-            width, height = round(right), round(bottom)
-        return place_map(source, self.box, width, height)
+        return place_map(source, self.box, *_image_size(self.image, self.box))
 
     def save(self, path: str | Path) -> Path:
         """Write .json or .safetensors atomically; `clearhead.read` reads it."""
         from clearhead.serialization import as_path, save
 
         return save(self, as_path(path))
+
+
+def _find_reduction(name: str) -> Callable[[Array], float]:
+    if not isinstance(name, str) or name not in REDUCTIONS:
+        raise BadOption(f"Invalid reduction={name!r}. Available: {', '.join(REDUCTIONS)}.")
+    return REDUCTIONS[name]
+
+
+def _is_in_segment(offset: tuple[int, ...], segment: int) -> bool:
+    # Offsets of a pair begin with the number of their text.
+    return len(offset) == 2 or offset[0] == segment
+
+
+def _begins_within(offset: tuple[int, ...], start: int, end: int) -> bool:
+    token_start, token_end = offset[-2:]
+    # Some tokenizers emit tokens for nothing but a blank, whose offsets are empty.
+    return token_end > token_start and start <= token_start < end
+
+
+def _image_size(image: Image.Image | None, box: Box) -> tuple[int, int]:
+    """Return width and height of the image; without it, those of what the model saw."""
+    if image is not None:
+        return image.size
+    _, _, right, bottom = box
+    return round(right), round(bottom)
 
 
 class Explanations(list[Explanation]):

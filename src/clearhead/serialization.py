@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from clearhead.model.target import Target
 from clearhead.version import __version__
 
 ARRAYS = ("relevance", "special", "layers", "pixels")
+TUPLES = ("tokens", "text", "grid", "box")
+"""Fields that are tuples, or may be, which JSON knows as lists only."""
 JSON_FORMATS = (1,)
 """The JSON formats that can be read; the last is written."""
 SAFETENSORS_FORMATS = (1, 2)
@@ -30,11 +32,9 @@ SAFETENSORS_FORMATS = (1, 2)
 def to_dict(explanation: Explanation) -> dict[str, Any]:
     """Return plain data for JSON: arrays as lists, the image as PNG in base64."""
     plain = {attribute.name: getattr(explanation, attribute.name) for attribute in fields(explanation)}
-    for name in ARRAYS:
-        if plain[name] is not None:
-            plain[name] = plain[name].tolist()
-    target = explanation.target
-    plain["target"] = {"index": target.index, "versus": target.versus, "span": target.span}
+    for name, array in _list_arrays(explanation).items():
+        plain[name] = array.tolist()
+    plain["target"] = _write_target(explanation.target)
     plain["image"] = _encode_png(explanation.image)
     plain["options"] = dict(explanation.options)
     plain["diagnostics"] = dict(explanation.diagnostics)
@@ -45,18 +45,40 @@ def from_dict(plain: Mapping[str, Any]) -> Explanation:
     """Return the explanation that `to_dict` turned into plain data."""
     values = dict(plain)
     values["target"] = _read_target(values["target"])
-    for name in ARRAYS:
-        if values[name] is not None:
-            dtype = bool if name == "special" else None
-            values[name] = np.asarray(values[name], dtype=dtype)
     values["image"] = _decode_png(values["image"])
-    # JSON has lists only.
-    for name in ("tokens", "text", "grid", "box"):
-        if isinstance(values[name], list):
-            values[name] = tuple(values[name])
+    for name in ARRAYS:
+        values[name] = _read_array(name, values[name])
+    for name in TUPLES:
+        values[name] = _read_tuple(values[name])
     if values["offsets"] is not None:
-        values["offsets"] = tuple(tuple(offset) for offset in values["offsets"])
+        values["offsets"] = tuple(map(tuple, values["offsets"]))
     return Explanation(**values)
+
+
+def _list_arrays(explanation: Explanation) -> dict[str, Array]:
+    """Return the arrays that an explanation has, by field name."""
+    arrays = {}
+    for name in ARRAYS:
+        array = getattr(explanation, name)
+        if array is not None:
+            arrays[name] = array
+    return arrays
+
+
+def _read_array(name: str, value: Any) -> Array | None:
+    if value is None:
+        return None
+    # An explanation without tokens has an empty list, which NumPy would take for numbers.
+    dtype = bool if name == "special" else None
+    return np.asarray(value, dtype=dtype)
+
+
+def _read_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _write_target(target: Target) -> dict[str, Any]:
+    return {"index": target.index, "versus": target.versus, "span": target.span}
 
 
 def _read_target(plain: Mapping[str, Any]) -> Target:
@@ -82,13 +104,9 @@ def _decode_png(text: str | None) -> Image.Image | None:
 
 def save(explanation: Explanation, path: Path) -> Path:
     """Write an explanation atomically, in the format of the path's suffix."""
-    if path.suffix == ".json":
-        content = _to_json(explanation)
-    elif path.suffix == ".safetensors":
-        content = _to_safetensors(explanation)
-    else:
+    if path.suffix not in WRITERS:
         raise BadOption(f"'{path.name}' ends neither in .json nor in .safetensors.")
-    write_atomically(path, content)
+    write_atomically(path, WRITERS[path.suffix](explanation))
     return path
 
 
@@ -110,11 +128,8 @@ def _json_checksum(plain: Mapping[str, Any]) -> str:
 def _to_safetensors(explanation: Explanation) -> bytes:
     from safetensors.numpy import save
 
-    arrays = {}
-    for name in ARRAYS:
-        array = getattr(explanation, name)
-        if array is not None:
-            arrays[name] = np.ascontiguousarray(array)
+    arrays = {name: np.ascontiguousarray(array) for name, array in _list_arrays(explanation).items()}
+    # The arrays stay out of the metadata, which is text.
     rest = {**to_dict(explanation), **dict.fromkeys(ARRAYS)}
     format_number = SAFETENSORS_FORMATS[-1]
     metadata = {
@@ -126,9 +141,13 @@ def _to_safetensors(explanation: Explanation) -> bytes:
     return bytes(save(arrays, metadata))
 
 
+WRITERS: dict[str, Callable[[Explanation], bytes]] = {".json": _to_json, ".safetensors": _to_safetensors}
+
+
 def _safetensors_checksum(format_number: int, rest: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
     """Return the digest of everything saved; format 1 leaves out the names, types and shapes of the arrays."""
     digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    # Sorted: the order of arrays in a file is not that in which they were saved.
     for name in sorted(arrays):
         array = arrays[name]
         if format_number > 1:
@@ -147,10 +166,7 @@ def as_path(path: Any) -> Path:
 def read(path: str | Path) -> Explanation:
     """Read an explanation saved as .json or .safetensors, after checking format and checksum."""
     path = as_path(path)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadFile(f"'{path}' cannot be read: {error.strerror or error}") from error
+    content = _read_bytes(path)
     parse = _from_safetensors if path.suffix == ".safetensors" else _from_json
     try:
         return parse(content, path)
@@ -159,6 +175,13 @@ def read(path: str | Path) -> Explanation:
     except Exception as error:
         # A damaged file can fail anywhere: in JSON, in a header, for want of a key.
         raise BadFile(f"'{path}' is not a saved explanation: {error}") from error
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadFile(f"'{path}' cannot be read: {error.strerror or error}") from error
 
 
 def _from_json(content: bytes, path: Path) -> Explanation:

@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from clearhead.arrays import Array
@@ -24,21 +23,23 @@ from clearhead.model.target import Target, make_seeds, shift_span, target_score
 
 REFUSALS = (UnsupportedModel, UnsupportedOperation)
 """Errors by which a method refuses a model."""
+WITHOUT_CLASSES = ("span", "regression", "one-logit")
+"""Problems whose outputs have no class that is predicted."""
+
+Tokens = tuple[tuple[str, ...], Array]
+"""The names of an input's tokens, and which of them are special."""
 
 
 @dataclass(frozen=True)
 class InputContext:
     """What the explanations of one input share, whatever the method; `real` are the positions of its own tokens."""
 
+    item: Item
     tokens: tuple[str, ...]
     special: Array
     target: Target
     label: str
-    text: str | tuple[str, str] | None
-    offsets: tuple[tuple[int, ...], ...] | None
     grid: tuple[int, int] | None
-    image: Image.Image | None
-    box: tuple[float, float, float, float] | None
     probability: float | None
     model: str
     diagnostics: Mapping[str, Any]
@@ -68,8 +69,7 @@ class ExplanationBuilder:
 def _build_explanation(
     spec: MethodSpec, context: InputContext, rows: Mapping[str, Array], diagnostics: Mapping[str, Any]
 ) -> Explanation:
-    layers_LT = rows.get("layers_BLT")
-    pixels_PQ = rows.get("pixels_BPQ")
+    item = context.item
     # Arrays and dicts are copied: explanations are their owner's to change, and the rows are views of a whole batch.
     return Explanation(
         tokens=context.tokens,
@@ -78,13 +78,13 @@ def _build_explanation(
         target=context.target,
         label=context.label,
         method=spec.method.name,
-        text=context.text,
-        offsets=context.offsets,
-        layers=None if layers_LT is None else _select_real(layers_LT, context.real),
+        text=item.text,
+        offsets=item.offsets,
+        layers=_copy_layers(rows.get("layers_BLT"), context.real),
         grid=context.grid,
-        pixels=None if pixels_PQ is None else pixels_PQ.copy(),
-        image=context.image,
-        box=context.box,
+        pixels=_copy_pixels(rows.get("pixels_BPQ")),
+        image=item.image,
+        box=item.box,
         probability=context.probability,
         options=spec.all_options,
         model=context.model,
@@ -93,10 +93,23 @@ def _build_explanation(
     )
 
 
+def _copy_layers(layers_LT: Array | None, real: list[slice]) -> Array | None:
+    if layers_LT is None:
+        return None
+    return _select_real(layers_LT, real)
+
+
+def _copy_pixels(pixels_PQ: Array | None) -> Array | None:
+    if pixels_PQ is None:
+        return None
+    return pixels_PQ.copy()
+
+
 def _select_real(values: Array, real: list[slice]) -> Array:
     """Copy the numbers of the real tokens, which stand on the last axis."""
     if len(real) == 1:
         return values[..., real[0]].copy()
+    # Concatenation copies as well.
     return np.concatenate([values[..., run] for run in real], axis=-1)
 
 
@@ -114,6 +127,7 @@ def start_explanations(
 
     A method that refuses the model raises; with `refused`, its reason is added there and its builder is None.
     """
+    # A caller's inference mode would make tensors that autograd cannot use.
     with torch.inference_mode(False):
         started = [_start_method(trace, spec, refused) for spec in specs]
         # Every method is launched before contexts are computed, so the GPU works during this Python code.
@@ -153,26 +167,34 @@ def _make_builder(trace: Trace, started: _StartedMethod, refused: dict[str, str]
     if started.attribution is None:
         return None
     with collect_refusal(started.spec, refused):
-        trace.require_tokens(started.copies["relevance_BT"].copy.shape[-1])
-        for name, copy in started.copies.items():
-            _check_shape(trace, started.spec, name, tuple(copy.copy.shape))
+        _check_shapes(trace, started)
         return ExplanationBuilder(started.spec, _contexts(trace), started.copies, started.attribution.diagnostics)
     return None
+
+
+def _check_shapes(trace: Trace, started: _StartedMethod) -> None:
+    # Shapes are known before the numbers have arrived. Tokens first, because that error says what to do.
+    trace.require_tokens(started.copies["relevance_BT"].copy.shape[-1])
+    for name, copy in started.copies.items():
+        _check_shape(trace, started.spec, name, tuple(copy.copy.shape))
 
 
 def _check_shape(trace: Trace, spec: MethodSpec, name: str, shape: tuple[int, ...]) -> None:
     """Raise UnsupportedModel unless a tensor has the axes in its name's suffix: B inputs, T tokens."""
     inputs, tokens = trace.real_BT.shape
-    sizes = {"B": inputs, "T": tokens}
     axes = name.rpartition("_")[2]
-    fits = len(shape) == len(axes)
-    for axis, size in zip(axes, shape, strict=False):
-        fits = fits and sizes.get(axis, size) == size
-    if not fits:
+    if not _has_axes(shape, axes, {"B": inputs, "T": tokens}):
         raise UnsupportedModel(
             f"'{spec.text}' answered with {name} of shape {shape} for {inputs} inputs of {tokens} tokens. "
             "B stands for inputs, L for layers, T for tokens, P and Q for pixels."
         )
+
+
+def _has_axes(shape: tuple[int, ...], axes: str, sizes: Mapping[str, int]) -> bool:
+    """Return whether a shape has one number per axis, and the sizes that are prescribed."""
+    if len(shape) != len(axes):
+        return False
+    return all(sizes.get(axis, size) == size for axis, size in zip(axes, shape, strict=True))
 
 
 # Contexts are kept as long as their trace, since the page runs one method after the other on a cached trace.
@@ -189,27 +211,21 @@ def _describe_inputs(trace: Trace) -> list[InputContext]:
     labels = trace.model.labels
     probabilities = _target_probabilities(trace)
     diagnostics = _describe_outputs(trace)
-    image_tokens = _image_tokens(trace) if trace.is_image else None
-    grid = trace.grid if trace.is_image else None
+    runs = _find_runs(trace.real_BT.numpy())
     contexts = []
-    for row, real in enumerate(_find_runs(trace.real_BT.numpy())):
-        item = trace.inputs.items[row]
-        target = _shift_to_real(trace.targets[row], real)
-        tokens, special = image_tokens or _text_tokens(item)
+    for row, (tokens, special) in enumerate(_name_tokens(trace)):
+        target = _shift_to_real(trace.targets[row], runs[row])
         context = InputContext(
+            item=trace.inputs.items[row],
             tokens=tokens,
             special=special,
             target=target,
-            label=_label_target(labels, target, item),
-            text=item.text,
-            offsets=item.offsets,
-            grid=grid,
-            image=item.image,
-            box=item.box,
+            label=_label_target(labels, target, tokens),
+            grid=trace.grid if trace.is_image else None,
             probability=probabilities[row],
             model=trace.model.name,
             diagnostics=diagnostics[row],
-            real=real,
+            real=runs[row],
         )
         contexts.append(context)
     return contexts
@@ -218,10 +234,9 @@ def _describe_inputs(trace: Trace) -> list[InputContext]:
 def _describe_outputs(trace: Trace) -> list[dict[str, Any]]:
     """Return the explained score, the precision and the prediction of each input."""
     logits = trace.forward.host_output
-    scores = target_score(make_seeds(trace.targets, logits), logits).tolist()
+    score_B = target_score(make_seeds(trace.targets, logits), logits)
     precision = str(logits.dtype).removeprefix("torch.")
-    predictions = describe_predictions(trace.model, logits)
-    pairs = zip(scores, predictions, strict=True)
+    pairs = zip(score_B.tolist(), describe_predictions(trace.model, logits), strict=True)
     return [{"score": score, "precision": precision, **prediction} for score, prediction in pairs]
 
 
@@ -229,32 +244,32 @@ def _find_runs(mask_BT: Array) -> list[list[slice]]:
     """Return the runs of real tokens of each input: usually one, at the beginning or at the end."""
     # The difference of booleans is True at both ends of a run.
     edges_BT = np.diff(mask_BT, prepend=False, append=False)
-    runs_by_input = []
-    for edges_T in edges_BT:
-        edges = np.flatnonzero(edges_T).tolist()
-        runs_by_input.append([slice(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True)])
-    return runs_by_input
+    return [_pair_edges(np.flatnonzero(edges_T).tolist()) for edges_T in edges_BT]
+
+
+def _pair_edges(edges: list[int]) -> list[slice]:
+    return list(map(slice, edges[::2], edges[1::2]))
 
 
 def _shift_to_real(target: Target, real: list[slice]) -> Target:
     """Count the positions of a span among the real tokens instead of the padded row."""
     if target.span is None:
         return target
-    positions: list[int] = []
+    numbers: dict[int, int] = {}
     for run in real:
-        positions.extend(range(run.start, run.stop))
-    return shift_span(target, {position: number for number, position in enumerate(positions)})
+        for position in range(run.start, run.stop):
+            numbers[position] = len(numbers)
+    return shift_span(target, numbers)
 
 
 def _target_probabilities(trace: Trace) -> list[float | None]:
-    logits = trace.forward.host_output
     problem = trace.model.problem
     if problem == "regression":
-        return [None] * len(logits)
+        return [None] * len(trace.targets)
     if problem == "span":
         return _span_probabilities(trace)
     # Probabilities of all inputs at once: a call per input would dominate the time of large batches.
-    rows = class_probabilities(logits, problem).tolist()
+    rows = class_probabilities(trace.forward.host_output, problem).tolist()
     return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]
 
 
@@ -267,33 +282,52 @@ def _span_probabilities(trace: Trace) -> list[float | None]:
 
 def describe_predictions(model: Model, logits: Tensor) -> list[dict[str, Any]]:
     """Return the predicted label of each input and its probability; nothing for spans and regressions."""
-    if model.problem in ("span", "regression", "one-logit"):
+    if model.problem in WITHOUT_CLASSES:
         return [{}] * len(logits)
-    labels = model.labels
     best = logits.argmax(1).tolist()
     rows = class_probabilities(logits, model.problem).tolist()
-    predictions = []
-    for index, row in zip(best, rows, strict=True):
-        predictions.append({"predicted": labels[index], "predicted_probability": row[index]})
-    return predictions
+    labels = model.labels
+    return [_describe_class(labels, index, row) for index, row in zip(best, rows, strict=True)]
 
 
-def _text_tokens(item: Item) -> tuple[tuple[str, ...], Array]:
+def _describe_class(labels: Sequence[str], index: int, probabilities: Sequence[float]) -> dict[str, Any]:
+    return {"predicted": labels[index], "predicted_probability": probabilities[index]}
+
+
+def _name_tokens(trace: Trace) -> list[Tokens]:
+    if trace.is_image:
+        # All images of a batch have the same patches.
+        return [_image_tokens(trace)] * len(trace.inputs)
+    return [_text_tokens(item) for item in trace.inputs.items]
+
+
+def _text_tokens(item: Item) -> Tokens:
     return item.tokens, np.array(item.special, dtype=bool)
 
 
-def _image_tokens(trace: Trace) -> tuple[tuple[str, ...], Array]:
+def _image_tokens(trace: Trace) -> Tokens:
     """Name the tokens of an image and mark the class and register tokens, which come before the patches."""
-    rows, columns = trace.grid or (0, 0)
-    tokens = ["[CLS]", *(f"[REG{number}]" for number in range(1, trace.leading))][: trace.leading]
-    for row in range(rows):
-        tokens.extend(f"patch {row},{column}" for column in range(columns))
+    tokens = [*_leading_tokens(trace.leading), *_patch_tokens(*trace.grid or (0, 0))]
     return tuple(tokens), np.arange(len(tokens)) < trace.leading
 
 
-def _label_target(labels: Sequence[str], target: Target, item: Item) -> str:
+def _patch_tokens(rows: int, columns: int) -> Iterator[str]:
+    for row in range(rows):
+        for column in range(columns):
+            yield f"patch {row},{column}"
+
+
+def _leading_tokens(count: int) -> list[str]:
+    # Some vision models have no class token: then nothing comes before the patches.
+    if count == 0:
+        return []
+    return ["[CLS]", *(f"[REG{number}]" for number in range(1, count))]
+
+
+def _label_target(labels: Sequence[str], target: Target, tokens: Sequence[str]) -> str:
+    """Return the name of what is explained: tokens of an answer, a class, or a class rather than another."""
     if target.span is not None:
-        return " … ".join(item.tokens[position] for position in target.span if position is not None)
+        return " … ".join(tokens[position] for position in target.span if position is not None)
     label = labels[target.number]
     if not isinstance(target.versus, int):
         return label

@@ -84,24 +84,32 @@ def att_grads(trace: Trace, *, rows: str = "class") -> Attribution:
     reduce_rows = ROW_REDUCTIONS[rows]
     layers = []
     for attention, gradient in zip(trace.attentions, trace.attention_gradients, strict=True):
-        block_BTS = (attention * gradient.clamp(min=0)).mean(1)
-        layers.append(reduce_rows(trace, block_BTS))
+        layers.append(reduce_rows(trace, _positive_product(attention, gradient)))
     layers_BLT = torch.stack(layers, 1)
     return Attribution(layers_BLT.mean(1), layers_BLT)
+
+
+def _positive_product(attention_BHTS: Tensor, gradient_BHTS: Tensor) -> Tensor:
+    """Return E_h A ⊙ (∇A)⁺ (B,T,S)."""
+    return (attention_BHTS * gradient_BHTS.clamp(min=0)).mean(1)
 
 
 @method(paper="TransAtt, App. A", signed=False, class_specific=True, needs=("attention", "gradients"))
 def attention_gradcam(trace: Trace) -> Attribution:
     """Grad-CAM of the last attention map's classification row; that token itself gets nothing."""
     trace.require_token_maps()
+    # In the precision of the map, in which a share of nearly one is one.
     reading_BT = trace.reading_BT.to(trace.attentions[-1].dtype)
     # Where the head reads all tokens, none of them is left out.
     others_BS = trace.mask_BT & (reading_BT < 1)
-    gradient_BHS = _head_rows(trace, trace.attention_gradients[-1])
-    attention_BHS = _head_rows(trace, trace.attentions[-1])
-    weight_BH = (gradient_BHS * others_BS[:, None]).sum(-1) / others_BS.sum(-1, keepdim=True)
-    weighted_BS = (weight_BH[..., None] * attention_BHS).mean(1)
-    return Attribution(weighted_BS.clamp(min=0) * others_BS)
+    weight_BH = _mean_over(_head_rows(trace, trace.attention_gradients[-1]), others_BS)
+    weighted_BHS = weight_BH[..., None] * _head_rows(trace, trace.attentions[-1])
+    return Attribution(weighted_BHS.mean(1).clamp(min=0) * others_BS)
+
+
+def _mean_over(values_BHS: Tensor, mask_BS: Tensor) -> Tensor:
+    """Return the mean over the tokens of a mask (B,H)."""
+    return (values_BHS * mask_BS[:, None]).sum(-1) / mask_BS.sum(-1, keepdim=True)
 
 
 def _head_rows(trace: Trace, map_BHTS: Tensor) -> Tensor:

@@ -155,14 +155,17 @@ def _add_column(edges: Edges, capacities_LTS: Array, token: int) -> Edges:
 def _maximum_flow(capacities_LTS: Array, source_T: Array, edges: Edges, token: int) -> int:
     """Return the maximum flow through these edges from the source to one token."""
     blocks, tokens = capacities_LTS.shape[:2]
-    # Source and sink are the last two nodes.
-    source = blocks * tokens
-    sink = source + 1
     # The token's own edges into the sink, those between layers, and those out of the source.
     capacities = np.concatenate([capacities_LTS[0][:, token], capacities_LTS[1:][edges], source_T])
-    start_and_end = _connect(edges, blocks, tokens)
+    starts, ends = _connect(edges, blocks, tokens)
+    return _solve(capacities, starts, ends, source=blocks * tokens)
+
+
+def _solve(capacities: Array, starts: Array, ends: Array, source: int) -> int:
+    """Return the maximum flow from the source to the sink, which are the last two nodes."""
     sparse = _import_sparse()
-    network = sparse.csr_matrix((capacities, start_and_end), shape=(sink + 1, sink + 1))
+    sink = source + 1
+    network = sparse.csr_matrix((capacities, (starts, ends)), shape=(sink + 1, sink + 1))
     return int(sparse.csgraph.maximum_flow(network, source, sink, method="dinic").flow_value)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -25,6 +25,7 @@ OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 TARGET = "target"
 """The name of the only target set of a request that does not expand its targets."""
 
+Rows = TypeVar("Rows", bound=Sequence[Any])
 TargetSets = Mapping[tuple[Target, ...], Sequence[str]]
 """Targets to explain from one trace, each with one target per row, and the names they are returned under."""
 InputResult = list[dict[str, Explanation]]
@@ -72,6 +73,7 @@ class AttributionRequest:
     @property
     def active_specs(self) -> dict[int, MethodSpec]:
         """The methods that have not refused the model, by their index in `specs`."""
+        # Looked up for every batch: a method may refuse a later one, and is not run again afterwards.
         refused = self.refused or {}
         return {index: spec for index, spec in enumerate(self.specs) if spec.text not in refused}
 
@@ -91,8 +93,14 @@ class Batch:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def select(self, rows: range) -> "Batch":
-        return Batch([self.indices[row] for row in rows], select_rows(self.inputs, list(rows)))
+    def select(self, rows: Sequence[int]) -> "Batch":
+        indices = [self.indices[row] for row in rows]
+        return Batch(indices, select_rows(self.inputs, list(rows)))
+
+    def halve(self) -> tuple["Batch", "Batch"]:
+        rows = range(len(self))
+        half = len(self) // 2
+        return self.select(rows[:half]), self.select(rows[half:])
 
 
 def validate_request(specs: Sequence[MethodSpec], batch_size: int | None) -> None:
@@ -110,26 +118,31 @@ def rows_per_batch(model: Model, batch_size: int | None) -> int:
     return batch_size or DEFAULT_BATCH_SIZE
 
 
+def cut_rows(rows: Rows, size: int) -> Iterator[Rows]:
+    """Yield slices of at most `size` rows, in order."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
 def make_batches(model: Model, encoded: Mapping[int, Encoded], batch_size: int | None = None) -> Iterator[Batch]:
     """Yield batches of inputs of similar length, the shortest first."""
-    size = rows_per_batch(model, batch_size)
     # Sorted, because the longest input of a batch decides how much padding the others get.
     order = sorted(encoded, key=lambda index: encoded[index].length)
-    for start in range(0, len(order), size):
-        indices = order[start : start + size]
+    for indices in cut_rows(order, rows_per_batch(model, batch_size)):
         yield Batch(indices, collate(model, [encoded[index] for index in indices]))
 
 
 def split_inputs(model: Model, inputs: Inputs, batch_size: int | None = None) -> Iterator[Batch]:
     """Yield batches of the rows of tensors, in order."""
-    size = rows_per_batch(model, batch_size)
-    whole = Batch(range(len(inputs)), inputs)
-    for start in range(0, len(inputs), size):
-        yield whole.select(range(start, min(start + size, len(inputs))))
+    rows = range(len(inputs))
+    batch = Batch(rows, inputs)
+    for selected in cut_rows(rows, rows_per_batch(model, batch_size)):
+        yield batch.select(selected)
 
 
 def select_rows(inputs: Inputs, rows: list[int]) -> Inputs:
     """Return some rows of a batch, or the batch itself if these are all."""
+    # Indexing copies, also on the GPU.
     if rows == list(range(len(inputs))):
         return inputs
     tensors = {name: tensor[rows] for name, tensor in inputs.tensors.items()}
@@ -160,9 +173,8 @@ def attribute_batch(request: AttributionRequest, batch: Batch) -> list[InputResu
         _free_memory(request)
     if len(batch) == 1:
         return _attribute_large_input(request, batch)
-    half = len(batch) // 2
-    first = attribute_batch(request, batch.select(range(half)))
-    return first + attribute_batch(request, batch.select(range(half, len(batch))))
+    first, second = batch.halve()
+    return attribute_batch(request, first) + attribute_batch(request, second)
 
 
 def _attribute_large_input(request: AttributionRequest, batch: Batch) -> list[InputResult]:
@@ -189,7 +201,9 @@ def _is_blockwise(request: AttributionRequest) -> bool:
 
 def has_cached_trace(request: AttributionRequest) -> bool:
     """Return whether the cache of a request has a trace that its methods can read."""
-    trace = None if request.cache is None else request.cache.get()
+    if request.cache is None:
+        return False
+    trace = request.cache.get()
     if isinstance(trace, BlockwiseTrace):
         return _is_blockwise(request)
     return trace is not None
@@ -207,9 +221,8 @@ def _trace(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> Tra
     if request.cache is None:
         return capture_batch(request.model, batch.inputs, targets, blockwise=blockwise)
     if not has_cached_trace(request):
-        # For the predictions: an invalid target must not cost the forward pass, which other requests can use.
-        predictions = [None] * len(batch)
-        request.cache.add(capture_batch(request.model, batch.inputs, predictions, blockwise=blockwise))
+        # For the prediction: an invalid target must not cost the forward pass, which other requests can use.
+        request.cache.add(capture_batch(request.model, batch.inputs, [None], blockwise=blockwise))
     return request.cache.retarget(targets)
 
 
@@ -254,7 +267,10 @@ def _attribute(request: AttributionRequest, batch: Batch, *, blockwise: bool) ->
 
 
 def _retarget(trace: Trace, targets: tuple[Target, ...]) -> Trace:
-    return trace if targets == trace.targets else trace.with_target(targets)
+    # The trace itself has cached what it has computed for its own targets.
+    if targets == trace.targets:
+        return trace
+    return trace.with_target(targets)
 
 
 def _start_methods(request: AttributionRequest, trace: Trace) -> dict[int, ExplanationBuilder]:
@@ -262,9 +278,13 @@ def _start_methods(request: AttributionRequest, trace: Trace) -> dict[int, Expla
     specs = request.active_specs
     if share_gradients(specs.values()):
         trace.keep_gradients()
-    order = sorted(specs, key=lambda index: _schedule_key(specs[index]))
-    builders = start_explanations(trace, [specs[index] for index in order], request.refused)
-    return {index: builder for index, builder in zip(order, builders, strict=True) if builder is not None}
+    scheduled = dict(sorted(specs.items(), key=lambda item: _schedule_key(item[1])))
+    builders = start_explanations(trace, list(scheduled.values()), request.refused)
+    started = {}
+    for index, builder in zip(scheduled, builders, strict=True):
+        if builder is not None:
+            started[index] = builder
+    return started
 
 
 def _schedule_key(spec: MethodSpec) -> tuple[bool, bool, bool]:
@@ -281,7 +301,11 @@ def _schedule_key(spec: MethodSpec) -> tuple[bool, bool, bool]:
 
 def share_gradients(specs: Iterable[MethodSpec]) -> bool:
     """Return whether gradients should be kept for methods that do not work block by block."""
-    return any("gradients" in spec.method.needs and not works_blockwise(spec) for spec in specs)
+    return any(map(_reads_all_gradients, specs))
+
+
+def _reads_all_gradients(spec: MethodSpec) -> bool:
+    return "gradients" in spec.method.needs and not works_blockwise(spec)
 
 
 def can_go_blockwise(model: Model, specs: Iterable[MethodSpec]) -> bool:
@@ -301,11 +325,14 @@ def _collect_results(
     started: Sequence[tuple[Sequence[str], Mapping[int, ExplanationBuilder]]],
 ) -> list[InputResult]:
     """Wait for the numbers of all methods and sort the explanations by input, method and target name."""
-    results: list[InputResult] = []
-    for _ in range(len(batch)):
-        results.append([{} for _ in request.specs])
+    results = [_empty_result(request) for _ in range(len(batch))]
     for names, builders in started:
         for index, builder in builders.items():
+            # Equal targets under several names share one explanation.
             for result, explanation in zip(results, builder.build(), strict=True):
                 result[index].update(dict.fromkeys(names, explanation))
     return results
+
+
+def _empty_result(request: AttributionRequest) -> InputResult:
+    return [{} for _ in request.specs]

@@ -42,15 +42,15 @@ def deeplift_shap(
     start = make_baseline(trace, baseline)
     points = noisy_points(trace, samples, noise, seed)
     product = zeros_for_sum(trace.leaf)
-    settings = {"samples": samples, "seed": seed, "baseline": baseline, "note": NOTE}
     diagnostics = []
     with progress(len(product), "inputs") as advance:
         for row in range(len(product)):
             references = start[row] + _draw_noise(trace, row, points)
             product[row], effect = _attribute_row(trace, deep_lift_shap, row, references)
-            diagnostics.append({"completeness_gap": _gap(trace, product, row, effect), "effect": effect, **settings})
+            diagnostics.append({"completeness_gap": _gap(trace, product, row, effect), "effect": effect})
             advance(1)
-    return with_diagnostics(attribute_sum(trace, product), diagnostics)
+    settings = {"samples": samples, "seed": seed, "baseline": baseline, "note": NOTE}
+    return with_diagnostics(attribute_sum(trace, product), [{**entry, **settings} for entry in diagnostics])
 
 
 def _draw_noise(trace: Trace, row: int, points: Sequence[Point]) -> Tensor:

@@ -30,13 +30,18 @@ class Attribution:
     def start_host_copies(self) -> dict[str, HostCopy]:
         """Start copying the tensors to the CPU, in float32 or wider, and return the copies by field name."""
         copies = {}
-        for tensor_field in fields(self):
-            tensor = getattr(self, tensor_field.name)
-            if isinstance(tensor, Tensor):
-                # NumPy has no bfloat16, and explanations should not depend on the half-precision type of a model.
-                is_wide = tensor.dtype.itemsize >= 4
-                copies[tensor_field.name] = HostCopy(tensor if is_wide else tensor.float())
+        for attribute in fields(self):
+            value = getattr(self, attribute.name)
+            if isinstance(value, Tensor):
+                copies[attribute.name] = HostCopy(_widen(value))
         return copies
+
+
+def _widen(tensor: Tensor) -> Tensor:
+    # NumPy has no bfloat16, and explanations should not depend on the half-precision type of a model.
+    if tensor.dtype.itemsize < 4:
+        return tensor.float()
+    return tensor
 
 
 def never(options: Mapping[str, Any]) -> bool:
@@ -117,9 +122,7 @@ def method(
 
     The arguments are the fields of Method.
     """
-    unknown = set(needs).difference(TRACE_PARTS)
-    if unknown:
-        raise ValueError(f"Invalid needs: {', '.join(sorted(unknown))}. Available: {', '.join(TRACE_PARTS)}.")
+    _check_needs(needs)
 
     def register(compute: Callable[..., Attribution]) -> Callable[..., Attribution]:
         name = compute.__name__.replace("_", "-")
@@ -140,6 +143,12 @@ def method(
         return compute
 
     return register
+
+
+def _check_needs(needs: Collection[str]) -> None:
+    unknown = set(needs).difference(TRACE_PARTS)
+    if unknown:
+        raise ValueError(f"Invalid needs: {', '.join(sorted(unknown))}. Available: {', '.join(TRACE_PARTS)}.")
 
 
 @dataclass(frozen=True)
@@ -174,5 +183,5 @@ def parse_method(name: Any, **options: Any) -> MethodSpec:
         return name
     text, method_name, written_options = parse_spec(name)
     parsed = METHODS[method_name]
-    given_options = {**written_options, **options}
-    return MethodSpec(text, parsed, validate_options(parsed.name, parsed.compute, given_options, parsed.aliases))
+    validated = validate_options(parsed.name, parsed.compute, {**written_options, **options}, parsed.aliases)
+    return MethodSpec(text, parsed, validated)

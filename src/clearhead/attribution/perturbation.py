@@ -1,7 +1,7 @@
 """Methods that remove parts of the input and observe the output: any model, no gradients."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,10 @@ GRID_UNITS = ("patch", "grid")
 """Units that lie on a grid, so that a window of them is a square."""
 
 
+Draw = Callable[[Trace, int, Features, int, int], Tensor]
+"""A function (trace, row, features, samples, seed) → random masks or orders of one input."""
+
+
 @dataclass(frozen=True)
 class Perturbation:
     """The features of a trace's inputs, and how they are hidden and scored."""
@@ -31,6 +35,13 @@ class Perturbation:
     replacement: str | None
     output: str
     batch: int | None
+
+    def draw(self, draw_input: Draw, samples: int, seed: int) -> list[Tensor]:
+        """Return what `draw_input` draws for each input, from a generator of its own."""
+        drawn = []
+        for row, features in enumerate(self.groups):
+            drawn.append(draw_input(self.trace, row, features, samples, seed))
+        return drawn
 
     def score(self, masks: list[Tensor]) -> list[Tensor]:
         """Return for each input the explained output under each of its masks."""
@@ -48,33 +59,37 @@ class Perturbation:
 
     def describe(self, **settings: Any) -> list[dict[str, Any]]:
         """Return diagnostics with the choices that None stood for."""
-        model = self.trace.model
-        replacement = resolve_replacement(model, self.trace.inputs, self.replacement)
-        # A regression has no probabilities, so its score is explained whatever was asked for.
-        output = "score" if model.problem == "regression" else self.output
+        replacement = resolve_replacement(self.trace.model, self.trace.inputs, self.replacement)
         diagnostics = []
         for features in self.groups:
-            entry = {"absent": replacement, "unit": features.kind, "units": features.count, "output": output}
+            entry = {"absent": replacement, "unit": features.kind, "units": features.count, "output": self._scored}
             diagnostics.append({**entry, **settings})
         return diagnostics
 
+    @property
+    def _scored(self) -> str:
+        # A regression has no probabilities, so its score is explained whatever was asked for.
+        return "score" if self.trace.model.problem == "regression" else self.output
+
     def attribute(self, values: Sequence[Tensor], diagnostics: Sequence[dict[str, Any]]) -> Attribution:
         """Share each feature's relevance equally among its tokens or pixels, so that sums stay."""
-        trace = self.trace
         shared = torch.stack(list(map(_spread, self.groups, values)))
-        if not trace.is_image:
+        if not self.trace.is_image:
             return Attribution(shared, diagnostics=diagnostics)
-        pixels_BPQ = shared.reshape(len(shared), *trace.leaf.shape[-2:])
-        relevance_BT = trace.patches(pixels_BPQ)
+        pixels_BPQ = shared.reshape(len(shared), *self.trace.leaf.shape[-2:])
+        attribution = Attribution(self.trace.patches(pixels_BPQ), diagnostics=diagnostics)
         # Patches are tokens already: a pixel map would say nothing more.
         if self.groups[0].kind == "patch":
-            return Attribution(relevance_BT, diagnostics=diagnostics)
-        return Attribution(relevance_BT, pixels_BPQ=pixels_BPQ, diagnostics=diagnostics)
+            return attribution
+        return replace(attribution, pixels_BPQ=pixels_BPQ)
 
 
-def _group_features(trace: Trace, unit: str | None, segments: int) -> list[Features]:
+def _prepare(
+    trace: Trace, unit: str | None, segments: int, replacement: str | None, output: str, batch: int | None
+) -> Perturbation:
     require_integer("segments", segments)
-    return group_features(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
+    groups = group_features(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
+    return Perturbation(trace, groups, replacement, output, batch)
 
 
 def _spread(features: Features, value_U: Tensor) -> Tensor:
@@ -109,7 +124,7 @@ def occlusion(
     is a square. `replacement` says what hidden means, `output="logit"` explains the logit instead.
     """
     require_integer("window", window)
-    perturbation = Perturbation(trace, _group_features(trace, unit, segments), replacement, output, batch)
+    perturbation = _prepare(trace, unit, segments, replacement, output, batch)
     removals = [_make_windows(trace, features, window) for features in perturbation.groups]
     scores = perturbation.score([_prepend_unchanged(~removed_NU) for removed_NU in removals])
     values = list(map(_mean_drop, scores, removals))
@@ -191,9 +206,8 @@ def lime(
     """
     require_integer("samples", samples)
     _check_fit(width, ridge)
-    groups = _group_features(trace, unit, segments)
-    perturbation = Perturbation(trace, groups, replacement, output, batch)
-    masks = [_draw_masks(trace, row, features, samples, seed) for row, features in enumerate(groups)]
+    perturbation = _prepare(trace, unit, segments, replacement, output, batch)
+    masks = perturbation.draw(_draw_masks, samples, seed)
     values = []
     # On the CPU: these systems are small, and CUDA has no gelsd.
     for mask_NU, score_N in zip(masks, perturbation.score(masks), strict=True):
@@ -270,10 +284,9 @@ def shapley_sampling(
     The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports it.
     """
     require_integer("samples", samples)
-    groups = _group_features(trace, unit, segments)
-    perturbation = Perturbation(trace, groups, replacement, output, batch)
-    orders = [_draw_orders(trace, row, features, samples, seed) for row, features in enumerate(groups)]
-    scores = perturbation.score([_growing_masks(order_NU) for order_NU in orders])
+    perturbation = _prepare(trace, unit, segments, replacement, output, batch)
+    orders = perturbation.draw(_draw_orders, samples, seed)
+    scores = perturbation.score(list(map(_growing_masks, orders)))
     diagnostics = perturbation.describe(samples=samples, seed=seed)
     for entry, score_N in zip(diagnostics, scores, strict=True):
         # Every order starts from nothing and ends with everything.

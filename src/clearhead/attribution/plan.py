@@ -1,10 +1,10 @@
 """Memory and time of a request, estimated before it is run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.attribution.batch import can_go_blockwise, explain_batch, rows_per_batch
+from clearhead.attribution.batch import can_go_blockwise, cut_rows, explain_batch, rows_per_batch
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.windows import is_too_long, window_logits, windows_of
 from clearhead.engine.memory import UNKNOWN, MemoryEstimate, estimate_memory, estimate_seconds
@@ -16,7 +16,10 @@ Batch = Sequence[Encoded]
 
 @dataclass(frozen=True)
 class PlannedBatches:
-    """The batches of a request: those of inputs that fit the model, and those of the windows of longer texts."""
+    """The batches of a request: those of inputs that fit the model, and those of the windows of longer texts.
+
+    `lengths` are those of all inputs, sorted.
+    """
 
     lengths: list[int]
     whole: list[Batch]
@@ -25,6 +28,16 @@ class PlannedBatches:
     @property
     def all(self) -> list[Batch]:
         return [*self.whole, *self.windows]
+
+    @property
+    def largest(self) -> Batch:
+        """The batch with the most tokens, padding included."""
+        return max(self.all, key=_count_tokens)
+
+    @property
+    def median_length(self) -> int:
+        # The lengths are sorted.
+        return self.lengths[len(self.lengths) // 2]
 
 
 def estimate_request(
@@ -37,23 +50,29 @@ def estimate_request(
 ) -> dict[str, Any]:
     """Return the sizes of a request, the memory of its largest batch, and its time from three batches that are run."""
     planned = plan_batches(model, inputs, batch_size=batch_size, overflow=overflow)
-    batches = planned.all
-    memory = estimate_memory(model, collate(model, max(batches, key=_count_tokens)))
+    memory = estimate_memory(model, collate(model, planned.largest))
     return {
         "model": model.name,
         "device": str(model.device),
         "methods": [spec.text for spec in methods],
         "inputs": len(planned.lengths),
-        "windows": sum(len(batch) for batch in planned.windows),
+        "windows": sum(map(len, planned.windows)),
         "pictures": model.takes_images,
         "longest": planned.lengths[-1],
-        "median": planned.lengths[len(planned.lengths) // 2],
-        "batch": max(len(batch) for batch in batches),
-        "memory_whole": memory.whole,
-        "memory_blockwise": memory.blockwise,
-        "memory_free": None if memory.free == UNKNOWN else memory.free,
+        "median": planned.median_length,
+        "batch": max(map(len, planned.all)),
+        **_describe_memory(memory),
         "way": _choose_strategy(model, memory, methods),
         "seconds": _estimate_time(model, planned, methods),
+    }
+
+
+def _describe_memory(memory: MemoryEstimate) -> dict[str, int | None]:
+    is_known = memory.free != UNKNOWN
+    return {
+        "memory_whole": memory.whole,
+        "memory_blockwise": memory.blockwise,
+        "memory_free": memory.free if is_known else None,
     }
 
 
@@ -64,16 +83,19 @@ def plan_batches(
     size = rows_per_batch(model, batch_size)
     encoded = [encode(model, raw, overflow=overflow) for raw in inputs]
     encoded.sort(key=lambda row: row.length)
-    whole = [row for row in encoded if not is_too_long(model, row)]
-    windows: list[Batch] = []
-    # Sorted by length, so what is too long comes last. Windows of different texts do not share batches.
-    for row in encoded[len(whole) :]:
-        windows += _cut(windows_of(model, row), size)
-    return PlannedBatches([row.length for row in encoded], _cut(whole, size), windows)
+    lengths = [row.length for row in encoded]
+    short = [row for row in encoded if not is_too_long(model, row)]
+    # Sorted by length, so what is too long comes last.
+    windows = _batch_windows(model, encoded[len(short) :], size)
+    return PlannedBatches(lengths, list(cut_rows(short, size)), windows)
 
 
-def _cut(rows: Batch, size: int) -> list[Batch]:
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
+def _batch_windows(model: Model, encoded: Sequence[Encoded], size: int) -> list[Batch]:
+    batches: list[Batch] = []
+    # Windows of different texts do not share batches.
+    for row in encoded:
+        batches += cut_rows(windows_of(model, row), size)
+    return batches
 
 
 def _choose_strategy(model: Model, memory: MemoryEstimate, methods: Sequence[MethodSpec]) -> str:
@@ -87,19 +109,23 @@ def _choose_strategy(model: Model, memory: MemoryEstimate, methods: Sequence[Met
 
 def _estimate_time(model: Model, planned: PlannedBatches, methods: Sequence[MethodSpec]) -> float:
     """Return the seconds to explain all batches; the class of a text in windows takes a forward pass of its own."""
-    batches = planned.all
 
-    def explain(index: int) -> None:
-        batch = batches[index]
+    def explain(batch: Batch) -> None:
         explain_batch(model, collate(model, batch), [None] * len(batch), methods)
 
-    def predict(index: int) -> None:
-        window_logits(model, planned.windows[index])
+    def predict(batch: Batch) -> None:
+        window_logits(model, batch)
 
-    seconds = estimate_seconds(explain, [_count_tokens(batch) for batch in batches])
+    seconds = _estimate_batches(explain, planned.all)
     if planned.windows:
-        seconds += estimate_seconds(predict, [_count_tokens(batch) for batch in planned.windows])
+        seconds += _estimate_batches(predict, planned.windows)
     return seconds
+
+
+def _estimate_batches(work: Callable[[Batch], None], batches: Sequence[Batch]) -> float:
+    """Return the seconds of some work on all batches, estimated from their sizes."""
+    sizes = [_count_tokens(batch) for batch in batches]
+    return estimate_seconds(lambda index: work(batches[index]), sizes)
 
 
 def _count_tokens(batch: Batch) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.attribution.assemble import describe_predictions
-from clearhead.attribution.batch import explain_batch, rows_per_batch
+from clearhead.attribution.batch import cut_rows, explain_batch, rows_per_batch
 from clearhead.attribution.method import MethodSpec
 from clearhead.engine.context import eager_inference
 from clearhead.errors import Argument, BadInput, UnsupportedModel
@@ -42,35 +42,50 @@ def explain_windows(
     The logits of the whole text are the mean over its windows; they decide its prediction. Special tokens are left
     out, since every window has its own.
     """
-    batches = _batch_windows(model, encoded, batch_size)
-    rows: list[list[Explanation]] = []
+    windows = windows_of(model, encoded)
+    batches = list(cut_rows(windows, rows_per_batch(model, batch_size)))
     # Twice over the windows: the target of all of them depends on the logits of all of them.
-    with progress(2 * sum(map(len, batches)), "windows") as advance:
+    with progress(2 * len(windows), "windows") as advance:
         logits_C = _mean_logits(model, batches, advance)
         common = resolve_target(target, int(logits_C.argmax()), model.labels)
-        for batch in batches:
-            rows += explain_batch(model, collate(model, batch), [common] * len(batch), specs)
-            advance(len(batch))
+        rows = _explain_batches(model, batches, common, specs, advance)
     slices = _window_slices(model, encoded)
-    stitched = [_stitch(encoded.item, slices, explanations) for explanations in zip(*rows, strict=True)]
-    return [_with_outputs(model, explanation, logits_C) for explanation in stitched]
+    explanations = []
+    # Method by method instead of window by window.
+    for of_method in zip(*rows, strict=True):
+        stitched = _stitch(encoded.item, slices, of_method)
+        explanations.append(_with_outputs(model, stitched, logits_C))
+    return explanations
 
 
-def _batch_windows(model: Model, encoded: Encoded, batch_size: int | None) -> list[list[Encoded]]:
-    windows = windows_of(model, encoded)
-    size = rows_per_batch(model, batch_size)
-    return [windows[start : start + size] for start in range(0, len(windows), size)]
+def _explain_batches(
+    model: Model,
+    batches: Sequence[Sequence[Encoded]],
+    target: TargetLike,
+    specs: Sequence[MethodSpec],
+    advance: Callable[[int], None],
+) -> list[list[Explanation]]:
+    """Return for each window its explanations in the order of the methods."""
+    rows: list[list[Explanation]] = []
+    for batch in batches:
+        rows += explain_batch(model, collate(model, batch), [target] * len(batch), specs)
+        advance(len(batch))
+    return rows
 
 
 def windows_of(model: Model, encoded: Encoded) -> list[Encoded]:
     """Return the half-overlapping windows of a text, each with the special tokens of the whole."""
+    _check_has_windows(model, encoded)
+    inner = _inner_slice(encoded.item)
+    return [_cut_window(encoded, inner, window) for window in _window_slices(model, encoded)]
+
+
+def _check_has_windows(model: Model, encoded: Encoded) -> None:
     if isinstance(encoded.item.text, tuple):
         truncate = Argument("overflow", "truncate")
         raise BadInput("A pair of texts cannot be cut into windows: use ", truncate, ", or explain shorter texts.")
     if model.problem == "span":
         raise UnsupportedModel("Windows are not defined for answer spans: give the passage that holds the answer.")
-    inner = _inner_slice(encoded.item)
-    return [_cut_window(encoded, inner, window) for window in _window_slices(model, encoded)]
 
 
 def _inner_slice(item: Item) -> slice:
@@ -81,29 +96,41 @@ def _inner_slice(item: Item) -> slice:
 
 def _window_slices(model: Model, encoded: Encoded) -> list[slice]:
     """Return the tokens of each window, without special ones, as slices of the whole text."""
-    limit = max_tokens(model)
-    assert limit is not None
     inner = _inner_slice(encoded.item)
     special = encoded.length - (inner.stop - inner.start)
-    width = limit - special
-    if width < 1:
-        raise UnsupportedModel(f"{model.name} takes {limit} tokens, which leaves no room for a text.")
+    width = _window_width(model, special)
+    return [slice(start, min(start + width, inner.stop)) for start in _window_starts(inner, width)]
+
+
+def _window_starts(inner: slice, width: int) -> range:
     # Half overlapping, and at least one token further each time.
     step = width - width // 2
-    starts = range(inner.start, max(inner.start, inner.stop - width) + step, step)
-    return [slice(start, min(start + width, inner.stop)) for start in starts]
+    # The last window reaches the end of the text; a text that fits has one window.
+    last_start = max(inner.start, inner.stop - width)
+    return range(inner.start, last_start + step, step)
+
+
+def _window_width(model: Model, special: int) -> int:
+    """Return how many tokens of a text the model takes besides special tokens."""
+    limit = max_tokens(model)
+    # Only inputs that are longer than the limit are cut.
+    assert limit is not None
+    if limit <= special:
+        raise UnsupportedModel(f"{model.name} takes {limit} tokens, which leaves no room for a text.")
+    return limit - special
 
 
 def _cut_window(encoded: Encoded, inner: slice, window: slice) -> Encoded:
     """Keep a window of the text and the special tokens at both ends."""
-    item = encoded.item
 
     def cut(row: Row) -> Row:
         return row[: inner.start] + row[window] + row[inner.stop :]
 
-    offsets = None if item.offsets is None else cut(item.offsets)
-    cut_item = replace(item, tokens=cut(item.tokens), special=cut(item.special), offsets=offsets)
-    return Encoded(cut_item, {name: cut(row) for name, row in encoded.values.items()})
+    values = {name: cut(row) for name, row in encoded.values.items()}
+    item = replace(encoded.item, tokens=cut(encoded.item.tokens), special=cut(encoded.item.special))
+    if item.offsets is not None:
+        item = replace(item, offsets=cut(item.offsets))
+    return Encoded(item, values)
 
 
 def _mean_logits(model: Model, batches: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> Tensor:
@@ -125,25 +152,32 @@ def window_logits(model: Model, windows: Sequence[Encoded]) -> Tensor:
 def _stitch(item: Item, windows: Sequence[slice], explanations: Sequence[Explanation]) -> Explanation:
     """Join the explanations of windows to one of the whole text, without special tokens."""
     inner = _inner_slice(item)
-    layers = [explanation.layers for explanation in explanations if explanation.layers is not None]
+    offsets = item.offsets
+    if offsets is not None:
+        offsets = offsets[inner]
     return replace(
         explanations[0],
         tokens=item.tokens[inner],
         relevance=_join([explanation.relevance for explanation in explanations], windows),
         special=np.array(item.special[inner]),
-        offsets=None if item.offsets is None else item.offsets[inner],
-        layers=_join(layers, windows) if layers else None,
+        offsets=offsets,
+        layers=_join_layers(windows, explanations),
         diagnostics={**_merge_diagnostics(explanations), "windows": len(explanations)},
     )
+
+
+def _join_layers(windows: Sequence[slice], explanations: Sequence[Explanation]) -> Array | None:
+    # All windows are explained by one method, so all of them have layers, or none.
+    layers = [explanation.layers for explanation in explanations if explanation.layers is not None]
+    if not layers:
+        return None
+    return _join(layers, windows)
 
 
 def _join(rows: Sequence[Array], windows: Sequence[slice]) -> Array:
     """Place the numbers of the windows' own tokens on the whole text; the mean where windows overlap."""
     first = windows[0].start
-    length = windows[-1].stop
-    dtype = rows[0].dtype
-    total = np.zeros((*rows[0].shape[:-1], length), dtype)
-    count = np.zeros(length, dtype)
+    total, count = _make_sums(rows[0], length=windows[-1].stop)
     for row, window in zip(rows, windows, strict=True):
         # Each row begins with as many special tokens as stand before the first window.
         total[..., window] += row[..., first : first + window.stop - window.start]
@@ -152,25 +186,38 @@ def _join(rows: Sequence[Array], windows: Sequence[slice]) -> Array:
     return joined
 
 
+def _make_sums(row: Array, length: int) -> tuple[Array, Array]:
+    """Return zeros for the sum over windows, with the leading axes of a row, and for the number of summands."""
+    # Counts in the type of the numbers, so that the mean keeps their precision.
+    return np.zeros((*row.shape[:-1], length), row.dtype), np.zeros(length, row.dtype)
+
+
 def _merge_diagnostics(explanations: Sequence[Explanation]) -> dict[str, Any]:
     """Take the maximum of gaps and steps, the mean of effects, and everything else from the first window."""
     merged = dict(explanations[0].diagnostics)
     for key in merged:
-        if key.endswith("_gap") or key in ("dropped", "steps"):
-            merged[key] = max(explanation.diagnostics[key] for explanation in explanations)
+        if _takes_maximum(key):
+            merged[key] = max(_diagnostic_values(explanations, key))
         elif key == "effect":
-            merged[key] = float(np.mean([explanation.diagnostics[key] for explanation in explanations]))
+            merged[key] = float(np.mean(_diagnostic_values(explanations, key)))
     return merged
+
+
+def _diagnostic_values(explanations: Sequence[Explanation], key: str) -> list[Any]:
+    return [explanation.diagnostics[key] for explanation in explanations]
+
+
+def _takes_maximum(key: str) -> bool:
+    # The worst window decides how far the whole can be trusted.
+    return key.endswith("_gap") or key in ("dropped", "steps")
 
 
 def _with_outputs(model: Model, explanation: Explanation, logits_C: Tensor) -> Explanation:
     """Replace score, probability and prediction by those of the whole text."""
-    target = explanation.target
     logits_1C = logits_C[None]
-    score = float(target_score(make_seeds([target], logits_1C), logits_1C))
-    prediction = describe_predictions(model, logits_1C)[0]
-    return replace(
-        explanation,
-        probability=target_probability(target, logits_C, model.problem),
-        diagnostics={**explanation.diagnostics, "score": score, **prediction},
-    )
+    seeds = make_seeds([explanation.target], logits_1C)
+    diagnostics = dict(explanation.diagnostics)
+    diagnostics["score"] = float(target_score(seeds, logits_1C))
+    diagnostics.update(describe_predictions(model, logits_1C)[0])
+    probability = target_probability(explanation.target, logits_C, model.problem)
+    return replace(explanation, probability=probability, diagnostics=diagnostics)
