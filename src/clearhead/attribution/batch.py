@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -25,7 +25,7 @@ OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 TARGET = "target"
 """The name of the only target set of a request that does not expand its targets."""
 
-Rows = TypeVar("Rows", bound=Sequence[Any])
+Row = TypeVar("Row")
 TargetSets = Mapping[tuple[Target, ...], Sequence[str]]
 """Targets to explain from one trace, each with one target per row, and the names they are returned under."""
 InputResult = list[dict[str, Explanation]]
@@ -118,7 +118,7 @@ def rows_per_batch(model: Model, batch_size: int | None) -> int:
     return batch_size or DEFAULT_BATCH_SIZE
 
 
-def cut_rows(rows: Rows, size: int) -> Iterator[Rows]:
+def cut_rows(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
     """Yield slices of at most `size` rows, in order."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
