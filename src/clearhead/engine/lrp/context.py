@@ -83,6 +83,7 @@ class RelevanceContext:
 
         The layers of queries, keys and values share their input and follow each other on the tape.
         """
+        # By identity: comparing values would cost as much as computing them.
         if self.last is None or self.last[0] is not function or self.last[1] is not x:
             # Free the old result before the new one is allocated.
             self.last = None
@@ -137,9 +138,16 @@ class RelevanceContext:
         # Written into the denominator, which saves an allocation as large as the activation.
         quotient = torch.div(relevance, denominator, out=denominator)
         if is_zero.any():
-            self.dropped_sums.append(self.sum_per_sample(relevance * is_zero)[:, None])
+            self._drop(relevance * is_zero)
             quotient.masked_fill_(is_zero, 0.0)
-        return quotient if factor == 1 else quotient.mul_(factor)
+        if factor == 1:
+            return quotient
+        return quotient.mul_(factor)
+
+    def _drop(self, relevance: Tensor) -> None:
+        """Count relevance that no input receives."""
+        dropped_B = self.sum_per_sample(relevance)
+        self.dropped_sums.append(dropped_B[:, None])
 
     def _divide_fused(
         self, kernels: Any, relevance: Tensor, denominator: Tensor, factor: float, dtype: torch.dtype | None

@@ -23,15 +23,24 @@ def positive(layer: LinearCall, relevance: Tensor, context: RelevanceContext) ->
     if kernels:
         return _positive_fused(kernels, layer, relevance.contiguous(), context)
     layer = layer.to(relevance.dtype)
-    x = layer.x
-    weight = layer.weight
-    absolute = F.linear(context.compute_once(torch.abs, x), weight.abs())
-    denominator = torch.add(layer.output, absolute)
+    denominator, is_zero = _sum_positive(layer, context)
+    scaled = context.divide(relevance, denominator, is_zero)
+    return _share_by_sign(scaled, layer.weight, layer.x)
+
+
+def _sum_positive(layer: LinearCall, context: RelevanceContext) -> tuple[Tensor, Tensor]:
+    """Return the sum of the positive contributions to each unit, and whether it counts as zero."""
+    absolute = F.linear(context.compute_once(torch.abs, layer.x), layer.weight.abs())
+    doubled = torch.add(layer.output, absolute)
     if layer.bias is not None:
-        denominator.sub_(layer.bias)
+        doubled.sub_(layer.bias)
     # The sum cancels where all contributions are negative, so a rounding error counts as zero.
-    is_zero = denominator <= absolute.mul_(zero_tolerance(x.dtype))
-    scaled = context.divide(relevance, denominator.mul_(0.5), is_zero)
+    is_zero = doubled <= absolute.mul_(zero_tolerance(layer.x.dtype))
+    return doubled.mul_(0.5), is_zero
+
+
+def _share_by_sign(scaled: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    """Return x⁺ · (scaled w⁺) + x⁻ · (scaled w⁻)."""
     # Two products instead of one with (w + |w|): a negative contribution gets exactly zero.
     share = torch.matmul(scaled, weight.clamp(min=0)).mul_(x.clamp(min=0))
     return share.addcmul_(torch.matmul(scaled, weight.clamp(max=0)), x.clamp(max=0))
@@ -46,22 +55,33 @@ def _positive_fused(kernels: Any, layer: LinearCall, relevance: Tensor, context:
     """The positive rule by Triton kernels: with the products inside where that is faster, else around torch's."""
     x = layer.x.contiguous()
     weight = layer.weight.contiguous()
-    samples = context.count_samples(relevance)
-    same_dtype = x.dtype == relevance.dtype
-    precision = dot_precision(x, relevance)
-    # In float32 with many rows torch's products are faster than those inside the kernels.
-    if precision and (has_few_rows(x) or not same_dtype):
-        result = try_kernel(_positive_two_kernels, kernels, x, weight, relevance, samples, precision)
-        if result is not None:
-            share, dropped = result
-            context.dropped_sums.append(dropped)
-            return share
-    if same_dtype:
+    share = _try_two_kernels(kernels, x, weight, relevance, context)
+    if share is not None:
+        return share
+    if x.dtype == relevance.dtype:
         weights, scaled = _scale_from_output(kernels, layer, x, weight, relevance, context)
     else:
         weights, scaled = _scale_directly(kernels, x, weight, relevance, context)
     product = multiply(scaled, weights, relevance.dtype)
     return kernels.multiply_by_sign(product, x)  # type: ignore[no-any-return]
+
+
+def _try_two_kernels(
+    kernels: Any, x: Tensor, weight: Tensor, relevance: Tensor, context: RelevanceContext
+) -> Tensor | None:
+    """Return the shares by kernels with the products inside, or None where torch's products are faster."""
+    samples = context.count_samples(relevance)
+    precision = dot_precision(x, relevance)
+    # In float32 with many rows torch's products are faster than those inside the kernels.
+    is_slower = x.dtype == relevance.dtype and not has_few_rows(x)
+    if not precision or is_slower:
+        return None
+    result = try_kernel(_positive_two_kernels, kernels, x, weight, relevance, samples, precision)
+    if result is None:
+        return None
+    share, dropped = result
+    context.dropped_sums.append(dropped)
+    return share
 
 
 def _positive_two_kernels(
@@ -84,21 +104,25 @@ def _scale_from_output(
 ) -> tuple[Tensor, Tensor]:
     """Return the weights split by sign, and relevance over the positive part computed from the layer's output."""
     weights, absolute_weight = kernels.split_by_sign(weight, absolute=True)
-    layer = layer.to(relevance.dtype)
-    out = layer.output
-    bias = layer.bias
-    if bias is not None and bias.shape != out.shape[-1:]:
-        # The kernel adds a vector only.
-        out = out - bias
-        bias = None
-    if bias is not None:
-        bias = bias.contiguous()
+    out, bias = _output_and_bias(layer.to(relevance.dtype))
     absolute = F.linear(context.compute_once(torch.abs, x), absolute_weight)
     samples = context.count_samples(relevance)
     tolerance = zero_tolerance(x.dtype)
     scaled, dropped = kernels.divide_by_positive_part(relevance, out.contiguous(), absolute, bias, samples, tolerance)
     context.dropped_sums.append(dropped)
     return weights, scaled
+
+
+def _output_and_bias(layer: LinearCall) -> tuple[Tensor, Tensor | None]:
+    """Return the layer's output, and the bias that the kernel takes from it."""
+    out = layer.output
+    bias = layer.bias
+    if bias is None:
+        return out, None
+    # The kernel subtracts a vector only; a bias of another shape is taken off here.
+    if bias.shape != out.shape[-1:]:
+        return out - bias, None
+    return out, bias.contiguous()
 
 
 def _scale_directly(
@@ -120,21 +144,35 @@ def _scale_directly(
 def quotient_dtype(activation: Tensor, relevance: Tensor) -> torch.dtype:
     """Return the dtype in which relevance per unit enters a product."""
     # bfloat16 has the range of float32; float16 does not, and quotients would overflow.
-    return torch.bfloat16 if activation.dtype is torch.bfloat16 else relevance.dtype
+    if activation.dtype is torch.bfloat16:
+        return torch.bfloat16
+    return relevance.dtype
 
 
 def multiply(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     """Return left · right, accumulated and returned in `dtype` even if the factors are in half precision."""
     if left.dtype == right.dtype == dtype:
         return torch.matmul(left, right)
-    is_mixed = HAS_MIXED_PRODUCTS and left.is_cuda and left.dtype == right.dtype and dtype is torch.float32
-    if is_mixed and right.dim() == 2:
-        product = torch.mm(left.flatten(0, -2), right, out_dtype=dtype)
-        return product.view(*left.shape[:-1], -1)
-    if is_mixed and left.shape[:-2] == right.shape[:-2]:
-        product = torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=dtype)
-        return product.view(*left.shape[:-1], -1)
+    if _can_mix(left, right, dtype):
+        return _multiply_mixed(left, right, dtype)
     return torch.matmul(left.to(dtype), right.to(dtype))
+
+
+def _can_mix(left: Tensor, right: Tensor, dtype: torch.dtype) -> bool:
+    """Return whether torch multiplies these half-precision factors with a result in `dtype`."""
+    if not HAS_MIXED_PRODUCTS or dtype is not torch.float32:
+        return False
+    is_half_on_cuda = left.is_cuda and left.dtype == right.dtype
+    # `mm` and `bmm` do not broadcast, other than a matrix over the rows of the left factor.
+    return is_half_on_cuda and (right.dim() == 2 or left.shape[:-2] == right.shape[:-2])
+
+
+def _multiply_mixed(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    if right.dim() == 2:
+        product = torch.mm(left.flatten(0, -2), right, out_dtype=dtype)
+    else:
+        product = torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=dtype)
+    return product.view(*left.shape[:-1], -1)
 
 
 def z_plus(layer: LinearCall, relevance: Tensor, context: RelevanceContext) -> Tensor:

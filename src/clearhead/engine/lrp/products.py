@@ -30,12 +30,15 @@ def matmul(saved: SavedTensors, out: Tensor, input: Tensor, other: Tensor) -> Ru
     saved_right = saved.save(other)
 
     def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
-        left = saved_left.tensor
-        right = saved_right.tensor
-        shares = _try_attention_kernel("share_attention_value", left, right, relevance, context)
-        return shares or _halve_product(left, right, relevance, context)
+        return _share_product(saved_left.tensor, saved_right.tensor, relevance, context)
 
     return (input, other), backward
+
+
+def _share_product(left: Tensor, right: Tensor, relevance: Tensor, context: RelevanceContext) -> tuple[Tensor, Tensor]:
+    """Return the shares of both operands of left · right."""
+    shares = _try_attention_kernel("share_attention_value", left, right, relevance, context)
+    return shares or _halve_product(left, right, relevance, context)
 
 
 def _halve_product(left: Tensor, right: Tensor, relevance: Tensor, context: RelevanceContext) -> tuple[Tensor, Tensor]:
@@ -69,14 +72,19 @@ def _try_attention_kernel(
 
 def _attention_precision(left: Tensor, right: Tensor, relevance: Tensor) -> str | None:
     """Return the precision in which the attention kernels multiply these tensors, or None if they do not fit."""
-    same_heads = left.dim() == 4 and left.shape[:2] == right.shape[:2] == relevance.shape[:2]
-    if not same_heads or left.dtype != right.dtype or right.shape[-1] > MAX_KERNEL_CHANNELS:
+    if not _has_same_heads(left, right, relevance) or left.dtype != right.dtype:
+        return None
+    if right.shape[-1] > MAX_KERNEL_CHANNELS:
         return None
     precision = dot_precision(left, relevance)
     # Without tensor cores, torch's products are faster unless launching dominates.
     if precision == "ieee" and not has_few_rows(relevance[:, 0]):
         return None
     return precision
+
+
+def _has_same_heads(left: Tensor, right: Tensor, relevance: Tensor) -> bool:
+    return left.dim() == 4 and left.shape[:2] == right.shape[:2] == relevance.shape[:2]
 
 
 def attention_weights(
@@ -90,15 +98,18 @@ def attention_weights(
 
     def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
         relevance = scale_unless_proportional(relevance, scale, context)
-        queries = saved_query.tensor
-        keys = saved_key.tensor
-        shares = _try_attention_kernel("share_query_key", queries, keys, relevance, context)
-        if shares is not None:
-            return shares
-        to_query, to_key_transposed = _halve_product(queries, keys.mT, relevance, context)
-        return to_query, to_key_transposed.mT
+        return _share_scores(saved_query.tensor, saved_key.tensor, relevance, context)
 
     return (query, key), backward
+
+
+def _share_scores(query: Tensor, key: Tensor, relevance: Tensor, context: RelevanceContext) -> tuple[Tensor, Tensor]:
+    """Return the shares of queries and keys in query · keyᵀ."""
+    shares = _try_attention_kernel("share_query_key", query, key, relevance, context)
+    if shares is not None:
+        return shares
+    to_query, to_key_transposed = _halve_product(query, key.mT, relevance, context)
+    return to_query, to_key_transposed.mT
 
 
 def scale_unless_proportional(relevance: Tensor, scale: Any, context: RelevanceContext) -> Tensor:

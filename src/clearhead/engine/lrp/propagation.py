@@ -46,17 +46,24 @@ class RelevancePass:
         """Return what was to be kept of an activation's relevance; zeros if none arrives."""
         node = _require_node(self.tape, tensor)
         with gc_paused(), on_device_of(tensor), torch.autocast(tensor.device.type, enabled=False):
-            while self.position and self.tape.steps[self.position - 1].node > node:
-                self._step_back()
+            self._walk_to(node)
         self._sum_pending(node)
         # The cached intermediate is as large as an activation: do not hold it between requests.
         self.context.last = None
         if node not in self._kept:
-            relevance = self._pending.get(node)
-            if relevance is None:
-                relevance = torch.zeros_like(tensor, dtype=self.dtype)
-            self._kept[node] = self._reductions[node](relevance)
+            self._kept[node] = self._reductions[node](self._pending_at(node, tensor))
         return self._kept[node]
+
+    def _walk_to(self, node: int) -> None:
+        """Step back until all relevance of a node has arrived."""
+        while self.position and self.tape.steps[self.position - 1].node > node:
+            self._step_back()
+
+    def _pending_at(self, node: int, tensor: Tensor) -> Tensor:
+        relevance = self._pending.get(node)
+        if relevance is None:
+            return torch.zeros_like(tensor, dtype=self.dtype)
+        return relevance
 
     def total_at(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
         """Return per sample all relevance when the walk reached an activation, and what 0/0 had dropped until then."""
@@ -79,7 +86,8 @@ class RelevancePass:
         for relevance in self._pending.values():
             rows = relevance.reshape(self.context.count_samples(relevance), -1)
             # In float64, since the conservation gap is a difference of large sums.
-            sums.append(rows.sum(1, dtype=torch.float64))
+            total_B = rows.sum(1, dtype=torch.float64)
+            sums.append(total_B)
         self._totals[node] = (torch.stack(sums).sum(0), self.context.dropped_B)
 
     def _step_back(self) -> None:
@@ -92,9 +100,14 @@ class RelevancePass:
         self.position -= 1
         if relevance is None:
             return
+        # Freed unless it was asked for: relevance is as large as the activation.
         del self._pending[step.node]
         if step.node in self._reductions:
             self._kept[step.node] = self._reductions[step.node](relevance)
+        self._add_shares(step, shares)
+
+    def _add_shares(self, step: Step, shares: Shares) -> None:
+        """Add the shares of a step to the relevance of its parents."""
         for parent, share in zip(step.parents, shares, strict=True):
             present = self._pending.get(parent)
             # Out of place: a rule may hand the same tensor to several parents.

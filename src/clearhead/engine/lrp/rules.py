@@ -43,14 +43,13 @@ def linear(saved: SavedTensors, out: Tensor, input: Tensor, weight: Tensor, bias
     saved_out = saved.save_weakly(out) if on_gpu(out) else saved.save(out)
 
     def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
-        shift = None if saved_bias is None else saved_bias.tensor
-        call = LinearCall(saved_x.tensor, saved_weight.tensor, shift, _available(saved_out))
+        call = LinearCall(saved_x.tensor, saved_weight.tensor, _load(saved_bias), _load_intact(saved_out))
         return (context.rules.linear(call, relevance, context),)
 
     return (input,), backward
 
 
-def _available(saved_out: SavedTensor | WeakTensor) -> Tensor | None:
+def _load_intact(saved_out: SavedTensor | WeakTensor) -> Tensor | None:
     """Return a saved output, or None if it is gone or overwritten."""
     if isinstance(saved_out, SavedTensor) and not saved_out.is_intact:
         return None
@@ -76,17 +75,22 @@ def add(saved: SavedTensors, out: Tensor, input: Any, other: Any, *, alpha: floa
     positions = [position for position, term in enumerate((input, other)) if is_activation(term)]
 
     def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
-        shares_constant = len(shapes) == 2 or context.rules.split_constants
-        if not shares_constant or not context.rules.proportional:
+        if not _needs_values(shapes, context):
             return _divide_evenly(relevance, shapes)
         u, v = map(_load, terms)
-        if len(shapes) == 2 and shapes[0] == shapes[1] == relevance.shape:
-            shares = _try_split_kernel(u, v, relevance, context)
-            if shares is not None:
-                return shares
+        shares = _try_split_kernel(u, v, shapes, relevance, context)
+        if shares is not None:
+            return shares
         return _split_sum((u, v), positions, shapes, relevance, context)
 
     return activations, backward
+
+
+def _needs_values(shapes: list[torch.Size], context: RelevanceContext) -> bool:
+    """Return whether the shares of a sum depend on the values of its terms."""
+    # One activation takes all relevance, unless the constant has a share too.
+    has_two_shares = len(shapes) == 2 or context.rules.split_constants
+    return has_two_shares and context.rules.proportional
 
 
 def _save_if_tensor(saved: SavedTensors, term: Any) -> Any:
@@ -104,10 +108,13 @@ def _divide_evenly(relevance: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
     return [relevance.sum_to_size(shape) for shape in shapes]
 
 
-def _try_split_kernel(u: Tensor, v: Tensor, relevance: Tensor, context: RelevanceContext) -> Shares | None:
-    """Return the shares of both terms by the fused kernel, or None where kernels do not run."""
+def _try_split_kernel(
+    u: Tensor, v: Tensor, shapes: list[torch.Size], relevance: Tensor, context: RelevanceContext
+) -> Shares | None:
+    """Return the shares of both terms by the fused kernel, or None where it does not run."""
     kernels = kernels_for(relevance)
-    if not kernels:
+    # The kernel neither broadcasts nor shares with constants.
+    if not kernels or shapes != [relevance.shape, relevance.shape]:
         return None
     samples = context.count_samples(relevance)
     normalise = context.rules.normalise_add
@@ -124,11 +131,12 @@ def _split_sum(
     context: RelevanceContext,
 ) -> list[Tensor]:
     """Return the shares of the activations, which are at these positions among the two terms."""
-    u, v = (_convert(term, relevance.dtype) for term in terms)
-    scaled = context.divide(relevance, u + v)
+    values = [_convert(term, relevance.dtype) for term in terms]
+    scaled = context.divide(relevance, values[0] + values[1])
     shares = []
     for position, shape in zip(positions, shapes, strict=True):
-        share = scaled * (u, v)[position]
+        share = scaled * values[position]
+        # Terms may have been broadcast.
         shares.append(share.sum_to_size(shape))
     if context.rules.normalise_add:
         return _normalise(shares, relevance, context)
@@ -143,14 +151,16 @@ def _normalise(shares: list[Tensor], relevance: Tensor, context: RelevanceContex
     """Eq. 9: scale each share to the fraction that its |Σ| has of all, with the sign of the total."""
     sums = [context.sum_per_sample(share) for share in shares]
     total_B = context.sum_per_sample(relevance)
-    agree_B = torch.stack([sum_B.sign() == total_B.sign() for sum_B in sums]).all(0)
+    agree_B = (torch.stack(sums).sign() == total_B.sign()).all(0)
     # If every sum has the sign of the total, all factors are 1.
     if agree_B.all():
         return shares
-    weight_B = torch.stack([sum_B.abs() for sum_B in sums]).sum(0)
+    weight_B = torch.stack(sums).abs().sum(0)
     normalised = []
     for share, sum_B in zip(shares, sums, strict=True):
-        factor_B = (sum_B.sign() * total_B / weight_B).nan_to_num(0.0).where(~agree_B, 1.0)
+        # 0/0 where all sums are zero: nothing is left to scale.
+        factor_B = (sum_B.sign() * total_B / weight_B).nan_to_num(0.0)
+        factor_B = factor_B.where(~agree_B, 1.0)
         normalised.append(share * context.expand_per_sample(factor_B, share))
     return normalised
 
@@ -236,16 +246,23 @@ def _propagate_bounded(
     context: RelevanceContext,
 ) -> Tensor:
     """z^B: distribute relevance by x·w − low·w⁺ − high·w⁻, which no pixel makes negative."""
-    low_BCPQ = pixels_BCPQ.amin((1, 2, 3), keepdim=True).expand_as(pixels_BCPQ)
-    high_BCPQ = pixels_BCPQ.amax((1, 2, 3), keepdim=True).expand_as(pixels_BCPQ)
+    low_BCPQ, high_BCPQ = _extremes(pixels_BCPQ)
 
     def convolve_bounded(values: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         bounds = convolve(lower, kernel.clamp(min=0)) + convolve(upper, kernel.clamp(max=0))
         return convolve(values, kernel) - bounds
 
     out, apply_transpose = vjp(convolve_bounded, pixels_BCPQ, low_BCPQ, high_BCPQ)
+    # Division overwrites its denominator, which the transposed function may still use.
     to_pixels, to_low, to_high = apply_transpose(context.divide(relevance, out.clone()))
     return to_pixels * pixels_BCPQ + to_low * low_BCPQ + to_high * high_BCPQ
+
+
+def _extremes(pixels_BCPQ: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the lowest and the highest value of each sample, in the shape of the pixels."""
+    low_B111 = pixels_BCPQ.amin((1, 2, 3), keepdim=True)
+    high_B111 = pixels_BCPQ.amax((1, 2, 3), keepdim=True)
+    return low_B111.expand_as(pixels_BCPQ), high_B111.expand_as(pixels_BCPQ)
 
 
 def _for_names(rule: Rule, names: str) -> dict[str, Rule]:

@@ -1,6 +1,7 @@
 """Rules of the functions that only move elements: relevance moves back with them."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.engine.lrp.context import RelevanceContext, Rule, RuleResult, Shares, is_activation
+from clearhead.engine.lrp.context import Backward, RelevanceContext, Rule, RuleResult, Shares, is_activation
 from clearhead.engine.lrp.saved import SavedTensors
 
 # Indices that select every element at most once.
@@ -30,25 +31,39 @@ def transpose_rule(function: Callable[..., Any], index: int | None) -> Rule:
 
     def rule(saved: SavedTensors, out: Tensor, *args: Any, **kwargs: Any) -> RuleResult:
         activations: list[Tensor] = []
-        positional = _take_out(args, activations)
-        keywords = _take_out(kwargs, activations)
-        shapes = [activation.shape for activation in activations]
-
-        def move(*values: Tensor) -> Tensor:
-            remaining = iter(values)
-            result: Any = function(*_put_back(positional, remaining), **_put_back(keywords, remaining))
-            output: Tensor = result if index is None else result[index]
-            return output
-
-        def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
-            # Moving elements is linear, so the point at which it is transposed does not matter.
-            zeros = [relevance.new_zeros(shape) for shape in shapes]
-            _, apply_transpose = vjp(move, *zeros)
-            return apply_transpose(relevance)
-
-        return activations, backward
+        move = _Move(function, index, _take_out(args, activations), _take_out(kwargs, activations))
+        return activations, _transpose_backward(move, [activation.shape for activation in activations])
 
     return rule
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A call that only moves elements, as a function of its activations."""
+
+    function: Callable[..., Any]
+    index: int | None
+    args: Any
+    kwargs: Any
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        remaining = iter(values)
+        # In the order in which they were taken out.
+        args = _put_back(self.args, remaining)
+        kwargs = _put_back(self.kwargs, remaining)
+        result: Any = self.function(*args, **kwargs)
+        output: Tensor = result if self.index is None else result[self.index]
+        return output
+
+
+def _transpose_backward(move: _Move, shapes: list[torch.Size]) -> Backward:
+    def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
+        # Moving elements is linear, so the point at which it is transposed does not matter.
+        zeros = map(relevance.new_zeros, shapes)
+        _, apply_transpose = vjp(move, *zeros)
+        return apply_transpose(relevance)
+
+    return backward
 
 
 class _Placeholder:
@@ -103,9 +118,7 @@ def permute(saved: SavedTensors, out: Tensor, input: Tensor, *axes: Any, dims: A
 
 def getitem(saved: SavedTensors, out: Tensor, input: Tensor, index: Any) -> RuleResult:
     """The frequent case of `transpose_rule` that selects every element at most once."""
-    indices = index if type(index) is tuple else (index,)
-    is_basic = all(type(item) in BASIC_INDICES for item in indices)
-    if not is_basic or not is_activation(input):
+    if not _is_basic(index) or not is_activation(input):
         return transpose_rule(Tensor.__getitem__, None)(saved, out, input, index)
     shape = input.shape
 
@@ -115,6 +128,13 @@ def getitem(saved: SavedTensors, out: Tensor, input: Tensor, index: Any) -> Rule
         return (share,)
 
     return (input,), backward
+
+
+def _is_basic(index: Any) -> bool:
+    """Return whether an index selects every element at most once."""
+    indices = index if type(index) is tuple else (index,)
+    # Exact types: True is an int, but selects like a mask.
+    return all(type(item) in BASIC_INDICES for item in indices)
 
 
 def _by_name(names: str) -> dict[str, Callable[..., Any]]:
