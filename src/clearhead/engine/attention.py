@@ -32,9 +32,8 @@ def decompose_attention(  # noqa: PLR0913  the arguments of torch's function, an
     Dropout is ignored: networks are traced in evaluation mode.
     """
     if enable_gqa:
-        groups = query.shape[-3] // key.shape[-3]
-        key = call(torch.repeat_interleave, key, groups, -3)
-        value = call(torch.repeat_interleave, value, groups, -3)
+        key = _repeat_heads(key, query, call)
+        value = _repeat_heads(value, query, call)
     # Matrix products would copy strided operands each time: once in the forward pass and twice in the relevance pass.
     query = make_contiguous(query)
     key = make_contiguous(key)
@@ -49,6 +48,12 @@ def decompose_attention(  # noqa: PLR0913  the arguments of torch's function, an
     if masked_rows is not None:
         attention = call(torch.masked_fill, attention, masked_rows, 0.0)
     return call(torch.matmul, attention, value)
+
+
+def _repeat_heads(grouped: Tensor, query: Tensor, call: Callable[..., Tensor]) -> Tensor:
+    """Repeat the heads of keys or values that several heads of the queries share."""
+    groups = query.shape[-3] // grouped.shape[-3]
+    return call(torch.repeat_interleave, grouped, groups, -3)
 
 
 def _call_attention_weights(
@@ -69,11 +74,16 @@ def attention_weights(
     if call is call_directly and query.dim() == 4 and query.shape[:2] == key.shape[:2]:
         scores = _scaled_product(query, key, scale)
     else:
-        product = call(torch.matmul, query, call(torch.transpose, key, -2, -1))
-        scores = call(torch.mul, product, scale)
+        scores = _call_scaled_product(query, key, scale, call)
     if bias is not None:
         scores = call(torch.add, scores, bias)
     return call(F.softmax, scores, -1)
+
+
+def _call_scaled_product(query: Tensor, key: Tensor, scale: float, call: Callable[..., Tensor]) -> Tensor:
+    transposed = call(torch.transpose, key, -2, -1)
+    product = call(torch.matmul, query, transposed)
+    return call(torch.mul, product, scale)
 
 
 def _scaled_product(query_BHTD: Tensor, key_BHSD: Tensor, scale: float) -> Tensor:
@@ -114,8 +124,10 @@ class Masks:
 
 def _convert_mask(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     bias = mask
+    # torch's boolean masks are True where a query may attend.
     if mask.dtype == torch.bool:
-        bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
+        zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+        bias = zeros.masked_fill_(~mask, -torch.inf)
     masked_rows = (bias == -torch.inf).all(-1, keepdim=True)
     if not masked_rows.any():
         return bias, None

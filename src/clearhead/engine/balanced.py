@@ -96,8 +96,9 @@ class BalancedCalls:
         if name == "softmax":
             return function(scale(args[0], self._switch, HELD_IN_BALANCED), *args[1:], **kwargs)
         if name == "attention_weights":
-            scaled = [scale(operand, self._switch, HALF_OR_HELD) for operand in args[:2]]
-            return function(*scaled, *args[2:], **kwargs)
+            query = scale(args[0], self._switch, HALF_OR_HELD)
+            key = scale(args[1], self._switch, HALF_OR_HELD)
+            return function(query, key, *args[2:], **kwargs)
         return self._replace_backward(name, function, args, kwargs, describe)
 
     def call_in_norm(self, name: str, function: Function, args: Any, kwargs: Any) -> Any:
@@ -107,8 +108,10 @@ class BalancedCalls:
             return out
         if name in DEVIATIONS or _is_negative_power(name, args):
             return scale(out, self._switch, HELD)
-        rule = _find_rule(name, function, args, kwargs) if name in ("layer_norm", "rms_norm") else None
-        return out if rule is None else replace(out, args[0], self._switch, rule)
+        rule = _find_norm_rule(name, args, kwargs)
+        if rule is None:
+            return out
+        return replace(out, args[0], self._switch, rule)
 
     def replace_activation(self, out: Tensor, x: Tensor, function: Function) -> Tensor:
         """Return the output of an activation function that is a module of its own."""
@@ -117,11 +120,12 @@ class BalancedCalls:
     def _scale_product(self, name: str, args: Any) -> Any:
         first = 1 if name == "einsum" else 0
         operands = args[first : first + 2]
-        # A product with a constant is linear.
+        # A product with a constant is linear. The operands of einsum follow its equation.
         if not all(map(is_activation, operands)) or len(operands) < 2:
             return args
-        factors = self._product_factors(name, *operands)
-        scaled = [scale(operand, self._switch, factor) for operand, factor in zip(operands, factors, strict=True)]
+        left, right = operands
+        left_factors, right_factors = self._product_factors(name, left, right)
+        scaled = (scale(left, self._switch, left_factors), scale(right, self._switch, right_factors))
         return (*args[:first], *scaled, *args[first + 2 :])
 
     def _product_factors(self, name: str, left: Tensor, right: Tensor) -> tuple[Factors, Factors]:
@@ -171,14 +175,21 @@ def _is_negative_power(name: str, args: Any) -> bool:
 def _find_rule(name: str, function: Function, args: Any, kwargs: Any) -> CoefficientRule | None:
     if not args:
         return None
+    # x⁻ⁿ has no value at 0.
     if name in ELEMENTWISE and not _is_negative_power(name, args):
         return activation_rule(lambda x: function(x, *args[1:], **kwargs))
+    return _find_norm_rule(name, args, kwargs)
+
+
+def _find_norm_rule(name: str, args: Any, kwargs: Any) -> CoefficientRule | None:
+    if not args:
+        return None
     if name == "layer_norm":
-        given = _bind(("input", "normalized_shape", "weight", "bias", "eps"), args, kwargs)
-        return layer_norm_rule(len(given["normalized_shape"]), given.get("weight"), given.get("eps", 1e-5))
+        bound = _bind(("input", "normalized_shape", "weight", "bias", "eps"), args, kwargs)
+        return layer_norm_rule(len(bound["normalized_shape"]), bound.get("weight"), bound.get("eps", 1e-5))
     if name == "rms_norm":
-        given = _bind(("input", "normalized_shape", "weight", "eps"), args, kwargs)
-        return rms_norm_rule(len(given["normalized_shape"]), given.get("weight"), given.get("eps"))
+        bound = _bind(("input", "normalized_shape", "weight", "eps"), args, kwargs)
+        return rms_norm_rule(len(bound["normalized_shape"]), bound.get("weight"), bound.get("eps"))
     return None
 
 
@@ -217,6 +228,7 @@ def rms_norm_rule(axes: int, weight: Tensor | None, eps: float | None) -> Coeffi
     last_axes = tuple(range(-axes, 0))
 
     def rule(x: Tensor, coefficient: Tensor) -> Tensor:
+        # torch's default is the precision of the input.
         epsilon = torch.finfo(x.dtype).eps if eps is None else eps
         mean_square = x.detach().square().mean(last_axes, keepdim=True)
         return _times(coefficient, weight) * torch.rsqrt(mean_square + epsilon)

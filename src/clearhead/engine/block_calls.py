@@ -80,21 +80,21 @@ def _probe_tensors(inputs: Inputs) -> dict[str, Tensor]:
     """Return the first real tokens of the first input, which may be padded on the left."""
     length = longest_text(inputs)
     mask = inputs.tensors.get("attention_mask")
+    # A boolean or integer mask: argmax finds the first real token.
     start = 0 if mask is None else int(mask[0].int().argmax())
     tensors = {}
     for name, value in inputs.tensors.items():
+        tensors[name] = value[:1]
         # Inputs that describe a whole sample have no axis of tokens.
-        has_tokens = value.dim() > 1 and value.shape[1] == length
-        tensors[name] = value[:1, start : start + PROBE_TOKENS] if has_tokens else value[:1]
+        if value.dim() > 1 and value.shape[1] == length:
+            tensors[name] = value[:1, start : start + PROBE_TOKENS]
     return tensors
 
 
 def _form_chain(tape: Tape, blocks: Sequence[AttentionMap]) -> bool:
     """Whether each block takes the output of the one before it, and nothing bypasses a block."""
-    for block, following in pairwise(blocks):
-        # Anything between two blocks would be skipped when they are run again one by one.
-        if block.after is not following.before:
-            return False
+    if not _are_adjacent(blocks):
+        return False
     hidden_states: list[Tensor] = []
     for block in blocks:
         # A block that takes its hidden state inside a list or tuple cannot be called with another one.
@@ -104,32 +104,47 @@ def _form_chain(tape: Tape, blocks: Sequence[AttentionMap]) -> bool:
     return tape.are_cuts(hidden_states)
 
 
+def _are_adjacent(blocks: Sequence[AttentionMap]) -> bool:
+    """Whether each block takes the very output of the one before it."""
+    # Anything between two blocks would be skipped when they are run again one by one.
+    return all(block.after is following.before for block, following in pairwise(blocks))
+
+
 @contextmanager
 def record_calls(calls: Sequence[BlockCall], recorder: Recorder) -> Iterator[None]:
     """Record the arguments of every block call; the recorder's tape starts after the last block."""
-    remaining = list(calls)
-
-    def record_arguments(module: nn.Module, args: Any, kwargs: Any) -> None:
-        remaining.pop(0).record(args, kwargs)
-
-    def start_tape(module: nn.Module, args: Any, output: Any) -> Any:
-        # A network may share one module among its blocks: only the last call counts.
-        if remaining:
-            return output
-        if isinstance(output, Tensor):
-            return recorder.begin(output)
-        return (recorder.begin(output[0]), *output[1:])
-
-    handles = [calls[-1].block.register_forward_hook(start_tape)]
+    hooks = _CallHooks(list(calls), recorder)
+    handles = [calls[-1].block.register_forward_hook(hooks.start_tape)]
     # Each module once, though it may be called as several blocks.
     for block in {id(call.block): call.block for call in calls}.values():
         # Before the hooks of others, which run again when the block is repeated.
-        handles.append(block.register_forward_pre_hook(record_arguments, with_kwargs=True, prepend=True))
+        handles.append(block.register_forward_pre_hook(hooks.record_arguments, with_kwargs=True, prepend=True))
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+@dataclass
+class _CallHooks:
+    """The forward hooks of the blocks; `remaining` are the calls that are still to come."""
+
+    remaining: list[BlockCall]
+    recorder: Recorder
+
+    def record_arguments(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self.remaining.pop(0).record(args, kwargs)
+
+    def start_tape(self, module: nn.Module, args: Any, output: Any) -> Any:
+        """Let the tape begin at the output of the last block."""
+        # A network may share one module among its blocks: only the last call counts.
+        if self.remaining:
+            return output
+        if isinstance(output, Tensor):
+            return self.recorder.begin(output)
+        # Blocks may also return attention maps or caches, after the hidden state.
+        return (self.recorder.begin(output[0]), *output[1:])
 
 
 def repeat_recorded(network: nn.Module, call: BlockCall) -> tuple[Tape, Tensor]:

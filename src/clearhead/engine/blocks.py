@@ -4,7 +4,7 @@ The first pass of a network hooks every module that may be a block. Later passes
 as long as the network uses the same ones.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
+from torch.utils.hooks import RemovableHandle
 
 from clearhead.engine.context import eager_execution, frozen, gc_paused, list_modules
 from clearhead.engine.lrp.context import is_activation
@@ -65,13 +66,17 @@ def hook_modules(modules: Iterable[nn.Module], recorder: Recorder) -> Iterator[N
     """Hook modules so that composite ones are recorded as one operation, and blocks are found."""
     with ExitStack() as stack:
         for module in modules:
-            is_one_operation = is_composite(module)
-            hooks = _ModuleHooks(recorder, is_one_operation, is_one_operation and _is_norm(module))
-            before = module.register_forward_pre_hook(hooks.before, with_kwargs=True)
-            stack.callback(before.remove)
-            after = module.register_forward_hook(hooks.after, with_kwargs=True)
-            stack.callback(after.remove)
+            # One by one, so that all are removed even if a later registration fails.
+            for handle in _register_hooks(module, recorder):
+                stack.callback(handle.remove)
         yield
+
+
+def _register_hooks(module: nn.Module, recorder: Recorder) -> Iterator[RemovableHandle]:
+    is_one_operation = is_composite(module)
+    hooks = _ModuleHooks(recorder, is_one_operation, is_one_operation and _is_norm(module))
+    yield module.register_forward_pre_hook(hooks.before, with_kwargs=True)
+    yield module.register_forward_hook(hooks.after, with_kwargs=True)
 
 
 class _ModuleHooks:
@@ -115,8 +120,8 @@ class _ModuleHooks:
                 replaced = self._record_composite(module, source, result)
             # A module with one attention map that keeps the tokens is a block; outer modules overwrite inner ones.
             if len(maps) == 1 and _have_same_tokens(source, result):
-                _set_block(maps[0], module, source, result)
-                maps[0].argument = _find_argument(source, args, kwargs)
+                argument = _find_argument(source, args, kwargs)
+                _set_block(maps[0], module, source, result, argument)
         return replaced
 
     def _record_composite(self, module: nn.Module, source: Any, result: Any) -> Tensor | None:
@@ -137,16 +142,20 @@ class _ModuleHooks:
 
 def _is_recomputable(module: nn.Module) -> bool:
     """Return whether calling `module.forward` again is cheap and gives the same result."""
-    # Hooks of others may change the result, and they do not run with `forward`.
-    has_other_hooks = len(module._forward_hooks) > 1 or len(module._forward_pre_hooks) > 1
     # RReLU draws random slopes once the network is back in training mode. Repeating a norm costs more than it saves.
-    return not has_other_hooks and not isinstance(module, nn.RReLU) and not _is_norm(module)
+    if isinstance(module, nn.RReLU) or _is_norm(module):
+        return False
+    # Hooks of others may change the result, and they do not run with `forward`.
+    return len(module._forward_hooks) <= 1 and len(module._forward_pre_hooks) <= 1
 
 
-def _set_block(attention: AttentionMap, block: nn.Module, source: Tensor, result: Tensor) -> None:
+def _set_block(
+    attention: AttentionMap, block: nn.Module, source: Tensor, result: Tensor, argument: int | str | None
+) -> None:
     attention.block = block
     attention.before = source
     attention.after = result
+    attention.argument = argument
 
 
 def _find_argument(tensor: Tensor, args: Any, kwargs: Any) -> int | str | None:
@@ -208,15 +217,20 @@ def record_forward(
     modules = list_modules(network)
     module_types = tuple(map(type, modules))
     layout = _LAYOUTS.get(network)
+    # The types tell whether modules were added or exchanged since.
     if layout is not None and layout.module_types == module_types:
         tape, logits = run([modules[index] for index in layout.hooked])
         # A network that takes another path may have other blocks: then it is run again with all hooks.
         if _find_blocks(tape, modules) == layout.blocks:
             return tape, logits
-    tape, logits = run([module for module in modules if not is_single_call(module)])
+    tape, logits = run(_select_possible_blocks(modules))
     blocks = _find_blocks(tape, modules)
     _LAYOUTS[network] = _Layout(module_types, _select_hooked(network, modules, blocks), blocks)
     return tape, logits
+
+
+def _select_possible_blocks(modules: list[nn.Module]) -> list[nn.Module]:
+    return [module for module in modules if not is_single_call(module)]
 
 
 def _run_hooked(
@@ -231,12 +245,16 @@ def _run_hooked(
     recorder = Recorder(Tape(), network, words)
     device = next(iter(tensors.values())).device
     with gc_paused(), eager_execution(device), frozen(network), hook_modules(hooked, recorder):
-        # Networks may write to their inputs.
-        inputs = {name: tensor.clone() for name, tensor in tensors.items()}
+        inputs = clone_tensors(tensors)
         if leaf is not None:
             inputs[leaf] = recorder.begin(inputs[leaf])
         with recorder:
             return recorder.tape, head(network(**inputs))
+
+
+def clone_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copy the inputs of a network, which may write to them in place."""
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _find_blocks(tape: Tape, modules: list[nn.Module]) -> tuple[int | None, ...]:

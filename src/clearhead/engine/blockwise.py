@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from clearhead.engine.block_calls import BlockCall, find_block_calls, record_calls, repeat_recorded
-from clearhead.engine.blocks import composite_modules, hook_modules
+from clearhead.engine.blocks import clone_tensors, composite_modules, hook_modules
 from clearhead.engine.conservation import Arrival, report_conservation
 from clearhead.engine.context import eager_execution, frozen, full_precision_autograd
 from clearhead.engine.forward import ForwardPass
@@ -119,11 +119,7 @@ class BlockwiseTrace(Trace):
         for call in reversed(self.calls):
             map_BTS, state = self._step_back(call, state)
             maps.append(map_BTS)
-        arrivals = []
-        for relevance, dropped_B in zip(state.relevances, state.dropped, strict=True):
-            # In float64, because conservation is the difference of sums that are nearly equal.
-            arrivals.append(Arrival(relevance.double().flatten(1).sum(1), dropped_B))
-        return BackwardWalk(maps[::-1], arrivals)
+        return BackwardWalk(maps[::-1], _sum_arrivals(state))
 
     def _start(self) -> BackwardState:
         """Propagate from the output to the last hidden state."""
@@ -138,9 +134,7 @@ class BlockwiseTrace(Trace):
         """Carry gradient and relevance from a block's output to its input; return the weighted map as well."""
         tape, output = repeat_recorded(self.model.network, call)
         attention, leaf = self._check_block(call, tape)
-        with full_precision_autograd(output.device):
-            # The graph of a repeated block is used once, so autograd may free it.
-            attention_gradient, gradient = torch.autograd.grad(output, [attention, leaf], above.gradient)
+        attention_gradient, gradient = _backward_once(output, [attention, leaf], above.gradient)
         # Relevance at the block's output is the seed of the passes through the block.
         passes = _start_passes(tape, output, above.relevances)
         map_BTS = self._weigh_map(passes, attention, attention_gradient)
@@ -168,6 +162,21 @@ class BlockwiseTrace(Trace):
                 "block by block."
             )
         return tape.maps[0].map, tape.leaf
+
+
+def _sum_arrivals(state: BackwardState) -> list[Arrival]:
+    arrivals = []
+    for relevance, dropped_B in zip(state.relevances, state.dropped, strict=True):
+        # In float64, because conservation is the difference of sums that are nearly equal.
+        total_B = relevance.double().flatten(1).sum(1)
+        arrivals.append(Arrival(total_B, dropped_B))
+    return arrivals
+
+
+def _backward_once(output: Tensor, tensors: list[Tensor], gradient: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients at some activations; frees the graph, since that of a repeated block is used once."""
+    with full_precision_autograd(output.device):
+        return torch.autograd.grad(output, tensors, gradient)
 
 
 def _start_passes(tape: Tape, output: Tensor, seeds: Sequence[Tensor]) -> list[RelevancePass]:
@@ -206,7 +215,5 @@ def _run_forward(model: Model, inputs: Inputs, calls: Sequence[BlockCall]) -> Bl
         record_calls(calls, recorder),
         recorder,
     ):
-        # Cloned, because a network may change its input in place.
-        tensors = {name: value.clone() for name, value in inputs.tensors.items()}
-        logits = finite_logits(model, network(**tensors))
+        logits = finite_logits(model, network(**clone_tensors(inputs.tensors)))
     return BlockwiseForwardPass(model.name, recorder.tape, logits, [call.hidden for call in calls])

@@ -23,11 +23,8 @@ def report_conservation(seeds: Seeds, arrivals: Sequence[Arrival]) -> Sequence[d
 
     With several seeds the worst counts. The numbers are copied from the device in the background and read lazily.
     """
-    gaps: list[Tensor] = []
-    dropped: list[Tensor] = []
-    for seed, arrival in zip(seeds.tensors, arrivals, strict=True):
-        gaps.append((arrival.total_B - seed.flatten(1).sum(1)).abs())
-        dropped.append(arrival.dropped_B.abs())
+    gaps = [_gap(seed, arrival) for seed, arrival in zip(seeds.tensors, arrivals, strict=True)]
+    dropped = [arrival.dropped_B.abs() for arrival in arrivals]
     # One copy for both columns: it is queued behind the relevance pass, and nothing waits for it yet.
     columns = torch.stack([_worst(gaps).double(), _worst(dropped).double()], 1)
     host_copy = HostCopy(columns)
@@ -36,6 +33,12 @@ def report_conservation(seeds: Seeds, arrivals: Sequence[Arrival]) -> Sequence[d
         return [{"conservation_gap": gap, "dropped": drop} for gap, drop in host_copy.wait().tolist()]
 
     return LazySequence(len(columns), read)
+
+
+def _gap(seed: Tensor, arrival: Arrival) -> Tensor:
+    """Return per sample how far the arrived relevance is from that of the seed."""
+    seeded_B = seed.flatten(1).sum(1)
+    return (arrival.total_B - seeded_B).abs()
 
 
 def _worst(values: Sequence[Tensor]) -> Tensor:

@@ -18,9 +18,14 @@ def list_modules(network: nn.Module) -> list[nn.Module]:
     level = [network]
     while level:
         modules.update(zip(map(id, level), level, strict=True))
-        children = [child for module in level for child in module._modules.values()]
-        level = [child for child in children if child is not None and id(child) not in modules]
+        level = [child for child in _list_children(level) if id(child) not in modules]
     return list(modules.values())
+
+
+def _list_children(modules: list[nn.Module]) -> list[nn.Module]:
+    children = [child for module in modules for child in module._modules.values()]
+    # A module that was set to None keeps its name.
+    return [child for child in children if child is not None]
 
 
 def _list_parameters(modules: list[nn.Module]) -> list[nn.Parameter]:

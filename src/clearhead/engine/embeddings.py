@@ -35,13 +35,19 @@ class EmbeddingOverride(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.is_used and function_name(function) == "embedding":
-            weight = args[1] if len(args) > 1 else kwargs.get("weight")
-            # Positions and token types are looked up as well, in tables of their own.
-            if weight is self.words:
-                self.is_used = True
-                return self.embeddings
-        return function(*args, **kwargs)
+        if self.is_used or not _looks_up(self.words, function, args, kwargs):
+            return function(*args, **kwargs)
+        self.is_used = True
+        return self.embeddings
+
+
+def _looks_up(words: Tensor | None, function: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether a call looks tokens up in this table."""
+    if function_name(function) != "embedding":
+        return False
+    # Positions and token types are looked up as well, in tables of their own.
+    weight = args[1] if len(args) > 1 else kwargs.get("weight")
+    return weight is words
 
 
 def logits_from(model: Model, tensors: dict[str, Tensor], leaf: Tensor) -> Tensor:
@@ -49,8 +55,12 @@ def logits_from(model: Model, tensors: dict[str, Tensor], leaf: Tensor) -> Tenso
     name = float_input(tensors)
     if name is not None:
         return finite_logits(model, model.network(**{**tensors, name: leaf}))
+    return _logits_from_embeddings(model, tensors, leaf)
+
+
+def _logits_from_embeddings(model: Model, tensors: dict[str, Tensor], embeddings: Tensor) -> Tensor:
     # Not every network takes `inputs_embeds`, so embeddings are replaced where the network looks them up.
-    override = EmbeddingOverride(input_embedding(model.network), leaf)
+    override = EmbeddingOverride(input_embedding(model.network), embeddings)
     with override:
         logits = finite_logits(model, model.network(**tensors))
     if not override.is_used:
@@ -74,18 +84,23 @@ def gradients_at(
     batch: int | None = None,
 ) -> None:
     """Call receive(index, score, gradient of the score) for every point, in full batches."""
-    model = trace.model
 
     def compute(start: int, stop: int) -> None:
-        leaf = _stack_points(points[start:stop]).detach().requires_grad_()
-        score_N = _score_points(trace, points[start:stop], leaf)
-        # Rows do not depend on each other, so the gradient of the sum holds the gradient of each score.
-        (gradient,) = torch.autograd.grad(score_N.sum(), leaf)
+        score_N, gradient = _score_and_gradient(trace, points[start:stop])
         for row in range(stop - start):
-            receive(start + row, score_N[row].detach(), gradient[row])
+            receive(start + row, score_N[row], gradient[row])
 
-    with eager_execution(model.device), frozen(model.network):
+    with eager_execution(trace.model.device), frozen(trace.model.network):
         _run_batches(trace, len(points), compute, batch)
+
+
+def _score_and_gradient(trace: Trace, points: Sequence[Point]) -> tuple[Tensor, Tensor]:
+    """Return the explained score at each point, and its gradient there."""
+    leaf = _stack_points(points).detach().requires_grad_()
+    score_N = _score_points(trace, points, leaf)
+    # Rows do not depend on each other, so the gradient of the sum holds the gradient of each score.
+    (gradient,) = torch.autograd.grad(score_N.sum(), leaf)
+    return score_N.detach(), gradient
 
 
 def scores_at(trace: Trace, points: Sequence[Point], *, batch: int | None = None) -> Tensor:
@@ -93,7 +108,8 @@ def scores_at(trace: Trace, points: Sequence[Point], *, batch: int | None = None
     scores: list[Tensor] = []
 
     def compute(start: int, stop: int) -> None:
-        scores.append(_score_points(trace, points[start:stop], _stack_points(points[start:stop])))
+        selected = points[start:stop]
+        scores.append(_score_points(trace, selected, _stack_points(selected)))
 
     with eager_execution(trace.model.device), frozen(trace.model.network), torch.no_grad():
         _run_batches(trace, len(points), compute, batch)
@@ -114,6 +130,7 @@ def score_from(trace: Trace, samples: Sequence[int], leaf: Tensor) -> Tensor:
     tensors = {name: value[rows] for name, value in trace.inputs.tensors.items()}
     logits = logits_from(trace.model, tensors, leaf)
     targets = [trace.targets[row] for row in rows]
+    # Built anew: the seeds of the trace have other rows.
     seeds = Seeds(make_seeds(targets, logits.detach()))
     return (logits * seeds.direction).flatten(1).sum(1)
 

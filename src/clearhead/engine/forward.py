@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 import torch.nn.functional as F
@@ -128,14 +128,14 @@ def run_forward(model: Model, inputs: Inputs) -> FullForwardPass:
     """Run the unmodified network once under a recorder."""
     tensors = inputs.tensors
     words = input_embedding(model.network)
+    head = partial(extract_logits, model)
     with explain_size_errors(model, tensors):
-        tape, logits = record_forward(
-            model.network, tensors, words, float_input(tensors), lambda output: extract_logits(model, output)
-        )
+        tape, logits = record_forward(model.network, tensors, words, float_input(tensors), head)
     # Parameters are frozen, so logits without a graph do not depend on any input that was recorded.
     if not logits.requires_grad or tape.leaf is None:
         raise not_differentiable(model.name)
-    return FullForwardPass(model.name, tape, logits, _is_ordered(tape.leaf.detach(), tensors.get("input_ids"), words))
+    is_ordered = _is_ordered(tape.leaf.detach(), tensors.get("input_ids"), words)
+    return FullForwardPass(model.name, tape, logits, is_ordered)
 
 
 def float_input(tensors: Mapping[str, Tensor]) -> str | None:

@@ -77,13 +77,7 @@ class GradientCache:
 
 def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
     """Return the gradients along a direction of the output, in one backward pass."""
-    attentions: list[Tensor] = []
-    hidden_states: list[Tensor] = []
-    block_inputs: list[Tensor] = []
-    if forward.has_blocks:
-        attentions = forward.attentions
-        hidden_states = forward.hidden_states
-        block_inputs = forward.block_inputs
+    attentions, hidden_states, block_inputs = _block_activations(forward)
     by_id = _gradients_by_id(forward.output, direction, [*attentions, *hidden_states, *block_inputs, forward.leaf])
     # Activations that the score does not depend on have no gradient; a leaf without one is an error.
     leaf = by_id[id(forward.leaf)]
@@ -95,6 +89,14 @@ def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
         block_inputs=_select(by_id, block_inputs),
         leaf=leaf,
     )
+
+
+def _block_activations(forward: ForwardPass) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Return attention maps, hidden states and block inputs."""
+    # Without blocks there is the leaf alone, which is enough for methods that read the gradient at the input.
+    if not forward.has_blocks:
+        return [], [], []
+    return forward.attentions, forward.hidden_states, forward.block_inputs
 
 
 def _gradients_by_id(output: Tensor, direction: Tensor, tensors: Sequence[Tensor]) -> dict[int, Tensor | None]:
@@ -121,13 +123,10 @@ def gradients_by_block(forward: ForwardPass, direction: Tensor) -> Iterator[Bloc
 
 def collect_gradients(forward: ForwardPass, blocks: Sequence[BlockGradients]) -> Gradients:
     """Return all gradients from those of each block, which are ordered from the last block to the first."""
-    attentions: list[Tensor] = []
-    inputs: list[Tensor] = []
-    outputs: list[Tensor] = []
-    for block in reversed(blocks):
-        attentions.append(block.attention)
-        inputs.append(block.before)
-        outputs.append(block.after)
+    in_order = blocks[::-1]
+    attentions = [block.attention for block in in_order]
+    inputs = [block.before for block in in_order]
+    outputs = [block.after for block in in_order]
     # The walk ends at the first block's input, which the embedding layer separates from the leaf.
     (leaf,) = vjp(forward.block_inputs[0], inputs[0], [forward.leaf])
     return Gradients(attentions, [inputs[0], *outputs], inputs, leaf)

@@ -1,7 +1,7 @@
 """Decodes hidden states with the pre-trained masked-LM head."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,9 +26,7 @@ def _encoder_replaced(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
     from transformers.modeling_outputs import BaseModelOutput
 
     encoder = lm.base_model
-    norm = _find_final_norm(encoder)
-    if norm is not None:
-        hidden_BTD = norm(hidden_BTD)
+    result = BaseModelOutput(last_hidden_state=_apply_final_norm(encoder, hidden_BTD))
     caller = threading.get_ident()
     # The replaced method is visible to all threads, so only one may replace it at a time.
     with NETWORK_LOCK:
@@ -38,19 +36,19 @@ def _encoder_replaced(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
             # Other threads may run the language model meanwhile.
             if threading.get_ident() != caller:
                 return usual_forward(*args, **kwargs)
-            return BaseModelOutput(last_hidden_state=hidden_BTD)
+            return result
 
         with _attribute_replaced(encoder, "forward", forward):
             yield
 
 
-def _find_final_norm(encoder: Any) -> Callable[[Tensor], Tensor] | None:
-    """Return the norm that some encoders apply after the last block, or None."""
+def _apply_final_norm(encoder: Any, hidden_BTD: Tensor) -> Tensor:
+    """Apply the norm that some encoders have after the last block."""
     for name in FINAL_NORM_NAMES:
         if hasattr(encoder, name):
-            norm: Callable[[Tensor], Tensor] = getattr(encoder, name)
-            return norm
-    return None
+            normed_BTD: Tensor = getattr(encoder, name)(hidden_BTD)
+            return normed_BTD
+    return hidden_BTD
 
 
 @contextmanager
@@ -95,16 +93,22 @@ def _padded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) -> Tensor:
     """Return the masked-LM logits of hidden states (B,T,V)."""
+    lm = _require_lm(model)
+    # The head may be loaded in another precision than the classifier.
+    hidden_BTD = hidden_BTD.to(next(lm.parameters()).dtype)
+    with _encoder_replaced(lm, hidden_BTD), torch.no_grad(), PadVocabulary():
+        logits_BTV: Tensor = lm(input_ids=input_ids_BT).logits
+    _check_vocabulary(model, input_ids_BT, logits_BTV.shape[-1])
+    return logits_BTV
+
+
+def _require_lm(model: Model) -> Any:
     if model.lm is None:
         raise UnsupportedModel(
             f"decoded-gradcam needs the masked-LM head that {model.name} was trained from. Load it with "
             "clearhead.load(…, lm_head=<masked-LM model or folder>)."
         )
-    hidden_BTD = hidden_BTD.to(next(model.lm.parameters()).dtype)
-    with _encoder_replaced(model.lm, hidden_BTD), torch.no_grad(), PadVocabulary():
-        logits_BTV: Tensor = model.lm(input_ids=input_ids_BT).logits
-    _check_vocabulary(model, input_ids_BT, logits_BTV.shape[-1])
-    return logits_BTV
+    return model.lm
 
 
 def _check_vocabulary(model: Model, input_ids_BT: Tensor, vocabulary_size: int) -> None:

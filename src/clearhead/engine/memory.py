@@ -60,7 +60,8 @@ def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
     block = row_bytes * tokens * _saved_features(sizes, model.device)
     attention = row_bytes * sizes.heads * tokens**2
     # Every block keeps two maps; the others exist for one block at a time.
-    whole = sizes.blocks * (block + 2 * attention) + (MAPS_IN_BACKWARD - 2) * attention
+    kept = sizes.blocks * (block + 2 * attention)
+    whole = kept + (MAPS_IN_BACKWARD - 2) * attention
     # Block by block, each block leaves its input and its weighted map, which has no heads.
     results = sizes.blocks * row_bytes * (tokens * sizes.width + tokens**2)
     blockwise = block + MAPS_IN_BACKWARD * attention + results
@@ -105,17 +106,23 @@ def free_bytes(device: torch.device) -> int:
         return _free_cuda_bytes(device)
     if not MEMINFO.exists():
         return UNKNOWN
+    # Available, not free: the kernel's caches give way to programs.
     match = re.search(r"MemAvailable:\s+(\d+) kB", MEMINFO.read_text())
-    return int(match[1]) * 1024 if match else UNKNOWN
+    if match is None:
+        return UNKNOWN
+    return int(match[1]) * 1024
 
 
 def _free_cuda_bytes(device: torch.device) -> int:
     free, _ = torch.cuda.mem_get_info(device)
     # What torch's allocator has reserved but not given out is free as well. Its statistics are empty before first use.
     stats = torch.cuda.memory_stats_as_nested_dict(device)
-    reserved = stats.get("reserved_bytes", NO_BYTES)["all"]["current"]
-    allocated = stats.get("allocated_bytes", NO_BYTES)["all"]["current"]
-    return int(free + reserved - allocated)
+    return int(free + _current_bytes(stats, "reserved_bytes") - _current_bytes(stats, "allocated_bytes"))
+
+
+def _current_bytes(stats: dict[str, Any], name: str) -> int:
+    current: int = stats.get(name, NO_BYTES)["all"]["current"]
+    return current
 
 
 def fits_in_memory(model: Model, batch: Inputs) -> bool:
@@ -131,10 +138,13 @@ def estimate_seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float
     """
     order = sorted(range(len(sizes)), key=lambda index: sizes[index])
     smallest = order[0]
-    seconds = {sizes[smallest]: _measure(work, smallest)}
-    if seconds[sizes[smallest]] < SETUP_COUNTS_BELOW:
-        seconds.clear()
-    for index in (smallest, order[len(order) // 2], order[-1]):
+    middle = order[len(order) // 2]
+    seconds: dict[int, float] = {}
+    first_run = _measure(work, smallest)
+    # A shorter run may be mostly setup, so it is measured again.
+    if first_run >= SETUP_COUNTS_BELOW:
+        seconds[sizes[smallest]] = first_run
+    for index in (smallest, middle, order[-1]):
         if sizes[index] not in seconds:
             seconds[sizes[index]] = _measure(work, index)
     return sum(_interpolate(seconds, size) for size in sizes)

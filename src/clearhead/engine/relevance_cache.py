@@ -37,19 +37,24 @@ class RelevanceCache:
     def _start(self, rules: RuleSet, seed: Tensor) -> RelevancePass:
         """Start a pass that keeps the relevance which methods ask for."""
         started = RelevancePass(self._forward.tape, rules, self._forward.output, seed)
-        attentions = self._forward.attentions
-        # Only TransAtt reads every map; partial LRP reads the last one. A map that is not kept is freed on the way.
-        read = attentions if rules is POSITIVE else attentions[-1:]
-        for attention in read:
+        for attention in self._select_read(rules):
             started.keep(attention)
         # Methods read relevance per token, so the features need not be kept.
         for hidden in self._forward.hidden_states:
             started.keep(hidden, _sum_over_features)
         if rules is Z_PLUS:
-            started.keep_total(attentions[-1])
+            started.keep_total(self._forward.attentions[-1])
         if self._keep_leaf:
             started.keep(self._forward.leaf)
         return started
+
+    def _select_read(self, rules: RuleSet) -> list[Tensor]:
+        """Return the attention maps whose relevance methods read under a rule set."""
+        attentions = self._forward.attentions
+        # Only TransAtt reads every map; partial LRP reads the last one. A map that is not kept is freed on the way.
+        if rules is POSITIVE:
+            return attentions
+        return attentions[-1:]
 
     def at(self, tensor: Tensor, rules: RuleSet) -> Tensor:
         """Return the relevance of an activation: the signed sum of the passes from every seed."""

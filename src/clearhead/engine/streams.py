@@ -58,9 +58,7 @@ class HostCopy:
         if not tensor.is_cuda:
             self.copy = tensor.cpu()
             return
-        # Only copies to pinned memory are asynchronous.
-        self.copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
-        self.copy.copy_(tensor, non_blocking=True)
+        self.copy = _copy_to_pinned(tensor)
         self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._event.record(torch.cuda.current_stream(tensor.device))
 
@@ -69,6 +67,13 @@ class HostCopy:
         if self._event is not None:
             self._event.synchronize()
         return self.copy
+
+
+def _copy_to_pinned(tensor: Tensor) -> Tensor:
+    """Queue a copy to the CPU, which holds the values once the stream has come so far."""
+    # Only copies to pinned memory are asynchronous.
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+    return copy.copy_(tensor, non_blocking=True)
 
 
 def copy_to_host(tensor: Tensor) -> Tensor:

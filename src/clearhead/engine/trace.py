@@ -208,14 +208,17 @@ class Trace:
 
         One-hot for a classification token, even where the head averages.
         """
-        last = self.forward.hidden_states[-1]
+        weights_BT = self._trace_head(self.forward.hidden_states[-1]).abs()
+        return weights_BT / weights_BT.sum(1, keepdim=True)
+
+    def _trace_head(self, last: Tensor) -> Tensor:
+        """Return the transposed weights of the head at the last hidden state, summed over features (B,T)."""
         # Without signs: the two seeds of a contrast must not cancel.
         seed = torch.stack(self._seeds.tensors).sum(0)
-        reading = RelevancePass(self.forward.tape, READING, self.forward.output, seed.to(last.dtype))
         # A pass of its own, which stops at the last hidden state.
+        reading = RelevancePass(self.forward.tape, READING, self.forward.output, seed.to(last.dtype))
         reading.keep(last, lambda relevance: relevance.sum(-1))
-        weights_BT = reading.at(last).abs()
-        return weights_BT / weights_BT.sum(1, keepdim=True)
+        return reading.at(last)
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -261,15 +264,22 @@ class Trace:
 
     def require_token_maps(self) -> None:
         """Raise UnsupportedModel unless every attention map relates all tokens to all tokens."""
-        batch, tokens = self.forward.hidden_states[0].shape[:2]
+        embedding = self.forward.hidden_states[0]
+        tokens = embedding.shape[1]
         self.require_tokens(tokens)
         for attention in self.forward.attentions:
-            if attention.dim() != 4 or (attention.shape[0], attention.shape[-1]) != (batch, tokens):
+            if not _relates_tokens(attention, embedding):
                 raise UnsupportedModel(
                     f"The attention maps of {self.model.name} have shape {tuple(attention.shape)}, which does not "
                     f"relate its {tokens} tokens to each other (windows, merged tokens). Choose lrp or a gradient "
                     "method instead."
                 )
+
+
+def _relates_tokens(attention: Tensor, hidden: Tensor) -> bool:
+    """Return whether an attention map has the samples of a hidden state, and its tokens as keys."""
+    # Windowed attention has its windows on the first axis.
+    return attention.dim() == 4 and (attention.shape[0], attention.shape[-1]) == hidden.shape[:2]
 
 
 def _detach(tensors: Sequence[Tensor]) -> list[Tensor]:

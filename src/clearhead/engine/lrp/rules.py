@@ -253,7 +253,7 @@ def _propagate_bounded(
         return convolve(values, kernel) - bounds
 
     out, apply_transpose = vjp(convolve_bounded, pixels_BCPQ, low_BCPQ, high_BCPQ)
-    # Division overwrites its denominator, which the transposed function may still use.
+    # A copy, because division overwrites its denominator.
     to_pixels, to_low, to_high = apply_transpose(context.divide(relevance, out.clone()))
     return to_pixels * pixels_BCPQ + to_low * low_BCPQ + to_high * high_BCPQ
 
