@@ -42,9 +42,7 @@ def decompose_attention(  # noqa: PLR0913  the arguments of torch's function, an
     if is_causal:
         attn_mask = masks.causal(query.shape[-2], key.shape[-2], query.device)
     bias, masked_rows = masks.as_bias(attn_mask, query.dtype)
-    if scale is None:
-        scale = query.shape[-1] ** -0.5
-    attention = _call_attention_weights(query, key, scale, bias, call)
+    attention = _call_attention_weights(query, key, _scale_or_default(scale, query), bias, call)
     if masked_rows is not None:
         attention = call(torch.masked_fill, attention, masked_rows, 0.0)
     return call(torch.matmul, attention, value)
@@ -54,6 +52,14 @@ def _repeat_heads(grouped: Tensor, query: Tensor, call: Callable[..., Tensor]) -
     """Repeat the heads of keys or values that several heads of the queries share."""
     groups = query.shape[-3] // grouped.shape[-3]
     return call(torch.repeat_interleave, grouped, groups, -3)
+
+
+def _scale_or_default(scale: float | None, query: Tensor) -> float:
+    if scale is not None:
+        return scale
+    # Vaswani et al. 2017, Eq. 1: dot products of D features have a deviation of √D.
+    inverse: float = query.shape[-1] ** -0.5
+    return inverse
 
 
 def _call_attention_weights(

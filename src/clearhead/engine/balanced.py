@@ -69,6 +69,11 @@ GATES = _names("gelu silu relu tanh sigmoid mish")
 PRODUCTS = _names("matmul bmm mul multiply einsum")
 QUOTIENTS = _names("div truediv divide")
 DEVIATIONS = _names("rsqrt sqrt std var norm linalg_norm linalg_vector_norm vector_norm")
+NORM_ARGUMENTS = {
+    "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
+    "rms_norm": ("input", "normalized_shape", "weight", "eps"),
+}
+"""The arguments of torch's norms in their order."""
 
 
 class BalancedCalls:
@@ -182,38 +187,37 @@ def _find_rule(name: str, function: Function, args: Any, kwargs: Any) -> Coeffic
 
 
 def _find_norm_rule(name: str, args: Any, kwargs: Any) -> CoefficientRule | None:
-    if not args:
+    # The rule needs the input by position, where `replace` reads it.
+    if name not in NORM_ARGUMENTS or not args:
         return None
+    bound = {**dict(zip(NORM_ARGUMENTS[name], args, strict=False)), **kwargs}
+    axes = len(bound["normalized_shape"])
     if name == "layer_norm":
-        bound = _bind(("input", "normalized_shape", "weight", "bias", "eps"), args, kwargs)
-        return layer_norm_rule(len(bound["normalized_shape"]), bound.get("weight"), bound.get("eps", 1e-5))
-    if name == "rms_norm":
-        bound = _bind(("input", "normalized_shape", "weight", "eps"), args, kwargs)
-        return rms_norm_rule(len(bound["normalized_shape"]), bound.get("weight"), bound.get("eps"))
-    return None
-
-
-def _bind(names: tuple[str, ...], args: Any, kwargs: Any) -> dict[str, Any]:
-    return {**dict(zip(names, args, strict=False)), **kwargs}
+        return layer_norm_rule(axes, bound.get("weight"), bound.get("eps", 1e-5))
+    return rms_norm_rule(axes, bound.get("weight"), bound.get("eps"))
 
 
 def activation_rule(function: Callable[[Tensor], Tensor]) -> CoefficientRule:
     """Return the rule c · φ(x)/x of an elementwise function with φ(0) = 0."""
 
     def rule(x: Tensor, coefficient: Tensor) -> Tensor:
-        # In float32 at least: at 0 the ratio is taken at a number that half precision cannot represent.
-        wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
-        tiny = torch.finfo(wide.dtype).tiny ** 0.5
-        # The limit φ′(0): at a number this small nothing but the first order is left.
-        nonzero = torch.where(wide == 0, tiny, wide)
+        nonzero = _replace_zeros(x.detach())
         return (coefficient * (function(nonzero) / nonzero)).to(coefficient.dtype)
 
     return rule
 
 
+def _replace_zeros(x: Tensor) -> Tensor:
+    """Replace zeros by numbers so small that φ(x)/x is the limit φ′(0): nothing but the first order is left."""
+    # In float32 at least, since half precision cannot represent them.
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    tiny = torch.finfo(wide.dtype).tiny ** 0.5
+    return torch.where(wide == 0, tiny, wide)
+
+
 def layer_norm_rule(axes: int, weight: Tensor | None, eps: float) -> CoefficientRule:
     """Return the gradient of LayerNorm with the standard deviation held constant; the centring stays."""
-    last_axes = tuple(range(-axes, 0))
+    last_axes = _last_axes(axes)
 
     def rule(x: Tensor, coefficient: Tensor) -> Tensor:
         variance = x.detach().var(last_axes, unbiased=False, keepdim=True)
@@ -225,7 +229,7 @@ def layer_norm_rule(axes: int, weight: Tensor | None, eps: float) -> Coefficient
 
 def rms_norm_rule(axes: int, weight: Tensor | None, eps: float | None) -> CoefficientRule:
     """Return the gradient of RMSNorm with the root mean square held constant."""
-    last_axes = tuple(range(-axes, 0))
+    last_axes = _last_axes(axes)
 
     def rule(x: Tensor, coefficient: Tensor) -> Tensor:
         # torch's default is the precision of the input.
@@ -234,6 +238,10 @@ def rms_norm_rule(axes: int, weight: Tensor | None, eps: float | None) -> Coeffi
         return _times(coefficient, weight) * torch.rsqrt(mean_square + epsilon)
 
     return rule
+
+
+def _last_axes(count: int) -> tuple[int, ...]:
+    return tuple(range(-count, 0))
 
 
 def _times(coefficient: Tensor, weight: Tensor | None) -> Tensor:

@@ -48,8 +48,8 @@ class BlockCall:
         """Run the block on the recorded arguments with another hidden state."""
         arguments = {**self.args, self.hidden_argument: hidden}
         kwargs = {key: value for key, value in arguments.items() if isinstance(key, str)}
-        positions = range(len(arguments) - len(kwargs))
-        return self.block(*(arguments[position] for position in positions), **kwargs)
+        args = [arguments[position] for position in range(len(arguments) - len(kwargs))]
+        return self.block(*args, **kwargs)
 
 
 def find_block_calls(model: Model, inputs: Inputs) -> list[BlockCall]:

@@ -12,6 +12,7 @@ from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
@@ -217,7 +218,7 @@ def record_forward(
     modules = list_modules(network)
     module_types = tuple(map(type, modules))
     layout = _LAYOUTS.get(network)
-    # The types tell whether modules were added or exchanged since.
+    # Other types: modules were added or exchanged since.
     if layout is not None and layout.module_types == module_types:
         tape, logits = run([modules[index] for index in layout.hooked])
         # A network that takes another path may have other blocks: then it is run again with all hooks.
@@ -243,13 +244,17 @@ def _run_hooked(
 ) -> tuple[Tape, Tensor]:
     """Run the network under a recorder, with hooks on some of its modules."""
     recorder = Recorder(Tape(), network, words)
-    device = next(iter(tensors.values())).device
-    with gc_paused(), eager_execution(device), frozen(network), hook_modules(hooked, recorder):
+    with gc_paused(), eager_execution(input_device(tensors)), frozen(network), hook_modules(hooked, recorder):
         inputs = clone_tensors(tensors)
         if leaf is not None:
             inputs[leaf] = recorder.begin(inputs[leaf])
         with recorder:
             return recorder.tape, head(network(**inputs))
+
+
+def input_device(tensors: Mapping[str, Tensor]) -> torch.device:
+    """Return the device of a network's inputs, which are all on the same."""
+    return next(iter(tensors.values())).device
 
 
 def clone_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

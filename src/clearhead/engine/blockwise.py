@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from clearhead.engine.block_calls import BlockCall, find_block_calls, record_calls, repeat_recorded
-from clearhead.engine.blocks import clone_tensors, composite_modules, hook_modules
+from clearhead.engine.blocks import clone_tensors, composite_modules, hook_modules, input_device
 from clearhead.engine.conservation import Arrival, report_conservation
 from clearhead.engine.context import eager_execution, frozen, full_precision_autograd
 from clearhead.engine.forward import ForwardPass
@@ -206,10 +206,9 @@ def capture_blockwise(model: Model, inputs: Any, target: TargetLike | Sequence[T
 def _run_forward(model: Model, inputs: Inputs, calls: Sequence[BlockCall]) -> BlockwiseForwardPass:
     """Run the network once; record the arguments of its blocks, and on tape what follows them."""
     network = model.network
-    device = next(iter(inputs.tensors.values())).device
     recorder = Recorder(Tape(), network)
     with (
-        eager_execution(device),
+        eager_execution(input_device(inputs.tensors)),
         frozen(network),
         hook_modules(composite_modules(network), recorder),
         record_calls(calls, recorder),

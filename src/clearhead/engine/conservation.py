@@ -1,6 +1,7 @@
 """Conservation reports: how much of a seed's relevance arrives."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -27,12 +28,11 @@ def report_conservation(seeds: Seeds, arrivals: Sequence[Arrival]) -> Sequence[d
     dropped = [arrival.dropped_B.abs() for arrival in arrivals]
     # One copy for both columns: it is queued behind the relevance pass, and nothing waits for it yet.
     columns = torch.stack([_worst(gaps).double(), _worst(dropped).double()], 1)
-    host_copy = HostCopy(columns)
+    return LazySequence(len(columns), partial(_read_report, HostCopy(columns)))
 
-    def read() -> list[dict[str, float]]:
-        return [{"conservation_gap": gap, "dropped": drop} for gap, drop in host_copy.wait().tolist()]
 
-    return LazySequence(len(columns), read)
+def _read_report(host_copy: HostCopy) -> list[dict[str, float]]:
+    return [{"conservation_gap": gap, "dropped": drop} for gap, drop in host_copy.wait().tolist()]
 
 
 def _gap(seed: Tensor, arrival: Arrival) -> Tensor:

@@ -65,6 +65,9 @@ class GradientCache:
         if self.is_computed or not self._forward.chain:
             yield from reversed(self.get().attentions)
             return
+        yield from self._iterate_blocks()
+
+    def _iterate_blocks(self) -> Iterator[Tensor]:
         blocks: list[BlockGradients] = []
         for block in gradients_by_block(self._forward, self._seeds.direction):
             yield block.attention

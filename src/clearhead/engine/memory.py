@@ -59,13 +59,17 @@ def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
     row_bytes = len(batch) * model.dtype.itemsize
     block = row_bytes * tokens * _saved_features(sizes, model.device)
     attention = row_bytes * sizes.heads * tokens**2
-    # Every block keeps two maps; the others exist for one block at a time.
-    kept = sizes.blocks * (block + 2 * attention)
-    whole = kept + (MAPS_IN_BACKWARD - 2) * attention
     # Block by block, each block leaves its input and its weighted map, which has no heads.
     results = sizes.blocks * row_bytes * (tokens * sizes.width + tokens**2)
     blockwise = block + MAPS_IN_BACKWARD * attention + results
-    return MemoryEstimate(whole, blockwise, free_bytes(model.device))
+    return MemoryEstimate(_whole_bytes(sizes.blocks, block, attention), blockwise, free_bytes(model.device))
+
+
+def _whole_bytes(blocks: int, block: int, attention: int) -> int:
+    """Return the bytes of a trace as a whole from those that one block and one attention map take."""
+    # Every block keeps two maps; the others exist for one block at a time.
+    kept = blocks * (block + 2 * attention)
+    return kept + (MAPS_IN_BACKWARD - 2) * attention
 
 
 def _read_sizes(config: Any) -> ConfigSizes:
@@ -136,6 +140,12 @@ def estimate_seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float
     `work(index)` runs the batch at that index. Times are interpolated linearly between the measured sizes. The smallest
     batch is run twice, so that the cost of the first run does not count, unless it takes long.
     """
+    seconds = _measure_sizes(work, sizes)
+    return sum(_interpolate(seconds, size) for size in sizes)
+
+
+def _measure_sizes(work: Callable[[int], None], sizes: Sequence[int]) -> dict[int, float]:
+    """Return the seconds of the smallest, a middle and the largest batch, by their size."""
     order = sorted(range(len(sizes)), key=lambda index: sizes[index])
     smallest = order[0]
     middle = order[len(order) // 2]
@@ -147,7 +157,7 @@ def estimate_seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float
     for index in (smallest, middle, order[-1]):
         if sizes[index] not in seconds:
             seconds[sizes[index]] = _measure(work, index)
-    return sum(_interpolate(seconds, size) for size in sizes)
+    return seconds
 
 
 def _measure(work: Callable[[int], None], index: int) -> float:

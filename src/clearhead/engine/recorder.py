@@ -5,7 +5,7 @@ relevance back through it.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import FrameType
@@ -260,12 +260,11 @@ class Recorder(TorchFunctionMode):
     def _current_module(self) -> str:
         """Return the name of the innermost module that is running, from the `self` of the frames on the stack."""
         names: dict[int, str] = {id(module): name for name, module in self.network.named_modules()}
-        frame: FrameType | None = inspect.currentframe()
-        while frame is not None:
+        for frame in _iterate_frames():
             name = names.get(id(frame.f_locals.get("self")))
+            # The network itself has the empty name.
             if name:
                 return name
-            frame = frame.f_back
         return type(self.network).__name__
 
     def _mark_recomputable(self, call: TorchCall, out: Tensor) -> None:
@@ -293,6 +292,14 @@ class Recorder(TorchFunctionMode):
         if attention is not None and not attention.is_used:
             attention.is_used = True
             self.tape.maps.append(attention)
+
+
+def _iterate_frames() -> Iterator[FrameType]:
+    """Yield the frames on the stack, from the innermost outwards."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 @cache

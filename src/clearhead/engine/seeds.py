@@ -31,8 +31,12 @@ class Seeds:
         """Return Σ sign · tensor, with one tensor per seed."""
         if len(self.pairs) == 1:
             return tensors[0]
-        signed: list[Tensor] = []
-        for (sign, _), tensor in zip(self.pairs, tensors, strict=True):
-            # Attention maps are large: no copy where the sign does not change them.
-            signed.append(tensor if sign == 1 else sign * tensor)
+        signed = [_apply_sign(sign, tensor) for (sign, _), tensor in zip(self.pairs, tensors, strict=True)]
         return torch.stack(signed).sum(0)
+
+
+def _apply_sign(sign: int, tensor: Tensor) -> Tensor:
+    # Attention maps are large: no copy where the sign does not change them.
+    if sign == 1:
+        return tensor
+    return sign * tensor

@@ -247,10 +247,15 @@ class Trace:
         count = scores_BT.shape[1]
         if count == self.forward.hidden_states[0].shape[1]:
             return scores_BT
+        factor = self._require_merge_factor(count)
+        return self.patch_grid.spread_merged(scores_BT, factor)
+
+    def _require_merge_factor(self, count: int) -> int:
+        # Only images have patches that a network may merge, such as Swin.
         factor = self.patch_grid.merge_factor(count) if self.is_image else None
         if factor is None:
             raise UnsupportedModel(f"The blocks of {self.model.name} do not keep the tokens of the input.")
-        return self.patch_grid.spread_merged(scores_BT, factor)
+        return factor
 
     def require_tokens(self, count: int) -> None:
         """Raise UnsupportedModel unless `count` scores match the tokens of the input."""

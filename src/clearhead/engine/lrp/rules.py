@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from clearhead.engine.lrp.context import (
+    Backward,
     LinearCall,
     RelevanceContext,
     Rule,
@@ -73,6 +74,11 @@ def add(saved: SavedTensors, out: Tensor, input: Any, other: Any, *, alpha: floa
     terms = [_save_if_tensor(saved, input), _save_if_tensor(saved, scaled_other)]
     # Asked now, since the scaled term and saved constants do not tell.
     positions = [position for position, term in enumerate((input, other)) if is_activation(term)]
+    return activations, _add_backward(terms, positions, shapes)
+
+
+def _add_backward(terms: list[Any], positions: list[int], shapes: list[torch.Size]) -> Backward:
+    """Return the backward function of a sum of two terms, with activations at these positions."""
 
     def backward(relevance: Tensor, context: RelevanceContext) -> Shares:
         if not _needs_values(shapes, context):
@@ -83,7 +89,7 @@ def add(saved: SavedTensors, out: Tensor, input: Any, other: Any, *, alpha: floa
             return shares
         return _split_sum((u, v), positions, shapes, relevance, context)
 
-    return activations, backward
+    return backward
 
 
 def _needs_values(shapes: list[torch.Size], context: RelevanceContext) -> bool:
@@ -158,11 +164,14 @@ def _normalise(shares: list[Tensor], relevance: Tensor, context: RelevanceContex
     weight_B = torch.stack(sums).abs().sum(0)
     normalised = []
     for share, sum_B in zip(shares, sums, strict=True):
-        # 0/0 where all sums are zero: nothing is left to scale.
-        factor_B = (sum_B.sign() * total_B / weight_B).nan_to_num(0.0)
-        factor_B = factor_B.where(~agree_B, 1.0)
+        factor_B = _normalising_factor(sum_B, total_B, weight_B).where(~agree_B, 1.0)
         normalised.append(share * context.expand_per_sample(factor_B, share))
     return normalised
+
+
+def _normalising_factor(sum_B: Tensor, total_B: Tensor, weight_B: Tensor) -> Tensor:
+    # 0/0 where all sums are zero: nothing is left to scale.
+    return (sum_B.sign() * total_B / weight_B).nan_to_num(0.0)
 
 
 def sub(saved: SavedTensors, out: Tensor, input: Any, other: Any, *, alpha: float = 1) -> RuleResult:

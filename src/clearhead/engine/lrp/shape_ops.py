@@ -75,25 +75,26 @@ def _take_out(value: Any, activations: list[Tensor]) -> Any:
     if is_activation(value):
         activations.append(value)
         return _Placeholder
-    # Exact types: constructors of subclasses (torch.Size, named tuples) take other arguments.
-    if type(value) in (list, tuple):
-        return type(value)([_take_out(item, activations) for item in value])
-    if type(value) is dict:
-        return {name: _take_out(item, activations) for name, item in value.items()}
     # A parameter may require gradients again once the trace is over.
     if isinstance(value, Tensor):
         return value.detach()
-    return value
+    return _map_items(lambda item: _take_out(item, activations), value)
 
 
 def _put_back(value: Any, tensors: Iterator[Tensor]) -> Any:
     """Return arguments with the next tensors in place of their placeholders."""
     if value is _Placeholder:
         return next(tensors)
+    return _map_items(lambda item: _put_back(item, tensors), value)
+
+
+def _map_items(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to the items of a list, tuple or dict; return any other value as it is."""
+    # Exact types: constructors of subclasses (torch.Size, named tuples) take other arguments.
     if type(value) in (list, tuple):
-        return type(value)([_put_back(item, tensors) for item in value])
+        return type(value)(map(function, value))
     if type(value) is dict:
-        return {name: _put_back(item, tensors) for name, item in value.items()}
+        return {name: function(item) for name, item in value.items()}
     return value
 
 
@@ -108,12 +109,21 @@ def transpose(saved: SavedTensors, out: Tensor, input: Tensor, dim0: int, dim1: 
 
 
 def permute(saved: SavedTensors, out: Tensor, input: Tensor, *axes: Any, dims: Any = None) -> RuleResult:
-    order = axes if dims is None else (dims,)
-    # The axes may come as one tuple or one by one.
-    if len(order) == 1 and not isinstance(order[0], int):
-        order = order[0]
-    inverse = sorted(range(len(order)), key=lambda axis: order[axis] % len(order))
+    inverse = _invert(_axis_order(axes, dims))
     return (input,), lambda relevance, context: (relevance.permute(inverse),)
+
+
+def _axis_order(axes: tuple[Any, ...], dims: Any) -> Any:
+    """Return the order of axes, which may come by keyword, as one tuple or one by one."""
+    order = axes if dims is None else (dims,)
+    if len(order) == 1 and not isinstance(order[0], int):
+        return order[0]
+    return order
+
+
+def _invert(order: Any) -> list[int]:
+    # Axes may be counted from the end.
+    return sorted(range(len(order)), key=lambda axis: order[axis] % len(order))
 
 
 def getitem(saved: SavedTensors, out: Tensor, input: Tensor, index: Any) -> RuleResult:
