@@ -57,14 +57,10 @@ class Inputs:
 
 def collate(model: Model, batch: Sequence[Encoded]) -> Inputs:
     """Pad encoded inputs on the right and stack them; an input gives the same numbers in any batch."""
-    names = list(batch[0].values)
     if model.takes_images:
-        tensors = {name: _stack_images(name, batch) for name in names}
+        tensors = {name: _stack_images(name, batch) for name in batch[0].values}
     else:
-        if model.takes_mask and "attention_mask" not in names:
-            names.append("attention_mask")
-        width = max(encoded.length for encoded in batch)
-        tensors = {name: _pad_rows(model, name, batch, width) for name in names}
+        tensors = _pad_texts(model, batch)
     items = tuple(encoded.item for encoded in batch)
     return move_to_model(Inputs(tensors, items), model)
 
@@ -85,16 +81,31 @@ def longest_text(batch: Inputs) -> int:
     """Return the number of tokens of the longest text in a batch; 0 for images."""
     if "pixel_values" in batch.tensors:
         return 0
-    return max((tensor.shape[1] for tensor in batch.tensors.values() if tensor.dim() > 1), default=0)
+    lengths = [tensor.shape[1] for tensor in batch.tensors.values() if tensor.dim() > 1]
+    return max(lengths, default=0)
+
+
+def _pad_texts(model: Model, batch: Sequence[Encoded]) -> dict[str, Tensor]:
+    names = list(batch[0].values)
+    # Padding must be masked out even if the tokenizer returns no mask.
+    if model.takes_mask and "attention_mask" not in names:
+        names.append("attention_mask")
+    width = max(encoded.length for encoded in batch)
+    return {name: _pad_rows(model, name, batch, width) for name in names}
 
 
 def _stack_images(name: str, batch: Sequence[Encoded]) -> Tensor:
     images = [encoded.values[name] for encoded in batch]
-    sizes = sorted({f"{image.shape[-1]}×{image.shape[-2]}" for image in images})
-    if len(sizes) > 1:
-        message = f"The image processor returns images of different sizes ({', '.join(sizes)}): let it resize, or use "
-        raise BadInput(message, Argument("batch_size", 1), ".")
+    _validate_sizes(images)
     return torch.stack(images)
+
+
+def _validate_sizes(images: Sequence[Tensor]) -> None:
+    sizes = {f"{image.shape[-1]}×{image.shape[-2]}" for image in images}
+    if len(sizes) > 1:
+        listed = ", ".join(sorted(sizes))
+        message = f"The image processor returns images of different sizes ({listed}): let it resize, or use "
+        raise BadInput(message, Argument("batch_size", 1), ".")
 
 
 def _pad_rows(model: Model, name: str, batch: Sequence[Encoded], width: int) -> Tensor:
@@ -116,7 +127,8 @@ def _padding_value(model: Model, name: str) -> Any:
 
 
 def _move_tensor(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    if device.type == "cuda" and tensor.device.type == "cpu" and tensor.nbytes >= MIN_PINNED_BYTES:
+    is_upload = device.type == "cuda" and tensor.device.type == "cpu"
+    if is_upload and tensor.nbytes >= MIN_PINNED_BYTES:
         # From pinned memory the GPU copies by itself while the CPU goes on.
         return tensor.pin_memory().to(device, dtype, non_blocking=True)
     return tensor.to(device, dtype)

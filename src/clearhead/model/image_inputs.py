@@ -39,12 +39,17 @@ def input_box(processor: Any, original: tuple[int, int], final: tuple[int, int])
     if not getattr(processor, "do_center_crop", False):
         return (0, 0, width, height)
     resized_width, resized_height = _resized_size(processor, width, height)
-    final_width, final_height = final
-    left = (resized_width - final_width) // 2
-    top = (resized_height - final_height) // 2
-    x_scale = width / resized_width
-    y_scale = height / resized_height
-    return (left * x_scale, top * y_scale, (left + final_width) * x_scale, (top + final_height) * y_scale)
+    left, right = _crop_interval(width, resized_width, final[0])
+    top, bottom = _crop_interval(height, resized_height, final[1])
+    return (left, top, right, bottom)
+
+
+def _crop_interval(original: int, resized: int, final: int) -> tuple[float, float]:
+    """Return where a centre crop from `resized` to `final` pixels starts and ends, in original pixels."""
+    # Floor division, as the image processors do: the crop of an odd margin lies half a pixel to the left.
+    start = (resized - final) // 2
+    scale = original / resized
+    return start * scale, (start + final) * scale
 
 
 def _resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
@@ -55,6 +60,10 @@ def _resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     size = dict(getattr(processor, "size", None) or {})
     if size.get("shortest_edge"):
         scale = size["shortest_edge"] / min(width, height)
-        # Truncated, not rounded, as the image processors of Transformers do.
-        return max(1, int(width * scale)), max(1, int(height * scale))
+        return _scale_edge(width, scale), _scale_edge(height, scale)
     return size.get("width") or width, size.get("height") or height
+
+
+def _scale_edge(pixels: int, scale: float) -> int:
+    # Truncated, not rounded, as the image processors of Transformers do.
+    return max(1, int(pixels * scale))

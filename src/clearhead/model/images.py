@@ -42,12 +42,17 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if 0 in image.size:
         raise BadInput(f"The image has no pixels: its size is {image.width} × {image.height}.")
     if image.mode.startswith("I;16"):
-        # Pillow would clip 16-bit values at 255. 65535 / 257 = 255.
-        scaled = np.round(np.asarray(image) / 257).astype(np.uint8)
-        return Image.fromarray(scaled).convert("RGB")
+        image = _scale_16_bits(image)
+    # Modes of 32 bits per pixel, in which white may be any value.
     if image.mode in ("I", "F"):
         _validate_value_range(np.asarray(image), image.mode)
     return image.convert("RGB")
+
+
+def _scale_16_bits(image: Image.Image) -> Image.Image:
+    # Pillow would clip 16-bit values at 255. 65535 / 257 = 255.
+    scaled = np.round(np.asarray(image) / 257)
+    return Image.fromarray(scaled.astype(np.uint8))
 
 
 def rotate_upright(image: Image.Image) -> Image.Image:
@@ -100,10 +105,10 @@ def orientation_after(mask: Any, image: Any, names: tuple[str, str]) -> int:
     image_size, image_orientation = read_image_header(image, image_name)
     if mask_size == image_size and mask_orientation == 1:
         return image_orientation
-    width, height = _upright_size(image_size, image_orientation)
-    mask_width, mask_height = _upright_size(mask_size, mask_orientation)
-    if (width, height) != (mask_width, mask_height):
-        raise BadInput(f"{image_name} is {width}×{height}, its mask {mask_width}×{mask_height}")
+    upright_image = _upright_size(image_size, image_orientation)
+    upright_mask = _upright_size(mask_size, mask_orientation)
+    if upright_image != upright_mask:
+        raise BadInput(f"{image_name} is {_format_size(upright_image)}, its mask {_format_size(upright_mask)}")
     return 1
 
 
@@ -115,15 +120,24 @@ def resize_map(source: Array, height: int, width: int) -> Array:
 def place_map(source: Array, box: tuple[float, float, float, float], width: int, height: int) -> Array:
     """Resize a map bilinearly to `box` (left, top, right, bottom) on a width × height canvas; NaN outside the box."""
     left, top, right, bottom = box
-    # Centres of the canvas pixels, relative to the box.
-    columns = (np.arange(width) + 0.5 - left) / (right - left)
-    rows = (np.arange(height) + 0.5 - top) / (bottom - top)
-    inside_columns = (columns >= 0) & (columns <= 1)
-    inside_rows = (rows >= 0) & (rows <= 1)
+    columns = _relative_centres(width, left, right)
+    rows = _relative_centres(height, top, bottom)
     column_weights = _interpolation_weights(columns, source.shape[1])
     row_weights = _interpolation_weights(rows, source.shape[0])
+    # Bilinear weights are a product, so two small matrices replace four lookups per pixel.
     resized = row_weights @ source.astype(np.float64) @ column_weights.T
-    return np.where(inside_rows[:, None] & inside_columns[None, :], resized, np.nan)
+    inside = _is_inside(rows)[:, None] & _is_inside(columns)[None, :]
+    return np.where(inside, resized, np.nan)
+
+
+def _relative_centres(pixels: int, start: float, end: float) -> Array:
+    """Return the centres of canvas pixels relative to an interval: 0 at its start, 1 at its end."""
+    centres: Array = np.arange(pixels) + 0.5
+    return (centres - start) / (end - start)
+
+
+def _is_inside(positions: Array) -> Array:
+    return (positions >= 0) & (positions <= 1)
 
 
 def _upright_size(size: Size, orientation: int) -> Size:
@@ -133,12 +147,18 @@ def _upright_size(size: Size, orientation: int) -> Size:
     return width, height
 
 
+def _format_size(size: Size) -> str:
+    width, height = size
+    return f"{width}×{height}"
+
+
 def _validate_value_range(values: Any, mode: str) -> None:
     """Raise BadInput if it is unclear which value is white: outside 0 … 255, or a float image in 0 … 1."""
     low = values.min()
     high = values.max()
-    # Also true for NaN, which no comparison holds for.
-    if not 0 <= low <= high <= MAX_PIXEL_VALUE or 0 < high <= 1:
+    # False for NaN too, for which no comparison holds.
+    fits_range = 0 <= low <= high <= MAX_PIXEL_VALUE
+    if not fits_range or 0 < high <= 1:
         raise BadInput(
             f"The image has mode {mode} and values {low:g} … {high:g}, from which white cannot be determined: "
             "scale them to 0 … 255 and convert it to mode L."
@@ -150,12 +170,15 @@ def _interpolation_weights(positions: Array, cells: int) -> Array:
 
     `positions` are relative: 0 is the left edge of the first cell, 1 the right edge of the last.
     """
-    centre = np.clip(positions * cells - 0.5, 0, cells - 1)
-    lower = np.minimum(centre.astype(int), max(cells - 2, 0))
-    upper = np.minimum(lower + 1, cells - 1)
+    last = cells - 1
+    centre = np.clip(positions * cells - 0.5, 0, last)
+    # The lower neighbour is never the last cell, unless there is only one.
+    lower = np.minimum(centre.astype(int), max(last - 1, 0))
+    upper = np.minimum(lower + 1, last)
+    fraction = centre - lower
     weights = np.zeros((len(positions), cells))
     rows = np.arange(len(positions))
-    weights[rows, lower] = 1 - (centre - lower)
+    weights[rows, lower] = 1 - fraction
     # Added, not assigned: with one cell, lower and upper are the same.
-    weights[rows, upper] += centre - lower
+    weights[rows, upper] += fraction
     return weights

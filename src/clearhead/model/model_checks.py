@@ -46,25 +46,44 @@ def select_processor(model: Model) -> Model:
     """
     if model.processor is None:
         return model
-    attribute, expected = "tokenizer", "a tokenizer (AutoTokenizer)"
-    if model.takes_images:
-        attribute, expected = "image_processor", "an image processor (AutoImageProcessor)"
-    processor = getattr(model.processor, attribute, None) or model.processor
-    is_tokenizer = hasattr(processor, "convert_ids_to_tokens")
-    if not callable(processor) or is_tokenizer == model.takes_images:
-        raise UnsupportedModel(f"{model.name} needs {expected} to read its inputs, not {type(processor).__name__}.")
+    processor = _reduce_processor(model)
+    _validate_processor(model, processor)
     if processor is model.processor:
         return model
+    # The cached copies hold the combined processor.
     return replace(model, processor=processor, copies={})
 
 
+def _reduce_processor(model: Model) -> Any:
+    """Return the tokenizer or image processor inside a combined processor, else the processor itself."""
+    attribute = "tokenizer"
+    if model.takes_images:
+        attribute = "image_processor"
+    return getattr(model.processor, attribute, None) or model.processor
+
+
+def _validate_processor(model: Model, processor: Any) -> None:
+    is_tokenizer = hasattr(processor, "convert_ids_to_tokens")
+    if callable(processor) and is_tokenizer != model.takes_images:
+        return
+    expected = "a tokenizer (AutoTokenizer)"
+    if model.takes_images:
+        expected = "an image processor (AutoImageProcessor)"
+    raise UnsupportedModel(f"{model.name} needs {expected} to read its inputs, not {type(processor).__name__}.")
+
+
 def _validate_gradients(network: Any, architecture: str) -> None:
+    # Tensors of inference mode cannot be saved for a backward pass, not even when wrapped later.
     if any(parameter.is_inference() for parameter in network.parameters()):
         raise UnsupportedModel(
             f"{architecture} was created inside torch.inference_mode() and has no gradient. Create it outside."
         )
-    if any(type(module).__module__.startswith(QUANTISED_MODULES) for module in network.modules()):
+    if any(_is_quantised(module) for module in network.modules()):
         raise UnsupportedModel(f"{architecture} is quantised with kernels that have no gradient. Load it unquantised.")
+
+
+def _is_quantised(module: Any) -> bool:
+    return type(module).__module__.startswith(QUANTISED_MODULES)
 
 
 def _validate_lm_width(model: Model, architecture: str) -> None:

@@ -22,11 +22,7 @@ def place_model(model: Model, device: Any, dtype: Any) -> Model:
         target_device = _parse_device(device)
     if _is_same_device(target_device, model.device) and target_dtype == model.dtype:
         return model
-    try:
-        return _copy_model(model, target_device, target_dtype)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise BadOption(f"The model cannot be moved to '{target_device}': {reason}") from error
+    return _move_model(model, target_device, target_dtype)
 
 
 def with_precision(model: Model, precision: str | None) -> Model:
@@ -34,11 +30,21 @@ def with_precision(model: Model, precision: str | None) -> Model:
     if precision is None or _parse_dtype(precision) == model.dtype:
         return model
     versions = _weight_versions(model)
-    cached = model.copies.get(precision)
-    if cached is None or cached[0] != versions:
+    # A copy of weights that have been trained further since is stale.
+    cached_versions, converted = model.copies.get(precision, (None, model))
+    if cached_versions != versions:
         converted = _copy_model(model, model.device, _parse_dtype(precision))
-        cached = model.copies[precision] = (versions, converted)
-    return cached[1]
+        model.copies[precision] = (versions, converted)
+    return converted
+
+
+def _move_model(model: Model, device: torch.device, dtype: torch.dtype) -> Model:
+    try:
+        return _copy_model(model, device, dtype)
+    # torch without CUDA raises AssertionError, a missing or full GPU RuntimeError.
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadOption(f"The model cannot be moved to '{device}': {reason}") from error
 
 
 def _is_same_device(target: torch.device, current: torch.device) -> bool:
@@ -57,7 +63,10 @@ def _parse_device(name: Any) -> torch.device:
 
 
 def _parse_dtype(name: str | torch.dtype) -> torch.dtype:
-    dtype = getattr(torch, name, None) if isinstance(name, str) else name
+    dtype: Any = name
+    if isinstance(name, str):
+        dtype = getattr(torch, name, None)
+    # Only floating-point weights have gradients.
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise BadOption(
             f"Invalid dtype '{name}', not a floating-point type: use float32, float64, float16 or bfloat16."
@@ -77,14 +86,14 @@ def _copy_model(model: Model, device: torch.device, dtype: torch.dtype) -> Model
 
 def _weight_versions(model: Model) -> list[tuple[int, int]]:
     """Return address and version of every weight, which change when the model is trained further."""
-    versions = []
-    for weight in _iterate_weights(model):
-        version = 0
-        # Tensors of inference mode have no version counter: reading it raises.
-        if not weight.is_inference():
-            version = weight._version
-        versions.append((weight.data_ptr(), version))
-    return versions
+    return [(weight.data_ptr(), _weight_version(weight)) for weight in _iterate_weights(model)]
+
+
+def _weight_version(weight: Tensor) -> int:
+    # Tensors of inference mode have no version counter: reading it raises.
+    if weight.is_inference():
+        return 0
+    return weight._version
 
 
 def _iterate_weights(model: Model) -> Iterator[Tensor]:

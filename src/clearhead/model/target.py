@@ -1,6 +1,6 @@
 """The output of the model, or the contrast of two outputs, that is explained."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,11 @@ def resolve_target(target: TargetLike, predicted: int, labels: Sequence[str]) ->
         index = class_index(target.index, labels)
     if target.versus is None:
         return Target(index)
-    versus = class_index(target.versus, labels)
+    return _contrast(index, class_index(target.versus, labels), labels)
+
+
+def _contrast(index: int, versus: int, labels: Sequence[str]) -> Target:
+    # Compared as indices: a label and its number may name the same class.
     if index == versus:
         message = f"Class '{labels[index]}' cannot be contrasted with itself: choose another "
         raise BadInput(message, Argument("versus"), ".")
@@ -89,14 +93,9 @@ def resolve_span(target: TargetLike, logits_2T: Tensor) -> Target:
         raise BadInput("This model answers with a span: give Target(span=(start, end)), or None for its own.")
     if target.span is None:
         return Target(span=_best_span(logits_2T))
-    tokens = logits_2T.shape[-1]
-    start, end = _parse_span(target.span)
-    for position in (start, end):
-        if position is not None and not 0 <= position < tokens:
-            raise BadInput(f"Span {target.span} lies outside the {tokens} tokens of the input.")
-    if start is not None and end is not None and end < start:
-        raise BadInput(f"Span {target.span} ends before it starts: give (start, end).")
-    return Target(span=(start, end))
+    span = _parse_span(target.span)
+    _validate_span(span, logits_2T.shape[-1], target.span)
+    return Target(span=span)
 
 
 def shift_span(target: Target, positions: Mapping[int, int]) -> Target:
@@ -104,11 +103,13 @@ def shift_span(target: Target, positions: Mapping[int, int]) -> Target:
     if target.span is None:
         return target
     start, end = target.span
-    if start is not None:
-        start = positions[start]
-    if end is not None:
-        end = positions[end]
-    return Target(span=(start, end))
+    return Target(span=(_shift_position(start, positions), _shift_position(end, positions)))
+
+
+def _shift_position(position: int | None, positions: Mapping[int, int]) -> int | None:
+    if position is None:
+        return None
+    return positions[position]
 
 
 def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[SignedSeed]:
@@ -119,17 +120,24 @@ def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[SignedSeed]:
     """
     first: list[tuple[int, ...]] = []
     second: list[tuple[int, ...]] = []
-    second_sign = 1
     for row, target in enumerate(targets):
         indices = _seed_indices(row, target)
         first += indices[:1]
         second += indices[1:]
-        # A contrast subtracts its second class; a span adds its end to its start.
-        if target.versus is not None:
-            second_sign = -1
-    signed_indices = ((1, first), (second_sign, second))
+    seeds = []
+    if first:
+        seeds.append((1, _one_hot(first, logits)))
     # Without contrasts and spans there is no second pass to pay for.
-    return [(sign, _one_hot(indices, logits)) for sign, indices in signed_indices if indices]
+    if second:
+        seeds.append((_second_sign(targets), _one_hot(second, logits)))
+    return seeds
+
+
+def _second_sign(targets: Sequence[Target]) -> int:
+    """Return −1 for contrasts, which subtract their second class; a span adds its end to its start."""
+    if any(target.versus is not None for target in targets):
+        return -1
+    return 1
 
 
 def target_score(seeds: Sequence[SignedSeed], logits: Tensor) -> Tensor:
@@ -146,15 +154,34 @@ def _as_target(target: TargetLike) -> Target:
 
 def _find_label(name: str, labels: Sequence[str]) -> int:
     """Return the index of a label, ignoring case only if no label has the same case."""
-    spellings: tuple[Callable[[str], str], ...] = (str, str.casefold)
-    for spell in spellings:
-        indices = [index for index, label in enumerate(labels) if spell(label) == spell(name)]
-        if len(indices) == 1:
-            return indices[0]
-        if indices:
-            choices = ", ".join(map(str, indices))
-            raise BadInput(f"{len(indices)} classes are called '{name}': give the index of one of them ({choices}).")
-    raise unknown_name("label", name, list(labels))
+    indices = _positions_of(name, labels)
+    if not indices:
+        folded_labels = [label.casefold() for label in labels]
+        indices = _positions_of(name.casefold(), folded_labels)
+    if not indices:
+        raise unknown_name("label", name, list(labels))
+    if len(indices) > 1:
+        choices = ", ".join(map(str, indices))
+        raise BadInput(f"{len(indices)} classes are called '{name}': give the index of one of them ({choices}).")
+    return indices[0]
+
+
+def _positions_of(name: str, labels: Sequence[str]) -> list[int]:
+    return [index for index, label in enumerate(labels) if label == name]
+
+
+def _validate_span(span: tuple[int | None, int | None], tokens: int, original: Any) -> None:
+    """Raise BadInput unless the span lies within the tokens; `original` is the span as it was given."""
+    start, end = span
+    if not _is_position(start, tokens) or not _is_position(end, tokens):
+        raise BadInput(f"Span {original} lies outside the {tokens} tokens of the input.")
+    if start is not None and end is not None and end < start:
+        raise BadInput(f"Span {original} ends before it starts: give (start, end).")
+
+
+def _is_position(position: int | None, tokens: int) -> bool:
+    # None stands for the side that is not explained.
+    return position is None or 0 <= position < tokens
 
 
 def _parse_span(span: Any) -> tuple[int | None, int | None]:
@@ -178,7 +205,9 @@ def _parse_position(position: Any, span: Any) -> int | None:
 
 def _best_span(logits_2T: Tensor) -> tuple[int, int]:
     """Return the most probable (start, end) with start ≤ end."""
-    scores_TT = logits_2T[0][:, None] + logits_2T[1][None, :]
+    start_T, end_T = logits_2T
+    # Start and end are independent: the sum of their logits orders the pairs like the product of probabilities.
+    scores_TT = start_T[:, None] + end_T[None, :]
     allowed_TT = torch.ones_like(scores_TT, dtype=torch.bool).triu()
     best = int(scores_TT.masked_fill(~allowed_TT, -torch.inf).argmax())
     return divmod(best, logits_2T.shape[-1])

@@ -15,6 +15,9 @@ from clearhead.model.model import Model, input_embedding
 MAIN_TENSORS = ("input_ids", "inputs_embeds", "pixel_values")
 # Integer tensors with one index per token into an embedding table.
 INDEX_TENSORS = ("input_ids", "token_type_ids", "position_ids")
+FLOAT_TENSORS = ("inputs_embeds", "pixel_values")
+# What torch looks up in an embedding table.
+INDEX_DTYPES = (torch.int64, torch.int32)
 # Matches the errors of networks that take images of one size only.
 SIZE_ERROR = re.compile(r"\b(size|shape)", re.IGNORECASE)
 
@@ -24,27 +27,29 @@ def validate_tensors(model: Model, tensors: Mapping[str, Any]) -> str:
     main = _find_main(model, tensors)
     for name, value in tensors.items():
         _validate_tensor(name, value)
-    _validate_main_shape(model, main, tuple(tensors[main].shape))
+    main_shape = tuple(tensors[main].shape)
+    # First, because the shapes of the others are compared with it.
+    _validate_main_shape(model, main, main_shape)
     for name, value in tensors.items():
-        _validate_shape(name, tuple(value.shape), main, tuple(tensors[main].shape))
+        _validate_shape(name, tuple(value.shape), main, main_shape)
     return main
 
 
 def validate_indices(model: Model, name: str, values: Array) -> None:
     """Raise BadInput if an index of `INDEX_TENSORS` is outside its embedding table."""
-    offset = 0
-    if name == "position_ids":
-        # OPT adds an offset to the positions before it looks them up.
-        offset = min((getattr(table, "offset", 0) for table in model.position_tables), default=0)
     rows = _count_table_rows(model, name)
-    low = values.min(initial=0) + offset
-    high = values.max(initial=0) + offset
-    if not rows or 0 <= low <= high < rows:
+    if not rows:
         return
-    invalid = high - offset
-    if low < 0:
-        invalid = low - offset
-    raise BadInput(f"Invalid {name} {invalid}: {model.name} has {-offset} … {rows - offset - 1}.")
+    offset = _lookup_offset(model, name)
+    lowest = -offset
+    highest = rows - offset - 1
+    # An initial value, because a tensor without tokens has no minimum.
+    low = values.min(initial=0)
+    high = values.max(initial=0)
+    if low < lowest:
+        raise _invalid_index(model, name, low, (lowest, highest))
+    if high > highest:
+        raise _invalid_index(model, name, high, (lowest, highest))
 
 
 @contextmanager
@@ -54,25 +59,53 @@ def explain_size_errors(model: Model, tensors: Mapping[str, Tensor]) -> Iterator
         yield
     except (ValueError, RuntimeError) as error:
         message = _describe_size_mismatch(model, tensors)
-        is_own_error = isinstance(error, ClearheadError | torch.OutOfMemoryError)
-        if message is None or is_own_error or not SIZE_ERROR.search(str(error)):
+        if message is None or not _is_size_error(error):
             raise
         raise BadInput(message) from error
+
+
+def _is_size_error(error: Exception) -> bool:
+    # Messages of Clearhead and of a full GPU may speak of sizes too, but are no news about the image.
+    if isinstance(error, ClearheadError | torch.OutOfMemoryError):
+        return False
+    return SIZE_ERROR.search(str(error)) is not None
+
+
+def _lookup_offset(model: Model, name: str) -> int:
+    """Return what the network adds to an index before it looks it up: OPT shifts its positions."""
+    if name != "position_ids":
+        return 0
+    offsets = [getattr(table, "offset", 0) for table in model.position_tables]
+    return min(offsets, default=0)
+
+
+def _invalid_index(model: Model, name: str, index: int, limits: tuple[int, int]) -> BadInput:
+    lowest, highest = limits
+    return BadInput(f"Invalid {name} {index}: {model.name} has {lowest} … {highest}.")
 
 
 def _find_main(model: Model, tensors: Mapping[str, Any]) -> str:
     names = [name for name in MAIN_TENSORS if name in tensors]
     if not names:
-        expected = f"{', '.join(MAIN_TENSORS[:-1])} or {MAIN_TENSORS[-1]}"
-        raise BadInput(f"The tensors {sorted(map(str, tensors))} hold none of {expected}.")
+        raise _missing_main(tensors)
     if len(names) > 1:
         raise BadInput(f"Both {' and '.join(names)} were given: leave one of them out.")
     main = names[0]
-    if model.takes_images and main != "pixel_values":
-        raise BadInput(f"{model.name} takes images: give pixel_values, not {main}.")
-    if not model.takes_images and main == "pixel_values":
-        raise BadInput(f"{model.name} takes text: give input_ids, not {main}.")
+    _validate_modality(model, main)
     return main
+
+
+def _missing_main(tensors: Mapping[str, Any]) -> BadInput:
+    expected = f"{', '.join(MAIN_TENSORS[:-1])} or {MAIN_TENSORS[-1]}"
+    return BadInput(f"The tensors {sorted(map(str, tensors))} hold none of {expected}.")
+
+
+def _validate_modality(model: Model, main: str) -> None:
+    is_image = main == "pixel_values"
+    if model.takes_images and not is_image:
+        raise BadInput(f"{model.name} takes images: give pixel_values, not {main}.")
+    if is_image and not model.takes_images:
+        raise BadInput(f"{model.name} takes text: give input_ids, not {main}.")
 
 
 def _validate_tensor(name: str, value: Any) -> None:
@@ -80,20 +113,30 @@ def _validate_tensor(name: str, value: Any) -> None:
         raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
     if value.layout != torch.strided:
         raise BadInput(f"'{name}' is sparse: make it dense with .to_dense().")
-    if name in INDEX_TENSORS and value.dtype not in (torch.int64, torch.int32):
-        raise BadInput(f"'{name}' has dtype {value.dtype}, but integers are needed: int64 or int32.")
-    if name in ("inputs_embeds", "pixel_values") and not value.is_floating_point():
-        raise BadInput(f"'{name}' has dtype {value.dtype}, but a floating-point type is needed.")
+    _validate_dtype(name, value)
+
+
+def _validate_dtype(name: str, tensor: Tensor) -> None:
+    if name in INDEX_TENSORS and tensor.dtype not in INDEX_DTYPES:
+        raise BadInput(f"'{name}' has dtype {tensor.dtype}, but integers are needed: int64 or int32.")
+    if name in FLOAT_TENSORS and not tensor.is_floating_point():
+        raise BadInput(f"'{name}' has dtype {tensor.dtype}, but a floating-point type is needed.")
 
 
 def _validate_main_shape(model: Model, main: str, shape: tuple[int, ...]) -> None:
     expected = _expected_shape(model, main)
-    fits = len(shape) == len(expected)
-    for expected_size, size in zip(expected, shape, strict=False):
-        if isinstance(expected_size, int) and expected_size != size:
-            fits = False
-    if not fits:
+    if not _fits_shape(shape, expected):
         raise BadInput(f"'{main}' has shape {shape}, but {model.name} takes ({', '.join(map(str, expected))}).")
+
+
+def _fits_shape(shape: tuple[int, ...], expected: tuple[int | str, ...]) -> bool:
+    if len(shape) != len(expected):
+        return False
+    for size, expected_size in zip(shape, expected, strict=True):
+        # A name stands for an axis of any size.
+        if isinstance(expected_size, int) and size != expected_size:
+            return False
+    return True
 
 
 def _expected_shape(model: Model, main: str) -> tuple[int | str, ...]:
@@ -109,15 +152,27 @@ def _expected_shape(model: Model, main: str) -> tuple[int | str, ...]:
 
 
 def _validate_shape(name: str, shape: tuple[int, ...], main: str, main_shape: tuple[int, ...]) -> None:
-    if shape[:1] != main_shape[:1] or shape[0] == 0:
+    matches = _has_same_rows(shape, main_shape)
+    if main != "pixel_values" and _is_per_token(name):
+        matches = matches and _token_shape(name, shape) == main_shape[:2]
+    if not matches:
         raise BadInput(f"'{name}' has shape {shape}, which does not match {main} {main_shape}.")
-    is_per_token = name in INDEX_TENSORS or name == "attention_mask"
-    if main == "pixel_values" or not is_per_token:
-        return
+
+
+def _has_same_rows(shape: tuple[int, ...], main_shape: tuple[int, ...]) -> bool:
+    # Slices, because a tensor may have no axis at all.
+    return shape[:1] == main_shape[:1] and shape[0] > 0
+
+
+def _is_per_token(name: str) -> bool:
+    return name in INDEX_TENSORS or name == "attention_mask"
+
+
+def _token_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     # Tapas has several token types for each token: a third axis.
-    token_shape = shape[:2] if name == "token_type_ids" else shape
-    if token_shape != main_shape[:2]:
-        raise BadInput(f"'{name}' has shape {shape}, which does not match {main} {main_shape}.")
+    if name == "token_type_ids":
+        return shape[:2]
+    return shape
 
 
 def _count_table_rows(model: Model, name: str) -> int | None:
@@ -136,10 +191,7 @@ def _describe_size_mismatch(model: Model, tensors: Mapping[str, Tensor]) -> str 
     """Return a message if the images differ from the size in the model's config, else None."""
     if "pixel_values" not in tensors:
         return None
-    size = _find_setting(model, "image_size")
-    if isinstance(size, int):
-        size = (size, size)
-    expected = tuple(size or ())
+    expected = _expected_image_size(model)
     actual = tuple(tensors["pixel_values"].shape[-2:])
     if len(expected) != 2 or actual == expected:
         return None
@@ -147,6 +199,15 @@ def _describe_size_mismatch(model: Model, tensors: Mapping[str, Tensor]) -> str 
         f"{model.name} takes images of {expected[0]} × {expected[1]} pixels, not {actual[0]} × {actual[1]}: "
         "resize them."
     )
+
+
+def _expected_image_size(model: Model) -> tuple[int, ...]:
+    """Return (rows, columns) of the config; empty if it states no size."""
+    size = _find_setting(model, "image_size")
+    # One number stands for a square.
+    if isinstance(size, int):
+        return (size, size)
+    return tuple(size or ())
 
 
 def _find_setting(model: Model, name: str) -> Any:

@@ -23,12 +23,16 @@ def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
     """Return a batch from the network's own input tensors; labels are ignored."""
     kept = {name: value for name, value in tensors.items() if name not in IGNORED_TENSORS}
     main = validate_tensors(model, kept)
+    items = _make_items(model, main, kept)
+    return move_to_model(Inputs(kept, items), model)
+
+
+def _make_items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[Item]:
     if main == "pixel_values":
-        items: Sequence[Item] = _image_items(kept[main])
-    else:
-        validate_length(model, kept[main].shape[1], TENSOR_ADVICE)
-        items = _text_items(model, main, kept)
-    return move_to_model(Inputs(dict(kept), items), model)
+        return _image_items(tensors[main])
+    # Checked here, since the network would fail with an index error, on a GPU even without a message.
+    validate_length(model, tensors[main].shape[1], TENSOR_ADVICE)
+    return _text_items(model, main, tensors)
 
 
 def _image_items(pixels: Tensor) -> list[Item]:
@@ -40,8 +44,7 @@ def _text_items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Seque
     """Return the tokens of every row without padding; raise BadInput on invalid indices or empty rows."""
     arrays = _copy_indices(main, tensors)
     mask_BT = arrays.pop("mask").astype(bool)
-    if not mask_BT.any(1).all():
-        raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
+    _require_tokens(mask_BT)
     for name, values in arrays.items():
         validate_indices(model, name, values)
     if main == "inputs_embeds":
@@ -51,14 +54,25 @@ def _text_items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Seque
     return LazySequence(len(ids_BT), lambda: _id_items(model, ids_BT, mask_BT))
 
 
+def _require_tokens(mask_BT: Array) -> None:
+    if not mask_BT.any(1).all():
+        raise BadInput("A row of attention_mask is all zero: that input has no tokens.")
+
+
 def _copy_indices(main: str, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
     """Return integer copies on the CPU of ids, types, positions and, as "mask", of the attention mask."""
+    sources = {name: tensors[name].long() for name in INDEX_TENSORS if name in tensors}
     mask = tensors.get("attention_mask")
     if mask is None:
-        mask = torch.ones(tensors[main].shape[:2], dtype=torch.bool, device=tensors[main].device)
-    sources = {name: tensors[name].long() for name in INDEX_TENSORS if name in tensors}
+        mask = _full_mask(tensors[main])
+    # Through bool, because any value but 0 means a real token.
     sources["mask"] = mask.bool().long()
     return dict(zip(sources, _copy_to_host(list(sources.values())), strict=True))
+
+
+def _full_mask(main: Tensor) -> Tensor:
+    """Return a mask of real tokens only, on the same device, so that it can be copied with the others."""
+    return torch.ones(main.shape[:2], dtype=torch.bool, device=main.device)
 
 
 def _copy_to_host(tensors: list[Tensor]) -> list[Array]:
@@ -79,10 +93,13 @@ def _id_items(model: Model, ids_BT: Array, mask_BT: Array) -> list[Item]:
     special_ids = _find_special_ids(model.processor)
     items = []
     for ids_T, mask_T in zip(ids_BT, mask_BT, strict=True):
-        ids = ids_T[mask_T].tolist()
-        special = tuple(token_id in special_ids for token_id in ids)
-        items.append(Item(_name_tokens(model.processor, ids), special))
+        items.append(_id_item(model.processor, ids_T[mask_T].tolist(), special_ids))
     return items
+
+
+def _id_item(tokenizer: Any, ids: list[int], special_ids: set[int]) -> Item:
+    special = tuple(token_id in special_ids for token_id in ids)
+    return Item(_name_tokens(tokenizer, ids), special)
 
 
 def _find_special_ids(tokenizer: Any) -> set[int]:

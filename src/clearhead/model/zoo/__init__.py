@@ -70,17 +70,27 @@ def _read_index(folder: Path) -> dict[str, dict[str, Any]]:
 def _build_text_model(folder: str) -> tuple[Any, Any, Any]:
     from transformers import BertConfig, BertForSequenceClassification
 
-    config = BertConfig.from_dict(json.loads(_read_verified(f"{folder}/config.json")))
-    shared = _read_weights(f"{SHARED}/shared.safetensors")
+    config = BertConfig.from_dict(_read_json(f"{folder}/config.json"))
+    body, head = _split_shared_weights(_read_weights(f"{SHARED}/shared.safetensors"))
     own = _read_weights(f"{folder}/model.safetensors")
-    head = {name.removeprefix("cls."): weight for name, weight in shared.items() if name.startswith("cls.")}
-    body = {name: weight for name, weight in shared.items() if not name.startswith("cls.")}
     model = _build_on_meta(BertForSequenceClassification, config)
     # The embeddings hold buffers (position ids) that are not in the file: on "meta" they would stay without values.
     model.bert.embeddings = _build_with_buffers(type(model.bert.embeddings), config)
     model.load_state_dict(body | own, assign=True)
     tokenizer = _build_tokenizer(config.max_position_embeddings)
     return model.eval(), tokenizer, _build_language_model(model, head)
+
+
+def _split_shared_weights(shared: "dict[str, Tensor]") -> "tuple[dict[str, Tensor], dict[str, Tensor]]":
+    """Return the weights of the encoder and those of the masked-LM head, which is loaded on its own."""
+    body = {}
+    head = {}
+    for name, weight in shared.items():
+        if name.startswith("cls."):
+            head[name.removeprefix("cls.")] = weight
+        else:
+            body[name] = weight
+    return body, head
 
 
 def _build_language_model(model: Any, head: "dict[str, Tensor]") -> Any:
@@ -92,23 +102,33 @@ def _build_language_model(model: Any, head: "dict[str, Tensor]") -> Any:
     language_model.bert.encoder = model.bert.encoder
     # Not strict: the decoder's weight and bias are tied below instead of loaded.
     language_model.cls.load_state_dict(head, strict=False, assign=True)
-    predictions = language_model.cls.predictions
-    predictions.decoder.weight = model.bert.embeddings.word_embeddings.weight
-    predictions.decoder.bias = predictions.bias
+    _tie_decoder(language_model)
     return language_model.eval()
+
+
+def _tie_decoder(language_model: Any) -> None:
+    # One tensor under two names, as in training: the file stores the vocabulary matrix once.
+    predictions = language_model.cls.predictions
+    predictions.decoder.weight = language_model.bert.embeddings.word_embeddings.weight
+    predictions.decoder.bias = predictions.bias
 
 
 def _build_image_model(folder: str) -> tuple[Any, Any]:
     import transformers
 
     # From a dict, not from_pretrained: only bytes with a verified checksum are used.
-    config = transformers.ViTConfig.from_dict(json.loads(_read_verified(f"{folder}/config.json")))
+    config = transformers.ViTConfig.from_dict(_read_json(f"{folder}/config.json"))
     model = _build_on_meta(transformers.ViTForImageClassification, config)
     model.load_state_dict(_read_weights(f"{folder}/model.safetensors"), assign=True)
+    return model.eval(), _build_image_processor(folder)
+
+
+def _build_image_processor(folder: str) -> Any:
+    import transformers
+
     # Newer versions of Transformers keep the processor without torchvision under another name.
     processor_class = getattr(transformers, "ViTImageProcessorPil", None) or transformers.ViTImageProcessor
-    settings = json.loads(_read_verified(f"{folder}/preprocessor_config.json"))
-    return model.eval(), processor_class(**settings)
+    return processor_class(**_read_json(f"{folder}/preprocessor_config.json"))
 
 
 def _build_tokenizer(max_length: int) -> Any:
@@ -150,29 +170,48 @@ def _read_weights(file: str) -> "dict[str, Tensor]":
     stored = load(_read_verified(file))
     weights = {}
     for name, value in stored.items():
-        if name.endswith(".scale"):
-            continue
-        weights[name] = value.float()
-        scale = stored.get(f"{name}.scale")
-        if scale is not None:
-            weights[name] = weights[name] * scale[:, None]
+        if not name.endswith(".scale"):
+            weights[name] = _dequantise(value, stored.get(f"{name}.scale"))
     return weights
+
+
+def _dequantise(weight: "Tensor", scale: "Tensor | None") -> "Tensor":
+    weight = weight.float()
+    if scale is None:
+        return weight
+    return weight * scale[:, None]
+
+
+def _read_json(file: str) -> Any:
+    return json.loads(_read_verified(file))
 
 
 def _read_verified(file: str) -> bytes:
     """Return the content of a file; raise CorruptModel unless its checksum is the shipped one."""
+    content = _read_bytes(file)
+    expected = _read_checksums().get(file)
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != expected:
+        raise _checksum_error(file, actual, expected)
+    return content
+
+
+def _read_bytes(file: str) -> bytes:
     try:
-        content = (HERE / file).read_bytes()
+        return (HERE / file).read_bytes()
     except OSError as error:
         raise CorruptModel(
             f"The embedded model file zoo/{file} cannot be read: {error.strerror}. {REINSTALL}"
         ) from None
-    checksums = json.loads((HERE / "checksums.json").read_text(encoding="utf-8"))
-    expected = checksums.get(file)
-    actual = hashlib.sha256(content).hexdigest()
-    if actual == expected:
-        return content
+
+
+def _read_checksums() -> dict[str, str]:
+    return dict(json.loads((HERE / "checksums.json").read_text(encoding="utf-8")))
+
+
+def _checksum_error(file: str, actual: str, expected: str | None) -> CorruptModel:
+    # Twelve digits are enough to compare by eye.
     reason = "no checksum is known for it"
     if expected:
         reason = f"{expected[:12]}… was expected"
-    raise CorruptModel(f"The embedded model file zoo/{file} is damaged: sha256 {actual[:12]}…, {reason}. {REINSTALL}")
+    return CorruptModel(f"The embedded model file zoo/{file} is damaged: sha256 {actual[:12]}…, {reason}. {REINSTALL}")
