@@ -102,9 +102,9 @@ def test_hiding_and_revealing_take_tokens_from_attention(linear, name):
 
 @pytest.mark.parametrize(("name", "lowest"), [("positive-perturbation", False), ("negative-perturbation", True)])
 def test_pixels_go_black_in_the_order_of_the_upsampled_map(vit, name, lowest):
-    pictures = [pictures.picture(seed) for seed in range(4)]
-    cases = cases_of(vit, pictures)
-    for picture, case, record in zip(pictures, cases, parse_metric(name).measure(vit, cases), strict=True):
+    images = [pictures.picture(seed) for seed in range(4)]
+    cases = cases_of(vit, images)
+    for picture, case, record in zip(images, cases, parse_metric(name).measure(vit, cases), strict=True):
         pixels = vit.processor(images=picture, return_tensors="pt")["pixel_values"].double()
         grid = torch.tensor(case.explanations["prediction"].relevance[1:]).reshape(1, 1, 3, 3)
         heat = torch.nn.functional.interpolate(grid, size=(24, 24), mode="bilinear").flatten()
