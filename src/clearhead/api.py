@@ -77,6 +77,7 @@ def compare(
     The options are those of `explain`.
     """
     model = with_precision(as_model(model), precision)
+    # Names and options first: a mistake in them must not cost the time of encoding many inputs.
     specs = _parse_methods(methods)
     validate_request(specs, batch_size)
     overflow = _resolve_overflow(overflow, long)
@@ -138,16 +139,31 @@ def _explain_raw(
     overflow: str,
 ) -> list[list[Explanation]]:
     encoded = encode_all(model, partial(encode, model, overflow=overflow), inputs)
-    targets = _targets_per_input(target, len(encoded))
+    request = AttributionRequest(model, specs, _targets_per_input(target, len(encoded)))
     long, short = _split_by_length(model, encoded)
-    rows: dict[int, list[Explanation]] = {}
-    for index, row in long.items():
-        rows[index] = explain_windows(model, row, targets[index], specs, batch_size)
-    request = AttributionRequest(model, specs, targets)
-    # Batches come by length, so the rows are brought back into the order of the inputs.
-    for index, result in attribute_batches(request, make_batches(model, short, batch_size)):
-        rows[index] = single_target(result)
+    rows = {
+        **_explain_long(request, long, batch_size),
+        **_explain_short(request, short, batch_size),
+    }
+    # Batches come by length: back into the order of the inputs.
     return [rows[index] for index in range(len(encoded))]
+
+
+def _explain_long(
+    request: AttributionRequest, encoded: Mapping[int, Encoded], batch_size: int | None
+) -> dict[int, list[Explanation]]:
+    targets = request.targets_at(list(encoded))
+    explained = {}
+    for (index, row), target in zip(encoded.items(), targets, strict=True):
+        explained[index] = explain_windows(request.model, row, target, request.specs, batch_size)
+    return explained
+
+
+def _explain_short(
+    request: AttributionRequest, encoded: Mapping[int, Encoded], batch_size: int | None
+) -> dict[int, list[Explanation]]:
+    batches = make_batches(request.model, encoded, batch_size)
+    return {index: single_target(result) for index, result in attribute_batches(request, batches)}
 
 
 def _split_by_length(model: Model, encoded: Sequence[Encoded]) -> tuple[dict[int, Encoded], dict[int, Encoded]]:

@@ -118,6 +118,7 @@ def _to_json(explanation: Explanation) -> bytes:
         "explanation": plain,
         "sha256": _json_checksum(plain),
     }
+    # A relevance may be NaN, which Python's JSON reads and writes though the standard does not know it.
     return json.dumps(body, ensure_ascii=False, allow_nan=True).encode()
 
 
@@ -158,6 +159,7 @@ def _safetensors_checksum(format_number: int, rest: Mapping[str, Any], arrays: M
 
 def as_path(path: Any) -> Path:
     """Return a path, or raise BadInput for something that does not name a file."""
+    # The operating system would refuse a null character with a ValueError of its own.
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
         raise BadInput(f"{path!r} does not name a file: give a path such as 'one.json'.")
     return Path(path)
@@ -206,6 +208,7 @@ def _from_safetensors(content: bytes, path: Path) -> Explanation:
 
 def _read_metadata(content: bytes) -> dict[str, str]:
     """Read the metadata from the header, since safetensors.numpy.load returns arrays only."""
+    # A safetensors file begins with the size of its JSON header, in eight bytes.
     header_size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + header_size])
     metadata: dict[str, str] = header["__metadata__"]

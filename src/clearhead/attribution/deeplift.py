@@ -42,15 +42,24 @@ def deeplift_shap(
     start = make_baseline(trace, baseline)
     points = noisy_points(trace, samples, noise, seed)
     product = zeros_for_sum(trace.leaf)
-    diagnostics = []
-    with progress(len(product), "inputs") as advance:
-        for row in range(len(product)):
-            references = start[row] + _draw_noise(trace, row, points)
-            product[row], effect = _attribute_row(trace, deep_lift_shap, row, references)
-            diagnostics.append({"completeness_gap": _gap(trace, product, row, effect), "effect": effect})
-            advance(1)
     settings = {"samples": samples, "seed": seed, "baseline": baseline, "note": NOTE}
-    return with_diagnostics(attribute_sum(trace, product), [{**entry, **settings} for entry in diagnostics])
+    diagnostics = []
+    for row, (relevance, effect) in enumerate(_attribute_rows(trace, deep_lift_shap, start, points)):
+        product[row] = relevance
+        diagnostics.append({"completeness_gap": _gap(trace, product, row, effect), "effect": effect, **settings})
+    return with_diagnostics(attribute_sum(trace, product), diagnostics)
+
+
+def _attribute_rows(
+    trace: Trace, deep_lift_shap: Any, start: Tensor, points: Sequence[Point]
+) -> Iterator[tuple[Tensor, float]]:
+    """Yield the relevance and the mean effect of every input."""
+    with progress(len(start), "inputs") as advance:
+        # One by one, because Captum pairs every input of a batch with every reference.
+        for row in range(len(start)):
+            references = start[row] + _draw_noise(trace, row, points)
+            yield _attribute_row(trace, deep_lift_shap, row, references)
+            advance(1)
 
 
 def _draw_noise(trace: Trace, row: int, points: Sequence[Point]) -> Tensor:

@@ -50,12 +50,9 @@ def explain_windows(
         common = resolve_target(target, int(logits_C.argmax()), model.labels)
         rows = _explain_batches(model, batches, common, specs, advance)
     slices = _window_slices(model, encoded)
-    explanations = []
-    # Method by method instead of window by window.
-    for of_method in zip(*rows, strict=True):
-        stitched = _stitch(encoded.item, slices, of_method)
-        explanations.append(_with_outputs(model, stitched, logits_C))
-    return explanations
+    # Transposed: method by method instead of window by window.
+    stitched = [_stitch(encoded.item, slices, by_window) for by_window in zip(*rows, strict=True)]
+    return [_with_outputs(model, explanation, logits_C) for explanation in stitched]
 
 
 def _explain_batches(
