@@ -1,6 +1,6 @@
 """The code stays light: what ruff cannot see is measured here over all of src/clearhead.
 
-The limits are those of well-read projects of the field (httpx, zennit): see docs/decisions/layout.md.
+The limits and what they were compared with are in docs/decisions/layout.md.
 """
 
 import ast
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "clearhead"
-MAX_MEDIAN_NODES = 32
-MAX_COMPREHENSIONS, MAX_TERNARIES = 20, 12
+MAX_MEDIAN_NODES = 40
+MAX_COMPREHENSIONS, MAX_TERNARIES = 20, 5
 """Per 1,000 lines."""
-MIN_COMMENTS = 0.03
+MIN_COMMENTS = 0.035
 MAX_LINES = 400
 VAGUE = {"one", "found", "place", "places", "part", "parts", "said", "told", "made", "several", "wanted", "taken"}
 """Names that do not say what they hold."""

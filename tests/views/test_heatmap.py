@@ -3,7 +3,7 @@
 import numpy as np
 from helpers.explanations import pictured
 
-from clearhead.views import heatmap
+from clearhead.views import heatmap, outline
 
 
 def test_overlay_has_the_original_size_and_leaves_the_rest_unshaded():
@@ -40,9 +40,9 @@ def test_outline_surrounds_the_top():
 def test_the_outline_of_patches_follows_their_borders():
     inside = np.zeros((40, 60), dtype=bool)
     inside[10:20, 30:40] = True
-    outline = heatmap.draw_outline(pictured(), top=5, smooth=False)
-    assert outline.tobytes() == heatmap.draw_border(inside).tobytes()
+    drawn = heatmap.draw_outline(pictured(), top=5, smooth=False)
+    assert drawn.tobytes() == outline.draw_border(inside).tobytes()
     outlined = heatmap.overlay(pictured(), smooth=False, top=5).convert("RGBA")
     plain = heatmap.overlay(pictured(), smooth=False).convert("RGBA")
-    plain.alpha_composite(outline)
+    plain.alpha_composite(drawn)
     assert outlined.tobytes() == plain.tobytes()

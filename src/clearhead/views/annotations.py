@@ -10,7 +10,7 @@ from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadInput
 from clearhead.explanation import Explanation, Word
 from clearhead.model import images
-from clearhead.views import heatmap, html, html_parts
+from clearhead.views import heatmap, html, html_parts, outline
 from clearhead.views.text_spans import text_segments
 
 # Spans as users give them: (start, end), or (segment, start, end) for a pair.
@@ -181,7 +181,7 @@ def _draw_mask(image: Image.Image, mask: Array) -> Image.Image:
     _check_mask(mask, image)
     # Only images with an alpha channel can be composited.
     canvas = image.convert("RGBA")
-    canvas.alpha_composite(heatmap.draw_border(mask.astype(bool)))
+    canvas.alpha_composite(outline.draw_border(mask.astype(bool)))
     return canvas.convert("RGB")
 
 
