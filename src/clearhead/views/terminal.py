@@ -126,16 +126,11 @@ def _render_compared(explanation: Explanation, level: str | None) -> list[Text]:
 
 
 def _render_heading(explanation: Explanation, *, method: bool = True) -> Text:
-    line = Text(_format_title(explanation), style="bold")
+    line = Text(escape_hidden(explanation.label), style="bold")
+    if explanation.probability is not None:
+        line.append(f"  {format_percent(explanation.probability)}", style="bold")
     source = escape_hidden(format_source(explanation, method=method))
     return line.append(f"   {source}", style="dim")
-
-
-def _format_title(explanation: Explanation) -> str:
-    label = escape_hidden(explanation.label)
-    if explanation.probability is None:
-        return label
-    return f"{label}  {format_percent(explanation.probability)}"
 
 
 def _render_texts(explanation: Explanation, level: str | None) -> list[Text]:
@@ -263,10 +258,11 @@ def _choose_shade(step: int) -> str:
 
 
 def _render_patch_legend(values: Array, full: float, label: str) -> Text:
-    legend = Text("\n", style="dim")
+    legend = Text("\n")
     if (values < 0).any():
-        legend.append(f"{NEGATIVE_SHADES[-1]} {format_relevance(-full)} against   ")
-    return legend.append(f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {escape_hidden(label)}")
+        legend.append(f"{NEGATIVE_SHADES[-1]} {format_relevance(-full)} against   ", style="dim")
+    positive = f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {escape_hidden(label)}"
+    return legend.append(positive, style="dim")
 
 
 def _render_footer(explanation: Explanation) -> list[Text]:
