@@ -1,6 +1,7 @@
 """The progress bar: when it appears, and what it shows."""
 
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from clearhead.progress import BAR, progress
+
+READING_SECONDS = 0.3
 
 
 @contextmanager
@@ -24,10 +27,13 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bytes]]:
 
         def read() -> bytes:
             stderr.flush()
-            try:
-                return os.read(outer, 65536)
-            except BlockingIOError:
-                return b""
+            content = b""
+            # The kernel hands a terminal's output over in pieces, and a running bar never stops drawing.
+            deadline = time.monotonic() + READING_SECONDS
+            while (left := deadline - time.monotonic()) > 0:
+                if select.select([outer], [], [], left)[0]:
+                    content += os.read(outer, 65536)
+            return content
 
         yield read
     os.close(outer)
