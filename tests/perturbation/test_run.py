@@ -1,10 +1,7 @@
 """The perturbation engine against one plain call of the model per perturbed input."""
 
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +10,7 @@ import transformers
 from helpers import tiny_models, tiny_tokenizers
 from helpers.linear_models import linear_image, linear_text
 from helpers.pictures import picture
+from helpers.terminal import terminal
 from helpers.tiny_models import answering_bert, bert, llama, vit
 from helpers.tiny_tokenizers import PLOT_WORDS
 
@@ -365,34 +363,10 @@ def test_scores_of_a_target() -> None:
         score_targets(logits, Target(1), "single-label", "odds")
 
 
-# --- the bar ---------------------------------------------------------------------------------------------------
-
-
 def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clearhead.progress.PATIENCE", 0.0)
     in_batches([1] * 5, lambda start, stop: None, tokens=1)
     assert capfd.readouterr() == ("", "")
-
-
-@contextmanager
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bytes]]:
-    """Makes stderr a terminal, and gives what was printed there."""
-    pty = pytest.importorskip("pty")
-    outer, inner = pty.openpty()
-    monkeypatch.setenv("TERM", "xterm")
-    with os.fdopen(inner, "w") as stderr:
-        monkeypatch.setattr(sys, "stderr", stderr)
-
-        def printed() -> bytes:
-            stderr.flush()
-            os.set_blocking(outer, False)
-            try:
-                return os.read(outer, 65536)
-            except BlockingIOError:
-                return b""
-
-        yield printed
-    os.close(outer)
 
 
 @pytest.mark.parametrize(("patience", "shown"), [(0.0, True), (30.0, False)])
