@@ -1,0 +1,161 @@
+"""Run all methods and the papers' tables on the embedded models and on models of base size, several runs at a time.
+
+    python benchmarks/base_models.py --data ../shared/data --models runs --out results [--jobs 8] [--device cuda]
+    python benchmarks/base_models.py … --only default- --limit 24                # the comparison of all methods, small
+
+`--models` is the folder with mpnet-mlm, mpnet-sst2, mpnet-agnews and dinov2-pets, made by training/base.py. Each run is
+a `clearhead bench` in a process of its own with a run folder under `--out`, so a second call resumes where the first
+stopped; afterwards each has a report, `--out/NAME.md`. Runs start in the order of the list, the most wanted first.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from yardstick import command
+
+GRADIENT_READOUTS = ("cat", "att-cat", "grads", "att-grads", "attention-gradcam", "gradient-x-input", "trans-att")
+BACKWARDS = ("balanced", "attn-lrp")
+ONE_PASS = (
+    "balanced-cat",
+    "balanced-cat:backward=balanced",
+    "attn-lrp",
+    "cp-lrp",
+    "trans-att",
+    "att-cat",
+    "cat",
+    "grads",
+    "att-grads",
+    "attention-gradcam",
+    "layer-gradcam",
+    "gae",
+    "lrp",
+    "partial-lrp",
+    "raw-attention",
+    "rollout",
+    "gradient",
+    "gradient-x-input",
+)
+SAMPLED = ("integrated-gradients", "smooth-gradient", "gradient-shap", "occlusion", "lime", "shapley-sampling")
+CONTROL = ("random",)
+TEXT_METRICS = "aopc,lodds,comprehensiveness,sufficiency,hiding,revealing"
+IMAGE_METRICS = "positive-perturbation,negative-perturbation,segmentation"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One benchmark: a name, and the arguments of `clearhead bench`."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where data, models and results are."""
+
+    data: Path
+    models: Path
+    out: Path
+
+    def task(self, name: str) -> tuple[str, str]:
+        files = {"sst2": "sst2/dev.tsv", "agnews": "ag_news/test.tsv", "pets": "oxford_pets/test.parquet"}
+        return "--task", str(self.data / files[name])
+
+    def base_model(self, name: str) -> tuple[str, str]:
+        return "--model", str(self.models / name / "model")
+
+
+def list_methods() -> tuple[str, ...]:
+    """Return every method that costs one backward pass or less, with each backward pass."""
+    variants = []
+    for backward in BACKWARDS:
+        variants += [f"{name}:backward={backward}" for name in GRADIENT_READOUTS if name != "cat"]
+    return (*ONE_PASS, *variants)
+
+
+def methods_arguments(methods: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a `--methods` flag for each method, because options may contain commas."""
+    arguments: list[str] = []
+    for method in methods:
+        arguments += ["--methods", method]
+    return tuple(arguments)
+
+
+def list_default_runs(folders: Folders) -> Iterator[Run]:
+    """Yield the runs that choose the default: all methods on every model and data set."""
+    text = (*methods_arguments((*list_methods(), "decoded-gradcam", *SAMPLED, *CONTROL)), "--metrics", TEXT_METRICS)
+    # Sampling 256 patches one by one costs more than all other methods together; superpixels do not fit a patch grid.
+    images = (*methods_arguments((*list_methods(), *SAMPLED[:3], *CONTROL)), "--metrics", IMAGE_METRICS)
+    head = ("--lm-head", str(folders.models / "mpnet-mlm" / "model"))
+    for name in ("sst2", "agnews"):
+        task = folders.task(name)
+        yield Run(f"default-{name}-base", (*task, *folders.base_model(f"mpnet-{name}"), *head, *text))
+        yield Run(f"default-{name}-small", (*task, "--model", f"clearhead/{name}-minilm", *text))
+    pets = folders.task("pets")
+    yield Run("default-pets-base", (*pets, *folders.base_model("dinov2-pets"), *images))
+    yield Run("default-pets-small", (*pets, "--model", "clearhead/pets-vit", *images))
+
+
+def list_paper_runs(folders: Folders) -> Iterator[Run]:
+    """Yield the papers' tables and figures on the models of base size, and the runs that were stopped early."""
+    head = ("--lm-head", str(folders.models / "mpnet-mlm" / "model"))
+    for name in ("sst2", "agnews"):
+        model = (*folders.task(name), *folders.base_model(f"mpnet-{name}"))
+        yield Run(f"attcat-table1-{name}-base", ("attcat-table1", *model))
+        yield Run(f"attcat-table2-{name}-base", ("attcat-table2", *model))
+        table, layers = ("table1", "figure5") if name == "sst2" else ("table2", "figure6")
+        yield Run(f"decoded-{table}-{name}-base", (f"decoded-{table}", *model, *head))
+        yield Run(f"decoded-{layers}-{name}-base", (f"decoded-{layers}", *model, *head))
+        yield Run(f"decoded-figure4-{name}-base", ("decoded-figure4", *model, *head))
+    pets = (*folders.task("pets"), *folders.base_model("dinov2-pets"))
+    for table in ("table1", "table2", "table3"):
+        yield Run(f"transatt-{table}-pets-base", (f"transatt-{table}", *pets))
+    yield Run("decoded-table1-sst2", ("decoded-table1", *folders.task("sst2"), "--model", "clearhead/sst2-minilm"))
+    yield Run("transatt-table1-pets", ("transatt-table1", *folders.task("pets"), "--model", "clearhead/pets-vit"))
+
+
+def execute(run: Run, folders: Folders, common: list[str]) -> str:
+    """Run a benchmark and write its report; return what happened in one line."""
+    folder = folders.out / run.name
+    with open(folders.out / f"{run.name}.log", "w") as log:
+        bench = [sys.executable, "-m", "clearhead", "bench", *run.arguments, "--out", str(folder), *common]
+        code = subprocess.run(bench, stdout=log, stderr=subprocess.STDOUT).returncode
+        report = [sys.executable, "-m", "clearhead", "report", str(folder), "--out", str(folder.with_suffix(".md"))]
+        subprocess.run(report, stdout=log, stderr=subprocess.STDOUT)
+    return f"{run.name}: {'done' if code == 0 else f'exit code {code}'}"
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--jobs", type=int, default=8, help="runs at a time")
+    parser.add_argument("--limit", type=int, help="examples of each run")
+    parser.add_argument("--only", default="", help="runs whose names begin so")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    folders = Folders(arguments.data, arguments.models, arguments.out)
+    folders.out.mkdir(parents=True, exist_ok=True)
+    runs = [*list_default_runs(folders), *list_paper_runs(folders)]
+    selected = [run for run in runs if run.name.startswith(arguments.only)]
+    common = ["--device", arguments.device]
+    if arguments.limit is not None:
+        common += ["--limit", str(arguments.limit)]
+    print(command(), flush=True)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for line in pool.map(lambda run: execute(run, folders, common), selected):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
