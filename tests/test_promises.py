@@ -19,7 +19,7 @@ LAYERS = (
     "model",
     "data",
     "engine",
-    "explanation serialization",
+    "explanation answer_explanation serialization",
     "perturbation",
     "attribution",
     "api",

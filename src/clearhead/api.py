@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from clearhead.answer_explanation import Focus
+from clearhead.attribution.answers import AnswerOptions, explain_answers
 from clearhead.attribution.batch import (
     AttributionRequest,
     attribute_batches,
@@ -17,6 +19,7 @@ from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.attribution.windows import explain_windows, is_too_long
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
+from clearhead.model.answer_inputs import is_chat
 from clearhead.model.inputs import (
     Encoded,
     Inputs,
@@ -34,7 +37,7 @@ from clearhead.model.target import TargetLike
 from clearhead.spec import as_list
 
 
-def explain(
+def explain(  # noqa: PLR0913 - the signature shows users every option
     model: Any,
     inputs: Any,
     method: Any = DEFAULT_METHOD,
@@ -44,6 +47,12 @@ def explain(
     precision: str | None = None,
     overflow: str | None = None,
     long: str | None = None,
+    answer: str | Sequence[str] | None = None,
+    versus: str | Sequence[str] | None = None,
+    focus: Focus = None,
+    matrix: bool = False,
+    scale: str | None = None,
+    generation: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
@@ -52,16 +61,34 @@ def explain(
     arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `overflow` says
     what to do with texts longer than the model takes: "error" (the default), "truncate" or "windows".
 
+    For a language model the inputs are prompts (texts, or lists of chat messages). `answer` is what to explain; None
+    lets the model write one, with the options in `generation`. `versus` is another answer to compare with, `focus` a
+    part of the answer (words, the index of a step, or a pair of characters), `matrix=True` explains every step as well,
+    and `scale` is "log-prob" (the default) or "logit".
+
     >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
     """
     spec = parse_method(method, **options)
     comparison = compare(
-        model, inputs, [spec], target, batch_size=batch_size, precision=precision, overflow=overflow, long=long
+        model,
+        inputs,
+        [spec],
+        target,
+        batch_size=batch_size,
+        precision=precision,
+        overflow=overflow,
+        long=long,
+        answer=answer,
+        versus=versus,
+        focus=focus,
+        matrix=matrix,
+        scale=scale,
+        generation=generation,
     )
     return comparison[spec.text]
 
 
-def compare(
+def compare(  # noqa: PLR0913 - as for `explain`
     model: Any,
     inputs: Any,
     methods: Iterable[Any] | None = None,
@@ -71,6 +98,12 @@ def compare(
     precision: str | None = None,
     overflow: str | None = None,
     long: str | None = None,
+    answer: str | Sequence[str] | None = None,
+    versus: str | Sequence[str] | None = None,
+    focus: Focus = None,
+    matrix: bool = False,
+    scale: str | None = None,
+    generation: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Explain inputs by several methods from one trace: {method as written: Explanation, or list of them}.
 
@@ -81,12 +114,41 @@ def compare(
     specs = _parse_methods(methods)
     validate_request(specs, batch_size)
     overflow = _resolve_overflow(overflow, long)
-    rows = _explain_inputs(model, inputs, specs, target, batch_size, overflow)
+    answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {})
+    if model.writes:
+        rows = _explain_prompts(model, inputs, specs, target, answers, batch_size)
+    else:
+        _refuse_answer_options(model, answers)
+        rows = _explain_inputs(model, inputs, specs, target, batch_size, overflow)
     comparison = Comparison()
     for index, spec in enumerate(specs):
         explanations = Explanations(row[index] for row in rows)
-        comparison[spec.text] = explanations[0] if is_single(inputs) else explanations
+        comparison[spec.text] = explanations[0] if is_single(inputs) or is_chat(inputs) else explanations
     return comparison
+
+
+def _explain_prompts(
+    model: Model,
+    prompts: Any,
+    specs: Sequence[MethodSpec],
+    target: Any,
+    options: AnswerOptions,
+    batch_size: int | None,
+) -> list[list[Explanation]]:
+    if target is not None:
+        raise BadOption(
+            f"{model.name} writes text and has no classes: leave out target, and give answer, versus, focus."
+        )
+    single = isinstance(prompts, str) or is_chat(prompts)
+    return explain_answers(model, [prompts] if single else as_input_list(prompts), specs, options, batch_size)
+
+
+def _refuse_answer_options(model: Model, options: AnswerOptions) -> None:
+    if not options.is_default:
+        raise BadOption(
+            f"{model.name} is no language model: answer, versus, focus, matrix, scale and generation need one that "
+            "writes (…ForCausalLM). For two classes use Target(a, versus=b)."
+        )
 
 
 def _parse_methods(methods: Iterable[Any] | None) -> list[MethodSpec]:

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clearhead.answer_explanation import AnswerExplanation
 from clearhead.arrays import Array
+from clearhead.attribution.answer_steps import describe_steps, label_answer
 from clearhead.attribution.method import Attribution, MethodSpec
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
@@ -19,11 +21,11 @@ from clearhead.explanation import Explanation
 from clearhead.model.inputs import Item
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities, target_probability
-from clearhead.model.target import Target, make_seeds, shift_span, target_score
+from clearhead.model.target import AnswerTarget, Target, explained_score, shift_span
 
 REFUSALS = (UnsupportedModel, UnsupportedOperation)
 """Errors by which a method refuses a model."""
-WITHOUT_CLASSES = ("span", "regression", "one-logit")
+WITHOUT_CLASSES = ("span", "regression", "one-logit", "answer")
 """Problems whose outputs have no class that is predicted."""
 
 Tokens = tuple[tuple[str, ...], Array]
@@ -44,6 +46,11 @@ class InputContext:
     model: str
     diagnostics: Mapping[str, Any]
     real: list[slice]
+    answer_fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def explanation_type(self) -> type[Explanation]:
+        return AnswerExplanation if self.answer_fields else Explanation
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def _build_explanation(
 ) -> Explanation:
     item = context.item
     # Arrays and dicts are copied: explanations are their owner's to change, and the rows are views of a whole batch.
-    return Explanation(
+    return context.explanation_type(
         tokens=context.tokens,
         relevance=_select_real(rows["relevance_BT"], context.real),
         special=context.special.copy(),
@@ -90,6 +97,7 @@ def _build_explanation(
         model=context.model,
         diagnostics={**context.diagnostics, **diagnostics},
         changed_options=spec.changed_options,
+        **context.answer_fields,
     )
 
 
@@ -208,7 +216,6 @@ def _contexts(trace: Trace) -> list[InputContext]:
 
 
 def _describe_inputs(trace: Trace) -> list[InputContext]:
-    labels = trace.model.labels
     probabilities = _target_probabilities(trace)
     diagnostics = _describe_outputs(trace)
     runs = _find_runs(trace.real_BT.numpy())
@@ -220,21 +227,39 @@ def _describe_inputs(trace: Trace) -> list[InputContext]:
             tokens=tokens,
             special=special,
             target=target,
-            label=_label_target(labels, target, tokens),
+            label=_label_row(trace, row, target, tokens),
             grid=trace.grid if trace.is_image else None,
             probability=probabilities[row],
             model=trace.model.name,
             diagnostics=diagnostics[row],
             real=runs[row],
+            answer_fields=_describe_answer(trace, row),
         )
         contexts.append(context)
     return contexts
 
 
+def _label_row(trace: Trace, row: int, target: Target, tokens: Sequence[str]) -> str:
+    answer = trace.inputs.items[row].answer
+    if answer is not None and isinstance(target, AnswerTarget):
+        return label_answer(trace.model, answer, target)
+    return _label_target(trace.model.labels, target, tokens)
+
+
+def _describe_answer(trace: Trace, row: int) -> dict[str, Any]:
+    """Return the fields that only the explanation of an answer has."""
+    answer = trace.inputs.items[row].answer
+    target = trace.targets[row]
+    if answer is None or not isinstance(target, AnswerTarget):
+        return {}
+    steps = describe_steps(trace.model, answer, target, trace.forward.host_output[row])
+    return {"answer": answer.text, "prompt_length": answer.start, "steps": steps, "explained": target.steps}
+
+
 def _describe_outputs(trace: Trace) -> list[dict[str, Any]]:
     """Return the explained score, the precision and the prediction of each input."""
     logits = trace.forward.host_output
-    score_B = target_score(make_seeds(trace.targets, logits), logits)
+    score_B = explained_score(trace.targets, logits)
     precision = str(logits.dtype).removeprefix("torch.")
     pairs = zip(score_B.tolist(), describe_predictions(trace.model, logits), strict=True)
     return [{"score": score, "precision": precision, **prediction} for score, prediction in pairs]
@@ -268,6 +293,9 @@ def _target_probabilities(trace: Trace) -> list[float | None]:
         return [None] * len(trace.targets)
     if problem == "span":
         return _span_probabilities(trace)
+    if problem == "answer":
+        pairs = zip(trace.targets, trace.forward.host_output, strict=True)
+        return [target_probability(target, logits_NV, problem) for target, logits_NV in pairs]
     # Probabilities of all inputs at once: a call per input would dominate the time of large batches.
     rows = class_probabilities(trace.forward.host_output, problem).tolist()
     return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]

@@ -39,9 +39,9 @@ def classification_row(trace: Trace, map_BTS: Tensor) -> Tensor:
 
 
 def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
-    """Return what each token receives on average from the real tokens."""
-    # Padding has rows of its own in the map, which must not count.
-    queries_BT = trace.mask_BT.to(map_BTS.dtype)
+    """Return what each token receives on average from the tokens that the explained score can depend on."""
+    # Padding, and what follows an explained step, have rows of their own in the map, which must not count.
+    queries_BT = trace.query_BT.to(map_BTS.dtype)
     return torch.einsum("bt,bts->bs", queries_BT / queries_BT.sum(1, keepdim=True), map_BTS)
 
 
@@ -72,7 +72,13 @@ def rollout(trace: Trace, *, normalise_rows: bool = False) -> Attribution:
 def grads(trace: Trace) -> Attribution:
     """Gradient of the last attention map, averaged over heads: the classification token's row."""
     trace.require_token_maps()
-    return Attribution(classification_row(trace, trace.attention_gradients[-1].mean(1)))
+    gradient_BTS = _visible_gradient(trace.attentions[-1], trace.attention_gradients[-1]).mean(1)
+    return Attribution(classification_row(trace, gradient_BTS))
+
+
+def _visible_gradient(attention: Tensor, gradient: Tensor) -> Tensor:
+    """Return the gradient of a map, zero at keys that a mask hides: they have a gradient, but cannot be attended to."""
+    return gradient.masked_fill(attention == 0, 0)
 
 
 @method(paper="Grad-SAM; AttCAT, Sec. 4", signed=False, class_specific=True, needs=("attention", "gradients"))
@@ -101,7 +107,7 @@ def attention_gradcam(trace: Trace) -> Attribution:
     # In the precision of the map, in which a share of nearly one is one.
     reading_BT = trace.reading_BT.to(trace.attentions[-1].dtype)
     # Where the head reads all tokens, none of them is left out.
-    others_BS = trace.mask_BT & (reading_BT < 1)
+    others_BS = trace.query_BT & (reading_BT < 1)
     weight_BH = _mean_over(_head_rows(trace, trace.attention_gradients[-1]), others_BS)
     weighted_BHS = weight_BH[..., None] * _head_rows(trace, trace.attentions[-1])
     return Attribution(weighted_BHS.mean(1).clamp(min=0) * others_BS)

@@ -33,11 +33,12 @@ class Attribution:
         for attribute in fields(self):
             value = getattr(self, attribute.name)
             if isinstance(value, Tensor):
-                copies[attribute.name] = HostCopy(_widen(value))
+                copies[attribute.name] = HostCopy(widen(value))
         return copies
 
 
-def _widen(tensor: Tensor) -> Tensor:
+def widen(tensor: Tensor) -> Tensor:
+    """Return a tensor in float32 or wider."""
     # NumPy has no bfloat16, and explanations should not depend on the half-precision type of a model.
     if tensor.dtype.itemsize < 4:
         return tensor.float()

@@ -12,12 +12,11 @@ from clearhead.engine.batching import in_batches
 from clearhead.engine.context import eager_execution, frozen
 from clearhead.engine.forward import float_input
 from clearhead.engine.recorder import function_name
-from clearhead.engine.seeds import Seeds
 from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel
 from clearhead.model.model import Model, input_embedding
 from clearhead.model.outputs import finite_logits
-from clearhead.model.target import make_seeds
+from clearhead.model.target import explained_score
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 16384}
 # Pixels of an image that count as one token: a patch of 16 × 16.
@@ -129,10 +128,8 @@ def score_from(trace: Trace, samples: Sequence[int], leaf: Tensor) -> Tensor:
     rows = list(samples)
     tensors = {name: value[rows] for name, value in trace.inputs.tensors.items()}
     logits = logits_from(trace.model, tensors, leaf)
-    targets = [trace.targets[row] for row in rows]
     # Built anew: the seeds of the trace have other rows.
-    seeds = Seeds(make_seeds(targets, logits.detach()))
-    return (logits * seeds.direction).flatten(1).sum(1)
+    return explained_score([trace.targets[row] for row in rows], logits)
 
 
 def _run_batches(trace: Trace, count: int, compute: Callable[[int, int], None], batch: int | None) -> None:

@@ -25,11 +25,12 @@ from clearhead.engine.streams import copy_to_host
 from clearhead.engine.weighted_relevance import compute_weighted_relevances
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Inputs, as_inputs
+from clearhead.model.language import ANSWER_POSITIONS
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.outputs import check_finite, resolve_targets
 from clearhead.model.placement import with_precision
-from clearhead.model.target import Target, TargetLike, make_seeds, target_score
+from clearhead.model.target import AnswerTarget, Target, TargetLike, make_seeds, target_score
 
 
 class Trace:
@@ -95,6 +96,20 @@ class Trace:
             return torch.ones(self.mask_BT.shape, dtype=torch.bool, device="cpu")
         # The mask was an input, so its copy need not wait for the kernels of the forward pass.
         return copy_to_host(self._given_mask).bool()
+
+    @cached_property
+    def query_BT(self) -> Tensor:
+        """The tokens that the explained score can depend on: all real ones, but for those after an explained step."""
+        if not self.model.writes:
+            return self.mask_BT
+        positions_T = torch.arange(self.mask_BT.shape[1], device=self.mask_BT.device)
+        return self.mask_BT & (positions_T <= self._last_positions()[:, None])
+
+    def _last_positions(self) -> Tensor:
+        """Return the position that the last explained step of each answer is predicted from."""
+        positions_BN = self.inputs.tensors[ANSWER_POSITIONS]
+        last = [max(target.steps) for target in self.targets if isinstance(target, AnswerTarget)]
+        return torch.stack([positions_N[step] for positions_N, step in zip(positions_BN, last, strict=True)])
 
     @property
     def _given_mask(self) -> Tensor | None:
@@ -206,8 +221,11 @@ class Trace:
     def reading_BT(self) -> Tensor:
         """Which tokens of the last hidden state the head reads, as weights that sum to one.
 
-        One-hot for a classification token, even where the head averages.
+        One-hot for a classification token, even where the head averages; for an answer the tokens that its explained
+        steps are predicted from, in equal shares.
         """
+        if self.model.writes:
+            return _reading_of_answers(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
         weights_BT = self._trace_head(self.forward.hidden_states[-1]).abs()
         return weights_BT / weights_BT.sum(1, keepdim=True)
 
@@ -279,6 +297,14 @@ class Trace:
                     f"relate its {tokens} tokens to each other (windows, merged tokens). Choose lrp or a gradient "
                     "method instead."
                 )
+
+
+def _reading_of_answers(targets: Sequence[Target], positions_BN: Tensor, mask_BT: Tensor) -> Tensor:
+    reading_BT = torch.zeros(mask_BT.shape, device=mask_BT.device)
+    for row, target in enumerate(targets):
+        assert isinstance(target, AnswerTarget)
+        reading_BT[row, positions_BN[row, list(target.steps)]] = 1 / len(target.steps)
+    return reading_BT
 
 
 def _relates_tokens(attention: Tensor, hidden: Tensor) -> bool:

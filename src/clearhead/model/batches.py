@@ -9,6 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from clearhead.errors import Argument, BadInput
+from clearhead.model.language import ANSWER_POSITIONS
 from clearhead.model.model import Model
 
 Box = tuple[float, float, float, float]
@@ -17,11 +18,26 @@ MIN_PINNED_BYTES = 2**20
 
 
 @dataclass(frozen=True)
+class Answer:
+    """The answer of a language model: its text, its tokens, and where in the text they stand.
+
+    `start` counts the tokens of the prompt.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    offsets: tuple[tuple[int, int], ...]
+    start: int
+
+
+@dataclass(frozen=True)
 class Item:
     """One input as a person sees it.
 
     `offsets` are (start, end) in `text`, or (segment, start, end) for a pair; special tokens have the empty span
-    (0, 0). `box` is where the network's input lies on the original image, in its pixels.
+    (0, 0). `box` is where the network's input lies on the original image, in its pixels. A prompt has the `answer` that
+    a language model gave, or could give; its tokens are followed by those of the answer, but for the last.
     """
 
     tokens: tuple[str, ...] = ()
@@ -30,6 +46,7 @@ class Item:
     offsets: tuple[tuple[int, ...], ...] | None = None
     image: Image.Image | None = None
     box: Box | None = None
+    answer: Answer | None = None
 
 
 @dataclass(frozen=True)
@@ -111,11 +128,20 @@ def _validate_sizes(images: Sequence[Tensor]) -> None:
 def _pad_rows(model: Model, name: str, batch: Sequence[Encoded], width: int) -> Tensor:
     fill = _padding_value(model, name)
     rows = []
+    if name == ANSWER_POSITIONS:
+        # The last position again, so that the network need not look at others.
+        return pad_positions([encoded.values[name] for encoded in batch])
     for encoded in batch:
         # Tokenizers that return no attention mask mean that every token is real.
         row = encoded.values.get(name, [1] * encoded.length)
         rows.append(row + [fill] * (width - len(row)))
     return torch.tensor(rows)
+
+
+def pad_positions(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Stack positions of answers of different lengths; shorter ones repeat their last position."""
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows])
 
 
 def _padding_value(model: Model, name: str) -> Any:

@@ -13,6 +13,7 @@ from torch import nn
 from clearhead.errors import BadFile, BadOption, UnsupportedModel
 from clearhead.model import zoo
 from clearhead.model.cpu_features import require_bfloat16
+from clearhead.model.language import AnswerNetwork, is_causal_lm
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
 from clearhead.model.placement import place_model
@@ -24,6 +25,8 @@ AUTO_CLASSES = {
     "ForImageClassification": "AutoModelForImageClassification",
     "ForImageClassificationWithTeacher": "AutoModelForImageClassification",
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
+    "ForCausalLM": "AutoModelForCausalLM",
+    "LMHeadModel": "AutoModelForCausalLM",
 }
 
 
@@ -50,6 +53,7 @@ def load(
             loaded = replace(loaded, processor=processor, copies={})
         if lm_head is not None:
             loaded = replace(loaded, lm=_load_lm_head(lm_head, allow_pickle), copies={})
+        loaded = _wrap_language_model(loaded)
         validate_model(loaded)
         loaded = select_processor(loaded)
         placed = _place_lm_head(place_model(loaded, device, dtype))
@@ -167,6 +171,13 @@ def _wrap_objects(source: Any) -> Model:
         )
     name = getattr(network.config, "_name_or_path", "") or type(network).__name__
     return Model(network, processor, None, name)
+
+
+def _wrap_language_model(model: Model) -> Model:
+    """Return a Model whose network answers with the logits of an answer's tokens, if it is a language model."""
+    if isinstance(model.network, AnswerNetwork) or not is_causal_lm(model.network):
+        return model
+    return replace(model, network=AnswerNetwork(model.network), copies={})
 
 
 def _find_pipeline_processor(pipeline: Any) -> Any:

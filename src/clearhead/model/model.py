@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.model.language import AnswerNetwork
+
 # `config.problem_type` of Transformers to the name used here.
 PROBLEMS = {
     "regression": "regression",
@@ -55,6 +57,11 @@ class Model:
         return getattr(self.network, "main_input_name", "input_ids") == "pixel_values"
 
     @property
+    def writes(self) -> bool:
+        """Whether the model writes text, so that its answers are explained instead of classes."""
+        return self.problem == "answer"
+
+    @property
     def labels(self) -> list[str]:
         """The class names of the config, by index."""
         names = self._class_names
@@ -71,7 +78,9 @@ class Model:
 
     @property
     def problem(self) -> str:
-        """single-label, multi-label, one-logit, regression or span: decides what a probability is."""
+        """single-label, multi-label, one-logit, regression, span or answer: decides what a probability is."""
+        if isinstance(self.network, AnswerNetwork):
+            return "answer"
         if type(self.network).__name__.endswith("ForQuestionAnswering"):
             return "span"
         problem = PROBLEMS.get(getattr(self.config, "problem_type", None) or "")
@@ -95,7 +104,8 @@ class Model:
     @property
     def can_pad(self) -> bool:
         """Whether texts of different lengths may share a batch."""
-        if self.takes_images:
+        # A language model may have no padding token: its padding is masked, whatever stands there.
+        if self.takes_images or self.writes:
             return True
         return getattr(self.config, "pad_token_id", None) is not None and self.takes_mask
 

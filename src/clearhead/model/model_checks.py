@@ -8,9 +8,9 @@ from clearhead.model.model import Model
 
 UNSUPPORTED_HEADS = (
     "ForTokenClassification",
-    "ForCausalLM",
     "ForMaskedLM",
     "LMHeadModel",
+    "ForCausalLM",
     "ForConditionalGeneration",
 )
 # Packages of the modules that eager-mode quantisation of torch puts into a network.
@@ -19,6 +19,7 @@ QUANTISED_MODULES = ("torch.ao.nn.quantized", "torch.nn.quantized")
 
 def validate_model(model: Model) -> None:
     """Raise UnsupportedModel unless the network's gradients and relevance can be computed."""
+    # Language models that are explained have been wrapped, so that their own name does not count.
     architecture = type(model.network).__name__
     if architecture.endswith(UNSUPPORTED_HEADS):
         raise unsupported_head(architecture)
@@ -34,8 +35,8 @@ def validate_model(model: Model) -> None:
 def unsupported_head(architecture: str) -> UnsupportedModel:
     """Return the error for an architecture whose head is not covered."""
     return UnsupportedModel(
-        f"{architecture} has no classification, regression or answer-span head. Token classification and generation "
-        "are not covered: load a …ForSequenceClassification, …ForImageClassification or …ForQuestionAnswering model."
+        f"{architecture} has no head that is covered: load a …ForSequenceClassification, …ForImageClassification, "
+        "…ForQuestionAnswering or …ForCausalLM model."
     )
 
 

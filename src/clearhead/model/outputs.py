@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
-from clearhead.model.batches import Inputs
+from clearhead.model.batches import Inputs, Item
 from clearhead.model.model import Model
-from clearhead.model.target import Target, TargetLike, resolve_span, resolve_target, shift_span
+from clearhead.model.target import AnswerTarget, Target, TargetLike, resolve_span, resolve_target, shift_span
 
 
 def finite_logits(model: Model, output: Any) -> Tensor:
@@ -20,9 +20,12 @@ def finite_logits(model: Model, output: Any) -> Tensor:
 
 
 def extract_logits(model: Model, output: Any) -> Tensor:
-    """Return the logits of a network's output: (B,C), or start and end stacked to (B,2,T) for answer spans."""
+    """Return the logits of a network's output: (B,C), (B,2,T) for answer spans, (B,N,V) for generated answers."""
     if model.problem == "span":
         logits = _stack_span_logits(output)
+        expected_axes = 3
+    elif model.writes:
+        logits = output
         expected_axes = 3
     else:
         logits = _find_logits(output)
@@ -30,7 +33,7 @@ def extract_logits(model: Model, output: Any) -> Tensor:
     if not isinstance(logits, Tensor) or logits.dim() != expected_axes:
         raise UnsupportedModel(
             f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
-            "and answer spans; token classification and generation are not covered."
+            "answer spans and the answers of language models; token classification is not covered."
         )
     if logits.dim() == 2:
         _validate_class_count(model, logits.shape[1])
@@ -61,9 +64,21 @@ def target_probability(target: Target, logits: Tensor, problem: str) -> float | 
     # Start and end each have a softmax over tokens, whatever the problem of the config is.
     if target.span is not None:
         return _span_probability(target.span, logits)
+    if isinstance(target, AnswerTarget):
+        return float(answer_log_probability(target, logits).exp())
     if problem == "regression":
         return None
     return float(class_probabilities(logits, problem)[target.number])
+
+
+def answer_log_probability(target: AnswerTarget, logits_NV: Tensor) -> Tensor:
+    """Return the log-probability of the explained tokens of an answer, in float64."""
+    # Step by step: a whole distribution over the vocabulary in float64 would be large.
+    terms = []
+    for step, token in zip(target.steps, target.tokens, strict=True):
+        scores_V = logits_NV[step].double()
+        terms.append(scores_V[token] - scores_V.logsumexp(-1))
+    return torch.stack(terms).sum()
 
 
 def resolve_targets(
@@ -76,6 +91,8 @@ def resolve_targets(
         targets = list(target)
     if len(targets) != rows:
         raise BadInput(f"{len(targets)} targets were given for {rows} inputs: give one for all, or one for each.")
+    if model.writes:
+        return _resolve_answers(inputs, targets)
     if logits.dim() == 3:
         return _resolve_spans(inputs, logits, targets)
     return _resolve_classes(model, logits, targets)
@@ -130,6 +147,19 @@ def _resolve_classes(model: Model, logits_BC: Tensor, targets: Sequence[TargetLi
             cache[key] = resolve_target(target, predicted, labels)
         resolved.append(cache[key])
     return tuple(resolved)
+
+
+def _resolve_answers(inputs: Inputs, targets: Sequence[TargetLike]) -> tuple[Target, ...]:
+    return tuple(_resolve_answer(item, target) for item, target in zip(inputs.items, targets, strict=True))
+
+
+def _resolve_answer(item: Item, target: TargetLike) -> Target:
+    """Return a target of an answer as it is; None stands for the whole answer."""
+    if isinstance(target, AnswerTarget):
+        return target
+    if target is not None or item.answer is None:
+        raise BadInput("A language model has no classes: say what to explain by 'answer', 'versus' and 'focus'.")
+    return AnswerTarget(steps=tuple(range(len(item.answer.ids))), tokens=item.answer.ids)
 
 
 def _resolve_spans(inputs: Inputs, logits_B2T: Tensor, targets: Sequence[TargetLike]) -> tuple[Target, ...]:

@@ -11,6 +11,10 @@ from clearhead.errors import Argument, BadInput
 from clearhead.registry import unknown_name
 from clearhead.validation import as_integer
 
+LOG_PROB = "log-prob"
+LOGIT = "logit"
+SCALES = (LOG_PROB, LOGIT)
+
 
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -47,6 +51,23 @@ class Target:
 
     def __hash__(self) -> int:
         return hash(self._key())
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerTarget(Target):
+    """What is explained of a language model's answer: some of its steps, together.
+
+    `steps` are indices of the answer's tokens and `tokens` their ids. With a `foil`, the ids of as many other tokens,
+    the difference of logits is explained; otherwise `scale` says whether log-probabilities or logits are.
+    """
+
+    steps: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()
+    foil: tuple[int, ...] | None = None
+    scale: str = LOG_PROB
+
+    def _key(self) -> object:
+        return (self.steps, self.tokens, self.foil, self.scale)
 
 
 TargetLike = Target | int | str | None
@@ -118,6 +139,8 @@ def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[SignedSeed]:
     The gradient is that of Σ sign · ⟨seed, logits⟩; relevance is Σ sign · (the pass from that seed), because
     one pass started at +1 and −1 would carry a total of zero, which the add rule cannot normalise.
     """
+    if isinstance(targets[0], AnswerTarget):
+        return _make_answer_seeds(targets, logits)
     first: list[tuple[int, ...]] = []
     second: list[tuple[int, ...]] = []
     for row, target in enumerate(targets):
@@ -131,6 +154,58 @@ def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[SignedSeed]:
     if second:
         seeds.append((_second_sign(targets), _one_hot(second, logits)))
     return seeds
+
+
+def _make_answer_seeds(targets: Sequence[Any], logits_BNV: Tensor) -> list[SignedSeed]:
+    """Return the seeds of answers: their tokens, and what these are contrasted with.
+
+    The gradient of log p is that of the token's logit minus the mean of all logits under the model's distribution.
+    """
+    chosen: list[tuple[int, ...]] = []
+    foils: list[tuple[int, ...]] = []
+    for row, target in enumerate(targets):
+        chosen += _step_indices(row, target.steps, target.tokens)
+        foils += _step_indices(row, target.steps, target.foil or ())
+    seeds = [(1, _one_hot(chosen, logits_BNV))]
+    if foils:
+        seeds.append((-1, _one_hot(foils, logits_BNV)))
+    elif targets[0].scale == LOG_PROB:
+        seeds.append((-1, _distribution_at(chosen, logits_BNV)))
+    return seeds
+
+
+def _step_indices(row: int, steps: Sequence[int], tokens: Sequence[int]) -> list[tuple[int, ...]]:
+    # Without a foil there are no tokens.
+    return [(row, step, token) for step, token in zip(steps, tokens, strict=False)]
+
+
+def _distribution_at(indices: list[tuple[int, ...]], logits_BNV: Tensor) -> Tensor:
+    """Return the model's distribution at the steps of some tokens, zero elsewhere."""
+    explained_BN = torch.zeros(logits_BNV.shape[:2], dtype=torch.bool)
+    for row, step, _ in indices:
+        explained_BN[row, step] = True
+    explained_BN1 = explained_BN[..., None].to(logits_BNV.device)
+    return logits_BNV.detach().softmax(-1) * explained_BN1
+
+
+def explained_score(targets: Sequence[Target], logits: Tensor) -> Tensor:
+    """Return the score that is explained, for each row of logits, differentiably.
+
+    It is linear in the logits, but for the log-probability of an answer.
+    """
+    first = targets[0]
+    if isinstance(first, AnswerTarget) and first.foil is None and first.scale == LOG_PROB:
+        seed = _make_answer_seeds(targets, logits.detach())[0][1]
+        return (logits.log_softmax(-1) * seed).flatten(1).sum(1)
+    direction = _sum_seeds(make_seeds(targets, logits.detach()))
+    return (logits * direction).flatten(1).sum(1)
+
+
+def _sum_seeds(seeds: Sequence[SignedSeed]) -> Tensor:
+    total = seeds[0][0] * seeds[0][1]
+    for sign, seed in seeds[1:]:
+        total = total + sign * seed
+    return total
 
 
 def _second_sign(targets: Sequence[Target]) -> int:

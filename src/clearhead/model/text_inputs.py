@@ -20,10 +20,10 @@ OVERFLOW_ADVICE = (
 NETWORK_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-def encode_text(model: Model, text: Text, overflow: str) -> Encoded:
+def encode_text(model: Model, text: Text, overflow: str, *, add_special_tokens: bool = True) -> Encoded:
     """Tokenise a text or pair; `overflow` is what to do with too many tokens (`OVERFLOW_CHOICES`)."""
     _validate_text(text)
-    values = _tokenise(model, text, overflow)
+    values = _tokenise(model, text, overflow, add_special_tokens)
     if overflow != "windows":
         validate_length(model, len(values["input_ids"]))
     item = _make_item(model, text, values)
@@ -63,7 +63,7 @@ def _split_pair(text: Text) -> tuple[str, ...]:
     return (text,)
 
 
-def _tokenise(model: Model, text: Text, overflow: str) -> Any:
+def _tokenise(model: Model, text: Text, overflow: str, add_special_tokens: bool) -> Any:
     validate_overflow(overflow)
     limit = max_tokens(model)
     truncation: dict[str, Any] = {"truncation": False}
@@ -71,6 +71,7 @@ def _tokenise(model: Model, text: Text, overflow: str) -> Any:
         truncation = {"truncation": True, "max_length": limit}
     return model.processor(
         *_split_pair(text),
+        add_special_tokens=add_special_tokens,
         return_special_tokens_mask=True,
         # Slow tokenizers, written in Python, do not know where a token comes from.
         return_offsets_mapping=bool(getattr(model.processor, "is_fast", False)),

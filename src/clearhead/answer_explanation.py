@@ -1,0 +1,157 @@
+"""The explanation of a language model's answer: which words of the prompt, and of the answer itself, led to it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from clearhead.arrays import Array
+from clearhead.errors import BadInput, BadOption
+from clearhead.explanation import Explanation, Word
+
+Focus = str | int | tuple[int, int] | None
+"""What part of an answer: words as they stand in it, the index of a step, start and end characters, or all of it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One token of an answer, as the model predicted it.
+
+    `start` and `end` are its characters in the answer. With a foil, `versus` is the token it is contrasted with.
+    """
+
+    token: str
+    start: int
+    end: int
+    probability: float
+    versus: str | None = None
+    versus_probability: float | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnswerExplanation(Explanation):
+    """Relevance of the prompt and of the answer's own earlier tokens for an answer, or for a part of it.
+
+    `text` is the pair of prompt and answer; the first `prompt_length` of the `tokens` are the prompt's. `steps` are all
+    tokens of the answer, `explained` the indices of those that are explained. `matrix` has a row of relevance for each
+    step, zero where a token comes after it; None unless it was asked for.
+    """
+
+    answer: str = ""
+    prompt_length: int = 0
+    steps: tuple[Step, ...] = ()
+    explained: tuple[int, ...] = ()
+    matrix: Array | None = None
+
+    @property
+    def prompt(self) -> str:
+        return self.text[0] if isinstance(self.text, tuple) else ""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """How the absolute relevance divides among the prompt, the answer's earlier tokens, and special tokens."""
+        weights = np.abs(self.relevance)
+        total = float(weights.sum())
+        if total == 0:
+            return {"prompt": 0.0, "answer": 0.0, "special": 0.0}
+        in_prompt = np.arange(len(weights)) < self.prompt_length
+        masks = {"prompt": in_prompt & ~self.special, "answer": ~in_prompt & ~self.special, "special": self.special}
+        return {name: float(weights[mask].sum()) / total for name, mask in masks.items()}
+
+    @property
+    def first_token_share(self) -> float:
+        """The share of absolute relevance on the very first token, where some decoders leave what they do not need."""
+        total = float(np.abs(self.relevance).sum())
+        return float(abs(self.relevance[0])) / total if total else 0.0
+
+    def prompt_words(self, reduction: str = "sum") -> list[Word]:
+        """Return the words of the prompt with their relevance."""
+        return [word for word in self.words(reduction) if word.segment == 0]
+
+    def answer_words(self, reduction: str = "sum") -> list[Word]:
+        """Return the words of the answer with their relevance for what follows them."""
+        return [word for word in self.words(reduction) if word.segment == 1]
+
+    def span(self, focus: Focus) -> "AnswerExplanation":
+        """Return the explanation of a part of the answer, the sum of its rows of the matrix.
+
+        `focus` is the words as they stand in the answer, the index of a step, or a pair of characters (start, end).
+        """
+        if self.matrix is None:
+            raise BadOption(
+                "This explanation has no matrix of steps: explain with matrix=True, or give focus= at once."
+            )
+        steps = find_steps(self.answer, [(step.start, step.end) for step in self.steps], focus)
+        label = name_steps(self.answer, self.steps, steps)
+        probability = float(np.prod([self.steps[step].probability for step in steps]))
+        relevance = self.matrix[list(steps)].sum(0)
+        return replace(self, relevance=relevance, explained=steps, label=label, probability=probability, layers=None)
+
+
+def find_steps(answer: str, offsets: Sequence[tuple[int, int]], focus: Focus) -> tuple[int, ...]:
+    """Return the indices of the steps that a focus means; raise BadInput if there are none."""
+    if focus is None:
+        return tuple(range(len(offsets)))
+    if isinstance(focus, int) and not isinstance(focus, bool):
+        return (_resolve_step(focus, len(offsets)),)
+    start, end = _find_characters(answer, focus)
+    steps = tuple(index for index, offset in enumerate(offsets) if _overlap(offset, start, end))
+    if not steps:
+        raise BadInput(f"No token of the answer lies in {focus!r}. The answer is {answer!r}.")
+    return steps
+
+
+def _resolve_step(step: int, count: int) -> int:
+    if not -count <= step < count:
+        raise BadInput(f"Invalid step {step}: the answer has steps 0 … {count - 1}.")
+    return step % count
+
+
+def _find_characters(answer: str, focus: Focus) -> tuple[int, int]:
+    if isinstance(focus, str):
+        return _find_words(answer, focus)
+    is_pair = isinstance(focus, tuple | list) and len(focus) == 2 and all(isinstance(end, int) for end in focus)
+    if not is_pair:
+        raise BadInput(f"Invalid focus={focus!r}: give words of the answer, the index of a step, or (start, end).")
+    start, end = focus  # type: ignore[misc]
+    if not 0 <= start < end <= len(answer):
+        raise BadInput(f"Characters {start} … {end} are not in the answer, which has {len(answer)}.")
+    return start, end
+
+
+def _find_words(answer: str, words: str) -> tuple[int, int]:
+    """Return the characters of the first occurrence as whole words, else as any characters."""
+    if not words.strip():
+        raise BadInput("The focus is empty: give words of the answer.")
+    escaped = re.escape(words.strip())
+    match = re.search(rf"(?<!\w){escaped}(?!\w)", answer) or re.search(escaped, answer)
+    if match is None:
+        raise BadInput(f"{words!r} does not occur in the answer {answer!r}.")
+    return match.span()
+
+
+def _overlap(offset: tuple[int, int], start: int, end: int) -> bool:
+    first, last = offset
+    return first < end and start < last
+
+
+def name_steps(answer: str, steps: Sequence[Step], explained: Sequence[int]) -> str:
+    """Return the text of the explained steps; '…' stands between those that do not follow each other."""
+    pieces: list[str] = []
+    for group in group_consecutive(explained):
+        text = answer[steps[group[0]].start : steps[group[-1]].end].strip()
+        # Tokens without characters, such as a part of an emoji, have a name only.
+        pieces.append(text or steps[group[0]].token)
+    return " … ".join(pieces)
+
+
+def group_consecutive(numbers: Sequence[int]) -> list[list[int]]:
+    """Split increasing integers into runs without gaps."""
+    groups: list[list[int]] = []
+    for number in numbers:
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return groups

@@ -1,0 +1,166 @@
+"""Explain the answers of language models: from prompts to explanations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from clearhead.answer_explanation import AnswerExplanation, Focus, find_steps
+from clearhead.arrays import Array
+from clearhead.attribution.assemble import explain_trace
+from clearhead.attribution.batch import (
+    AttributionRequest,
+    Batch,
+    attribute_batches,
+    make_batches,
+    single_target,
+    trace_batch,
+)
+from clearhead.attribution.method import MethodSpec, widen
+from clearhead.engine.step_trace import split_targets
+from clearhead.engine.trace import Trace
+from clearhead.errors import BadInput, BadOption
+from clearhead.explanation import Explanation
+from clearhead.model.answer_inputs import Prompt, add_answer, encode_prompt, generate_answer, tokenise_answer
+from clearhead.model.batches import Answer
+from clearhead.model.inputs import Encoded, collate
+from clearhead.model.model import Model
+from clearhead.model.target import LOG_PROB, SCALES, AnswerTarget
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """What of an answer is explained, and against what.
+
+    `answer` is given or, if None, generated with the options in `generation`; `versus` is another answer of as many
+    tokens. `focus` is a part of the answer (see `Focus`). `matrix` asks for the relevance of every single step.
+    `scale` is "log-prob" or "logit", without a foil.
+    """
+
+    answer: str | Sequence[str] | None = None
+    versus: str | Sequence[str] | None = None
+    focus: Focus = None
+    matrix: bool = False
+    scale: str | None = None
+    generation: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_default(self) -> bool:
+        return self == AnswerOptions()
+
+
+def explain_answers(
+    model: Model,
+    prompts: Sequence[Prompt],
+    specs: Sequence[MethodSpec],
+    options: AnswerOptions,
+    batch_size: int | None = None,
+) -> list[list[Explanation]]:
+    """Return for each prompt, in order, the explanations of its answer by each method."""
+    _validate_options(options)
+    answers = _per_prompt("answer", options.answer, len(prompts))
+    foils = _per_prompt("versus", options.versus, len(prompts))
+    encoded = {}
+    targets = []
+    for index, prompt in enumerate(prompts):
+        row, target = _encode(model, prompt, answers[index], foils[index], options)
+        encoded[index] = row
+        targets.append(target)
+    request = AttributionRequest(model, specs, targets)
+    if options.matrix:
+        return [_explain_steps(request, index, row) for index, row in encoded.items()]
+    results = dict(attribute_batches(request, make_batches(model, encoded, batch_size)))
+    return [single_target(results[index]) for index in encoded]
+
+
+def _validate_options(options: AnswerOptions) -> None:
+    if options.scale not in (None, *SCALES):
+        raise BadOption(f"Invalid scale={options.scale!r}. Available: {', '.join(SCALES)}.")
+    if options.versus is not None and options.scale == LOG_PROB:
+        raise BadOption("Against another answer the difference of logits is explained: leave out scale.")
+
+
+def _per_prompt(name: str, value: Any, count: int) -> list[Any]:
+    if value is None or isinstance(value, str):
+        return [value] * count
+    if not isinstance(value, list | tuple) or len(value) != count:
+        raise BadInput(f"'{name}' is one text for all prompts or a list with one for each of the {count}.")
+    return list(value)
+
+
+def _encode(
+    model: Model, prompt: Prompt, answer: str | None, foil: str | None, options: AnswerOptions
+) -> tuple[Encoded, AnswerTarget]:
+    """Return a prompt with its answer, and what of it is explained."""
+    encoded_prompt = encode_prompt(model, prompt)
+    if answer is None:
+        ids = generate_answer(model, encoded_prompt, options.generation)
+    else:
+        ids = tokenise_answer(model, encoded_prompt, answer)
+    encoded = add_answer(model, encoded_prompt, ids)
+    written = encoded.item.answer
+    assert written is not None
+    steps = find_steps(written.text, written.offsets, options.focus)
+    foil_ids = None
+    if foil is not None:
+        foil_ids = _tokenise_foil(model, encoded_prompt, foil, written, steps)
+    return encoded, _make_target(written, steps, foil_ids, options.scale)
+
+
+def _tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, steps: Sequence[int]) -> tuple[int, ...]:
+    """Return the foil's tokens in place of the explained steps."""
+    # In the place of the explained words, after those of the answer before them.
+    before = encode_prompt(model, _text_before(prompt, answer, steps[0])) if steps[0] else prompt
+    ids = tokenise_answer(model, before, foil, name="foil")
+    if len(ids) != len(steps):
+        raise BadInput(
+            f"The foil {foil!r} has {len(ids)} tokens, but what is explained has {len(steps)}: step by step they are "
+            "compared, so choose a foil of the same length, or a focus on one word."
+        )
+    if tuple(ids) == tuple(answer.ids[step] for step in steps):
+        raise BadInput(f"The foil {foil!r} is the answer itself: choose another.")
+    return tuple(ids)
+
+
+def _text_before(prompt: Encoded, answer: Answer, step: int) -> str:
+    return f"{prompt.item.text} {answer.text[: answer.offsets[step][0]]}".rstrip()
+
+
+def _make_target(
+    answer: Answer, steps: tuple[int, ...], foil: tuple[int, ...] | None, scale: str | None
+) -> AnswerTarget:
+    tokens = tuple(answer.ids[step] for step in steps)
+    return AnswerTarget(steps=steps, tokens=tokens, foil=foil, scale=scale or LOG_PROB)
+
+
+def _explain_steps(request: AttributionRequest, index: int, row: Encoded) -> list[Explanation]:
+    """Explain one answer, and each of its steps, from one forward pass."""
+    trace = trace_batch(request, Batch([index], collate(request.model, [row])))
+    explanations: list[Explanation] = []
+    for spec in request.specs:
+        (explanation,) = explain_trace(trace, spec)
+        assert isinstance(explanation, AnswerExplanation)
+        explanations.append(replace(explanation, matrix=compute_matrix(trace, spec)))
+    return explanations
+
+
+def compute_matrix(trace: Trace, spec: MethodSpec) -> Array:
+    """Return the relevance of every token for every step of the answer (steps × tokens)."""
+    rows = []
+    for step_trace in split_targets(trace, list_steps(trace)):
+        rows.append(widen(spec(step_trace).relevance_BT).detach().cpu().numpy())
+    return np.concatenate(rows)
+
+
+def list_steps(trace: Trace) -> list[AnswerTarget]:
+    """Return a target for every step of the answer, contrasted with the foil where the trace is."""
+    answer = trace.inputs.items[0].answer
+    target = trace.targets[0]
+    assert answer is not None and isinstance(target, AnswerTarget)
+    foils = dict(zip(target.steps, target.foil or (), strict=False))
+    steps = []
+    for step in range(len(answer.ids)):
+        foil = (foils[step],) if step in foils else None
+        steps.append(_make_target(answer, (step,), foil, target.scale))
+    return steps

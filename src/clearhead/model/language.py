@@ -1,0 +1,72 @@
+"""Language models: a network that returns logits for the tokens of an answer only."""
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+ANSWER_POSITIONS = "answer_positions"
+"""The input tensor (B,N) that tells at which positions the network predicts the answer's tokens."""
+CAUSAL_ENDINGS = ("ForCausalLM", "LMHeadModel")
+
+
+def is_causal_lm(network: Any) -> bool:
+    """Return whether a network is a decoder that continues a text."""
+    if not type(network).__name__.endswith(CAUSAL_ENDINGS):
+        return False
+    config = network.config
+    return not getattr(config, "is_encoder_decoder", False) and not _is_encoder(config)
+
+
+def _is_encoder(config: Any) -> bool:
+    """Return whether a network with a language head reads in both directions, such as BertLMHeadModel by default."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    is_masked_lm = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return is_masked_lm and not getattr(config, "is_decoder", False)
+
+
+class AnswerNetwork(nn.Module):
+    """A stock language model, unmodified, whose output is reduced to the logits of an answer's tokens (B,N,V)."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, language_model: Any) -> None:
+        super().__init__()
+        self.language_model = language_model
+        self.config = language_model.config
+        self.train(language_model.training)
+
+    def get_input_embeddings(self) -> Any:
+        return self.language_model.get_input_embeddings()
+
+    def forward(self, input_ids: Tensor, answer_positions: Tensor, attention_mask: Tensor, **tensors: Tensor) -> Tensor:
+        """Return logits at `answer_positions`; a head over a large vocabulary is not applied to the prompt."""
+        # A batch of different prompts needs the positions from the first answer on.
+        first = int(answer_positions.min())
+        logits = self._run(input_ids.shape[1] - first, input_ids=input_ids, attention_mask=attention_mask, **tensors)
+        return _select_positions(logits, answer_positions - first)
+
+    def _run(self, count: int, **tensors: Tensor) -> Tensor:
+        """Return the logits of the last `count` positions."""
+        # Without the cache of keys and values, which would be kept but never read.
+        options: dict[str, Any] = {"use_cache": False, "return_dict": True}
+        if self._can_skip_logits:
+            options["logits_to_keep"] = count
+        logits: Tensor = self.language_model(**tensors, **options).logits
+        return logits[:, -count:]
+
+    @property
+    def _can_skip_logits(self) -> bool:
+        return "logits_to_keep" in inspect.signature(self.language_model.forward).parameters
+
+
+def _select_positions(logits_BKV: Tensor, positions_BN: Tensor) -> Tensor:
+    kept = logits_BKV.shape[1]
+    every_position = torch.arange(kept, device=positions_BN.device)
+    # The common case of one prompt: every position that was computed is wanted, and nothing has to be copied.
+    if torch.equal(positions_BN, every_position.expand(len(positions_BN), kept)):
+        return logits_BKV
+    index_BNV = positions_BN[..., None].expand(-1, -1, logits_BKV.shape[-1])
+    return torch.gather(logits_BKV, 1, index_BNV)

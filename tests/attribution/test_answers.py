@@ -1,0 +1,149 @@
+"""Explanations of the answers of language models."""
+
+import numpy as np
+import pytest
+import torch
+
+import clearhead
+from clearhead.errors import BadInput, BadOption
+from tests.helpers.language_models import DECODERS, make_decoder, make_tokenizer
+
+PROMPT = "the capital of france is"
+ANSWER = "paris and long"
+METHODS = (
+    "gradient-x-input",
+    "att-cat",
+    "cat",
+    "attn-lrp",
+    "lrp",
+    "trans-att",
+    "rollout",
+    "grads",
+    "attention-gradcam",
+)
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return clearhead.load(make_decoder("llama"), make_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    # Other than Llama's, its norms compute in float64.
+    return clearhead.load(make_decoder("gpt2"), make_tokenizer())
+
+
+@pytest.mark.parametrize("family", DECODERS)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_is_explained_like_a_one_token_answer_to_the_same_prefix(family, name):
+    model = clearhead.load(make_decoder(family), make_tokenizer())
+    matrix = clearhead.explain(model, PROMPT, name, answer=ANSWER, matrix=True).matrix
+    for step, (prefix, token) in enumerate(
+        [(PROMPT, "paris"), (f"{PROMPT} paris", "and"), (f"{PROMPT} paris and", "long")]
+    ):
+        alone = clearhead.explain(model, prefix, name, answer=token).relevance
+        np.testing.assert_allclose(matrix[step, : len(alone)], alone, rtol=1e-10, atol=1e-12)
+        np.testing.assert_array_equal(matrix[step, len(alone) :], 0)
+
+
+@pytest.mark.parametrize("name", ["gradient-x-input", "cat", "attn-lrp", "lrp"])
+def test_rows_of_linear_methods_add_up_to_the_whole_answer(gpt2, name):
+    explanation = clearhead.explain(gpt2, PROMPT, name, answer=ANSWER, matrix=True)
+    np.testing.assert_allclose(explanation.matrix.sum(0), explanation.relevance, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_batch_of_prompts_of_different_lengths_gives_what_each_gives_alone(llama, name):
+    prompts = [PROMPT, "the river in london is", "the river"]
+    answers = ["paris and long", "grey", "is long"]
+    batch = clearhead.explain(llama, prompts, name, answer=answers)
+    for prompt, answer, explanation in zip(prompts, answers, batch, strict=True):
+        alone = clearhead.explain(llama, prompt, name, answer=answer)
+        np.testing.assert_allclose(explanation.relevance, alone.relevance, rtol=1e-9, atol=1e-12)
+
+
+def test_probabilities_are_those_of_the_model(llama):
+    explanation = clearhead.explain(llama, PROMPT, "attn-lrp", answer=ANSWER)
+    tokenizer = llama.processor
+    ids = tokenizer(f"{PROMPT} {ANSWER}", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        log_probabilities = llama.network.language_model(ids).logits.log_softmax(-1)[0]
+    start = explanation.prompt_length
+    for index, step in enumerate(explanation.steps):
+        expected = log_probabilities[start + index - 1, ids[0, start + index]].exp()
+        assert step.probability == pytest.approx(float(expected), rel=1e-12)
+    assert explanation.diagnostics["score"] == pytest.approx(np.log(explanation.probability))
+
+
+def test_what_is_generated_is_what_generate_gives(llama):
+    options = {"max_new_tokens": 6}
+    explanation = clearhead.explain(llama, PROMPT, "attn-lrp", generation=options)
+    inputs = llama.processor(PROMPT, return_tensors="pt")
+    written = llama.network.language_model.generate(input_ids=inputs["input_ids"], do_sample=False, **options)
+    answer = written[0, explanation.prompt_length :].tolist()
+    assert list(explanation.target.tokens) == [token for token in answer if token != llama.processor.eos_token_id]
+
+
+def test_a_foil_explains_the_difference_of_logits(gpt2):
+    explanation = clearhead.explain(gpt2, PROMPT, "gradient-x-input", answer="paris", versus="london")
+    paris = clearhead.explain(gpt2, PROMPT, "gradient-x-input", answer="paris", scale="logit")
+    london = clearhead.explain(gpt2, PROMPT, "gradient-x-input", answer="london", scale="logit")
+    np.testing.assert_allclose(explanation.relevance, paris.relevance - london.relevance, rtol=1e-9, atol=1e-12)
+    assert explanation.label == "paris rather than london"
+    assert explanation.steps[0].versus == "Ġlondon"
+
+
+def test_a_focus_explains_some_words_of_the_answer(llama):
+    whole = clearhead.explain(llama, PROMPT, "attn-lrp", answer=ANSWER, matrix=True)
+    focused = clearhead.explain(llama, PROMPT, "attn-lrp", answer=ANSWER, focus="and")
+    assert focused.label == "and"
+    np.testing.assert_allclose(whole.span("and").relevance, focused.relevance, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(whole.span(1).relevance, focused.relevance, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(whole.span((6, 9)).relevance, focused.relevance, rtol=1e-9, atol=1e-12)
+
+
+def test_words_stand_on_both_sides(llama):
+    explanation = clearhead.explain(llama, PROMPT, "attn-lrp", answer=ANSWER)
+    assert [word.text for word in explanation.prompt_words()] == PROMPT.split()
+    # The last word is predicted, and has no influence on anything.
+    assert [word.text for word in explanation.answer_words()] == ["paris", "and"]
+    assert sum(explanation.shares.values()) == pytest.approx(1)
+
+
+def test_the_template_of_a_chat_is_special(llama):
+    chat = [{"role": "user", "content": "the capital of france"}]
+    explanation = clearhead.explain(llama, chat, "attn-lrp", answer="paris")
+    tokens = zip(explanation.tokens[: explanation.prompt_length], explanation.special, strict=False)
+    words = [token for token, special in tokens if not special]
+    assert "".join(words) == "theĠcapitalĠofĠfrance"
+    assert explanation.text[0].startswith("<|user|>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"inputs": " "}, "empty"),
+        ({"answer": " "}, "answer is empty"),
+        ({"answer": 3}, "one text for all"),
+        ({"answer": "paris", "versus": "london is"}, "has 2 tokens"),
+        ({"answer": "paris", "versus": "paris"}, "answer itself"),
+        ({"answer": "paris", "focus": "london"}, "does not occur"),
+        ({"answer": "paris", "focus": 4}, "steps 0 … 0"),
+        ({"answer": "paris", "focus": (2, 99)}, "not in the answer"),
+        ({"answer": ["paris", "london"]}, "one for each"),
+        ({"inputs": "paris is " * 3000, "answer": "long"}, "takes at most"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(llama, arguments, message):
+    with pytest.raises(BadInput, match=message):
+        clearhead.explain(llama, **{"inputs": PROMPT, "method": "attn-lrp", **arguments})
+
+
+def test_options_of_language_models_need_one(llama):
+    with pytest.raises(BadOption, match="no language model"):
+        clearhead.explain(clearhead.load(), "a fine film", answer="good")
+    with pytest.raises(BadOption, match="no classes"):
+        clearhead.explain(llama, PROMPT, "attn-lrp", 1)
+    with pytest.raises(BadOption, match="Invalid scale"):
+        clearhead.explain(llama, PROMPT, "attn-lrp", answer="paris", scale="odds")
