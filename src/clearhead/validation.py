@@ -1,7 +1,8 @@
-"""Checks of integers and numbers that users pass."""
+"""Checks of integers, numbers and choices that users pass."""
 
 import operator
 import sys
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -42,6 +43,12 @@ def require_number(name: str, value: Any, least: float, most: float = sys.float_
     # The default is no limit that is worth a mention.
     upper = None if most == sys.float_info.max else f"{most:g}"
     raise BadOption(f"{name}={value!r} must be a finite number, {_format_range(f'{least:g}', upper)}.")
+
+
+def require_choice(name: str, value: Any, choices: Sequence[str], context: str = "") -> None:
+    """Raise BadOption unless `value` is one of the choices; `context` says what they are for, such as " for 'lime'"."""
+    if value not in choices:
+        raise BadOption(f"Invalid {name}={value!r}{context}. Available: {', '.join(choices)}.")
 
 
 def as_integer(value: Any) -> int | None:

@@ -16,7 +16,7 @@ from clearhead.model.inputs import Inputs, as_inputs
 from clearhead.model.model import Model
 from clearhead.model.target import Target
 from clearhead.perturbation.features import Features, group_features
-from clearhead.perturbation.ranking import equal_shares, removal_counts
+from clearhead.perturbation.ranking import equal_shares, removal_counts, sort_descending
 from clearhead.perturbation.run import invert_order, perturbed_scores
 
 STEPS = 10
@@ -92,8 +92,7 @@ def _average_by_name(
 
 def rank_order(explanation: Explanation, features: Features) -> list[int]:
     """Return the features' indices, most relevant first, ties by position."""
-    relevance_U = feature_relevance(explanation, features)
-    order: list[int] = np.argsort(-relevance_U, kind="stable").tolist()
+    order: list[int] = sort_descending(feature_relevance(explanation, features)).tolist()
     return order
 
 
@@ -101,9 +100,13 @@ def feature_relevance(explanation: Explanation, features: Features) -> Array:
     """Return the relevance of each feature: the sum over its tokens."""
     if explanation.grid is None:
         return _sum_tokens(explanation.relevance, features)
+    return _patch_relevance(explanation, features.kind)
+
+
+def _patch_relevance(explanation: Explanation, unit: str) -> Array:
     # Relevance of an image is per patch: other features have no sum of it.
-    if features.kind != "patch":
-        raise BadOption(f"Invalid unit={features.kind!r}: the curves of an image hide patches.")
+    if unit != "patch":
+        raise BadOption(f"Invalid unit={unit!r}: the curves of an image hide patches.")
     return explanation.relevance[~explanation.special]
 
 
@@ -146,19 +149,28 @@ def removal_masks(order: Sequence[int], counts: Sequence[int], *, reveal: bool =
 
     With `reveal` the first `count` are present and all others hidden.
     """
-    rank_U = invert_order(torch.tensor(order, dtype=torch.long), len(order))
-    first_KU = rank_U[None, :] < torch.tensor(counts)[:, None]
+    first_KU = _first_features(order, counts)
     if reveal:
         return first_KU
     return ~first_KU
 
 
+def _first_features(order: Sequence[int], counts: Sequence[int]) -> Tensor:
+    """Return which features are among the first `count` of an order, for each count (K,U)."""
+    rank_U = invert_order(torch.tensor(order, dtype=torch.long), len(order))
+    return rank_U < torch.tensor(counts)[:, None]
+
+
 def average_orders(scores_OK: Array, counts: Sequence[int], shares: Sequence[float]) -> RemovalCurve:
     """Return the mean over orders at each step and, for several orders, their range."""
-    curve = RemovalCurve(tuple(counts), tuple(shares), tuple(scores_OK.mean(0).tolist()))
+    curve = RemovalCurve(tuple(counts), tuple(shares), _as_numbers(scores_OK.mean(0)))
     # The range of a single order would be the curve itself.
     if len(scores_OK) == 1:
         return curve
-    low = tuple(scores_OK.min(0).tolist())
-    high = tuple(scores_OK.max(0).tolist())
+    low = _as_numbers(scores_OK.min(0))
+    high = _as_numbers(scores_OK.max(0))
     return replace(curve, low=low, high=high, orders=len(scores_OK))
+
+
+def _as_numbers(score_K: Array) -> tuple[float, ...]:
+    return tuple(score_K.tolist())

@@ -16,6 +16,7 @@ from clearhead.arrays import Array
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.inputs import Inputs, Item
 from clearhead.model.model import Model
+from clearhead.validation import require_choice
 
 TEXT_UNITS = ("sub-word", "word", "sentence")
 IMAGE_UNITS = ("patch", "grid", "slic", "segment", "pixel")
@@ -41,9 +42,13 @@ def text_mask(inputs: Inputs) -> Tensor:
     if mask is not None:
         return mask.bool()
     tokens = _main_tensor(inputs)
-    lengths_E = torch.tensor([len(item.tokens) for item in inputs.items], device=tokens.device)
     # Without a mask there is no padding on the left: `collate` pads on the right.
-    return torch.arange(tokens.shape[1], device=tokens.device) < lengths_E[:, None]
+    return torch.arange(tokens.shape[1], device=tokens.device) < _count_tokens(inputs, tokens.device)[:, None]
+
+
+def _count_tokens(inputs: Inputs, device: torch.device) -> Tensor:
+    """Return the number of tokens of each text (E)."""
+    return torch.tensor([len(item.tokens) for item in inputs.items], device=device)
 
 
 def _main_tensor(inputs: Inputs) -> Tensor:
@@ -85,9 +90,9 @@ def _group_texts(inputs: Inputs, unit: str) -> list[Features]:
 
 def _check_unit(unit: str | None, choices: tuple[str, ...]) -> str:
     """Return the unit, by default the first choice; raise BadOption if it is none of them."""
-    if unit and unit not in choices:
-        raise BadOption(f"Invalid unit={unit!r} for this input. Available: {', '.join(choices)}.")
-    return unit or choices[0]
+    unit = unit or choices[0]
+    require_choice("unit", unit, choices, " for this input")
+    return unit
 
 
 def _group_tokens(item: Item, mask_T: Tensor, unit: str) -> Features:
@@ -96,10 +101,19 @@ def _group_tokens(item: Item, mask_T: Tensor, unit: str) -> Features:
     numbers = _number_tokens(item, unit)[: len(positions)]
     count = max(numbers, default=0)
     if not count:
-        raise BadInput(f"The input {' '.join(item.tokens)!r} holds special tokens only: there is nothing to hide.")
-    labels_T = torch.zeros(len(mask_T), dtype=torch.long)
-    labels_T[positions] = torch.tensor(numbers)
-    return Features(unit, labels_T, count)
+        raise _nothing_to_hide(item)
+    return Features(unit, label_positions(len(mask_T), positions, torch.tensor(numbers)), count)
+
+
+def _nothing_to_hide(item: Item) -> BadInput:
+    return BadInput(f"The input {' '.join(item.tokens)!r} holds special tokens only: there is nothing to hide.")
+
+
+def label_positions(width: int, positions: Tensor, labels: Tensor) -> Tensor:
+    """Return the labels at their positions (T), and 0, for what is never removed, everywhere else."""
+    labels_T = torch.zeros(width, dtype=torch.long)
+    labels_T[positions] = labels
+    return labels_T
 
 
 def _number_tokens(item: Item, unit: str) -> list[int]:
@@ -119,10 +133,18 @@ def _unit_keys(item: Item, unit: str) -> list[Any]:
     """Return a key per token, equal for tokens of one unit; a token outside all words or sentences is its own unit."""
     if unit == "sub-word":
         return list(range(len(item.tokens)))
+    return _span_keys(item, unit)
+
+
+def _span_keys(item: Item, unit: str) -> list[Any]:
     if item.text is None or item.offsets is None:
-        raise BadOption(f"unit={unit!r} needs the original text and a fast tokenizer: use unit='sub-word'.")
+        raise _needs_text(unit)
     spans = _find_spans(_as_segments(item.text), UNIT_PATTERNS[unit])
     return [_span_key(offset, spans, index) for index, offset in enumerate(item.offsets)]
+
+
+def _needs_text(unit: str) -> BadOption:
+    return BadOption(f"unit={unit!r} needs the original text and a fast tokenizer: use unit='sub-word'.")
 
 
 def _as_segments(text: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -135,19 +157,26 @@ def _as_segments(text: str | tuple[str, ...]) -> tuple[str, ...]:
 def _find_spans(texts: tuple[str, ...], pattern: str) -> list[Span]:
     spans: list[Span] = []
     for segment, text in enumerate(texts):
-        # A sentence may go on after a line break.
-        for match in re.finditer(pattern, text, re.S):
-            spans.append((segment, *match.span()))
+        spans += _match_spans(segment, text, pattern)
     return spans
+
+
+def _match_spans(segment: int, text: str, pattern: str) -> list[Span]:
+    # A sentence may go on after a line break.
+    return [(segment, *match.span()) for match in re.finditer(pattern, text, re.S)]
 
 
 def _span_key(offset: tuple[int, ...], spans: list[Span], index: int) -> Any:
     """Return the span in which a token starts; its own index, which no span equals, where it starts in none."""
-    segment, start, _ = as_span(offset)
+    token = as_span(offset)
     for span in spans:
-        if span[0] == segment and span[1] <= start < span[2]:
+        if _starts_in(token, span):
             return span
     return index
+
+
+def _starts_in(token: Span, span: Span) -> bool:
+    return token[0] == span[0] and span[1] <= token[1] < span[2]
 
 
 def as_span(offset: tuple[int, ...]) -> Span:
@@ -185,21 +214,31 @@ def _count_cells(
     if unit == "pixel":
         return size
     if unit == "grid":
-        side = max(1, round(segments**0.5))
-        return side, side
+        return _square_grid(segments)
     return grid or patch_grid(model, *size)
+
+
+def _square_grid(cells: int) -> tuple[int, int]:
+    """Return rows and columns of the square grid that has about so many cells."""
+    side = max(1, round(cells**0.5))
+    return side, side
 
 
 def patch_grid(model: Model, height: int, width: int) -> tuple[int, int]:
     """Return rows and columns of patches, from the configuration's patch size."""
+    patch_height, patch_width = _patch_size(model)
+    return height // patch_height, width // patch_width
+
+
+def _patch_size(model: Model) -> tuple[int, ...]:
+    """Return height and width of a patch; raise UnsupportedModel if the configuration does not name them."""
     size = getattr(model.config, "patch_size", None)
     if size is None:
         raise UnsupportedModel(f"The configuration of {model.name} names no patch size: choose unit='grid' or 'slic'.")
     if isinstance(size, int):
-        return height // size, width // size
+        return size, size
     # A longer sequence, such as (depth, height, width), ends with the two.
-    patch_height, patch_width = tuple(size)[-2:]
-    return height // patch_height, width // patch_width
+    return tuple(size)[-2:]
 
 
 def grid_labels(height: int, width: int, cells: tuple[int, int]) -> Tensor:
@@ -224,19 +263,27 @@ def _load_slic() -> Any:
 
 
 def _superpixels(image_CPQ: Tensor, segments: int) -> Features:
-    slic = _load_slic()
-    if slic is None:
-        raise BadOption("unit='slic' needs scikit-image: pip install 'clearhead[segments]', or use unit='grid'.")
+    slic = _require_slic()
     segments_PQ = slic(_scale_colours(image_CPQ), n_segments=segments, compactness=10, start_label=0)
     # SLIC may skip numbers, features are numbered without gaps.
     numbers, labels_PQ = torch.unique(torch.from_numpy(segments_PQ).long(), return_inverse=True)
     return Features("slic", labels_PQ + 1, len(numbers))
 
 
+def _require_slic() -> Any:
+    slic = _load_slic()
+    if slic is None:
+        raise BadOption("unit='slic' needs scikit-image: pip install 'clearhead[segments]', or use unit='grid'.")
+    return slic
+
+
 def _scale_colours(image_CPQ: Tensor) -> Array:
     """Return the image scaled to 0–1, channels last, as SLIC takes it."""
+    return _scale_to_unit(image_CPQ).permute(1, 2, 0).double().cpu().numpy()
+
+
+def _scale_to_unit(image_CPQ: Tensor) -> Tensor:
     lowest = image_CPQ.amin()
     # A constant image has no range; without the clamp it would divide by zero.
     spread = (image_CPQ.amax() - lowest).clamp(min=1e-12)
-    scaled_CPQ = (image_CPQ - lowest) / spread
-    return scaled_CPQ.permute(1, 2, 0).double().cpu().numpy()
+    return (image_CPQ - lowest) / spread

@@ -24,11 +24,17 @@ def removal_counts(shares: Sequence[float], total: int) -> list[int]:
     return [min(total, math.ceil(share * total - ROUNDING_SLACK)) for share in shares]
 
 
+def sort_descending(values: Array) -> Array:
+    """Return the indices of the values, highest first, ties by position."""
+    # Stable: NumPy's default sort orders ties differently from one CPU to the next.
+    return np.argsort(-values, kind="stable")
+
+
 def rank_features(relevance: Array, *, lowest: bool = False) -> Array:
     """Return the rank of each feature: 0 for the most relevant (or the least), ties by position."""
-    rising = relevance if lowest else -relevance
-    # Stable: NumPy's default sort orders ties differently from one CPU to the next.
-    order = np.argsort(rising, kind="stable")
+    if lowest:
+        relevance = -relevance
+    order = sort_descending(relevance)
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
     return ranks
@@ -36,9 +42,9 @@ def rank_features(relevance: Array, *, lowest: bool = False) -> Array:
 
 def removal_stages(relevance: Array, shares: Sequence[float], *, lowest: bool = False) -> Array:
     """Return for each feature the index of the first share that includes it, or len(shares)."""
-    limits = removal_counts(shares, len(relevance))
+    ranks = rank_features(relevance, lowest=lowest)
     # Right of equal limits: at a limit of n the ranks 0 … n − 1 are gone, rank n is not.
-    return np.searchsorted(limits, rank_features(relevance, lowest=lowest), side="right")
+    return np.searchsorted(removal_counts(shares, len(ranks)), ranks, side="right")
 
 
 def pixel_map(explanation: Explanation, height: int, width: int) -> Array:

@@ -1,8 +1,8 @@
 """How removed features are represented (mask, pad, delete, no attention, blur): masks become the network's tensors."""
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -12,42 +12,14 @@ from torch import Tensor
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
+from clearhead.perturbation.deletion import delete_tokens, truncate_tokens
 from clearhead.perturbation.features import holds_images, text_mask
+from clearhead.perturbation.rows import Rows, chunk_rows, digest_arrays, move_tensors, select_rows
+from clearhead.validation import require_choice
 
 TEXT_REPLACEMENTS = ("mask", "pad", "delete", "attention", "mask-attention")
 IMAGE_REPLACEMENTS = ("zero", "mean", "blur")
 PIXELS_PER_TOKEN = 256
-ROWS_PER_CHUNK = 1024
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Masks of all examples stacked (R rows of U features).
-
-    Column 0 of `present_RU` stands for what is never removed; features that an example does not have are present.
-    """
-
-    example_R: Tensor
-    present_RU: Tensor
-    labels_EX: Tensor
-
-    def keep(self, rows: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the examples of some rows (N), and which of their tokens or pixels stay (N,X)."""
-        example_N = self.example_R[rows]
-        labels_NX = self._labels(example_N, device)
-        keep_NX = self.present_RU[rows].to(device).gather(1, labels_NX)
-        return example_N, keep_NX
-
-    def _labels(self, example_N: Tensor, device: torch.device) -> Tensor:
-        # Labels of an image are large: each example's are moved to the device once, not once per row.
-        examples, inverse_N = torch.unique(example_N, return_inverse=True)
-        return self.labels_EX[examples].to(device)[inverse_N.to(device)]
-
-
-def chunk_rows(count: int) -> list[Tensor]:
-    """Return the row numbers 0 … count − 1 in chunks, so that what is built of a chunk fits into memory."""
-    starts = range(0, count, ROWS_PER_CHUNK)
-    return [torch.arange(start, min(start + ROWS_PER_CHUNK, count)) for start in starts]
 
 
 class Replacement(Protocol):
@@ -60,7 +32,7 @@ class Replacement(Protocol):
     def lengths(self, rows: Rows) -> Tensor:
         """Return how many tokens each row costs."""
 
-    def keys(self, rows: Rows, chosen: Tensor, lengths: list[int]) -> list[bytes]:
+    def keys(self, rows: Rows, chosen: Tensor, lengths_N: Tensor) -> list[bytes]:
         """Return a digest per row, equal for equal inputs of the network."""
 
     def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
@@ -74,8 +46,12 @@ def resolve_replacement(model: Model, inputs: Inputs, replacement: str | None) -
     """Return the replacement that will be used: by default [MASK], no attention without a mask token, or black."""
     if replacement is None:
         return _default_replacement(model, inputs)
-    if not holds_images(inputs):
-        return _check_choice(replacement, TEXT_REPLACEMENTS)
+    if holds_images(inputs):
+        return _resolve_background(replacement)
+    return _check_choice(replacement, TEXT_REPLACEMENTS)
+
+
+def _resolve_background(replacement: str) -> str:
     if replacement == "black":
         return "zero"
     return _check_choice(replacement, IMAGE_REPLACEMENTS)
@@ -83,18 +59,21 @@ def resolve_replacement(model: Model, inputs: Inputs, replacement: str | None) -
 
 def _check_choice(replacement: str, choices: tuple[str, ...]) -> str:
     """Return the replacement; raise BadOption if it is none of the choices."""
-    if replacement not in choices:
-        raise BadOption(f"Invalid replacement={replacement!r} for this input. Available: {', '.join(choices)}.")
+    require_choice("replacement", replacement, choices, " for this input")
     return replacement
 
 
 def _default_replacement(model: Model, inputs: Inputs) -> str:
     if holds_images(inputs):
         return "zero"
-    # Embeddings given instead of ids have no position where a token id could be put.
-    if "input_ids" in inputs.tensors and token_id(model, "mask") is not None:
+    if _takes_mask_token(model, inputs):
         return "mask"
     return "attention"
+
+
+def _takes_mask_token(model: Model, inputs: Inputs) -> bool:
+    # Embeddings given instead of ids have no position where a token id could be put.
+    return "input_ids" in inputs.tensors and token_id(model, "mask") is not None
 
 
 def token_id(model: Model, name: str) -> int | None:
@@ -110,26 +89,21 @@ def token_id(model: Model, name: str) -> int | None:
 def make_replacement(model: Model, batch: Inputs, replacement: str) -> Replacement:
     """Return the object that removes features from these inputs."""
     if holds_images(batch):
-        return PixelReplacement(model, batch, replacement, _digest_images(batch))
+        return PixelReplacement(model, batch, replacement)
     _check_supported(model, replacement)
+    return _make_token_replacement(model, batch, replacement)
+
+
+def _make_token_replacement(model: Model, batch: Inputs, replacement: str) -> "TokenReplacement":
     fill = _fill_id(model, batch, replacement)
     mask_ET = text_mask(batch).cpu()
     return TokenReplacement(model, _tensors_on_cpu(batch, mask_ET), mask_ET, replacement, fill)
 
 
-def _digest_images(batch: Inputs) -> list[bytes]:
-    """Return a digest of the pixels of every image."""
-    # As float32, since NumPy has no bfloat16.
-    return [_digest([image.cpu().float().numpy()]) for image in batch.tensors["pixel_values"]]
-
-
 def _tensors_on_cpu(batch: Inputs, mask_ET: Tensor) -> dict[str, Tensor]:
-    # A mask also for networks that take none: lengths and deleted tokens are read from it.
-    tensors = {"attention_mask": mask_ET.long()}
-    # Rows are built on the CPU, where texts are small, and moved to the device as full batches.
-    for name, tensor in batch.tensors.items():
-        tensors[name] = tensor.cpu()
-    return tensors
+    # Rows are built on the CPU, where texts are small, and moved to the device as full batches. They have a mask
+    # also for networks that take none: lengths and deleted tokens are read from it.
+    return {"attention_mask": mask_ET.long(), **move_tensors(batch.tensors, "cpu")}
 
 
 def _check_supported(model: Model, replacement: str) -> None:
@@ -144,6 +118,11 @@ def _fill_id(model: Model, batch: Inputs, replacement: str) -> int | None:
     """Return the token id that stands for a removed token, None where no token does."""
     if replacement in ("delete", "attention"):
         return None
+    return _require_fill(model, batch, replacement)
+
+
+def _require_fill(model: Model, batch: Inputs, replacement: str) -> int:
+    """Return the token id that the replacement names; raise BadOption if these inputs have no such token."""
     name = replacement.removesuffix("-attention")
     fill = token_id(model, name)
     if fill is None or "input_ids" not in batch.tensors:
@@ -156,19 +135,6 @@ def _no_fill_token(model: Model, replacement: str, name: str) -> BadOption:
         f"replacement={replacement!r} needs input_ids and a {name} token, which {model.name} does not have here. "
         "Use replacement='attention' or 'delete', or load the model with its tokenizer."
     )
-
-
-def _select_rows(tensors: Mapping[str, Tensor], example_N: Tensor) -> dict[str, Tensor]:
-    """Return the rows of some examples, an example once per row of masks."""
-    return {name: tensor[example_N] for name, tensor in tensors.items()}
-
-
-def _digest(arrays: Iterable[Any]) -> bytes:
-    # 16 bytes: short keys for many rows, and a collision is out of reach.
-    digest = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        digest.update(array.tobytes())
-    return digest.digest()
 
 
 @dataclass(frozen=True)
@@ -185,55 +151,67 @@ class TokenReplacement:
     def removes_attention(self) -> bool:
         return self.replacement.endswith("attention")
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of the longest input, to which all are padded."""
+        return self.mask_ET.shape[1]
+
     def lengths(self, rows: Rows) -> Tensor:
         length_R = self._ends()[rows.example_R]
-        if self.replacement != "delete":
-            return length_R
+        if self.replacement == "delete":
+            return self._shorten(length_R, rows)
+        return length_R
+
+    def _shorten(self, length_R: Tensor, rows: Rows) -> Tensor:
         # An input with nothing left still has one padding token.
         return (length_R - self._count_deleted(rows)).clamp(min=1)
 
     def _ends(self) -> Tensor:
         """Return the position after the last real token of every example (E)."""
         # Not the number of real tokens: padding may also stand on the left.
-        position_T = torch.arange(1, self.mask_ET.shape[1] + 1)
-        return (self.mask_ET * position_T).amax(1)
+        return (self.mask_ET * torch.arange(1, self.tokens + 1)).amax(1)
 
     def _count_deleted(self, rows: Rows) -> Tensor:
         counts = []
         for chunk in chunk_rows(len(rows.example_R)):
-            _, keep_NT = rows.keep(chunk, self.mask_ET.device)
+            keep_NT = rows.keep(chunk, self.mask_ET.device)
             counts.append((~keep_NT).sum(1))
         return torch.cat(counts)
 
-    def keys(self, rows: Rows, chosen: Tensor, lengths: list[int]) -> list[bytes]:
-        tensors = self._replace(rows, chosen, self.mask_ET.shape[1])
-        arrays = list(map(_as_numpy, tensors.values()))
-        return [_digest_row(arrays, row, length) for row, length in enumerate(lengths)]
+    def keys(self, rows: Rows, chosen: Tensor, lengths_N: Tensor) -> list[bytes]:
+        tensors = self._replace(rows, chosen, self.tokens)
+        return _digest_rows(_as_arrays(tensors), lengths_N.tolist())
 
     def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
         tensors = self._replace(rows, chosen, width)
         # The mask was added for lengths, but the network would not accept it.
         if not self.model.takes_mask:
             del tensors["attention_mask"]
-        return {name: tensor.to(self.model.device) for name, tensor in tensors.items()}
+        return move_tensors(tensors, self.model.device)
 
     def _replace(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
         """Return the tensors of some rows with removed tokens replaced, cut to a width."""
-        example_N, keep_NT = rows.keep(chosen, self.mask_ET.device)
-        tensors = _select_rows(self.tensors, example_N)
-        if self.replacement == "delete":
-            tensors = _delete_tokens(tensors, keep_NT, token_id(self.model, "pad") or 0)
-        else:
-            self._mark_removed(tensors, keep_NT)
-        tokens = self.mask_ET.shape[1]
-        return {name: _truncate(tensor, tokens, width) for name, tensor in tensors.items()}
+        tensors = select_rows(self.tensors, rows.example_R[chosen])
+        removed = self._remove(tensors, rows.keep(chosen, self.mask_ET.device))
+        return {name: truncate_tokens(tensor, self.tokens, width) for name, tensor in removed.items()}
 
-    def _mark_removed(self, tensors: dict[str, Tensor], keep_NT: Tensor) -> None:
-        """Fill removed tokens, and take them from the attention mask, where the replacement does."""
+    def _remove(self, tensors: dict[str, Tensor], keep_NT: Tensor) -> dict[str, Tensor]:
+        if self.replacement == "delete":
+            return delete_tokens(tensors, keep_NT, self._pad_id())
+        return {**tensors, **self._mark_removed(tensors, keep_NT)}
+
+    def _pad_id(self) -> int:
+        # Any id will do without a padding token: padding gets no attention.
+        return token_id(self.model, "pad") or 0
+
+    def _mark_removed(self, tensors: Mapping[str, Tensor], keep_NT: Tensor) -> dict[str, Tensor]:
+        """Return the tensors that the replacement changes: the ids, the attention mask, or both."""
+        marked = {}
         if self.fill is not None:
-            tensors["input_ids"] = torch.where(keep_NT, tensors["input_ids"], self.fill)
+            marked["input_ids"] = torch.where(keep_NT, tensors["input_ids"], self.fill)
         if self.removes_attention:
-            tensors["attention_mask"] = tensors["attention_mask"] * keep_NT
+            marked["attention_mask"] = tensors["attention_mask"] * keep_NT
+        return marked
 
     def finish(self, logits: Tensor, example_N: Tensor) -> Tensor:
         if logits.dim() == 2:
@@ -244,9 +222,17 @@ class TokenReplacement:
         return F.pad(logits, (0, missing)).masked_fill(~real_NT[:, None], -torch.inf)
 
 
+def _digest_rows(arrays: Sequence[Any], lengths: Sequence[int]) -> list[bytes]:
+    return [_digest_row(arrays, row, length) for row, length in enumerate(lengths)]
+
+
 def _digest_row(arrays: Sequence[Any], row: int, length: int) -> bytes:
     # Cut to the row's own length, so that equal texts match whatever the padding of the batch.
-    return _digest(array[row][:length] for array in arrays)
+    return digest_arrays(array[row][:length] for array in arrays)
+
+
+def _as_arrays(tensors: Mapping[str, Tensor]) -> list[Any]:
+    return list(map(_as_numpy, tensors.values()))
 
 
 def _as_numpy(tensor: Tensor) -> Any:
@@ -256,88 +242,62 @@ def _as_numpy(tensor: Tensor) -> Any:
     return tensor.numpy()
 
 
-def _delete_tokens(tensors: dict[str, Tensor], keep_NT: Tensor, pad: int) -> dict[str, Tensor]:
-    """Delete tokens and close the gaps; an input with nothing left becomes one padding token."""
-    # Stable, so that kept tokens stay in order in front of deleted ones.
-    order_NT = torch.argsort(~keep_NT, dim=1, stable=True)
-    compacted = {}
-    for name, tensor in tensors.items():
-        filler = pad if name == "input_ids" else 0
-        compacted[name] = _compact(tensor, order_NT, keep_NT, filler)
-    _attend_to_something(compacted["attention_mask"])
-    return compacted
-
-
-def _attend_to_something(mask_NT: Tensor) -> None:
-    """Let rows of nothing but padding attend to their first token, in place."""
-    # Attention over no token at all would be NaN.
-    mask_NT[mask_NT.sum(1) == 0, 0] = 1
-
-
-def _compact(tensor: Tensor, order_NT: Tensor, keep_NT: Tensor, filler: int) -> Tensor:
-    """Move kept tokens to the front and fill the rest; tensors without a token axis stay."""
-    if tensor.shape[:2] != keep_NT.shape:
-        return tensor
-    is_kept = _add_axes(keep_NT.gather(1, order_NT), tensor)
-    index = _add_axes(order_NT, tensor).expand(tensor.shape)
-    return tensor.gather(1, index).masked_fill(~is_kept, filler)
-
-
-def _add_axes(values_NT: Tensor, tensor: Tensor) -> Tensor:
-    """Add an axis of size 1 for every axis that `tensor` has beyond rows and tokens (embeddings, say)."""
-    trailing = (1,) * (tensor.dim() - 2)
-    return values_NT.reshape(*values_NT.shape, *trailing)
-
-
-def _truncate(tensor: Tensor, tokens: int, width: int) -> Tensor:
-    has_token_axis = tensor.dim() > 1 and tensor.shape[1] == tokens
-    return tensor[:, :width] if has_token_axis else tensor
-
-
 @dataclass(frozen=True)
 class PixelReplacement:
-    """Images with pixels replaced by a background; `digests` are equal for equal images."""
+    """Images with pixels replaced by a background."""
 
     model: Model
     batch: Inputs
     replacement: str
-    digests: list[bytes]
     removes_attention = False
+
+    @property
+    def pixels_ECPQ(self) -> Tensor:
+        """The images as the network reads them."""
+        return self.batch.tensors["pixel_values"]
+
+    @cached_property
+    def digests(self) -> list[bytes]:
+        """A digest of the pixels of every image, equal for equal images."""
+        # As float32, since NumPy has no bfloat16.
+        return [digest_arrays([image.cpu().float().numpy()]) for image in self.pixels_ECPQ]
 
     def lengths(self, rows: Rows) -> Tensor:
         # Images cost about as much as their patches of 16 × 16 pixels.
-        pixels = self.batch.tensors["pixel_values"][0, 0].numel()
-        return torch.full((len(rows.example_R),), max(1, pixels // PIXELS_PER_TOKEN))
+        tokens = self.pixels_ECPQ[0, 0].numel() // PIXELS_PER_TOKEN
+        return torch.full((len(rows.example_R),), max(1, tokens))
 
-    def keys(self, rows: Rows, chosen: Tensor, lengths: list[int]) -> list[bytes]:
+    def keys(self, rows: Rows, chosen: Tensor, lengths_N: Tensor) -> list[bytes]:
         # Image, labels and mask determine the input, and are far smaller than the pixels of every row.
         examples = rows.example_R[chosen].tolist()
         prefixes = self._digest_examples(rows, set(examples))
         masks = rows.present_RU[chosen].numpy()
-        return [prefixes[example] + _digest([mask]) for example, mask in zip(examples, masks, strict=True)]
+        return [prefixes[example] + digest_arrays([mask]) for example, mask in zip(examples, masks, strict=True)]
 
     def _digest_examples(self, rows: Rows, examples: Iterable[int]) -> dict[int, bytes]:
         """Return a digest of image and labels of each of these examples."""
-        digests = {}
-        for example in examples:
-            labels_X = rows.labels_EX[example].numpy()
-            digests[example] = self.digests[example] + _digest([labels_X])
-        return digests
+        return {example: self._digest_example(rows, example) for example in examples}
+
+    def _digest_example(self, rows: Rows, example: int) -> bytes:
+        return self.digests[example] + digest_arrays([rows.labels_EX[example].numpy()])
 
     def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
-        pixels_ECPQ = self.batch.tensors["pixel_values"]
-        example_N, keep_NX = rows.keep(chosen, pixels_ECPQ.device)
-        keep = keep_NX.reshape(len(chosen), 1, *pixels_ECPQ.shape[-2:])
-        tensors = _select_rows(self.batch.tensors, example_N)
-        tensors["pixel_values"] = torch.where(keep, tensors["pixel_values"], self._backgrounds(example_N))
+        example_N = rows.example_R[chosen]
+        tensors = select_rows(self.batch.tensors, example_N)
+        is_kept = self._kept_pixels(rows, chosen)
+        tensors["pixel_values"] = torch.where(is_kept, tensors["pixel_values"], self._backgrounds(example_N))
         return tensors
+
+    def _kept_pixels(self, rows: Rows, chosen: Tensor) -> Tensor:
+        """Return which pixels of some rows stay (N,1,P,Q), the same ones in all channels."""
+        keep_NX = rows.keep(chosen, self.pixels_ECPQ.device)
+        return keep_NX.unflatten(1, (1, *self.pixels_ECPQ.shape[-2:]))
 
     def _backgrounds(self, example_N: Tensor) -> Tensor:
         """Return the background of each row's image."""
         # Computed once per image, not once per row.
         examples, inverse_N = torch.unique(example_N, return_inverse=True)
-        pixels_ECPQ = self.batch.tensors["pixel_values"][examples]
-        return _background(self.model, pixels_ECPQ, self.replacement)[inverse_N]
+        return _background(self.model, self.pixels_ECPQ[examples], self.replacement)[inverse_N]
 
     def finish(self, logits: Tensor, example_N: Tensor) -> Tensor:
         return logits
@@ -354,32 +314,39 @@ def _background(model: Model, pixels_ECPQ: Tensor, replacement: str) -> Tensor:
 
 def black_pixels(model: Model, pixels_ECPQ: Tensor) -> Tensor:
     """Return 0 in [0, 1] space as the network sees it (1,C,1,1); without a processor, a pixel value of 0."""
-    processor = model.processor
-    if not _normalises(processor):
+    if not _normalises(model.processor):
         return pixels_ECPQ.new_zeros(1, pixels_ECPQ.shape[1], 1, 1)
+    return _normalised_black(model.processor, pixels_ECPQ).reshape(1, -1, 1, 1)
+
+
+def _normalised_black(processor: Any, pixels_ECPQ: Tensor) -> Tensor:
+    """Return (0 − mean) / deviation of each channel (C): the network reads normalised pixels."""
     mean_C = pixels_ECPQ.new_tensor(processor.image_mean)
     deviation_C = pixels_ECPQ.new_tensor(processor.image_std)
-    # (0 − mean) / deviation: the network reads normalised pixels.
-    return -(mean_C / deviation_C).reshape(1, -1, 1, 1)
+    return -(mean_C / deviation_C)
 
 
 def _normalises(processor: Any) -> bool:
     """Return whether an image processor shifts and scales pixels; None, for a model without one, does not."""
-    for name in ("image_mean", "image_std"):
-        if getattr(processor, name, None) is None:
-            return False
     # Processors without the option normalise.
-    return bool(getattr(processor, "do_normalize", True))
+    return _has_statistics(processor) and bool(getattr(processor, "do_normalize", True))
+
+
+def _has_statistics(processor: Any) -> bool:
+    return all(getattr(processor, name, None) is not None for name in ("image_mean", "image_std"))
 
 
 def blur(pixels_ECPQ: Tensor) -> Tensor:
     """Blur with a Gaussian whose deviation is a sixteenth of the image's shorter side."""
     side = min(pixels_ECPQ.shape[-2:])
-    sigma = side / 16
-    # Three deviations hold 99.7 % of a Gaussian; replicated padding cannot reach further than the image.
-    reach = min(int(3 * sigma) + 1, side - 1)
+    reach = _blur_reach(side)
     padded = F.pad(pixels_ECPQ, (reach, reach, reach, reach), mode="replicate")
-    return _convolve(padded, _gaussian(pixels_ECPQ, sigma, reach))
+    return _convolve(padded, _gaussian(pixels_ECPQ, side / 16, reach))
+
+
+def _blur_reach(side: int) -> int:
+    # Three deviations hold 99.7 % of a Gaussian; replicated padding cannot reach further than the image.
+    return min(int(3 * side / 16) + 1, side - 1)
 
 
 def _gaussian(pixels_ECPQ: Tensor, sigma: float, reach: int) -> Tensor:

@@ -5,7 +5,7 @@ explicit. Perturbed inputs of many examples are sorted by length, equal ones are
 them exists at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,13 +14,15 @@ from torch import Tensor
 
 from clearhead.engine.batching import in_batches
 from clearhead.engine.context import eager_inference
-from clearhead.errors import BadInput, BadOption
+from clearhead.errors import BadInput
 from clearhead.model.inputs import Inputs, as_inputs
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities, finite_logits
 from clearhead.model.target import Target
 from clearhead.perturbation.features import Features, group_features
-from clearhead.perturbation.replacement import Replacement, Rows, chunk_rows, make_replacement, resolve_replacement
+from clearhead.perturbation.replacement import Replacement, make_replacement, resolve_replacement
+from clearhead.perturbation.rows import Rows, chunk_rows
+from clearhead.validation import require_choice
 
 TOKENS_PER_BATCH = {"cpu": 512, "cuda": 65536}
 OUTPUTS = ("probability", "logit")
@@ -46,16 +48,16 @@ def perturbed_logits(
     batch = as_inputs(model, inputs)
     if units is None:
         units = group_features(model, batch)
-    rows = _stack_rows(batch, masks, units)
+    _check_masks(batch, masks, units)
     replacer = make_replacement(model, batch, resolve_replacement(model, batch, replacement))
-    logits = _run_rows(model, rows, replacer, batch_size)
+    logits = _run_rows(model, _stack_rows(masks, units), replacer, batch_size)
     return list(logits.split_with_sizes(list(map(len, masks))))
 
 
 def _run_rows(model: Model, rows: Rows, replacer: Replacement, batch_size: int | None) -> Tensor:
     """Return the logits of every row; equal rows are computed once."""
     lengths_R = replacer.lengths(rows)
-    first_R = _find_first_equal(rows, replacer, lengths_R)
+    first_R = _find_first_equal(_row_keys(rows, replacer, lengths_R))
     order_N = _longest_first(torch.unique(first_R), lengths_R)
     logits = _run_batches(model, rows, replacer, order_N, lengths_R[order_N], batch_size)
     position_R = invert_order(order_N, len(lengths_R))
@@ -96,15 +98,19 @@ def score_targets(logits: Tensor, target: Target, problem: str, output: str = "p
 
     A contrast is the difference of its two classes, a regression has its value only.
     """
-    if output not in OUTPUTS:
-        raise BadOption(f"Invalid output={output!r}. Available: {', '.join(OUTPUTS)}.")
+    require_choice("output", output, OUTPUTS)
     is_probability = output == "probability"
-    # float64: curves subtract probabilities that are close to each other.
     if target.span is not None:
         return _score_span(logits.double(), target.span, is_probability)
+    return _score_class(_class_scores(logits, problem, is_probability), target)
+
+
+def _class_scores(logits_NC: Tensor, problem: str, is_probability: bool) -> Tensor:
+    """Return the probabilities, or the logits, of all classes."""
     if is_probability and problem != "regression":
-        return _score_class(class_probabilities(logits, problem), target)
-    return _score_class(logits.double(), target)
+        return class_probabilities(logits_NC, problem)
+    # float64, as the probabilities: curves subtract scores that are close to each other.
+    return logits_NC.double()
 
 
 def _score_class(scores_NC: Tensor, target: Target) -> Tensor:
@@ -131,11 +137,18 @@ def _select_sides(scores_N2T: Tensor, span: tuple[int | None, int | None]) -> Te
     return torch.stack(sides)
 
 
-def _stack_rows(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Features]) -> Rows:
-    _check_masks(batch, masks, units)
-    columns = max(features.count for features in units)
-    present_RU = torch.cat([_pad_mask(mask, columns) for mask in masks])
-    return Rows(_number_rows(masks), present_RU, _stack_labels(units))
+def _stack_rows(masks: Sequence[Tensor], units: Sequence[Features]) -> Rows:
+    return Rows(_number_rows(masks), _stack_masks(masks, units), _stack_labels(units))
+
+
+def _stack_masks(masks: Sequence[Tensor], units: Sequence[Features]) -> Tensor:
+    columns = _count_columns(units)
+    return torch.cat([_pad_mask(mask, columns) for mask in masks])
+
+
+def _count_columns(units: Sequence[Features]) -> int:
+    """Return the number of features of the input that has most of them."""
+    return max(features.count for features in units)
 
 
 def _number_rows(masks: Sequence[Tensor]) -> Tensor:
@@ -150,8 +163,8 @@ def _stack_labels(units: Sequence[Features]) -> Tensor:
 
 def _pad_mask(mask: Tensor, columns: int) -> Tensor:
     """Add column 0 for what is never removed, and columns for features that other examples have."""
-    with_first = F.pad(mask.cpu(), (1, 0), value=True)
-    return F.pad(with_first, (0, columns - mask.shape[1]), value=True)
+    # Present, so that nothing is removed for a column that the example does not have.
+    return F.pad(mask.cpu(), (1, columns - mask.shape[1]), value=True)
 
 
 def _check_masks(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Features]) -> None:
@@ -167,7 +180,7 @@ def _check_masks(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Feature
 
 def _fits(mask: Tensor, features: Features) -> bool:
     # Integers would pass silently, and `~` would flip all of their bits.
-    return mask.dim() == 2 and mask.shape[1] == features.count and mask.dtype == torch.bool
+    return mask.dtype == torch.bool and mask.shape[1:] == (features.count,)
 
 
 def _bad_mask(index: int, mask: Tensor, features: Features) -> BadInput:
@@ -177,14 +190,17 @@ def _bad_mask(index: int, mask: Tensor, features: Features) -> BadInput:
     )
 
 
-def _find_first_equal(rows: Rows, replacer: Replacement, lengths_R: Tensor) -> Tensor:
-    """Return for each row the number of the first row that gives the network the same input (R)."""
+def _find_first_equal(keys: Iterable[bytes]) -> Tensor:
+    """Return for each row the number of the first row that has the same key (R)."""
     first_rows: dict[bytes, int] = {}
-    firsts: list[int] = []
-    for chunk in chunk_rows(len(lengths_R)):
-        for key in replacer.keys(rows, chunk, lengths_R[chunk].tolist()):
-            firsts.append(first_rows.setdefault(key, len(firsts)))
+    firsts = [first_rows.setdefault(key, row) for row, key in enumerate(keys)]
     return torch.tensor(firsts, dtype=torch.long)
+
+
+def _row_keys(rows: Rows, replacer: Replacement, lengths_R: Tensor) -> Iterator[bytes]:
+    """Yield a key per row, equal for rows that give the network the same input."""
+    for chunk in chunk_rows(len(lengths_R)):
+        yield from replacer.keys(rows, chunk, lengths_R[chunk])
 
 
 def _run_batches(
@@ -196,8 +212,7 @@ def _run_batches(
     def compute(start: int, stop: int) -> None:
         logits.append(_forward(model, rows, replacer, order_N[start:stop], int(lengths_N[start])))
 
-    # Without padding only single rows are sure to be of one length.
-    size = batch_size if model.can_pad else 1
+    size = _rows_per_batch(model, batch_size)
     tokens = _batch_tokens(model.device)
     # Frozen and in inference mode once around all batches, not once per batch.
     with eager_inference(model.network, model.device):
@@ -205,6 +220,13 @@ def _run_batches(
         in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, alike=alike, label="inputs")
     # Cloned outside inference mode, the result is an ordinary tensor that autograd accepts.
     return torch.cat(logits).clone()
+
+
+def _rows_per_batch(model: Model, batch_size: int | None) -> int | None:
+    # Without padding only single rows are sure to be of one length.
+    if not model.can_pad:
+        return 1
+    return batch_size
 
 
 def _forward(model: Model, rows: Rows, replacer: Replacement, chosen: Tensor, width: int) -> Tensor:
@@ -222,14 +244,21 @@ def _batch_tokens(device: torch.device) -> int:
 
 
 def _reads_padding(model: Model, rows: Rows, replacer: Replacement, lengths_N: Tensor) -> bool:
-    """Return whether padding changes the logits of this network when tokens are removed from attention.
+    """Return whether padding changes the logits of this network when tokens are removed from attention."""
+    return _may_read_padding(model, replacer, lengths_N) and _changes_with_padding(model, rows, replacer)
 
-    In DeBERTa a token without attention attends to all positions equally, padding included. The network is probed:
-    the shortest input of two features or more, with either half of them removed, with and without padding.
-    """
+
+def _may_read_padding(model: Model, replacer: Replacement, lengths_N: Tensor) -> bool:
     # Without padding, or where rows of one length need none, there is nothing to find out.
-    if not replacer.removes_attention or not model.can_pad or _is_constant(lengths_N):
-        return False
+    return replacer.removes_attention and model.can_pad and not _is_constant(lengths_N)
+
+
+def _changes_with_padding(model: Model, rows: Rows, replacer: Replacement) -> bool:
+    """Return whether the logits of a probe differ with and without padding.
+
+    In DeBERTa a token without attention attends to all positions equally, padding included. The probe is the shortest
+    input of two features or more, with either half of them removed.
+    """
     lengths_E = _example_lengths(rows, replacer)
     example, probe = _make_probe(rows, lengths_E)
     tight = _forward(model, probe, replacer, torch.arange(2), int(lengths_E[example]))
@@ -243,8 +272,7 @@ def _is_constant(values_N: Tensor) -> bool:
 
 def _is_close(first: Tensor, second: Tensor) -> bool:
     # Half of the digits: rounding differs with the width of a batch, reading padding changes far more.
-    tolerance = torch.finfo(first.dtype).eps ** 0.5
-    return torch.allclose(first, second, rtol=0, atol=tolerance)
+    return torch.allclose(first, second, rtol=0, atol=torch.finfo(first.dtype).eps ** 0.5)
 
 
 def _example_lengths(rows: Rows, replacer: Replacement) -> Tensor:
@@ -263,8 +291,12 @@ def _make_probe(rows: Rows, lengths_E: Tensor) -> tuple[Tensor, Rows]:
 
 def _halve_features(rows: Rows, example: Tensor, half: Tensor) -> Rows:
     """Return two rows of one example: the first half of its features present, then the second."""
-    feature_U = torch.arange(rows.present_RU.shape[1])
+    present_2U = _half_masks(rows.present_RU.shape[1], half)
+    return Rows(example.expand(2), present_2U, rows.labels_EX)
+
+
+def _half_masks(columns: int, half: Tensor) -> Tensor:
+    feature_U = torch.arange(columns)
+    is_first_U = feature_U <= half
     # Column 0 stands for what is never removed, so it is present in both.
-    first_U = feature_U <= half
-    second_U = (feature_U < 1) | (feature_U > half)
-    return Rows(example.expand(2), torch.stack([first_U, second_U]), rows.labels_EX)
+    return torch.stack([is_first_U, ~is_first_U | (feature_U == 0)])
