@@ -1,15 +1,17 @@
 """Confidence: does an explanation distinguish the predicted class from the others?"""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from clearhead.arrays import Array
-from clearhead.errors import BadOption
 from clearhead.evaluation.examples import explanation_for, real_relevance
 from clearhead.evaluation.metric import ExplainedExample, Record, metric
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
+from clearhead.perturbation.ranking import sort_descending
+from clearhead.validation import require_choice
 
 ORDERS = ("rank", "index")
 
@@ -21,8 +23,7 @@ def kendall(model: Model, cases: list[ExplainedExample], *, order: str = "rank")
     Special tokens are ignored. `order="index"` correlates the lists of token positions in order, as printed in the
     paper and done by its code.
     """
-    if order not in ORDERS:
-        raise BadOption(f"Invalid order={order!r}. Available: {', '.join(ORDERS)}.")
+    require_choice("order", order, ORDERS)
     return [_measure_kendall(model, case, order) for case in cases]
 
 
@@ -33,8 +34,11 @@ def _measure_kendall(model: Model, case: ExplainedExample, order: str) -> Record
     if len(reference) < 2:
         return {"kendall": None}
     others = _other_classes(model, case, predicted.target.number)
-    taus = [tau(reference, _ordering(explanation, order)) for explanation in others]
-    return {"kendall": float(np.mean(taus))}
+    return {"kendall": _mean_tau(reference, others, order)}
+
+
+def _mean_tau(reference: Array, others: Iterable[Explanation], order: str) -> float:
+    return float(np.mean([tau(reference, _ordering(explanation, order)) for explanation in others]))
 
 
 def _other_classes(model: Model, case: ExplainedExample, predicted: int | None) -> Iterator[Explanation]:
@@ -49,7 +53,7 @@ def _ordering(explanation: Explanation, order: str) -> Array:
     relevance = real_relevance(explanation)
     if order == "rank":
         return relevance
-    return np.argsort(-relevance, kind="stable")
+    return sort_descending(relevance)
 
 
 def tau(first: Array, second: Array) -> float:
@@ -64,8 +68,7 @@ def tau(first: Array, second: Array) -> float:
 
 def _untied_pairs(first_signs: Array, second_signs: Array) -> float:
     """Return the geometric mean of the numbers of untied pairs, by which τ-b divides instead of by all pairs."""
-    counts = [np.count_nonzero(first_signs), np.count_nonzero(second_signs)]
-    return float(np.sqrt(np.prod(counts)))
+    return math.sqrt(np.count_nonzero(first_signs) * np.count_nonzero(second_signs))
 
 
 def _pair_signs(values: Array) -> Array:

@@ -1,18 +1,18 @@
 """evaluate: methods × metrics on a task, every value with its interval."""
 
-import html
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import chain, combinations, islice, product
-from typing import Any
+from itertools import chain, islice, product
+from typing import Any, TypeVar
 
 from clearhead.attribution.method import MethodSpec, parse_method
 from clearhead.attribution.names import CONTROL_METHODS, DEFAULT_METHOD
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task
 from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.evaluation.comparison import compare_methods, difference_rows
 from clearhead.evaluation.explained import (
     REFUSALS,
     check_labels,
@@ -22,8 +22,8 @@ from clearhead.evaluation.explained import (
     wants_labels,
 )
 from clearhead.evaluation.metric import METRICS, ExplainedExample, MetricSpec, Record, parse_metric
-from clearhead.evaluation.permutation_tests import Difference, differences, holm
 from clearhead.evaluation.statistics import SAMPLES, intervals
+from clearhead.evaluation.table_format import format_html, format_refusal, format_rows
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.spec import as_list
@@ -31,11 +31,9 @@ from clearhead.validation import require_integer
 
 # Explained examples (examples × methods) that are held in memory at a time.
 CASES = {"text": 2048, "image": 256}
-HEADER = ["method", "metric", "value", "low", "high", "n"]
 MAX_SKIPPED_LINES = 3
 
-Compared = tuple[str, str, dict[str, Difference]]
-"""Two methods, and their difference for each value of a metric."""
+Spec = TypeVar("Spec", MethodSpec, MetricSpec)
 
 
 @dataclass(frozen=True)
@@ -56,90 +54,24 @@ class Table:
         """Compare every two methods on every value by a paired test; `p_corrected` is Holm's, per value."""
         require_integer("seed", seed, 0)
         rows = []
-        for metric_text in self.measures:
-            compared = self._compare_methods(metric_text, seed)
-            rows += _difference_rows(metric_text, compared)
+        for metric_text, spec in self.measures.items():
+            compared = compare_methods(spec, self._records_by_method(metric_text), seed)
+            rows += difference_rows(metric_text, compared)
         return rows
-
-    def _compare_methods(self, metric_text: str, seed: int) -> list[Compared]:
-        spec = self.measures[metric_text]
-        records = self._records_by_method(metric_text)
-        compared = []
-        for first, second in combinations(records, 2):
-            by_value = differences(spec, records[first], records[second], seed=seed)
-            compared.append((first, second, by_value))
-        return compared
 
     def _records_by_method(self, metric_text: str) -> dict[str, list[list[Record]]]:
         return {method: records for (method, metric), records in self.records.items() if metric == metric_text}
 
     def __repr__(self) -> str:
-        lines = [_format_columns(HEADER)]
-        for row in self.rows:
-            lines.append(_format_columns(_cells(row)))
-        return "\n".join([*lines, *self._notes()])
+        return "\n".join([*format_rows(self.rows), *self._notes()])
 
     def _notes(self) -> Iterator[str]:
-        for entry in self.refused:
-            yield f"refused: {entry['name']}: {entry['reason']}"
+        yield from map(format_refusal, self.refused)
         # A few of them: a damaged data set may skip thousands.
-        for reason in self.skipped[:MAX_SKIPPED_LINES]:
-            yield f"skipped: {reason}"
+        yield from map("skipped: {}".format, self.skipped[:MAX_SKIPPED_LINES])
 
     def _repr_html_(self) -> str:
-        head = _html_cells("th", HEADER)
-        body = "".join(map(_html_row, self.rows))
-        notes = "".join(map(_html_note, self.refused))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
-
-
-def _difference_rows(metric_text: str, compared: Sequence[Compared]) -> list[dict[str, Any]]:
-    """Return a row for each value and pair of methods, corrected for as many comparisons as there are pairs."""
-    if not compared:
-        return []
-    rows = []
-    for value_name in compared[0][2]:
-        # One family of comparisons per value: other values and metrics are other questions.
-        corrected = holm([by_value[value_name].p for _, _, by_value in compared])
-        for pair, p_corrected in zip(compared, corrected, strict=True):
-            rows.append(_difference_row(metric_text, value_name, pair, p_corrected))
-    return rows
-
-
-def _difference_row(metric_text: str, value_name: str, compared: Compared, p_corrected: float) -> dict[str, Any]:
-    first, second, by_value = compared
-    row = {"metric": metric_text, "part": value_name, "first": first, "second": second}
-    return {**row, **asdict(by_value[value_name]), "p_corrected": p_corrected}
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    numbers = [f"{row[key]:.4g}" for key in ("value", "low", "high")]
-    return [row["method"], _value_name(row), *numbers, str(row["n"])]
-
-
-def _value_name(row: Mapping[str, Any]) -> str:
-    """Return the metric as spelled, and the name of its value unless that only repeats the metric's."""
-    metric_text: str = row["metric"]
-    if row["part"] == metric_text.partition(":")[0]:
-        return metric_text
-    return f"{metric_text} {row['part']}"
-
-
-def _format_columns(cells: Sequence[str]) -> str:
-    method, metric_name, *numbers = cells
-    return f"{method:32} {metric_name:32} " + " ".join(f"{number:>10}" for number in numbers)
-
-
-def _html_row(row: Mapping[str, Any]) -> str:
-    return f"<tr>{_html_cells('td', _cells(row))}</tr>"
-
-
-def _html_cells(tag: str, texts: Sequence[str]) -> str:
-    return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
-
-
-def _html_note(entry: Mapping[str, str]) -> str:
-    return f"<p>{html.escape(entry['name'])}: {html.escape(entry['reason'])}</p>"
+        return format_html(self.rows, self.refused)
 
 
 @dataclass(frozen=True)
@@ -161,14 +93,16 @@ class TableEntry:
 
 def parse_entries(methods: Sequence[Any]) -> list[TableEntry]:
     """Parse the methods of a table; a control without a seed is the mean of several seeds."""
-    specs = {}
-    for method in as_list(methods):
-        spec = parse_method(method)
-        # By text: a method that is named twice is explained once.
-        specs[spec.text] = spec
+    specs = _parse_by_text(methods, parse_method)
     if not specs:
         raise BadOption("No method was named: give at least one.")
     return [TableEntry(spec.text, _repeat_seeds(spec)) for spec in specs.values()]
+
+
+def _parse_by_text(names: Sequence[Any], parse: Callable[[Any], Spec]) -> dict[str, Spec]:
+    specs = map(parse, as_list(names))
+    # By text: what is named twice is computed once.
+    return {spec.text: spec for spec in specs}
 
 
 def _repeat_seeds(spec: MethodSpec) -> tuple[MethodSpec, ...]:
@@ -176,7 +110,11 @@ def _repeat_seeds(spec: MethodSpec) -> tuple[MethodSpec, ...]:
     seeds = spec.method.seeds
     if seeds == 1 or "seed" in spec.options:
         return (spec,)
-    return tuple(parse_method((spec.method.name, {**spec.options, "seed": seed})) for seed in range(seeds))
+    return tuple(_with_seed(spec, seed) for seed in range(seeds))
+
+
+def _with_seed(spec: MethodSpec, seed: int) -> MethodSpec:
+    return parse_method((spec.method.name, {**spec.options, "seed": seed}))
 
 
 def evaluate(
@@ -218,10 +156,7 @@ def evaluate(
 
 
 def _parse_metrics(metrics: Sequence[Any]) -> dict[str, MetricSpec]:
-    specs = {}
-    for name in as_list(metrics):
-        spec = parse_metric(name)
-        specs[spec.text] = spec
+    specs = _parse_by_text(metrics, parse_metric)
     if not specs:
         raise BadOption(f"No metric was named. Available: {', '.join(METRICS)}.")
     return specs
@@ -237,12 +172,15 @@ def _default_metrics(model: Model) -> list[str]:
 
 def _group_metrics(task: Task, specs: list[MetricSpec]) -> Iterator[tuple[list[Example], list[MetricSpec]]]:
     """Yield examples with the metrics that look at them, so that metrics on the same examples share explanations."""
-    on_task = [spec for spec in specs if spec.metric.prepare is None]
+    on_task = [spec for spec in specs if not _makes_examples(spec)]
     if on_task:
         yield list(task.examples), on_task
-    for spec in specs:
-        if spec.metric.prepare is not None:
-            yield spec.prepare(task), [spec]
+    for spec in filter(_makes_examples, specs):
+        yield spec.prepare(task), [spec]
+
+
+def _makes_examples(spec: MetricSpec) -> bool:
+    return spec.metric.prepare is not None
 
 
 @dataclass
@@ -260,35 +198,36 @@ class _Run:
     @cached_property
     def methods(self) -> list[MethodSpec]:
         """All methods, each repeat of `random` as one."""
-        methods: list[MethodSpec] = []
-        for entry in self.entries:
-            methods.extend(entry.spellings)
-        return methods
+        return list(chain.from_iterable(entry.spellings for entry in self.entries))
 
     def measure(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> None:
         """Explain and measure a chunk of examples at a time, so that memory stays flat."""
-        specs = [spec for spec in specs if self._accepts(spec)]
+        specs = list(filter(self._accepts, specs))
+        self._check_labels(examples, specs)
+        if specs:
+            # Several groups of metrics read the same examples: what one of them skipped is not counted twice.
+            self.skipped |= self._measure_chunks(examples, specs)
+
+    def _check_labels(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> None:
         # A missing or unknown label is an error of the data, found before anything is computed.
         if any(map(wants_labels, specs)):
             check_labels(self.model, examples, ["label"])
-        if not specs:
-            return
+
+    def _measure_chunks(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> Counter[tuple[str, str]]:
+        """Measure all examples and count those that were skipped."""
         skipped: Counter[tuple[str, str]] = Counter()
         size = self._chunk_size()
         for start in range(0, len(examples), size):
             skipped.update(self._measure_chunk(examples[start : start + size], specs))
-        # Several groups of metrics read the same examples: what one of them skipped is not counted twice.
-        self.skipped |= skipped
+        return skipped
 
     def _chunk_size(self) -> int:
         """Return how many examples are explained at a time, by all methods."""
-        held = CASES["image"] if self.model.takes_images else CASES["text"]
-        return max(1, held // len(self.methods))
+        return max(1, _max_cases(self.model) // len(self.methods))
 
     def _measure_chunk(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> list[tuple[str, str]]:
         """Measure some examples and return those that were skipped, with the reason."""
-        # A method that refused an earlier chunk is not tried again.
-        methods = [method for method in self.methods if method.text not in self.refused]
+        methods = self._remaining_methods()
         needs = required_targets(specs)
         explained = explain_examples(self.model, examples, methods, needs, batch_size=self.batch_size, long=self.long)
         self.refused |= explained.refused
@@ -296,12 +235,13 @@ class _Run:
             self._measure_metric(spec, explained.cases)
         return explained.skipped
 
+    def _remaining_methods(self) -> list[MethodSpec]:
+        # A method that refused an earlier chunk is not tried again.
+        return [method for method in self.methods if method.text not in self.refused]
+
     def _accepts(self, spec: MetricSpec) -> bool:
-        needs = list(spec.targets)
-        if wants_labels(spec):
-            needs.append("label")
         try:
-            check_needs(self.model, needs)
+            check_needs(self.model, _explained_targets(spec))
         except UnsupportedModel as error:
             self.refused[spec.text] = str(error)
         return spec.text not in self.refused
@@ -338,9 +278,26 @@ class _Run:
 
     def _complete_records(self, method_text: str, metric_text: str) -> list[Record]:
         # A method or metric refused in a later chunk has the records of earlier ones, which are not the whole.
-        if method_text in self.refused or metric_text in self.refused:
+        if self._is_refused(method_text) or self._is_refused(metric_text):
             return []
         return self.records.get((method_text, metric_text), [])
+
+    def _is_refused(self, text: str) -> bool:
+        return text in self.refused
+
+
+def _max_cases(model: Model) -> int:
+    if model.takes_images:
+        return CASES["image"]
+    return CASES["text"]
+
+
+def _explained_targets(spec: MetricSpec) -> list[str]:
+    """Return the targets that a metric needs, and the label if it only compares with it."""
+    targets = list(spec.targets)
+    if wants_labels(spec):
+        targets.append("label")
+    return targets
 
 
 def _build_table(run: _Run, specs: Mapping[str, MetricSpec], task: Task, samples: int, seed: int) -> Table:
@@ -351,10 +308,14 @@ def _build_table(run: _Run, specs: Mapping[str, MetricSpec], task: Task, samples
         if repeats is not None:
             records[entry.text, metric_text] = repeats
             rows += table_rows(entry, spec, repeats, samples=samples, seed=seed)
-    # A table without rows would hide the reason.
-    if not records and run.refused:
-        raise _nothing_measured(run)
+    _check_measured(run, records)
     return Table(rows, _describe_refused(run), _describe_skipped(run, task), records, specs)
+
+
+def _check_measured(run: _Run, records: Mapping[Any, Any]) -> None:
+    # A table without rows would hide the reason.
+    if run.refused and not records:
+        raise _nothing_measured(run)
 
 
 def _nothing_measured(run: _Run) -> UnsupportedModel:

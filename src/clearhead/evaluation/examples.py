@@ -15,9 +15,13 @@ from clearhead.model.target import class_index
 def explanation_for(case: ExplainedExample, key: str) -> Explanation:
     """Return the explanation of "prediction", "label", "start", "end" or a class number; raise BadInput without one."""
     if key not in case.explanations:
-        available = ", ".join(case.explanations)
-        raise BadInput(f"Example '{case.example.id}' has no explanation of its {key}. Available: {available}.")
+        raise _missing_explanation(case, key)
     return case.explanations[key]
+
+
+def _missing_explanation(case: ExplainedExample, key: str) -> BadInput:
+    problem = f"Example '{case.example.id}' has no explanation of its {key}."
+    return BadInput(f"{problem} Available: {', '.join(case.explanations)}.")
 
 
 def real_relevance(explanation: Explanation) -> Array:
@@ -50,8 +54,12 @@ def collate_examples(model: Model, cases: Sequence[ExplainedExample]) -> Inputs:
 def _encode_example(model: Model, case: ExplainedExample, cache: dict[int, Encoded]) -> Encoded:
     if case.encoded is not None:
         return case.encoded
+    return _encode_once(model, case.example, cache)
+
+
+def _encode_once(model: Model, example: Example, cache: dict[int, Encoded]) -> Encoded:
     # By identity: an example may hold an image, which would be compared pixel by pixel.
-    key = id(case.example)
+    key = id(example)
     if key not in cache:
-        cache[key] = encode(model, case.example.raw, overflow="truncate")
+        cache[key] = encode(model, example.raw, overflow="truncate")
     return cache[key]

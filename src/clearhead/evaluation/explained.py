@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from clearhead.attribution import assemble
 from clearhead.attribution.batch import AttributionRequest, InputResult, TargetSets, attribute_batches, make_batches
@@ -32,10 +33,8 @@ class ExplainedExamples:
 
 def required_targets(measures: Sequence[MetricSpec]) -> list[str]:
     """Return the targets that some of these metrics need, each once."""
-    targets: dict[str, None] = {}
-    for measure in measures:
-        targets.update(dict.fromkeys(measure.targets))
-    return list(targets)
+    targets = chain.from_iterable(measure.targets for measure in measures)
+    return list(dict.fromkeys(targets))
 
 
 def wants_labels(measure: MetricSpec) -> bool:
@@ -91,12 +90,8 @@ def _make_cases(
     planner: "TargetPlanner", encoded: Mapping[int, Encoded], results: Mapping[int, InputResult], method: int
 ) -> list[ExplainedExample]:
     """Pair the examples with their explanations by one method, in the order of the examples."""
-    cases = []
     # Sorted, because batches come by length.
-    for index in sorted(results):
-        explanations = planner.add_chosen_classes(index, results[index][method])
-        cases.append(ExplainedExample(planner.examples[index], explanations, encoded[index]))
-    return cases
+    return [planner.make_case(index, encoded[index], results[index][method]) for index in sorted(results)]
 
 
 def _encode_examples(
@@ -139,9 +134,11 @@ class TargetPlanner:
         # Needs with equal targets share one explanation: often the label is what the model predicts.
         names: dict[tuple[Target, ...], list[str]] = {}
         for need in self.needs:
-            targets = tuple(self._choose_target(need, index) for index in indices)
-            names.setdefault(targets, []).append(need)
+            names.setdefault(self._choose_targets(need, indices), []).append(need)
         return names
+
+    def _choose_targets(self, need: str, indices: Sequence[int]) -> tuple[Target, ...]:
+        return tuple(self._choose_target(need, index) for index in indices)
 
     def _every_class(self, rows: int) -> TargetSets:
         targets = {}
@@ -158,6 +155,10 @@ class TargetPlanner:
 
     def _label(self, index: int) -> int:
         return label_index(self.model, self.examples[index])
+
+    def make_case(self, index: int, encoded: Encoded, explanations: dict[str, Explanation]) -> ExplainedExample:
+        """Return an example with its explanations by one method."""
+        return ExplainedExample(self.examples[index], self.add_chosen_classes(index, explanations), encoded)
 
     def add_chosen_classes(self, index: int, explanations: dict[str, Explanation]) -> dict[str, Explanation]:
         """Where every class is explained, add prediction and label, which are among the classes."""
@@ -181,12 +182,14 @@ def _one_side(predicted: Target, need: str) -> Target:
 def check_needs(model: Model, needs: Sequence[str]) -> None:
     """Raise UnsupportedModel for targets that this model does not have."""
     for need in needs:
-        if need in ("start", "end") and model.problem != "span":
-            raise UnsupportedModel(f"{model.name} does not answer with a span, whose start and end could be explained.")
-        if need in ("label", "every-class") and not _has_classes(model):
-            raise UnsupportedModel(
-                f"{model.name} has no classes to tell apart, so none but its own answer is explained."
-            )
+        _check_need(model, need)
+
+
+def _check_need(model: Model, need: str) -> None:
+    if need in ("start", "end") and model.problem != "span":
+        raise UnsupportedModel(f"{model.name} does not answer with a span, whose start and end could be explained.")
+    if need in ("label", "every-class") and not _has_classes(model):
+        raise UnsupportedModel(f"{model.name} has no classes to tell apart, so none but its own answer is explained.")
 
 
 def _has_classes(model: Model) -> bool:

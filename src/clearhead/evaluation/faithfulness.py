@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.evaluation.examples import explanation_for, label_index
 from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
 from clearhead.evaluation.removal import removed_logits
+from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.perturbation.ranking import equal_shares, masked_from_attention, trapezoid
 from clearhead.perturbation.replacement import token_id
 from clearhead.perturbation.run import score_targets
-from clearhead.validation import require_integer
+from clearhead.validation import require_choice, require_integer
 
 STEPS = 10
 MAX_STEPS = 1000
@@ -42,9 +44,12 @@ def _probabilities(
     logits = removed_logits(model, cases, target, shares, **removal)
     rows = []
     for case, logits_KC in zip(cases, logits, strict=True):
-        explained = explanation_for(case, target).target
-        rows.append(score_targets(logits_KC, explained, model.problem).numpy())
+        rows.append(_score_explained(logits_KC, explanation_for(case, target), model.problem))
     return np.stack(rows)
+
+
+def _score_explained(logits_KC: Tensor, explanation: Explanation, problem: str) -> Array:
+    return score_targets(logits_KC, explanation.target, problem).numpy()
 
 
 def _deletion_drops(
@@ -98,15 +103,25 @@ def lodds(
 
     The attention mask stays 1. Options as for aopc.
     """
-    if model.problem == "regression":
-        raise UnsupportedModel("lodds compares probabilities, which a regression does not have: use aopc.")
-    if not replacement and not model.takes_images:
-        _require_padding(model)
-        replacement = "pad"
+    _require_probabilities(model)
+    replacement = _padding(model, replacement)
     shares = [0.0, *_shares(steps, first)]
     probability_NK = _probabilities(model, cases, target, shares, replacement=replacement)
     log_NK = np.log(np.maximum(probability_NK, SMALLEST_PROBABILITY))
     return _change_records("lodds", log_NK[:, 1:] - log_NK[:, :1], absolute)
+
+
+def _require_probabilities(model: Model) -> None:
+    if model.problem == "regression":
+        raise UnsupportedModel("lodds compares probabilities, which a regression does not have: use aopc.")
+
+
+def _padding(model: Model, replacement: str | None) -> str | None:
+    """Return the replacement of lodds: by default [PAD], which images do not have."""
+    if replacement or model.takes_images:
+        return replacement
+    _require_padding(model)
+    return "pad"
 
 
 def _require_padding(model: Model) -> None:
@@ -121,21 +136,27 @@ def _change_records(name: str, change_NK: Array, absolute: bool = False) -> list
     """Return a record per example: the mean change, and the change at each share."""
     if absolute:
         change_NK = np.abs(change_NK)
-    records = []
-    for change_K in change_NK:
-        records.append({name: float(change_K.mean()), "changes": change_K.tolist()})
-    return records
+    return [_change_record(name, change_K) for change_K in change_NK]
+
+
+def _change_record(name: str, change_K: Array) -> Record:
+    return {name: float(change_K.mean()), "changes": change_K.tolist()}
 
 
 def _parse_bins(bins: Any) -> list[float]:
     """Parse percentages, given as a sequence or as text between slashes, into shares."""
-    try:
-        shares = _as_shares(bins)
-    except (TypeError, ValueError, OverflowError):
-        shares = []
-    if not shares or not _are_rising_shares(shares):
+    shares = _try_shares(bins)
+    if not _are_rising_shares(shares):
         raise BadOption(f"Invalid bins={bins!r}: give rising percentages, such as '1/5/10/20/50'.")
     return shares
+
+
+def _try_shares(bins: Any) -> list[float]:
+    """Return the percentages as shares, an empty list if some are no numbers."""
+    try:
+        return _as_shares(bins)
+    except (TypeError, ValueError, OverflowError):
+        return []
 
 
 def _as_shares(bins: Any) -> list[float]:
@@ -147,7 +168,7 @@ def _as_shares(bins: Any) -> list[float]:
 
 def _are_rising_shares(shares: Sequence[float]) -> bool:
     # The range is checked for each: a NaN in the middle leaves the list sorted.
-    return shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
+    return bool(shares) and shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
 
 
 def _bin_curve(records: Sequence[Record], weights_RN: Array, *, bins: Any = BINS) -> Curves:
@@ -206,17 +227,24 @@ def _correct(
     if against == "prediction":
         return _unchanged(model, cases, target, shares, keep=keep, **removal).astype(np.float64)
     # Labels come first: an unknown one is found before anything is computed.
-    label_N = np.array([label_index(model, case.example) for case in cases])
+    label_N = _label_indices(model, cases)
     best_NK = _best_classes(model, cases, target, shares, keep=keep, **removal)
     return np.asarray(best_NK == label_N[:, None], dtype=np.float64)
 
 
+def _label_indices(model: Model, cases: Sequence[ExplainedExample]) -> Array:
+    return np.array([label_index(model, case.example) for case in cases])
+
+
 def _check_accuracy(model: Model, against: str) -> None:
     """Raise UnsupportedModel or BadOption unless the model's class can be compared with `against`."""
+    _require_single_label(model)
+    require_choice("against", against, COMPARED_WITH)
+
+
+def _require_single_label(model: Model) -> None:
     if model.problem != "single-label":
         raise UnsupportedModel(f"Accuracy needs one class per input, but {model.name} is a {model.problem} model.")
-    if against not in COMPARED_WITH:
-        raise BadOption(f"Invalid against={against!r}. Available: {', '.join(COMPARED_WITH)}.")
 
 
 def _unchanged(
@@ -245,10 +273,7 @@ def _step_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = ST
 
 def _area_records(name: str, correct_NK: Array, shares: Sequence[float], scale: int = 1) -> list[Record]:
     """Return a record per example: the area under its curve, and the curve."""
-    records = []
-    for correct_K in correct_NK:
-        records.append({name: scale * trapezoid(correct_K, shares), "correct": correct_K.tolist()})
-    return records
+    return [{name: scale * trapezoid(correct_K, shares), "correct": correct_K.tolist()} for correct_K in correct_NK]
 
 
 @metric(paper="Decoded layer saliency, Sec. 3.1", better="lower", curve=_step_curve, aliases=ALIASES)

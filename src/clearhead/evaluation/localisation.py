@@ -12,10 +12,11 @@ from clearhead.arrays import Array
 from clearhead.data.task import Example, Mask
 from clearhead.errors import BadInput
 from clearhead.evaluation.examples import explanation_for, real_relevance
-from clearhead.evaluation.metric import ExplainedExample, Record, column, means, metric
+from clearhead.evaluation.metric import ExplainedExample, Record, column, divide_or_nan, means, metric
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import open_image
 from clearhead.model.model import Model
+from clearhead.perturbation.ranking import sort_descending
 from clearhead.validation import require_integer
 
 COUNTS = ("both_fg", "either_fg", "both_bg", "either_bg", "right", "labelled")
@@ -27,21 +28,25 @@ def _summarise_segmentation(records: Sequence[Record], weights_RN: Array) -> dic
     """Return pixel accuracy and mIoU pooled over the data set, mAP averaged over images."""
     counts = _pool_counts(records, weights_RN)
     # Pooled counts may be 0 in a resample, where the value is NaN.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        accuracy = counts["right"] / counts["labelled"]
-        foreground_iou = counts["both_fg"] / counts["either_fg"]
-        background_iou = counts["both_bg"] / counts["either_bg"]
+    accuracy = divide_or_nan(counts["right"], counts["labelled"])
     precision = means(records, weights_RN, ["ap"])["ap"]
-    return {"pixel-accuracy": accuracy, "map": precision, "miou": (foreground_iou + background_iou) / 2}
+    return {"pixel-accuracy": accuracy, "map": precision, "miou": _mean_iou(counts)}
+
+
+def _mean_iou(counts: Mapping[str, Array]) -> Array:
+    foreground_iou = divide_or_nan(counts["both_fg"], counts["either_fg"])
+    background_iou = divide_or_nan(counts["both_bg"], counts["either_bg"])
+    return (foreground_iou + background_iou) / 2
 
 
 def _pool_counts(records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
     """Return each count summed over the records (R), as often as each row of weights says."""
-    pooled = {}
-    for name in COUNTS:
-        # A record without labelled pixels has no counts and adds nothing.
-        pooled[name] = weights_RN @ np.nan_to_num(column(records, name))
-    return pooled
+    return {name: weights_RN @ _count_or_zero(records, name) for name in COUNTS}
+
+
+def _count_or_zero(records: Sequence[Record], name: str) -> Array:
+    # A record without labelled pixels has no counts and adds nothing.
+    return np.nan_to_num(column(records, name))
 
 
 @metric(
@@ -62,11 +67,15 @@ def _measure_segmentation(explanation: Explanation, example: Example) -> Record:
     mask = _object_mask(example)
     heat = explanation.heatmap()
     _check_size(mask, heat, example.id)
-    # The map is NaN outside the model's crop, the mask negative where nobody labelled.
-    is_counted = np.isfinite(heat) & (mask >= 0)
+    is_counted = _find_labelled(heat, mask)
     if not is_counted.any():
         return {}
     return _compare_with_mask(heat, mask, is_counted)
+
+
+def _find_labelled(heat: Array, mask: Array) -> Array:
+    # The map is NaN outside the model's crop, the mask negative where nobody labelled.
+    return np.isfinite(heat) & (mask >= 0)
 
 
 def _compare_with_mask(heat: Array, mask: Array, is_counted: Array) -> Record:
@@ -93,11 +102,14 @@ def _format_size(pixels: Array) -> str:
 def _segment_map(heat: Array) -> tuple[Array, Array]:
     """Return the map scaled to 0–1, and where it lies above its mean."""
     is_seen = np.isfinite(heat)
-    seen = heat[is_seen]
-    # A constant map has no range; it stays constant instead of becoming NaN.
-    spread = np.ptp(seen) or 1.0
-    scaled = (heat - seen.min()) / spread
+    scaled = _scale_map(heat, heat[is_seen])
     return scaled, scaled > scaled[is_seen].mean()
+
+
+def _scale_map(heat: Array, seen: Array) -> Array:
+    # A constant map has no range; it stays constant instead of becoming NaN.
+    spread = float(np.ptp(seen)) or 1.0
+    return (heat - seen.min()) / spread
 
 
 def _object_mask(example: Example) -> Array:
@@ -126,7 +138,7 @@ def _two_sided_precision(scaled: Array, gold: Array) -> float:
 
 def average_precision(score_N: Array, gold_N: Array) -> float:
     """Return Σ (recall − recall before) · precision over falling thresholds; equal scores enter together."""
-    order = np.argsort(-score_N, kind="stable")
+    order = sort_descending(score_N)
     hits = np.cumsum(gold_N[order])
     last = _ends_of_runs(score_N[order])
     # Without any gold pixel there are no hits either, and the precision is 0.
@@ -161,11 +173,14 @@ def _make_mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
 def _mix_classes(examples: list[Example], size: int, seed: int) -> list[list[Example]]:
     """Group examples whose labels all differ; raise BadInput if there are too few labels for one group."""
     generator = np.random.default_rng(seed)
-    shuffled = [examples[index] for index in generator.permutation(len(examples))]
-    by_label = _group_by_label(shuffled)
+    by_label = _group_by_label(_shuffle_examples(examples, generator))
     if len(by_label) < size:
         raise BadInput(f"A mosaic needs {size} different labels, which these {len(examples)} examples do not have.")
     return _draw_groups(by_label, size, generator)
+
+
+def _shuffle_examples(examples: Sequence[Example], generator: np.random.Generator) -> list[Example]:
+    return [examples[index] for index in generator.permutation(len(examples))]
 
 
 def _group_by_label(examples: Sequence[Example]) -> dict[Any, list[Example]]:
@@ -181,12 +196,19 @@ def _draw_groups(remaining: dict[Any, list[Example]], size: int, generator: Any)
     """Draw groups of different labels, always from the labels with most examples left."""
     groups = []
     while len(remaining) >= size:
-        largest = _largest_labels(remaining, size)
-        # As objects: NumPy would turn labels of mixed types into texts.
-        shuffled = generator.permutation(np.array(largest, dtype=object))
-        groups.append([remaining[label].pop() for label in shuffled])
-        remaining = {label: left for label, left in remaining.items() if left}
+        labels = _shuffle_labels(_largest_labels(remaining, size), generator)
+        groups.append([remaining[label].pop() for label in labels])
+        remaining = _drop_empty(remaining)
     return groups
+
+
+def _shuffle_labels(labels: Sequence[Any], generator: Any) -> Any:
+    # As objects: NumPy would turn labels of mixed types into texts.
+    return generator.permutation(np.array(labels, dtype=object))
+
+
+def _drop_empty(remaining: Mapping[Any, list[Example]]) -> dict[Any, list[Example]]:
+    return {label: left for label, left in remaining.items() if left}
 
 
 def _largest_labels(remaining: Mapping[Any, Sequence[Example]], size: int) -> list[Any]:
@@ -229,9 +251,14 @@ class Canvas:
         width, height = _largest_size(images)
         canvas = Image.new("RGB", (2 * width, 2 * height))
         for index, image in enumerate(images):
-            row, column_number = divmod(index, 2)
-            canvas.paste(image.resize((width, height)), (column_number * width, row * height))
+            canvas.paste(image.resize((width, height)), _corner(index, width, height))
         return canvas
+
+
+def _corner(index: int, width: int, height: int) -> tuple[int, int]:
+    """Return the upper left corner of a quarter of a canvas; quarters are counted row by row."""
+    row, column_number = divmod(index, 2)
+    return column_number * width, row * height
 
 
 def _largest_size(images: Sequence[Image.Image]) -> tuple[int, int]:
@@ -248,10 +275,8 @@ def _join_images(group: list[Example]) -> list[Example]:
 
 def _quarter(index: int) -> tuple[float, float, float, float]:
     """Return left, top, right and bottom of a quarter of a canvas, from 0 to 1."""
-    row, column_number = divmod(index, 2)
-    left = column_number / 2
-    top = row / 2
-    return left, top, left + 0.5, top + 0.5
+    column_number, row = _corner(index, 1, 1)
+    return column_number / 2, row / 2, (column_number + 1) / 2, (row + 1) / 2
 
 
 @metric(paper="class mosaics (Arias-Duart et al. 2022)", better="higher", targets=("label",), prepare=_make_mosaics)
@@ -265,13 +290,15 @@ def mosaic(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> lis
 
 
 def _measure_mosaic(case: ExplainedExample) -> Record:
-    explanation = explanation_for(case, "label")
-    if explanation.grid is None:
-        share = _text_share(explanation, case.example.gold)
-    else:
-        share = _image_share(explanation, case.example.gold)
+    share = _class_share(explanation_for(case, "label"), case.example.gold)
     # Parts of one mosaic are not independent: they are resampled as a group.
     return {"mosaic": share, "group": case.example.id.rpartition(":")[0]}
+
+
+def _class_share(explanation: Explanation, gold: Any) -> float | None:
+    if explanation.grid is None:
+        return _text_share(explanation, gold)
+    return _image_share(explanation, gold)
 
 
 def _text_share(explanation: Explanation, gold: Any) -> float | None:
@@ -292,10 +319,15 @@ def _starts_inside(explanation: Explanation, span: tuple[int, int, int]) -> Arra
 def _image_share(explanation: Explanation, gold: Any) -> float:
     # Outside the model's crop the map is NaN: no relevance there.
     heat = np.nan_to_num(explanation.heatmap())
-    left, top, right, bottom = gold
-    in_rows = _between(heat.shape[0], top, bottom)
-    in_columns = _between(heat.shape[1], left, right)
-    return _positive_share(heat, in_rows[:, None] & in_columns[None, :])
+    return _positive_share(heat, _inside_box(heat.shape, gold))
+
+
+def _inside_box(shape: tuple[int, ...], box: tuple[float, float, float, float]) -> Array:
+    """Return which pixels lie in a box of relative left, top, right and bottom."""
+    left, top, right, bottom = box
+    in_rows = _between(shape[0], top, bottom)
+    in_columns = _between(shape[1], left, right)
+    return in_rows[:, None] & in_columns
 
 
 def _between(size: int, low: float, high: float) -> Array:

@@ -7,20 +7,21 @@ intervals and tests all follow from records alone.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from clearhead.arrays import Array
 from clearhead.data.task import Example, Task
-from clearhead.errors import BadOption
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded
 from clearhead.model.model import Model
 from clearhead.registry import Registry
 from clearhead.spec import option_defaults, parse_spec, validate_options
+from clearhead.validation import require_choice
 
+Result = TypeVar("Result")
 Record = dict[str, Any]
 Curve = tuple[list[float], list[float]]
 Curves = tuple[list[float], Array]
@@ -154,20 +155,15 @@ class MetricSpec:
         target = self.all_options.get("target")
         if target is None:
             return self.metric.targets
-        if target not in TARGET_CHOICES:
-            raise self._bad_target(target)
+        require_choice("target", target, TARGET_CHOICES, f" for '{self.metric.name}'")
         return (target,)
-
-    def _bad_target(self, target: Any) -> BadOption:
-        choices = ", ".join(TARGET_CHOICES)
-        return BadOption(f"Invalid target={target!r} for '{self.metric.name}'. Available: {choices}.")
 
     def prepare(self, task: Task) -> list[Example]:
         """Return the examples to explain: the task's own, or those that the metric makes of them."""
         examples = list(task.examples)
         if self.metric.prepare is None:
             return examples
-        return self.metric.prepare(examples, **self._options_of(self.metric.prepare))
+        return self._call(self.metric.prepare, examples)
 
     def measure(self, model: Model, cases: Sequence[ExplainedExample]) -> list[Record]:
         """Return one record per explained example, in order."""
@@ -183,31 +179,35 @@ class MetricSpec:
 
     def resampled(self, records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
         """Return the values (R) when each record counts as often as each row of weights says."""
-        summary = self.metric.summary_of
         if not records:
-            return {name: np.full(len(weights_RN), np.nan) for name in self.metric.values}
-        if summary is None:
+            return self._without_values(len(weights_RN))
+        if self.metric.summary_of is None:
             return means(records, weights_RN, self.metric.values)
-        return summary(records, weights_RN, **self._options_of(summary))
+        return self._call(self.metric.summary_of, records, weights_RN)
+
+    def _without_values(self, rows: int) -> dict[str, Array]:
+        return {name: np.full(rows, np.nan) for name in self.metric.values}
 
     def curve(self, records: Sequence[Record]) -> Curve | None:
         """Return the metric's curve as xs and ys, None if it has none or no record has anything to draw."""
         curves = self.curves(records, count_once(records))
         if curves is None:
             return None
-        xs, heights_RK = curves
-        return xs, heights_RK[0].tolist()
+        return _first_curve(curves)
 
     def curves(self, records: Sequence[Record], weights_RN: Array) -> Curves | None:
         """Return the curves when each record counts as often as each row of weights says; None as for `curve`."""
-        curve = self.metric.curve_of
-        if curve is None or not records:
+        if self.metric.curve_of is None or not records:
             return None
-        xs, heights_RK = curve(records, weights_RN, **self._options_of(curve))
+        xs, heights_RK = self._call(self.metric.curve_of, records, weights_RN)
         # No point: no record had a list of numbers.
         if not heights_RK.shape[1]:
             return None
         return xs, heights_RK
+
+    def _call(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function of the metric with the options that it takes."""
+        return function(*arguments, **self._options_of(function))
 
     def _options_of(self, function: Callable[..., Any]) -> dict[str, Any]:
         """Return the options that a function of the metric takes."""
@@ -216,16 +216,22 @@ class MetricSpec:
         return {name: value for name, value in self.all_options.items() if name in parameters}
 
 
+def _first_curve(curves: Curves) -> Curve:
+    xs, heights_RK = curves
+    return xs, heights_RK[0].tolist()
+
+
 def parse_metric(name: Any, **options: Any) -> MetricSpec:
     """Parse 'aopc', 'aopc:replacement=pad,steps=9' or (name, {options}), as for methods."""
     if isinstance(name, MetricSpec):
         return name
     text, plain_name, spec_options = parse_spec(name)
     registered = METRICS[plain_name]
-    validated = validate_options(
-        registered.name, registered.measure, {**spec_options, **options}, aliases=registered.aliases
-    )
-    return MetricSpec(text, registered, validated)
+    return MetricSpec(text, registered, _validate_options(registered, {**spec_options, **options}))
+
+
+def _validate_options(registered: Metric, options: Mapping[str, Any]) -> dict[str, Any]:
+    return validate_options(registered.name, registered.measure, options, aliases=registered.aliases)
 
 
 def count_once(records: Sequence[Record]) -> Array:
@@ -248,10 +254,14 @@ def _weighted_mean(values: Array, weights_RN: Array) -> Array:
     is_finite = np.isfinite(values)
     # NaN times a weight of 0 would still be NaN.
     finite_values = np.where(is_finite, values, 0.0)
-    # Where no record counts, 0 / 0 is the wanted NaN.
+    return divide_or_nan(weights_RN @ finite_values, weights_RN @ is_finite)
+
+
+def divide_or_nan(numerator: Array, denominator: Array) -> Array:
+    """Return the quotient, without a warning where it is 0 / 0, which is NaN."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean: Array = weights_RN @ finite_values / (weights_RN @ is_finite)
-    return mean
+        quotient: Array = numerator / denominator
+    return quotient
 
 
 def column(records: Sequence[Record], name: str) -> Array:
@@ -266,13 +276,17 @@ def _entries(records: Sequence[Record], name: str) -> list[Any]:
 
 def mean_curve(records: Sequence[Record], weights_RN: Array, name: str) -> Array:
     """Return the weighted mean (R, K) of a list of numbers; records without it, and NaN in it, are ignored."""
-    lists = _entries(records, name)
+    return _weighted_mean(_stack_lists(_entries(records, name)), weights_RN)
+
+
+def _stack_lists(lists: Sequence[list[float] | None]) -> Array:
+    """Return the lists as rows (N, K)."""
     rows_NK = np.full((len(lists), _first_length(lists)), np.nan)
     for row_K, values in zip(rows_NK, lists, strict=True):
         # Records without the list keep their row of NaN.
         if values is not None:
             row_K[:] = values
-    return _weighted_mean(rows_NK, weights_RN)
+    return rows_NK
 
 
 def _first_length(lists: Sequence[list[float] | None]) -> int:

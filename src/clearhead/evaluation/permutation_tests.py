@@ -12,6 +12,7 @@ from clearhead.evaluation.metric import MetricSpec, Record, column
 from clearhead.evaluation.statistics import (
     LEVEL,
     SAMPLES,
+    Interval,
     Repeats,
     Values,
     average_values,
@@ -23,6 +24,7 @@ from clearhead.evaluation.statistics import (
     finite_values,
     group_numbers,
     make_intervals,
+    spread_groups,
 )
 
 
@@ -50,10 +52,12 @@ def differences(
     # The same seed draws the same examples for both methods, so differences of resamples are paired.
     resampled = _subtract(bootstrap(spec, first, samples, seed), bootstrap(spec, second, samples, seed))
     p_values = _permutation_tests(spec, first, second, seed)
-    results = {}
-    for name, interval in make_intervals(spec, first[0], values, resampled, level).items():
-        results[name] = Difference(interval.value, interval.low, interval.high, p_values[name], interval.n)
-    return results
+    tested = make_intervals(spec, first[0], values, resampled, level)
+    return {name: _make_difference(interval, p_values[name]) for name, interval in tested.items()}
+
+
+def _make_difference(interval: Interval, p: float) -> Difference:
+    return Difference(interval.value, interval.low, interval.high, p, interval.n)
 
 
 def _check_paired(first: Sequence[Record], second: Sequence[Record]) -> None:
@@ -75,7 +79,7 @@ def _permutation_tests(spec: MetricSpec, first: Repeats, second: Repeats, seed: 
 
 def _swap_tests(spec: MetricSpec, first: Repeats, second: Repeats, seed: int) -> dict[str, float]:
     swapped = _swap_records(spec, first, second, seed)
-    return {name: _p_value(difference_R) for name, difference_R in swapped.items()}
+    return dict(zip(swapped, map(_p_value, swapped.values()), strict=True))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -101,12 +105,19 @@ def _flip_signs(first: Repeats, second: Repeats, name: str, seed: int) -> float:
 
 def _count_extreme_flips(total_G: Array, seed: int) -> int:
     """Count the random sign flips whose sum is at least as far from zero as the observed one."""
+    threshold = _flip_threshold(total_G)
+    flips = _draw_signs(len(total_G), seed)
+    return sum(_count_extreme(signs_RG @ total_G, threshold) for signs_RG in flips)
+
+
+def _flip_threshold(total_G: Array) -> float:
     # Flips that give the same difference up to rounding count as equal.
-    threshold = abs(total_G.sum()) - 1e-12 * np.abs(total_G).sum()
-    extreme = 0
-    for signs_RG in _draw_signs(len(total_G), seed):
-        extreme += int((np.abs(signs_RG @ total_G) >= threshold).sum())
-    return extreme
+    return float(abs(total_G.sum()) - 1e-12 * np.abs(total_G).sum())
+
+
+def _count_extreme(difference_R: Array, threshold: float) -> int:
+    """Count the differences that are at least as far from zero as the threshold."""
+    return int((np.abs(difference_R) >= threshold).sum())
 
 
 def _draw_signs(groups: int, seed: int) -> Iterator[Array]:
@@ -153,7 +164,7 @@ def _draw_swaps(group_N: Array, seed: int) -> Iterator[Array]:
         if is_first:
             swaps_RG[0] = 0
         is_first = False
-        yield swaps_RG[:, group_N].astype(np.float64)
+        yield spread_groups(swaps_RG, group_N)
 
 
 def _pair_repeats(first: Repeats, second: Repeats) -> list[tuple[Sequence[Record], Sequence[Record]]]:
@@ -179,11 +190,11 @@ def _p_value(difference_R: Array) -> float:
     Without the tail no p could fall below 1 / (swaps + 1), too much for a correction over many comparisons.
     """
     observed = abs(difference_R[0])
-    swapped_R = finite_values(np.abs(difference_R[1:]))
+    swapped_R = finite_values(difference_R[1:])
     if not np.isfinite(observed) or not len(swapped_R):
         return 1.0
     # Swaps that give the same difference up to rounding count as equal.
-    extreme = int((swapped_R >= observed * (1 - 1e-12)).sum())
+    extreme = _count_extreme(swapped_R, observed * (1 - 1e-12))
     share = (extreme + 1) / (len(swapped_R) + 1)
     if extreme:
         return share
@@ -192,11 +203,15 @@ def _p_value(difference_R: Array) -> float:
 
 def _normal_tail(observed: float, swapped_R: Array) -> float:
     """Return the two-sided p-value under a normal curve around 0 with the swapped differences' deviation."""
-    spread = float(np.sqrt((swapped_R**2).mean()))
+    spread = _deviation_from_zero(swapped_R)
     # All swaps gave exactly 0: there is no curve to look at.
     if not spread:
         return 1.0
     return math.erfc(observed / spread / math.sqrt(2))
+
+
+def _deviation_from_zero(values: Array) -> float:
+    return float(np.sqrt((values**2).mean()))
 
 
 SIGN_FLIPS = 9999

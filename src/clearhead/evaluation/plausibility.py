@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from clearhead.arrays import Array
-from clearhead.data.task import Spans
+from clearhead.data.task import Example, Spans
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.evaluation.examples import explanation_for
 from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
 from clearhead.explanation import Explanation, Word
 from clearhead.model.model import Model
-from clearhead.perturbation.features import Span, as_span
+from clearhead.perturbation.features import Span, as_segments, as_span
 from clearhead.perturbation.ranking import rank_features
 from clearhead.validation import require_integer
 
@@ -23,8 +23,12 @@ def _marked_spans(case: ExplainedExample) -> Spans:
     gold = case.example.gold
     # The box of a mosaic's image is a tuple as well, but of numbers.
     if not isinstance(gold, tuple) or (gold and not isinstance(gold[0], tuple)):
-        raise BadInput(f"Example '{case.example.id}' has no marked words, which this metric compares with.")
+        raise _no_marked_words(case.example)
     return gold
+
+
+def _no_marked_words(example: Example) -> BadInput:
+    return BadInput(f"Example '{example.id}' has no marked words, which this metric compares with.")
 
 
 def _f1_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
@@ -58,14 +62,21 @@ def _measure_f1(explanation: Explanation, spans: Spans, beyond: bool) -> Record:
 
 def _f1_scores(words: Sequence[Word], is_marked: Array, total: int) -> list[float]:
     """Return the F1 of the top k words for each k, against `total` marked words."""
-    rank_N = rank_features(np.array([word.relevance for word in words]))
+    rank_N = _rank_words(words)
     return [_f1_score(rank_N, is_marked, total, k) for k in TOP_KS]
 
 
+def _rank_words(words: Sequence[Word]) -> Array:
+    return rank_features(np.array([word.relevance for word in words]))
+
+
 def _are_marked(words: Sequence[Word], spans: Spans) -> Array:
-    marked = [_touches(spans, word.segment, word.start, word.end) for word in words]
     # The dtype is given for a text without words, which would be an array of floats.
-    return np.array(marked, dtype=bool)
+    return np.array([_is_marked(word, spans) for word in words], dtype=bool)
+
+
+def _is_marked(word: Word, spans: Spans) -> bool:
+    return _touches(spans, word.segment, word.start, word.end)
 
 
 def _f1_score(rank_N: Array, is_marked: Array, total: int, k: int) -> float:
@@ -84,18 +95,13 @@ def _touches(spans: Spans, segment: int, start: int, end: int) -> bool:
 
 def _count_marked_words(explanation: Explanation, spans: Spans) -> int:
     """Count the marked words of the whole text, also of the part that the model did not take."""
-    count = 0
-    for segment, text in enumerate(_segments(explanation)):
-        # The text itself, not the explanation's words, which end where the model truncated it.
-        for match in re.finditer(r"\S+", text):
-            count += _touches(spans, segment, *match.span())
-    return count
+    # The text itself, not the explanation's words, which end where the model truncated it.
+    segments = enumerate(as_segments(explanation.text or ""))
+    return sum(_count_touched(text, segment, spans) for segment, text in segments)
 
 
-def _segments(explanation: Explanation) -> tuple[str, ...]:
-    if isinstance(explanation.text, tuple):
-        return explanation.text
-    return (explanation.text or "",)
+def _count_touched(text: str, segment: int, spans: Spans) -> int:
+    return sum(_touches(spans, segment, *match.span()) for match in re.finditer(r"\S+", text))
 
 
 def _count_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
@@ -118,22 +124,30 @@ def precision_at_k(model: Model, cases: list[ExplainedExample], *, k: int = 20) 
     ignored.
     """
     require_integer("k", k)
-    if model.problem != "span":
-        raise UnsupportedModel(f"precision-at-k needs a question-answering model, which {model.name} is not.")
+    _require_answers(model)
     return [_measure_precision(case, k) for case in cases]
 
 
+def _require_answers(model: Model) -> None:
+    if model.problem != "span":
+        raise UnsupportedModel(f"precision-at-k needs a question-answering model, which {model.name} is not.")
+
+
 def _measure_precision(case: ExplainedExample, k: int) -> Record:
-    rank_N = _rank_tokens(case)
-    start = explanation_for(case, "start")
-    # The first gold answer only, as in the paper.
-    in_answer = _answer_tokens(start, _marked_spans(case)[:1])
-    rank_A = rank_N[in_answer[~start.special]]
+    rank_A = _answer_ranks(case)
     if not len(rank_A):
         return {"count": None, "share": None, "counts": None}
     counts = _count_hits(rank_A, k)
     share = counts[-1] / min(k, len(rank_A))
     return {"count": counts[-1], "share": share, "counts": counts}
+
+
+def _answer_ranks(case: ExplainedExample) -> Array:
+    """Return the ranks of the answer's tokens among those that are not special."""
+    start = explanation_for(case, "start")
+    # The first gold answer only, as in the paper.
+    in_answer = _answer_tokens(start, _marked_spans(case)[:1])
+    return _rank_tokens(case)[in_answer[~start.special]]
 
 
 def _rank_tokens(case: ExplainedExample) -> Array:
@@ -153,10 +167,14 @@ def _count_hits(rank_A: Array, k: int) -> list[float]:
 
 def _answer_tokens(explanation: Explanation, spans: Spans) -> Array:
     """Return which tokens overlap a marked span."""
+    in_answer = [_overlaps(spans, as_span(offset)) for offset in _require_offsets(explanation)]
+    return np.array(in_answer, dtype=bool) & ~explanation.special
+
+
+def _require_offsets(explanation: Explanation) -> Sequence[tuple[int, ...]]:
     if explanation.offsets is None:
         raise BadInput("Answers are found by their characters, which needs a fast tokenizer.")
-    in_answer = [_overlaps(spans, as_span(offset)) for offset in explanation.offsets]
-    return np.array(in_answer, dtype=bool) & ~explanation.special
+    return explanation.offsets
 
 
 def _overlaps(spans: Spans, token: Span) -> bool:

@@ -15,7 +15,7 @@ from clearhead.explanation import Explanation
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
 from clearhead.perturbation.curves import removal_masks
-from clearhead.perturbation.features import Features, holds_images
+from clearhead.perturbation.features import Features, holds_images, label_positions
 from clearhead.perturbation.ranking import pixel_map, removal_stages
 from clearhead.perturbation.run import perturbed_logits
 
@@ -81,10 +81,8 @@ def _stage_example(
 
 
 def _stage_tokens(width: int, real: Array, explanation: Explanation, staging: _Staging) -> Features:
-    # Special tokens and padding keep the label 0.
-    labels = torch.zeros(width, dtype=torch.long)
-    labels[torch.from_numpy(real)] = staging.number(explanation.relevance[real])
-    return staging.features(labels)
+    stages = staging.number(explanation.relevance[real])
+    return staging.features(label_positions(width, torch.from_numpy(real), stages))
 
 
 def _stage_pixels(pixels_ECPQ: Tensor, explanation: Explanation, staging: _Staging) -> Features:

@@ -1,6 +1,7 @@
 """Sanity: an explanation of a model must change when the model's weights do."""
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,13 +13,12 @@ from torch import Tensor, nn
 from clearhead.api import compare
 from clearhead.arrays import Array
 from clearhead.attribution.method import MethodSpec, parse_method
-from clearhead.errors import BadOption
 from clearhead.evaluation.confidence import tau
 from clearhead.evaluation.examples import explanation_for, real_relevance
 from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
-from clearhead.validation import require_integer
+from clearhead.validation import require_choice, require_integer
 
 CORRELATIONS = ("spearman", "kendall")
 MAX_SEED = 2**63 - 1
@@ -42,8 +42,7 @@ def randomisation(
     The head, then one block after the other, then the embeddings are redrawn in a copy of the model; the value is the
     mean over these stages. An explanation that stays the same (1) does not depend on what the model learned.
     """
-    if correlation not in CORRELATIONS:
-        raise BadOption(f"Invalid correlation={correlation!r}. Available: {', '.join(CORRELATIONS)}.")
+    require_choice("correlation", correlation, CORRELATIONS)
     require_integer("seed", seed, 0, MAX_SEED)
     stages = []
     for randomised in _randomise(model, seed):
@@ -53,14 +52,18 @@ def randomisation(
 
 def _randomise(model: Model, seed: int) -> Iterator[Model]:
     """Yield a copy of the model after each stage; it is the same copy, changed in place."""
-    # Without the model's cached copies in other dtypes, which would keep the trained weights.
-    randomised = replace(model, network=copy.deepcopy(model.network), copies={})
+    randomised = _copy_model(model)
     # On the CPU, so that a seed gives the same weights on any device.
     generator = torch.Generator().manual_seed(seed)
     for parameters in parts_from_output(randomised.network):
         # Weights stay random: each stage adds to the ones before.
         redraw(parameters, generator)
         yield randomised
+
+
+def _copy_model(model: Model) -> Model:
+    # Without the model's cached copies in other dtypes, which would keep the trained weights.
+    return replace(model, network=copy.deepcopy(model.network), copies={})
 
 
 def _correlate_cases(model: Model, cases: Sequence[ExplainedExample], correlation: str, absolute: bool) -> list[float]:
@@ -74,10 +77,14 @@ def _correlate_cases(model: Model, cases: Sequence[ExplainedExample], correlatio
 
 def _correlation_record(correlations: list[float]) -> Record:
     """Return the mean over stages, None where the explanation has too few tokens to correlate."""
-    finite = [value for value in correlations if np.isfinite(value)]
+    return {"randomisation": _finite_mean(correlations), "correlations": correlations}
+
+
+def _finite_mean(values: Sequence[float]) -> float | None:
+    finite = list(filter(math.isfinite, values))
     if not finite:
-        return {"randomisation": None, "correlations": correlations}
-    return {"randomisation": float(np.mean(finite)), "correlations": correlations}
+        return None
+    return float(np.mean(finite))
 
 
 def parts_from_output(network: nn.Module) -> list[list[nn.Parameter]]:
@@ -87,9 +94,13 @@ def parts_from_output(network: nn.Module) -> list[list[nn.Parameter]]:
     """
     list_name, blocks = _longest_list(network)
     if not blocks:
-        return [[parameter] for parameter in reversed(list(network.parameters()))]
+        return _single_parameters(network)
     stages = _group_by_stage(network, list_name, blocks)
     return [stages[stage] for stage in sorted(stages)]
+
+
+def _single_parameters(network: nn.Module) -> list[list[nn.Parameter]]:
+    return [[parameter] for parameter in reversed(list(network.parameters()))]
 
 
 def _group_by_stage(network: nn.Module, list_name: str, blocks: int) -> dict[int, list[nn.Parameter]]:
@@ -171,18 +182,25 @@ def _group_methods(cases: Sequence[ExplainedExample]) -> list[list[MethodCases]]
     """Group the methods that explained the same inputs for the same targets."""
     groups: dict[Any, list[MethodCases]] = {}
     for spec, indices in _cases_by_method(cases):
-        key = tuple(map(_question, _select(cases, indices)))
-        groups.setdefault(key, []).append((spec, indices))
+        groups.setdefault(_questions(cases, indices), []).append((spec, indices))
     return list(groups.values())
+
+
+def _questions(cases: Sequence[ExplainedExample], indices: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(map(_question, _select(cases, indices)))
 
 
 def _cases_by_method(cases: Sequence[ExplainedExample]) -> list[MethodCases]:
     methods: dict[str, MethodCases] = {}
     for index, case in enumerate(cases):
-        explanation = explanation_for(case, "prediction")
-        spec = parse_method((explanation.method, explanation.options))
+        spec = _method_of(case)
         methods.setdefault(spec.text, (spec, []))[1].append(index)
     return list(methods.values())
+
+
+def _method_of(case: ExplainedExample) -> MethodSpec:
+    explanation = explanation_for(case, "prediction")
+    return parse_method((explanation.method, explanation.options))
 
 
 def _question(case: ExplainedExample) -> Any:
@@ -191,17 +209,21 @@ def _question(case: ExplainedExample) -> Any:
 
 
 def _correlate(before: Explanation, after: Explanation, correlation: str, absolute: bool) -> float:
-    first = real_relevance(before)
-    second = real_relevance(after)
-    if absolute:
-        first = np.abs(first)
-        second = np.abs(second)
+    first = _compared_relevance(before, absolute)
+    second = _compared_relevance(after, absolute)
     # One token has no order.
     if len(first) < 2:
         return float("nan")
     if correlation == "kendall":
         return tau(first, second)
     return spearman(first, second)
+
+
+def _compared_relevance(explanation: Explanation, absolute: bool) -> Array:
+    relevance = real_relevance(explanation)
+    if absolute:
+        return np.abs(relevance)
+    return relevance
 
 
 def spearman(first: Array, second: Array) -> float:
@@ -217,8 +239,12 @@ def spearman(first: Array, second: Array) -> float:
 def _centred_ranks(values: Array) -> Array:
     """Return ranks less their mean."""
     _, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    # Equal values occupy the ranks end − size … end − 1 and share their mean.
-    ends = np.cumsum(sizes)
-    shared_ranks = ends - (sizes + 1) / 2
-    ranks: Array = shared_ranks[inverse]
+    ranks: Array = _shared_ranks(sizes)[inverse]
     return ranks - (len(values) - 1) / 2
+
+
+def _shared_ranks(sizes: Array) -> Array:
+    """Return the mean rank of each group of equal values, in rising order."""
+    # Equal values occupy the ranks end − size … end − 1.
+    ends: Array = np.cumsum(sizes)
+    return ends - (sizes + 1) / 2

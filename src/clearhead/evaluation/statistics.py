@@ -20,6 +20,7 @@ from clearhead.evaluation.metric import Curves, MetricSpec, Record, column, coun
 SAMPLES = 1000
 LEVEL = 0.95
 MAX_BLOCK_ENTRIES = 2_000_000
+UNKNOWN_BOUNDS = (float("nan"), float("nan"))
 
 Repeats = Sequence[Sequence[Record]]
 Values = dict[str, Array]
@@ -60,8 +61,8 @@ def make_intervals(
     """Return each value with the percentiles of its resamples."""
     results = {}
     for name, value in values.items():
-        low, high = _percentiles(resampled[name], level)
-        results[name] = Interval(value, low, high, _count_records(spec, records, name))
+        bounds = _percentiles(resampled[name], level)
+        results[name] = Interval(value, *bounds, _count_records(spec, records, name))
     return results
 
 
@@ -74,11 +75,16 @@ def band(
         return None
     xs, heights_RK = estimate
     height_K = heights_RK[0]
-    resampled_RK = _bootstrap_curves(spec, repeats, samples, seed)
-    if not spec.metric.is_mean:
-        resampled_RK = _recentre(height_K, resampled_RK)
+    resampled_RK = _recentre_curves(spec, height_K, _bootstrap_curves(spec, repeats, samples, seed))
     low, high = _point_bounds(resampled_RK, level)
     return Band(tuple(xs), tuple(map(float, height_K)), low, high)
+
+
+def _recentre_curves(spec: MetricSpec, height_K: Array, resampled_RK: Array) -> Array:
+    # The bootstrap of a mean is not biased.
+    if spec.metric.is_mean:
+        return resampled_RK
+    return _recentre(height_K, resampled_RK)
 
 
 def _point_bounds(resampled_RK: Array, level: float) -> Iterator[tuple[float, ...]]:
@@ -152,13 +158,15 @@ def _gather_values(values: Sequence[Values]) -> dict[str, list[Array]]:
 
 def bootstrap(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Values:
     """Return the values of resampled examples: the same examples are drawn for every method and repeat."""
-    blocks = []
-    for weights_RN in _bootstrap_weights(repeats[0], samples, seed):
-        blocks.append(_mean_values(spec, repeats, weights_RN))
-    resampled = concatenate_values(blocks)
+    resampled = _resample(spec, repeats, samples, seed)
     if spec.metric.is_mean:
         return resampled
     return _recentre_values(estimate(spec, repeats), resampled)
+
+
+def _resample(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Values:
+    blocks = _bootstrap_weights(repeats[0], samples, seed)
+    return concatenate_values([_mean_values(spec, repeats, weights_RN) for weights_RN in blocks])
 
 
 def _recentre_values(estimate: Mapping[str, float], resampled: Values) -> Values:
@@ -182,13 +190,19 @@ def _valid_range(resampled: Array) -> tuple[float, float]:
 def _bootstrap_weights(records: Sequence[Record], samples: int, seed: int) -> Iterator[Array]:
     """Yield how often each record is drawn in each sample, a block of samples at a time."""
     group_N = group_numbers(records)
-    groups = count_groups(group_N)
     generator = np.random.default_rng(seed)
-    probabilities = np.full(groups, 1 / groups)
-    # A bootstrap sample drawn with replacement is a multinomial count of each group.
     for rows in block_sizes(samples, len(records)):
-        counts_RG = generator.multinomial(groups, probabilities, size=rows)
-        yield counts_RG[:, group_N].astype(np.float64)
+        yield spread_groups(_draw_counts(generator, count_groups(group_N), rows), group_N)
+
+
+def _draw_counts(generator: np.random.Generator, groups: int, rows: int) -> Array:
+    # A bootstrap sample drawn with replacement is a multinomial count of each group.
+    return generator.multinomial(groups, np.full(groups, 1 / groups), size=rows)
+
+
+def spread_groups(values_RG: Array, group_N: Array) -> Array:
+    """Return for each record the value of its group (R, N), as a weight."""
+    return values_RG[:, group_N].astype(np.float64)
 
 
 def group_numbers(records: Sequence[Record]) -> Array:
@@ -217,8 +231,13 @@ def _percentiles(resampled_R: Array, level: float) -> tuple[float, float]:
     # A resample may hold no record of a class, where a value such as an overlap is NaN.
     finite = finite_values(resampled_R)
     if not len(finite):
-        return float("nan"), float("nan")
-    low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
+        return UNKNOWN_BOUNDS
+    return _central_interval(finite, level)
+
+
+def _central_interval(values: Array, level: float) -> tuple[float, float]:
+    """Return the bounds between which this share of the values lies, as many below as above."""
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

@@ -5,32 +5,29 @@ surrounding punctuation). Both are *terms* here, and all else is the same: relev
 weighted by inverse document frequency, and the overlap is common terms / (pairs of classes × k).
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain, combinations
-from pathlib import Path
 from typing import Any
-from weakref import ReferenceType, ref
 
 import numpy as np
 
 from clearhead.arrays import Array
-from clearhead.data.read import read_task
-from clearhead.data.task import Example
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.evaluation.examples import explanation_for
 from clearhead.evaluation.metric import Curves, ExplainedExample, Record, WordLists, metric
+from clearhead.evaluation.reference_corpus import InverseDocumentFrequency, token_frequencies
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
+from clearhead.perturbation.ranking import sort_descending
 from clearhead.validation import require_integer
 
 CURVE_KS = (5, 10, 20, 30, 40, 50, 75, 100)
 SHOWN_KS = (5, 10, 20, 30, 40, 50)
 TOP_K = 50
 MAX_DOCUMENTS = 50_000
-TEXTS_PER_CALL = 1000
 PUNCTUATION = ".,;:!?\"'()[]{}<>«»“”‘’…–—-*_/\\|"
 
 Weight = Callable[[str], float]
@@ -59,11 +56,14 @@ class ClassTotals:
         occurrences = self._sum_cells(weight)
         return self._sum_cells(weight * self._relevance), occurrences > 0
 
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return len(self.classes), len(self.terms)
+
     def _sum_cells(self, values: Array) -> Array:
         """Sum a value of every occurrence (classes × terms)."""
-        cells = len(self.classes) * len(self.terms)
-        sums: Array = np.bincount(self._cell, values, minlength=cells)
-        return sums.reshape(len(self.classes), len(self.terms))
+        sums: Array = np.bincount(self._cell, values, minlength=math.prod(self._shape))
+        return sums.reshape(self._shape)
 
     def top(self, weight_N: Array, k: int) -> list[list[int]]:
         """Return for each class the numbers of its k terms with the highest sums, ties in alphabetical order."""
@@ -94,7 +94,7 @@ def _number_values(values: Sequence[str]) -> tuple[list[str], Array]:
 def _top_terms(sum_V: Array, occurs_V: Array, k: int) -> list[int]:
     candidates = np.flatnonzero(occurs_V)
     # Terms are sorted, so a stable sort leaves ties in alphabetical order.
-    order = np.argsort(-sum_V[candidates], kind="stable")[:k]
+    order = sort_descending(sum_V[candidates])[:k]
     top: list[int] = candidates[order].tolist()
     return top
 
@@ -129,24 +129,16 @@ def overlap(top_terms: Sequence[Sequence[Any]], k: int) -> Overlap:
     `top_terms` lists the terms of each class, best first. A class with fewer than k terms shares no more than it has,
     and the divisor stays the same. The share is nan for fewer than two classes, which have no pair.
     """
-    tops = [set(terms[:k]) for terms in top_terms]
-    common = [len(first & second) for first, second in combinations(tops, 2)]
+    common = _count_common([set(terms[:k]) for terms in top_terms])
     count = sum(common)
     if not common:
         return Overlap(k, count, float("nan"))
     return Overlap(k, count, count / (len(common) * k))
 
 
-@dataclass(frozen=True)
-class InverseDocumentFrequency:
-    """log((1 + documents) / (1 + documents with the term)); a term in none of them weighs most."""
-
-    documents: int
-    counts: Mapping[str, int]
-
-    def __call__(self, term: str) -> float:
-        # Smoothed by 1, so that a term in no document has a finite weight and one in all of them 0.
-        return float(np.log((1 + self.documents) / (1 + self.counts.get(term, 0))))
+def _count_common(tops: Sequence[set[Any]]) -> list[int]:
+    """Count the terms that each pair of classes has in common."""
+    return [len(first & second) for first, second in combinations(tops, 2)]
 
 
 def normalise_word(word: str) -> str:
@@ -160,11 +152,15 @@ def word_frequencies(texts: Iterable[str]) -> InverseDocumentFrequency:
     counts: Counter[str] = Counter()
     for text in texts:
         documents += 1
-        # As a set: a word counts once per document.
-        counts.update(set(map(normalise_word, text.split())))
+        counts.update(_distinct_words(text))
     if not documents:
         raise BadInput("The reference corpus is empty: give the texts that word frequencies are counted in.")
     return InverseDocumentFrequency(documents, counts)
+
+
+def _distinct_words(text: str) -> set[str]:
+    # As a set: a word counts once per document.
+    return set(map(normalise_word, text.split()))
 
 
 def word_records(explanations: Collection[Explanation], *, weight: Weight | None = None) -> list[Record]:
@@ -203,18 +199,24 @@ def _word_record(explanation: Explanation, weight: Weight | None) -> Record:
 
 def _weighted_record(label: str, terms: list[str], relevance_N: Array, weight: Weight | None) -> Record:
     if weight is not None:
-        relevance_N = relevance_N * np.array([weight(term) for term in terms])
+        relevance_N = relevance_N * _weigh_terms(terms, weight)
     return {"class": label, "tokens": terms, "relevance": relevance_N.tolist()}
+
+
+def _weigh_terms(terms: Sequence[str], weight: Weight) -> Array:
+    return np.array([weight(term) for term in terms])
 
 
 def top_words(records: Sequence[Record], *, count: int = TOP_K) -> dict[str, list[tuple[str, float]]]:
     """Return for each class its words with the highest summed relevance; words that sum to 0 or less are left out."""
     require_integer("count", count)
-    tops = {}
-    for label, words in word_lists(records, count).items():
-        # A word that speaks against the class is no word of the class.
-        tops[label] = [(word, total) for word, total in words if total > 0]
-    return tops
+    lists = word_lists(records, count)
+    return {label: _supporting_words(words) for label, words in lists.items()}
+
+
+def _supporting_words(words: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    # A word that speaks against the class is no word of the class.
+    return [(word, total) for word, total in words if total > 0]
 
 
 def overlap_rows(records: Sequence[Record], ks: Sequence[int] = SHOWN_KS) -> list[Overlap]:
@@ -236,14 +238,16 @@ def _limit_ks(ks: Sequence[int], longest: int) -> list[int]:
 
 
 def _summarise_overlap(records: Sequence[Record], weights_RN: Array, *, k: int = TOP_K) -> dict[str, Array]:
-    totals = ClassTotals(records)
-    shares = []
-    counts = []
-    for weight_N in weights_RN:
-        common = overlap(totals.top(weight_N, k), k)
-        shares.append(common.share)
-        counts.append(float(common.count))
+    overlaps = _resampled_overlaps(records, weights_RN, k)
+    shares = [common.share for common in overlaps]
+    counts = [float(common.count) for common in overlaps]
     return {"token-overlap": np.array(shares), "count": np.array(counts)}
+
+
+def _resampled_overlaps(records: Sequence[Record], weights_RN: Array, k: int) -> list[Overlap]:
+    """Return the overlap for each reweighting of the records."""
+    totals = ClassTotals(records)
+    return [overlap(totals.top(weight_N, k), k) for weight_N in weights_RN]
 
 
 def _overlap_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
@@ -251,9 +255,12 @@ def _overlap_curve(records: Sequence[Record], weights_RN: Array) -> Curves:
     share_RK = np.empty((len(weights_RN), len(CURVE_KS)))
     for share_K, weight_N in zip(share_RK, weights_RN, strict=True):
         # Ranked once, to the largest k: shorter lists are its beginnings.
-        top_terms = totals.top(weight_N, CURVE_KS[-1])
-        share_K[:] = [overlap(top_terms, k).share for k in CURVE_KS]
+        share_K[:] = _overlap_shares(totals.top(weight_N, CURVE_KS[-1]))
     return list(map(float, CURVE_KS)), share_RK
+
+
+def _overlap_shares(top_terms: Sequence[Sequence[Any]]) -> list[float]:
+    return [overlap(top_terms, k).share for k in CURVE_KS]
 
 
 @metric(
@@ -282,77 +289,20 @@ def token_overlap(
     """
     require_integer("k", k)
     require_integer("documents", documents)
-    if model.takes_images or model.problem == "span":
-        raise UnsupportedModel(f"token-overlap compares the words of classes, which {model.name} does not have.")
+    _check_classes(model)
     weight = None
     if reference is not None:
         weight = token_frequencies(model, reference, text_column, documents)
     return [_token_record(explanation_for(case, "prediction"), weight) for case in cases]
 
 
+def _check_classes(model: Model) -> None:
+    """Raise UnsupportedModel for a model without classes of texts."""
+    if model.takes_images or model.problem == "span":
+        raise UnsupportedModel(f"token-overlap compares the words of classes, which {model.name} does not have.")
+
+
 def _token_record(explanation: Explanation, weight: Weight | None) -> Record:
     real = np.flatnonzero(~explanation.special)
     tokens = [explanation.tokens[index] for index in real]
     return _weighted_record(explanation.label, tokens, explanation.relevance[real], weight)
-
-
-def token_frequencies(
-    model: Model, reference: str, text_column: str | None, documents: int
-) -> InverseDocumentFrequency:
-    """Count in how many documents of a reference corpus each token occurs, again only when the corpus changes."""
-    # The cache holds a weak reference, so that it keeps no model alive. The files' states are part of its key.
-    return _count_tokens(ref(model), reference, text_column, documents, _file_states(str(reference)))
-
-
-def _file_states(reference: str) -> tuple[tuple[int, ...], ...]:
-    """Return what changes when a file, or one in a folder, does; empty for what is neither."""
-    # An empty path would be the current folder.
-    if not reference.strip():
-        return ()
-    root = Path(reference.removeprefix("hf:"))
-    # Sorted: the order of a folder's files differs from one file system to the next.
-    paths = (root, *sorted(root.rglob("*")))
-    return tuple(_file_state(path) for path in paths if path.exists())
-
-
-def _file_state(path: Path) -> tuple[int, ...]:
-    stat = path.stat()
-    # Inode and both times: a file may be replaced by one of equal size within a clock tick.
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
-
-
-@lru_cache(maxsize=4)
-def _count_tokens(
-    model_reference: ReferenceType[Model], reference: str, text_column: str | None, documents: int, _: Any
-) -> InverseDocumentFrequency:
-    model = model_reference()
-    assert model is not None
-    # Read here, inside the cached function: a hit does not open the corpus at all.
-    task = read_task(reference, text_column=text_column, limit=documents)
-    texts = [_document_text(example, reference) for example in task.examples]
-    counts = _count_documents(model, texts)
-    # Tokens get their names once each, not once per occurrence.
-    names = model.processor.convert_ids_to_tokens(list(counts))
-    return InverseDocumentFrequency(len(texts), dict(zip(names, counts.values(), strict=True)))
-
-
-def _count_documents(model: Model, texts: Sequence[str]) -> Counter[int]:
-    """Count in how many texts each token id occurs."""
-    counts: Counter[int] = Counter()
-    # In chunks: the ids of a whole corpus as Python lists would fill the memory.
-    for start in range(0, len(texts), TEXTS_PER_CALL):
-        chunk = texts[start : start + TEXTS_PER_CALL]
-        encoded = model.processor(chunk, add_special_tokens=False, truncation=False)
-        for ids in encoded["input_ids"]:
-            counts.update(set(ids))
-    return counts
-
-
-def _document_text(example: Example, reference: str) -> str:
-    texts = example.input
-    if not isinstance(texts, tuple):
-        texts = (texts,)
-    for text in texts:
-        if not isinstance(text, str):
-            raise BadInput(f"reference='{reference}' holds pictures: give a text file or a table of texts.")
-    return " ".join(texts)

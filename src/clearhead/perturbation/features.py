@@ -139,7 +139,7 @@ def _unit_keys(item: Item, unit: str) -> list[Any]:
 def _span_keys(item: Item, unit: str) -> list[Any]:
     if item.text is None or item.offsets is None:
         raise _needs_text(unit)
-    spans = _find_spans(_as_segments(item.text), UNIT_PATTERNS[unit])
+    spans = _find_spans(as_segments(item.text), UNIT_PATTERNS[unit])
     return [_span_key(offset, spans, index) for index, offset in enumerate(item.offsets)]
 
 
@@ -147,7 +147,7 @@ def _needs_text(unit: str) -> BadOption:
     return BadOption(f"unit={unit!r} needs the original text and a fast tokenizer: use unit='sub-word'.")
 
 
-def _as_segments(text: str | tuple[str, ...]) -> tuple[str, ...]:
+def as_segments(text: str | tuple[str, ...]) -> tuple[str, ...]:
     """Return a pair of texts as it is, a single text as a tuple of one."""
     if isinstance(text, tuple):
         return text
@@ -155,9 +155,9 @@ def _as_segments(text: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_spans(texts: tuple[str, ...], pattern: str) -> list[Span]:
-    spans: list[Span] = []
+    spans = []
     for segment, text in enumerate(texts):
-        spans += _match_spans(segment, text, pattern)
+        spans.extend(_match_spans(segment, text, pattern))
     return spans
 
 

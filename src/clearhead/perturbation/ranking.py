@@ -42,9 +42,9 @@ def rank_features(relevance: Array, *, lowest: bool = False) -> Array:
 
 def removal_stages(relevance: Array, shares: Sequence[float], *, lowest: bool = False) -> Array:
     """Return for each feature the index of the first share that includes it, or len(shares)."""
-    ranks = rank_features(relevance, lowest=lowest)
+    limits = removal_counts(shares, len(relevance))
     # Right of equal limits: at a limit of n the ranks 0 … n − 1 are gone, rank n is not.
-    return np.searchsorted(removal_counts(shares, len(ranks)), ranks, side="right")
+    return np.searchsorted(limits, rank_features(relevance, lowest=lowest), side="right")
 
 
 def pixel_map(explanation: Explanation, height: int, width: int) -> Array:

@@ -90,11 +90,11 @@ def make_replacement(model: Model, batch: Inputs, replacement: str) -> Replaceme
     """Return the object that removes features from these inputs."""
     if holds_images(batch):
         return PixelReplacement(model, batch, replacement)
-    _check_supported(model, replacement)
     return _make_token_replacement(model, batch, replacement)
 
 
 def _make_token_replacement(model: Model, batch: Inputs, replacement: str) -> "TokenReplacement":
+    _check_supported(model, replacement)
     fill = _fill_id(model, batch, replacement)
     mask_ET = text_mask(batch).cpu()
     return TokenReplacement(model, _tensors_on_cpu(batch, mask_ET), mask_ET, replacement, fill)
@@ -291,7 +291,7 @@ class PixelReplacement:
     def _kept_pixels(self, rows: Rows, chosen: Tensor) -> Tensor:
         """Return which pixels of some rows stay (N,1,P,Q), the same ones in all channels."""
         keep_NX = rows.keep(chosen, self.pixels_ECPQ.device)
-        return keep_NX.unflatten(1, (1, *self.pixels_ECPQ.shape[-2:]))
+        return keep_NX.reshape(len(chosen), 1, *self.pixels_ECPQ.shape[-2:])
 
     def _backgrounds(self, example_N: Tensor) -> Tensor:
         """Return the background of each row's image."""

@@ -34,7 +34,7 @@ class Rows:
 
 def chunk_rows(count: int) -> list[Tensor]:
     """Return the row numbers 0 … count − 1 in chunks, so that what is built of a chunk fits into memory."""
-    return list(torch.arange(count).split(ROWS_PER_CHUNK))
+    return list(torch.split(torch.arange(count), ROWS_PER_CHUNK))
 
 
 def select_rows(tensors: Mapping[str, Tensor], example_N: Tensor) -> dict[str, Tensor]:
@@ -47,6 +47,10 @@ def move_tensors(tensors: Mapping[str, Tensor], device: torch.device | str) -> d
 
 
 def digest_arrays(arrays: Iterable[Any]) -> bytes:
-    content = b"".join(array.tobytes() for array in arrays)
+    """Return a digest of the bytes of these arrays."""
     # 16 bytes: short keys for many rows, and a collision is out of reach.
-    return hashlib.blake2b(content, digest_size=16).digest()
+    return hashlib.blake2b(b"".join(map(_as_bytes, arrays)), digest_size=16).digest()
+
+
+def _as_bytes(array: Any) -> Any:
+    return array.tobytes()

@@ -291,8 +291,7 @@ def _make_probe(rows: Rows, lengths_E: Tensor) -> tuple[Tensor, Rows]:
 
 def _halve_features(rows: Rows, example: Tensor, half: Tensor) -> Rows:
     """Return two rows of one example: the first half of its features present, then the second."""
-    present_2U = _half_masks(rows.present_RU.shape[1], half)
-    return Rows(example.expand(2), present_2U, rows.labels_EX)
+    return Rows(example.expand(2), _half_masks(rows.present_RU.shape[1], half), rows.labels_EX)
 
 
 def _half_masks(columns: int, half: Tensor) -> Tensor:

@@ -1,0 +1,49 @@
+"""Every two methods compared on each value of a metric, corrected for the number of comparisons."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from typing import Any
+
+from clearhead.evaluation.metric import MetricSpec
+from clearhead.evaluation.permutation_tests import Difference, differences, holm
+from clearhead.evaluation.statistics import Repeats
+
+Compared = tuple[str, str, dict[str, Difference]]
+"""Two methods, and their difference for each value of a metric."""
+
+
+def compare_methods(spec: MetricSpec, records: Mapping[str, Repeats], seed: int) -> list[Compared]:
+    """Test every two methods on a metric; `records` are by method."""
+    return [_compare_pair(spec, records, pair, seed) for pair in combinations(records, 2)]
+
+
+def _compare_pair(spec: MetricSpec, records: Mapping[str, Repeats], pair: tuple[str, str], seed: int) -> Compared:
+    first, second = pair
+    return first, second, differences(spec, records[first], records[second], seed=seed)
+
+
+def difference_rows(metric_text: str, compared: Sequence[Compared]) -> list[dict[str, Any]]:
+    """Return a row for each value and pair of methods, corrected for as many comparisons as there are pairs."""
+    if not compared:
+        return []
+    rows = []
+    for value_name in compared[0][2]:
+        rows.extend(_value_rows(metric_text, value_name, compared))
+    return rows
+
+
+def _value_rows(metric_text: str, value_name: str, compared: Sequence[Compared]) -> list[dict[str, Any]]:
+    # One family of comparisons per value: other values and metrics are other questions.
+    corrected = holm(_p_values(value_name, compared))
+    return [_difference_row(metric_text, value_name, *entry) for entry in zip(compared, corrected, strict=True)]
+
+
+def _p_values(value_name: str, compared: Sequence[Compared]) -> list[float]:
+    return [by_value[value_name].p for _, _, by_value in compared]
+
+
+def _difference_row(metric_text: str, value_name: str, compared: Compared, p_corrected: float) -> dict[str, Any]:
+    first, second, by_value = compared
+    row = {"metric": metric_text, "part": value_name, "first": first, "second": second}
+    return {**row, **asdict(by_value[value_name]), "p_corrected": p_corrected}
