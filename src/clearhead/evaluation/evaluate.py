@@ -87,8 +87,11 @@ class TableEntry:
         spec = self.spellings[0]
         options = {**spec.method.options, **spec.options}
         if len(self.spellings) > 1:
-            options["seed"] = f"0 … {len(self.spellings) - 1}"
+            options["seed"] = self._seed_range()
         return options
+
+    def _seed_range(self) -> str:
+        return f"0 … {len(self.spellings) - 1}"
 
 
 def parse_entries(methods: Sequence[Any]) -> list[TableEntry]:
@@ -158,8 +161,12 @@ def evaluate(
 def _parse_metrics(metrics: Sequence[Any]) -> dict[str, MetricSpec]:
     specs = _parse_by_text(metrics, parse_metric)
     if not specs:
-        raise BadOption(f"No metric was named. Available: {', '.join(METRICS)}.")
+        raise _no_metric()
     return specs
+
+
+def _no_metric() -> BadOption:
+    return BadOption(f"No metric was named. Available: {', '.join(METRICS)}.")
 
 
 def _default_metrics(model: Model) -> list[str]:
@@ -243,8 +250,11 @@ class _Run:
         try:
             check_needs(self.model, _explained_targets(spec))
         except UnsupportedModel as error:
-            self.refused[spec.text] = str(error)
+            self._refuse(spec, error)
         return spec.text not in self.refused
+
+    def _refuse(self, spec: MetricSpec, error: Exception) -> None:
+        self.refused[spec.text] = str(error)
 
     def _measure_metric(self, spec: MetricSpec, cases: Mapping[str, list[ExplainedExample]]) -> None:
         if spec.text in self.refused or not cases:
@@ -254,7 +264,7 @@ class _Run:
         try:
             records = spec.measure(self.model, every_case)
         except REFUSALS as error:
-            self.refused[spec.text] = str(error)
+            self._refuse(spec, error)
         else:
             self._add_records(spec, cases, iter(records))
 

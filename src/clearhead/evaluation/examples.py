@@ -20,8 +20,9 @@ def explanation_for(case: ExplainedExample, key: str) -> Explanation:
 
 
 def _missing_explanation(case: ExplainedExample, key: str) -> BadInput:
-    problem = f"Example '{case.example.id}' has no explanation of its {key}."
-    return BadInput(f"{problem} Available: {', '.join(case.explanations)}.")
+    return BadInput(
+        f"Example '{case.example.id}' has no explanation of its {key}. Available: {', '.join(case.explanations)}."
+    )
 
 
 def real_relevance(explanation: Explanation) -> Array:
@@ -36,7 +37,11 @@ def label_index(model: Model, example: Example) -> int:
     try:
         return class_index(example.label, model.labels)
     except ClearheadError as error:
-        raise BadInput(f"Example '{example.id}' is labelled {example.label!r}. {error}") from error
+        raise _unknown_label(example, error) from error
+
+
+def _unknown_label(example: Example, error: ClearheadError) -> BadInput:
+    return BadInput(f"Example '{example.id}' is labelled {example.label!r}. {error}")
 
 
 def _missing_label(example: Example) -> BadInput:

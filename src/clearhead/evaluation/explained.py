@@ -186,9 +186,19 @@ def check_needs(model: Model, needs: Sequence[str]) -> None:
 
 
 def _check_need(model: Model, need: str) -> None:
-    if need in ("start", "end") and model.problem != "span":
+    if need in ("start", "end"):
+        _require_spans(model)
+    if need in ("label", "every-class"):
+        _require_classes(model)
+
+
+def _require_spans(model: Model) -> None:
+    if model.problem != "span":
         raise UnsupportedModel(f"{model.name} does not answer with a span, whose start and end could be explained.")
-    if need in ("label", "every-class") and not _has_classes(model):
+
+
+def _require_classes(model: Model) -> None:
+    if not _has_classes(model):
         raise UnsupportedModel(f"{model.name} has no classes to tell apart, so none but its own answer is explained.")
 
 

@@ -168,7 +168,11 @@ def _as_shares(bins: Any) -> list[float]:
 
 def _are_rising_shares(shares: Sequence[float]) -> bool:
     # The range is checked for each: a NaN in the middle leaves the list sorted.
-    return bool(shares) and shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
+    return bool(shares) and shares == sorted(shares) and all(map(_is_share, shares))
+
+
+def _is_share(number: float) -> bool:
+    return 0 <= number <= 1
 
 
 def _bin_curve(records: Sequence[Record], weights_RN: Array, *, bins: Any = BINS) -> Curves:
@@ -264,7 +268,11 @@ def _best_classes(
 ) -> Array:
     """Return the most likely class per example and share (N,K)."""
     logits = removed_logits(model, cases, target, shares, **removal)
-    return np.stack([rows.argmax(-1).numpy() for rows in logits])
+    return np.stack(list(map(_best_class, logits)))
+
+
+def _best_class(logits_KC: Tensor) -> Array:
+    return logits_KC.argmax(-1).numpy()
 
 
 def _step_curve(records: Sequence[Record], weights_RN: Array, *, steps: int = STEPS) -> Curves:

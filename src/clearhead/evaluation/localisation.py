@@ -34,9 +34,12 @@ def _summarise_segmentation(records: Sequence[Record], weights_RN: Array) -> dic
 
 
 def _mean_iou(counts: Mapping[str, Array]) -> Array:
-    foreground_iou = divide_or_nan(counts["both_fg"], counts["either_fg"])
-    background_iou = divide_or_nan(counts["both_bg"], counts["either_bg"])
-    return (foreground_iou + background_iou) / 2
+    return (_iou(counts, "fg") + _iou(counts, "bg")) / 2
+
+
+def _iou(counts: Mapping[str, Array], region: str) -> Array:
+    """Return intersection over union of foreground or background."""
+    return divide_or_nan(counts[f"both_{region}"], counts[f"either_{region}"])
 
 
 def _pool_counts(records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
@@ -89,10 +92,14 @@ def _compare_with_mask(heat: Array, mask: Array, is_counted: Array) -> Record:
 
 def _check_size(mask: Array, heat: Array, name: str) -> None:
     if mask.shape != heat.shape:
-        raise BadInput(
-            f"The mask of example '{name}' has {_format_size(mask)} pixels, its picture "
-            f"{_format_size(heat)}: they must be of one size."
-        )
+        raise _size_mismatch(mask, heat, name)
+
+
+def _size_mismatch(mask: Array, heat: Array, name: str) -> BadInput:
+    return BadInput(
+        f"The mask of example '{name}' has {_format_size(mask)} pixels, its picture "
+        f"{_format_size(heat)}: they must be of one size."
+    )
 
 
 def _format_size(pixels: Array) -> str:
@@ -114,8 +121,12 @@ def _scale_map(heat: Array, seen: Array) -> Array:
 
 def _object_mask(example: Example) -> Array:
     if not isinstance(example.gold, Mask):
-        raise BadInput(f"Example '{example.id}' has no mask of its object, which segmentation compares with.")
+        raise _missing_mask(example)
     return example.gold.array()
+
+
+def _missing_mask(example: Example) -> BadInput:
+    return BadInput(f"Example '{example.id}' has no mask of its object, which segmentation compares with.")
 
 
 def _count_pixels(predicted: Array, gold: Array) -> Record:
@@ -149,8 +160,8 @@ def average_precision(score_N: Array, gold_N: Array) -> float:
 
 def _ends_of_runs(sorted_N: Array) -> Array:
     """Return the index of the last of each run of equal values."""
-    changes = np.flatnonzero(np.diff(sorted_N))
-    return np.append(changes, len(sorted_N) - 1)
+    # A run ends before each change, and the last one at the end.
+    return np.append(np.flatnonzero(np.diff(sorted_N)), len(sorted_N) - 1)
 
 
 def _make_mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
@@ -235,9 +246,12 @@ def _join_texts(group: list[Example]) -> list[Example]:
 
 def _make_part(group: list[Example], index: int, source: Any, gold: Any) -> Example:
     """Return a mosaic as an example of the class of one of its parts; `gold` is where the part lies."""
-    # Named by its group, which is resampled as a whole.
-    name = "+".join(example.id for example in group)
-    return Example(f"{name}:{index}", source, group[index].label, gold)
+    return Example(f"{_join_names(group)}:{index}", source, group[index].label, gold)
+
+
+def _join_names(group: Sequence[Example]) -> str:
+    # A part is named by its group, which is resampled as a whole.
+    return "+".join(example.id for example in group)
 
 
 @dataclass(frozen=True)
@@ -291,8 +305,12 @@ def mosaic(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> lis
 
 def _measure_mosaic(case: ExplainedExample) -> Record:
     share = _class_share(explanation_for(case, "label"), case.example.gold)
+    return {"mosaic": share, "group": _group_name(case.example)}
+
+
+def _group_name(example: Example) -> str:
     # Parts of one mosaic are not independent: they are resampled as a group.
-    return {"mosaic": share, "group": case.example.id.rpartition(":")[0]}
+    return example.id.rpartition(":")[0]
 
 
 def _class_share(explanation: Explanation, gold: Any) -> float | None:
@@ -332,8 +350,13 @@ def _inside_box(shape: tuple[int, ...], box: tuple[float, float, float, float]) 
 
 def _between(size: int, low: float, high: float) -> Array:
     """Return which pixels along a side, from 0 to 1, have their centre between two positions."""
-    centres: Array = (np.arange(size) + 0.5) / size
+    centres = _pixel_centres(size)
     return (centres >= low) & (centres < high)
+
+
+def _pixel_centres(size: int) -> Array:
+    centres: Array = (np.arange(size) + 0.5) / size
+    return centres
 
 
 def _positive_share(relevance: Array, is_inside: Array) -> float:

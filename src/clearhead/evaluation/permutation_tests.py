@@ -62,7 +62,11 @@ def _make_difference(interval: Interval, p: float) -> Difference:
 
 def _check_paired(first: Sequence[Record], second: Sequence[Record]) -> None:
     if len(first) != len(second):
-        raise ValueError(f"A paired test needs the same examples, not {len(first)} and {len(second)} records.")
+        raise _unpaired(len(first), len(second))
+
+
+def _unpaired(first: int, second: int) -> ValueError:
+    return ValueError(f"A paired test needs the same examples, not {first} and {second} records.")
 
 
 def _subtract(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +83,7 @@ def _permutation_tests(spec: MetricSpec, first: Repeats, second: Repeats, seed: 
 
 def _swap_tests(spec: MetricSpec, first: Repeats, second: Repeats, seed: int) -> dict[str, float]:
     swapped = _swap_records(spec, first, second, seed)
-    return dict(zip(swapped, map(_p_value, swapped.values()), strict=True))
+    return {name: _p_value(difference_R) for name, difference_R in swapped.items()}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -124,7 +128,12 @@ def _draw_signs(groups: int, seed: int) -> Iterator[Array]:
     """Yield random signs (R, G), a block at a time."""
     generator = np.random.default_rng(seed)
     for rows in block_sizes(SIGN_FLIPS, groups):
-        yield generator.integers(0, 2, (rows, groups)) * 2 - 1
+        yield _flip_coins(generator, rows, groups) * 2 - 1
+
+
+def _flip_coins(generator: np.random.Generator, rows: int, groups: int) -> Array:
+    """Draw 0 or 1 for each group (R, G)."""
+    return generator.integers(0, 2, (rows, groups))
 
 
 def _group_differences(first: Repeats, second: Repeats, name: str) -> Array:
@@ -159,7 +168,7 @@ def _draw_swaps(group_N: Array, seed: int) -> Iterator[Array]:
     is_first = True
     # Both methods' records are weighted at once, hence twice the width.
     for rows in block_sizes(SWAPS + 1, 2 * len(group_N)):
-        swaps_RG = generator.integers(0, 2, (rows, count_groups(group_N)))
+        swaps_RG = _flip_coins(generator, rows, count_groups(group_N))
         # The first row of the first block is the observed difference.
         if is_first:
             swaps_RG[0] = 0

@@ -178,6 +178,5 @@ def _require_offsets(explanation: Explanation) -> Sequence[tuple[int, ...]]:
 
 
 def _overlaps(spans: Spans, token: Span) -> bool:
-    segment, start, end = token
     # Special tokens have empty offsets, at position 0 as a rule, where an answer may begin.
-    return end > start and _touches(spans, segment, start, end)
+    return token[2] > token[1] and _touches(spans, *token)

@@ -91,6 +91,10 @@ def _token_ids(model: Model, texts: Sequence[str]) -> list[list[int]]:
 
 def _document_text(example: Example, reference: str) -> str:
     texts = as_segments(example.input)
-    if not all(isinstance(text, str) for text in texts):
+    if not all(map(_is_text, texts)):
         raise BadInput(f"reference='{reference}' holds pictures: give a text file or a table of texts.")
     return " ".join(texts)
+
+
+def _is_text(source: Any) -> bool:
+    return isinstance(source, str)

@@ -96,5 +96,9 @@ def _check_length(explanation: Explanation, tokens: int, name: str) -> None:
     """Raise BadInput unless the explanation has a relevance for each token of the input that will be perturbed."""
     explained = len(explanation.relevance)
     if tokens != explained:
-        problem = f"Example '{name}' has {tokens} tokens, its explanation {explained}: "
-        raise BadInput(problem, "explain it with ", Argument("overflow", "truncate"), " before measuring.")
+        raise _wrong_length(name, tokens, explained)
+
+
+def _wrong_length(name: str, tokens: int, explained: int) -> BadInput:
+    problem = f"Example '{name}' has {tokens} tokens, its explanation {explained}: "
+    return BadInput(problem, "explain it with ", Argument("overflow", "truncate"), " before measuring.")

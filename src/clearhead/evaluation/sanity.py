@@ -18,6 +18,7 @@ from clearhead.evaluation.examples import explanation_for, real_relevance
 from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
+from clearhead.model.target import Target
 from clearhead.validation import require_choice, require_integer
 
 CORRELATIONS = ("spearman", "kendall")
@@ -170,8 +171,12 @@ def _compare_methods(model: Model, cases: Sequence[ExplainedExample], specs: lis
     """Explain some examples again, for the targets that they were explained for before."""
     inputs = [case.example.raw for case in cases]
     # The targets of the trained model: a randomised one would predict something else.
-    targets = [explanation_for(case, "prediction").target for case in cases]
+    targets = list(map(_explained_target, cases))
     return compare(model, inputs, specs, targets, long="truncate")
+
+
+def _explained_target(case: ExplainedExample) -> Target:
+    return explanation_for(case, "prediction").target
 
 
 def _select(cases: Sequence[ExplainedExample], indices: Sequence[int]) -> list[ExplainedExample]:
@@ -205,7 +210,7 @@ def _method_of(case: ExplainedExample) -> MethodSpec:
 
 def _question(case: ExplainedExample) -> Any:
     """Return what was explained: equal for equal examples and targets."""
-    return case.example.id, explanation_for(case, "prediction").target
+    return case.example.id, _explained_target(case)
 
 
 def _correlate(before: Explanation, after: Explanation, correlation: str, absolute: bool) -> float:

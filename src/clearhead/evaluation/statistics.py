@@ -8,7 +8,7 @@ The records of one method are a list of repeats, each a list with one record per
 which is averaged over seeds, have one repeat.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,9 +124,13 @@ def _drawn_curves(spec: MetricSpec, repeats: Repeats, weights_RN: Array) -> list
 def _count_records(spec: MetricSpec, records: Sequence[Record], name: str) -> int:
     """Count the records that the value is made of."""
     if spec.metric.is_mean:
-        return int(np.isfinite(column(records, name)).sum())
+        return _count_finite(records, name)
     # A value pooled over records has no entry per record; an empty record adds nothing to it.
     return sum(map(bool, records))
+
+
+def _count_finite(records: Sequence[Record], name: str) -> int:
+    return int(np.isfinite(column(records, name)).sum())
 
 
 def estimate(spec: MetricSpec, repeats: Repeats) -> dict[str, float]:
@@ -143,11 +147,11 @@ def average_values(values: Sequence[Values]) -> Values:
     return {name: np.mean(arrays, 0) for name, arrays in _gather_values(values).items()}
 
 
-def concatenate_values(values: Sequence[Values]) -> Values:
+def concatenate_values(values: Iterable[Values]) -> Values:
     return {name: np.concatenate(arrays) for name, arrays in _gather_values(values).items()}
 
 
-def _gather_values(values: Sequence[Values]) -> dict[str, list[Array]]:
+def _gather_values(values: Iterable[Values]) -> dict[str, list[Array]]:
     """Return the arrays of each value, one per entry."""
     gathered: dict[str, list[Array]] = {}
     for entry in values:
@@ -158,15 +162,16 @@ def _gather_values(values: Sequence[Values]) -> dict[str, list[Array]]:
 
 def bootstrap(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Values:
     """Return the values of resampled examples: the same examples are drawn for every method and repeat."""
-    resampled = _resample(spec, repeats, samples, seed)
+    resampled = concatenate_values(_resample(spec, repeats, samples, seed))
     if spec.metric.is_mean:
         return resampled
     return _recentre_values(estimate(spec, repeats), resampled)
 
 
-def _resample(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Values:
-    blocks = _bootstrap_weights(repeats[0], samples, seed)
-    return concatenate_values([_mean_values(spec, repeats, weights_RN) for weights_RN in blocks])
+def _resample(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Iterator[Values]:
+    """Yield the values of a block of samples at a time."""
+    for weights_RN in _bootstrap_weights(repeats[0], samples, seed):
+        yield _mean_values(spec, repeats, weights_RN)
 
 
 def _recentre_values(estimate: Mapping[str, float], resampled: Values) -> Values:

@@ -20,7 +20,11 @@ def _format_row(row: Row) -> str:
 
 def _format_columns(cells: Sequence[str]) -> str:
     method, metric_name, *numbers = cells
-    return f"{method:32} {metric_name:32} " + " ".join(f"{number:>10}" for number in numbers)
+    return f"{method:32} {metric_name:32} {_align_right(numbers)}"
+
+
+def _align_right(numbers: Sequence[str]) -> str:
+    return " ".join(f"{number:>10}" for number in numbers)
 
 
 def _cells(row: Row) -> list[str]:
@@ -50,9 +54,8 @@ def format_html(rows: Sequence[Row], refused: Sequence[Mapping[str, str]]) -> st
 
 
 def _html_table(rows: Sequence[Row]) -> str:
-    head = _html_cells("th", HEADER)
     body = "".join(map(_html_row, rows))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table><thead><tr>{_html_cells('th', HEADER)}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _html_row(row: Row) -> str:
