@@ -25,6 +25,7 @@ def _compare_pair(spec: MetricSpec, records: Mapping[str, Repeats], pair: tuple[
 
 def difference_rows(metric_text: str, compared: Sequence[Compared]) -> list[dict[str, Any]]:
     """Return a row for each value and pair of methods, corrected for as many comparisons as there are pairs."""
+    # A single method has nothing to be compared with.
     if not compared:
         return []
     rows = []

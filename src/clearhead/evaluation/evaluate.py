@@ -117,6 +117,7 @@ def _repeat_seeds(spec: MethodSpec) -> tuple[MethodSpec, ...]:
 
 
 def _with_seed(spec: MethodSpec, seed: int) -> MethodSpec:
+    # Parsed again, so that the seed stands in the text by which records are kept.
     return parse_method((spec.method.name, {**spec.options, "seed": seed}))
 
 
@@ -297,6 +298,7 @@ class _Run:
 
 
 def _max_cases(model: Model) -> int:
+    # Images need more memory than texts: tensors of pixels, and maps of them.
     if model.takes_images:
         return CASES["image"]
     return CASES["text"]

@@ -33,8 +33,8 @@ class ExplainedExamples:
 
 def required_targets(measures: Sequence[MetricSpec]) -> list[str]:
     """Return the targets that some of these metrics need, each once."""
-    targets = chain.from_iterable(measure.targets for measure in measures)
-    return list(dict.fromkeys(targets))
+    # A dict, not a set: it keeps the order, so that runs do not differ.
+    return list(dict.fromkeys(chain.from_iterable(measure.targets for measure in measures)))
 
 
 def wants_labels(measure: MetricSpec) -> bool:
@@ -105,9 +105,14 @@ def _encode_examples(
             encoded[index] = encode(model, example.raw, overflow=long)
         except BadInput as error:
             skipped.append((example.id, str(error)))
+    _check_readable(model, encoded, skipped)
+    return encoded, skipped
+
+
+def _check_readable(model: Model, encoded: Mapping[int, Encoded], skipped: Sequence[tuple[str, str]]) -> None:
+    # A few damaged examples are skipped; where all are, the data do not fit the model.
     if skipped and not encoded:
         raise _nothing_readable(model, *skipped[0])
-    return encoded, skipped
 
 
 def _nothing_readable(model: Model, example_id: str, reason: str) -> BadInput:
@@ -141,6 +146,7 @@ class TargetPlanner:
         return tuple(self._choose_target(need, index) for index in indices)
 
     def _every_class(self, rows: int) -> TargetSets:
+        # A set of targets per class: all rows of a batch are explained for the same one.
         targets = {}
         for number in range(len(self.model.labels)):
             targets[(Target(number),) * rows] = [str(number)]

@@ -147,8 +147,12 @@ def _parse_bins(bins: Any) -> list[float]:
     """Parse percentages, given as a sequence or as text between slashes, into shares."""
     shares = _try_shares(bins)
     if not _are_rising_shares(shares):
-        raise BadOption(f"Invalid bins={bins!r}: give rising percentages, such as '1/5/10/20/50'.")
+        raise _bad_bins(bins)
     return shares
+
+
+def _bad_bins(bins: Any) -> BadOption:
+    return BadOption(f"Invalid bins={bins!r}: give rising percentages, such as '1/5/10/20/50'.")
 
 
 def _try_shares(bins: Any) -> list[float]:
@@ -237,6 +241,7 @@ def _correct(
 
 
 def _label_indices(model: Model, cases: Sequence[ExplainedExample]) -> Array:
+    # Looked up once: all shares of an example have the same label.
     return np.array([label_index(model, case.example) for case in cases])
 
 
@@ -326,9 +331,13 @@ def revealing(
 
 def _tenths(start: float) -> list[float]:
     if start not in (0, 0.1):
-        raise BadOption(f"Invalid start={start!r}. Available: 0 (the unperturbed accuracy counts), 0.1.")
+        raise _bad_start(start)
     # In whole tenths: adding 0.1 again and again would collect rounding errors.
     return [step / 10 for step in range(round(start * 10), 10)]
+
+
+def _bad_start(start: float) -> BadOption:
+    return BadOption(f"Invalid start={start!r}. Available: 0 (the unperturbed accuracy counts), 0.1.")
 
 
 def _tenth_curve(records: Sequence[Record], weights_RN: Array, *, start: float = 0) -> Curves:

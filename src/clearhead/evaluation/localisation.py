@@ -20,6 +20,7 @@ from clearhead.perturbation.ranking import sort_descending
 from clearhead.validation import require_integer
 
 COUNTS = ("both_fg", "either_fg", "both_bg", "either_bg", "right", "labelled")
+# Fewer texts than images: what exceeds the length of a model is truncated.
 TEXTS_PER_MOSAIC = 2
 IMAGES_PER_MOSAIC = 4
 
@@ -144,6 +145,7 @@ def _count_pixels(predicted: Array, gold: Array) -> Record:
 
 def _two_sided_precision(scaled: Array, gold: Array) -> float:
     """Return the average precision of [1 − map, map] against one-hot masks."""
+    # The background is a class of its own: a map must also be low where the object is not.
     return average_precision(np.concatenate([1 - scaled, scaled]), np.concatenate([~gold, gold]))
 
 
@@ -277,6 +279,7 @@ def _corner(index: int, width: int, height: int) -> tuple[int, int]:
 
 def _largest_size(images: Sequence[Image.Image]) -> tuple[int, int]:
     """Return the largest width and the largest height, to which all parts of a canvas are stretched."""
+    # Stretched, not cropped: no part loses its object.
     widths, heights = zip(*[image.size for image in images], strict=True)
     return max(widths), max(heights)
 
@@ -304,13 +307,13 @@ def mosaic(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> lis
 
 
 def _measure_mosaic(case: ExplainedExample) -> Record:
-    share = _class_share(explanation_for(case, "label"), case.example.gold)
-    return {"mosaic": share, "group": _group_name(case.example)}
+    explanation = explanation_for(case, "label")
+    return _mosaic_record(case.example, _class_share(explanation, case.example.gold))
 
 
-def _group_name(example: Example) -> str:
+def _mosaic_record(example: Example, share: float | None) -> Record:
     # Parts of one mosaic are not independent: they are resampled as a group.
-    return example.id.rpartition(":")[0]
+    return {"mosaic": share, "group": example.id.rpartition(":")[0]}
 
 
 def _class_share(explanation: Explanation, gold: Any) -> float | None:

@@ -217,6 +217,7 @@ class MetricSpec:
 
 
 def _first_curve(curves: Curves) -> Curve:
+    # A single row of weights gives a single curve.
     xs, heights_RK = curves
     return xs, heights_RK[0].tolist()
 

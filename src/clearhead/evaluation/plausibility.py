@@ -87,6 +87,7 @@ def _f1_score(rank_N: Array, is_marked: Array, total: int, k: int) -> float:
 
 
 def _touches(spans: Spans, segment: int, start: int, end: int) -> bool:
+    # Ends are exclusive: spans that only meet do not touch.
     for marked_segment, marked_start, marked_end in spans:
         if marked_segment == segment and marked_start < end and start < marked_end:
             return True
@@ -152,6 +153,7 @@ def _answer_ranks(case: ExplainedExample) -> Array:
 
 def _rank_tokens(case: ExplainedExample) -> Array:
     """Rank the tokens that are not special by the sum of the start's and the end's explanation."""
+    # Added, because an answer is found by its start and its end.
     start = explanation_for(case, "start")
     end = explanation_for(case, "end")
     return rank_features((start.relevance + end.relevance)[~start.special])

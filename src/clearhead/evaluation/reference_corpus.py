@@ -85,6 +85,7 @@ def _count_documents(model: Model, texts: Sequence[str]) -> Counter[int]:
 
 
 def _token_ids(model: Model, texts: Sequence[str]) -> list[list[int]]:
+    # Not truncated: a token counts wherever it stands in the document.
     ids: list[list[int]] = model.processor(texts, add_special_tokens=False, truncation=False)["input_ids"]
     return ids
 
@@ -92,8 +93,12 @@ def _token_ids(model: Model, texts: Sequence[str]) -> list[list[int]]:
 def _document_text(example: Example, reference: str) -> str:
     texts = as_segments(example.input)
     if not all(map(_is_text, texts)):
-        raise BadInput(f"reference='{reference}' holds pictures: give a text file or a table of texts.")
+        raise _holds_pictures(reference)
     return " ".join(texts)
+
+
+def _holds_pictures(reference: str) -> BadInput:
+    return BadInput(f"reference='{reference}' holds pictures: give a text file or a table of texts.")
 
 
 def _is_text(source: Any) -> bool:

@@ -82,6 +82,7 @@ def _correlation_record(correlations: list[float]) -> Record:
 
 
 def _finite_mean(values: Sequence[float]) -> float | None:
+    # NaN stands for a text of a single token, which has no order.
     finite = list(filter(math.isfinite, values))
     if not finite:
         return None
@@ -101,6 +102,7 @@ def parts_from_output(network: nn.Module) -> list[list[nn.Parameter]]:
 
 
 def _single_parameters(network: nn.Module) -> list[list[nn.Parameter]]:
+    # Reversed: parameters are listed from the input to the output.
     return [[parameter] for parameter in reversed(list(network.parameters()))]
 
 
@@ -204,6 +206,7 @@ def _cases_by_method(cases: Sequence[ExplainedExample]) -> list[MethodCases]:
 
 
 def _method_of(case: ExplainedExample) -> MethodSpec:
+    # Options are part of a method: two settings of one method are explained apart.
     explanation = explanation_for(case, "prediction")
     return parse_method((explanation.method, explanation.options))
 
@@ -225,6 +228,7 @@ def _correlate(before: Explanation, after: Explanation, correlation: str, absolu
 
 
 def _compared_relevance(explanation: Explanation, absolute: bool) -> Array:
+    # With `absolute` a change of sign alone does not count.
     relevance = real_relevance(explanation)
     if absolute:
         return np.abs(relevance)

@@ -19,6 +19,7 @@ from clearhead.evaluation.metric import Curves, MetricSpec, Record, column, coun
 
 SAMPLES = 1000
 LEVEL = 0.95
+# 16 MB of weights in float64.
 MAX_BLOCK_ENTRIES = 2_000_000
 UNKNOWN_BOUNDS = (float("nan"), float("nan"))
 
@@ -89,6 +90,7 @@ def _recentre_curves(spec: MetricSpec, height_K: Array, resampled_RK: Array) -> 
 
 def _point_bounds(resampled_RK: Array, level: float) -> Iterator[tuple[float, ...]]:
     """Return the lower and the upper bounds of all points of a curve."""
+    # Each point has its own percentiles: the band holds for a point, not for the whole curve.
     bounds = [_percentiles(height_R, level) for height_R in resampled_RK.T]
     return zip(*bounds, strict=True)
 
@@ -153,6 +155,7 @@ def concatenate_values(values: Iterable[Values]) -> Values:
 
 def _gather_values(values: Iterable[Values]) -> dict[str, list[Array]]:
     """Return the arrays of each value, one per entry."""
+    # By name: the repeats of a method have the same values, in any order.
     gathered: dict[str, list[Array]] = {}
     for entry in values:
         for name, value_R in entry.items():

@@ -37,10 +37,13 @@ def _format_numbers(row: Row) -> list[str]:
 
 def _value_name(row: Row) -> str:
     """Return the metric as spelled, and the name of its value unless that only repeats the metric's."""
-    metric_text: str = row["metric"]
-    if row["part"] == metric_text.partition(":")[0]:
-        return metric_text
-    return f"{metric_text} {row['part']}"
+    if row["part"] == _strip_options(row["metric"]):
+        return str(row["metric"])
+    return f"{row['metric']} {row['part']}"
+
+
+def _strip_options(metric_text: str) -> str:
+    return metric_text.partition(":")[0]
 
 
 def format_refusal(entry: Mapping[str, str]) -> str:
