@@ -289,12 +289,9 @@ class _Run:
 
     def _complete_records(self, method_text: str, metric_text: str) -> list[Record]:
         # A method or metric refused in a later chunk has the records of earlier ones, which are not the whole.
-        if self._is_refused(method_text) or self._is_refused(metric_text):
+        if method_text in self.refused or metric_text in self.refused:
             return []
         return self.records.get((method_text, metric_text), [])
-
-    def _is_refused(self, text: str) -> bool:
-        return text in self.refused
 
 
 def _max_cases(model: Model) -> int:

@@ -116,8 +116,9 @@ def _segment_map(heat: Array) -> tuple[Array, Array]:
 
 def _scale_map(heat: Array, seen: Array) -> Array:
     # A constant map has no range; it stays constant instead of becoming NaN.
-    spread = float(np.ptp(seen)) or 1.0
-    return (heat - seen.min()) / spread
+    spread = np.ptp(seen) or 1.0
+    scaled: Array = (heat - seen.min()) / spread
+    return scaled
 
 
 def _object_mask(example: Example) -> Array:

@@ -48,9 +48,6 @@ def move_tensors(tensors: Mapping[str, Tensor], device: torch.device | str) -> d
 
 def digest_arrays(arrays: Iterable[Any]) -> bytes:
     """Return a digest of the bytes of these arrays."""
+    content = b"".join(array.tobytes() for array in arrays)
     # 16 bytes: short keys for many rows, and a collision is out of reach.
-    return hashlib.blake2b(b"".join(map(_as_bytes, arrays)), digest_size=16).digest()
-
-
-def _as_bytes(array: Any) -> Any:
-    return array.tobytes()
+    return hashlib.blake2b(content, digest_size=16).digest()
