@@ -58,6 +58,12 @@ def _with_flag(piece: object) -> str:
     return str(piece)
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of another library's message, or the name of the error if it has no message."""
+    message = str(error).strip() or type(error).__name__
+    return message.splitlines()[0]
+
+
 class UnsupportedModel(ClearheadError, TypeError):
     """The model, or this method on it, cannot be explained exactly."""
 

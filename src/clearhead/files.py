@@ -16,9 +16,19 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
     try:
         _write_and_move(path, content, durable=durable)
     except OSError as error:
-        raise BadFile(f"'{path}' cannot be written: {error.strerror or error}") from error
+        raise BadFile(f"'{path}' cannot be written: {_reason(error)}") from error
     if durable:
         _sync_folder(path.parent)
+
+
+def unreadable_file(path: Path, error: Exception) -> BadFile:
+    """Return the error for a file that cannot be read because of `error`."""
+    return BadFile(f"'{path}' cannot be read: {_reason(error)}")
+
+
+def _reason(error: Exception) -> object:
+    # The message of the operating system alone: str(error) would repeat the path.
+    return getattr(error, "strerror", None) or error
 
 
 def _write_and_move(path: Path, content: bytes, *, durable: bool) -> None:
