@@ -4,6 +4,7 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from clearhead.errors import BadFile
 
@@ -36,28 +37,39 @@ def _write_and_move(path: Path, content: bytes, *, durable: bool) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         _write(handle, content, durable=durable)
-        # Results are meant to be shared: mkstemp makes files only their owner can read.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        _publish(temporary, path)
     finally:
         # Fails after a successful move, when nothing is left to remove.
         with suppress(OSError):
             os.unlink(temporary)
 
 
+def _publish(temporary: str, path: Path) -> None:
+    # Results are meant to be shared: mkstemp makes files only their owner can read.
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+
+
 def _write(handle: int, content: bytes, *, durable: bool) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(content)
         if durable:
-            file.flush()
-            os.fsync(file.fileno())
+            _sync(file)
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk; ignored where folders cannot be opened (Windows)."""
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync_and_close(os.open(folder, os.O_RDONLY))
+
+
+def _sync_and_close(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -18,6 +18,7 @@ from clearhead.registry import unknown_name
 TEXT_COLUMNS = ("text", "sentence", "content", "review", "document", "sentence1", "premise", "question1", "question")
 SECOND_COLUMNS = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2", "question": "sentence"}
 IMAGE_COLUMNS = ("image", "path", "file", "file_name")
+INPUT_COLUMNS = (*TEXT_COLUMNS, *IMAGE_COLUMNS)
 LABEL_COLUMNS = (
     "label",
     "labels",
@@ -47,6 +48,7 @@ def make_examples(
     name: str, rows: Numbered, path: Path, text_column: str | None, label_column: str | None
 ) -> tuple[list[Example | BadRow], str | None]:
     """Return the examples of rows with named columns, and the label column."""
+    # The first rows may be damaged, so that a column is looked for in more than one.
     preview = list(islice(rows, PREVIEW_ROWS))
     columns = _find_columns(preview)
     if not columns:
@@ -60,12 +62,16 @@ def make_examples(
 @skip_invalid
 def make_example(number: int, row: Row, texts: list[str], label: str | None, path: Path) -> Example:
     """Return the example of a row, or a BadRow with the reason why there is none."""
-    source = _parse_input(row, texts, path)
-    return Example(_find_id(number, row, label), source, _parse_row_label(row, label))
+    return Example(_find_id(number, row, label), _parse_input(row, texts, path), _parse_row_label(row, label))
 
 
 def _parse_input(row: Row, texts: list[str], path: Path) -> Any:
     cells = [_parse_cell(row.get(column), column, path) for column in texts]
+    return _join_cells(cells)
+
+
+def _join_cells(cells: list[Any]) -> Any:
+    """Return one text or image as it is, two texts as a pair."""
     if len(cells) == 1:
         return cells[0]
     return tuple(cells)
@@ -84,9 +90,13 @@ def text_columns(name: str, columns: list[str], text_column: str | None) -> list
     names = _split_names(text_column, columns)
     for column in names:
         _require_column(name, column, columns)
+    _require_at_most_two(names)
+    return names
+
+
+def _require_at_most_two(names: list[str]) -> None:
     if len(names) > 2:
         raise BadInput(Argument("text_column"), " names one column, or two with a comma for pairs of texts.")
-    return names
 
 
 def _split_names(text_column: str, columns: list[str]) -> list[str]:
@@ -105,13 +115,19 @@ def parse_label(value: Any, column: str) -> int | str:
     """Return a class index for numbers, also if written as text, else the label's name."""
     text = _label_text(value)
     _validate_label(text, column)
-    if text.isdecimal():
-        return int(text)
-    return text
+    return _as_index(text)
+
+
+def _as_index(label: str) -> int | str:
+    """Return a class index if the label is a number."""
+    if label.isdecimal():
+        return int(label)
+    return label
 
 
 def _label_text(value: Any) -> str:
     """Return a label as it would be written; empty if the value is no label."""
+    # Tables store the same class as 1, 1.0 or "1": all of them are read from one form.
     if _is_whole_number(value):
         return str(int(value))
     if isinstance(value, str) and not damaged_file(value):
@@ -127,9 +143,13 @@ def _is_whole_number(value: Any) -> bool:
 def _validate_label(text: str, column: str) -> None:
     if not text:
         raise BadInput(f"no label in column '{column}'")
-    # Test sets without labels often say -1.
-    if text.startswith("-") and text[1:].isdecimal():
+    if _is_negative(text):
         raise BadInput(f"invalid label {text} in column '{column}'")
+
+
+def _is_negative(text: str) -> bool:
+    # Test sets without labels often say -1.
+    return text.startswith("-") and text[1:].isdecimal()
 
 
 def _find_columns(preview: Sequence[tuple[int, Row | BadRow]]) -> list[str]:
@@ -140,7 +160,7 @@ def _find_columns(preview: Sequence[tuple[int, Row | BadRow]]) -> list[str]:
 
 
 def _guess_text_columns(name: str, columns: list[str]) -> list[str]:
-    first = _find_column(columns, (*TEXT_COLUMNS, *IMAGE_COLUMNS))
+    first = _find_column(columns, INPUT_COLUMNS)
     if first is None:
         raise _no_text_column(name, columns)
     return [first, *_second_columns(first, columns)]
@@ -184,6 +204,7 @@ def _rename_repeated(example: Example | BadRow, number: int, seen: Counter[str])
     """Return an example under an id of its own; `seen` counts the ids so far."""
     if isinstance(example, BadRow):
         return example
+    # Results are stored by id: the second of two equal ones would replace the first.
     seen[example.id] += 1
     if seen[example.id] == 1:
         return example
@@ -216,6 +237,7 @@ def _parse_cell(value: Any, column: str, path: Path) -> Any:
 
 
 def _unwrap_bytes(value: Any) -> Any:
+    # The feature Image of the package `datasets` is a dict; its "bytes" are empty if only a path is stored.
     if isinstance(value, dict):
         return value.get("bytes") or value
     return value

@@ -21,6 +21,7 @@ def read_task(source: Any, *, reader: str | None = None, **options: Any) -> Task
 
     >>> read_task("sst2/dev.tsv", limit=100)     # doctest: +SKIP
     """
+    # The command line passes every flag, None for those that are not given.
     options = {name: value for name, value in options.items() if value is not None}
     if isinstance(source, Task):
         _refuse_options(options, reader)
@@ -44,9 +45,9 @@ def _choose_reader(source: str | Path, name: str | None) -> Reader:
 
 def _read_with(reader: Reader, source: str | Path, options: Mapping[str, Any]) -> Task:
     # The only source that is not a path: the name of a data set on the hub.
-    if reader.name == HUB_READER:
-        return reader.read(source, **options)
-    return reader.read(_require_path(source), **options)
+    if reader.name != HUB_READER:
+        source = _require_path(source)
+    return reader.read(source, **options)
 
 
 def _refuse_options(options: Iterable[str], reader: str | None) -> None:
@@ -100,7 +101,11 @@ def _match_reader(source: str | Path) -> Reader:
     for reader in TASKS.values():
         if reader.matches(path):
             return reader
-    raise BadFile(f"No reader recognises '{source}'. Name a reader: {', '.join(TASKS)}.")
+    raise _no_reader(source)
+
+
+def _no_reader(source: str | Path) -> BadFile:
+    return BadFile(f"No reader recognises '{source}'. Name a reader: {', '.join(TASKS)}.")
 
 
 def _require_path(source: str | Path) -> Path:

@@ -5,7 +5,6 @@ import inspect
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -58,15 +57,15 @@ class Mask:
 
     def _is_foreground(self, values: Array) -> Array:
         if self.foreground is None:
-            return values != 0
+            return np.not_equal(values, 0)
         return np.isin(values, self.foreground)
 
     def _open(self) -> Image.Image:
         image = _open_source(self.source)
         # Opening applies the mask's own orientation; this one is the image's.
-        if self.orientation == 1:
-            return image
-        return images.rotate(image, self.orientation)
+        if self.orientation != 1:
+            image = images.rotate(image, self.orientation)
+        return image
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,9 @@ class BadRow:
 
     line: int
     reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ def reader(matches: Callable[[Path], bool]) -> Callable[[Callable[..., Task]], C
 
 
 def _add_reader(read: Callable[..., Task], matches: Callable[[Path], bool]) -> None:
+    # With its module, whose rank in TASKS decides which reader is asked first.
     name = read.__name__.replace("_", "-")
     TASKS.add(name, Reader(name, read, matches, option_defaults(read)), read.__module__)
 
@@ -176,8 +179,7 @@ def _add_reader(read: Callable[..., Task], matches: Callable[[Path], bool]) -> N
 def skip_invalid(make: Callable[Concatenate[int, P], Example]) -> Callable[Concatenate[int, P], Example | BadRow]:
     """Decorate a function (number, …) → Example to return a BadRow with the reason instead of raising BadInput."""
 
-    @wraps(make)
-    def make_or_skip(number: int, *args: P.args, **options: P.kwargs) -> Example | BadRow:
+    def make_or_skip(number: int, /, *args: P.args, **options: P.kwargs) -> Example | BadRow:
         try:
             return make(number, *args, **options)
         except BadInput as error:
@@ -195,6 +197,7 @@ def build_task(
     """
     examples = [row for row in rows if isinstance(row, Example)]
     skipped = list_bad_rows(rows)
+    # A single damaged row is no reason to fail; a file with nothing else probably is of another format.
     if not examples:
         raise _no_usable_rows(name, skipped)
     # The labels of all examples, also of those that are not sampled.
@@ -233,7 +236,7 @@ def _count_rows(count: int) -> str:
 
 
 def _list_reasons(skipped: Sequence[BadRow]) -> list[str]:
-    reasons = [f"line {row.line}: {row.reason}" for row in skipped[:MAX_LISTED_ROWS]]
+    reasons = list(map(str, skipped[:MAX_LISTED_ROWS]))
     unlisted = len(skipped) - MAX_LISTED_ROWS
     if unlisted > 0:
         reasons.append(f"and {unlisted} more")
@@ -258,6 +261,7 @@ def _open_file(path: Path) -> Image.Image:
     try:
         return picture.opened()
     except BadInput as error:
+        # A picture knows only its content, so the path is named here.
         raise BadInput(f"'{path}' cannot be read as an image.") from error
 
 
@@ -311,6 +315,7 @@ def _serialise(value: Any) -> bytes:
 
 
 def _serialise_mask(mask: Mask) -> bytes:
+    # The same file marks other pixels under another reading of its values.
     return _serialise(mask.source) + repr((mask.foreground, mask.unlabelled)).encode()
 
 
@@ -320,7 +325,11 @@ def _read_content(value: Any) -> bytes | None:
         return value.content
     if isinstance(value, Path):
         return value.read_bytes()
-    # Images in memory have no file: their decoded pixels identify them.
     if isinstance(value, Image.Image):
-        return repr(value.size).encode() + value.tobytes()
+        return _pixel_bytes(value)
     return None
+
+
+def _pixel_bytes(image: Image.Image) -> bytes:
+    # Images in memory have no file: their decoded pixels identify them.
+    return repr(image.size).encode() + image.tobytes()

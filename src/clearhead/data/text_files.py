@@ -55,8 +55,12 @@ def read_lines(path: Path, limit: int = -1) -> list[str]:
     content = read_content(path, limit)
     if content.startswith(UTF_16_MARKS):
         raise BadFile(f"'{path}' is UTF-16 text: save it as UTF-8.")
-    text = content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    return _split_lines(text)
+    return _split_lines(_decode(content))
+
+
+def _decode(content: bytes) -> str:
+    # Some editors begin a file with a byte order mark, which is no part of the text.
+    return content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 
 
 def _split_lines(text: str) -> list[str]:
@@ -98,13 +102,12 @@ def _has_content(cells: list[str] | BadRow) -> bool:
     return isinstance(cells, BadRow) or any(map(str.strip, cells))
 
 
-def _next_cells(rows: Any) -> list[str] | BadRow | None:
-    """Return the next row, None at the end."""
+def _next_cells(rows: Any) -> Any:
+    """Return the cells of the next row, or a BadRow; None at the end."""
     try:
-        cells: list[str] | None = next(rows, None)
+        return next(rows, None)
     except csv.Error as error:
         return BadRow(rows.line_num, f"not a proper row ({error})")
-    return cells
 
 
 def json_lines(path: Path) -> Numbered:
@@ -117,8 +120,12 @@ def json_lines(path: Path) -> Numbered:
 def _make_csv_reader(path: Path, delimiter: str) -> Any:
     # The default limit of 128 KiB is too small for documents.
     csv.field_size_limit(MAX_CELL_CHARACTERS)
-    lines = (line + "\n" for line in read_lines(path))
-    return csv.reader(lines, delimiter=delimiter, **CSV_FORMATS[delimiter])
+    return csv.reader(_iterate_lines(path), delimiter=delimiter, **CSV_FORMATS[delimiter])
+
+
+def _iterate_lines(path: Path) -> Iterator[str]:
+    for line in read_lines(path):
+        yield line + "\n"
 
 
 def _parse_object(number: int, line: str) -> Row | BadRow:

@@ -14,10 +14,13 @@ PREVIEW_BYTES = 2**18
 
 
 def _has_rationales(path: Path) -> bool:
-    if file_suffix(path) not in (".jsonl", ".ndjson"):
-        return False
+    return file_suffix(path) in (".jsonl", ".ndjson") and f'"{SPANS_COLUMN}"' in _read_first_line(path)
+
+
+def _read_first_line(path: Path) -> str:
     lines = read_lines(path, PREVIEW_BYTES)
-    return bool(lines) and f'"{SPANS_COLUMN}"' in lines[0]
+    # An empty file has no line at all.
+    return next(iter(lines), "")
 
 
 @reader(_has_rationales)
@@ -59,6 +62,7 @@ def _parse_spans(value: Any, length: int) -> Spans:
 
 
 def _validate_spans(spans: Spans, length: int) -> None:
+    # Offsets counted in bytes instead of characters run over the end.
     for _, start, end in spans:
         if not 0 <= start < end <= length:
             raise BadInput(f"'{SPANS_COLUMN}' points outside the text")

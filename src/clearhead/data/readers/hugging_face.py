@@ -84,8 +84,12 @@ def _select_split(name: str, saved: Any, split: str) -> Any:
     if _is_single_split(saved):
         return saved
     if split not in saved:
-        raise BadOption(f"'{name}' has no split '{split}'. Available: {', '.join(saved)}.")
+        raise _unknown_split(name, saved, split)
     return saved[split]
+
+
+def _unknown_split(name: str, saved: Any, split: str) -> BadOption:
+    return BadOption(f"'{name}' has no split '{split}'. Available: {', '.join(saved)}.")
 
 
 def _is_single_split(saved: Any) -> bool:

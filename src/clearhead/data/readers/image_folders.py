@@ -91,6 +91,7 @@ def oxford_pets(path: Path, *, label_column: str = "breed_id", limit: int | None
 
 
 def _class_names(rows: list[dict[str, Any]], label_column: str) -> tuple[str, ...] | None:
+    # Another column holds names or indices of its own, not those of the breeds.
     if label_column != "breed_id":
         return None
     return _breed_names(rows)
@@ -98,9 +99,15 @@ def _class_names(rows: list[dict[str, Any]], label_column: str) -> tuple[str, ..
 
 def _breed_names(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return the names of the breeds in the order of their ids."""
-    names: dict[Any, Any] = {row.get("breed_id"): row.get("breed") for row in rows}
-    names.pop(None, None)
+    names = _collect_breeds(rows)
     return tuple(str(names[breed_id]) for breed_id in sorted(names))
+
+
+def _collect_breeds(rows: list[dict[str, Any]]) -> dict[Any, Any]:
+    names = {row.get("breed_id"): row.get("breed") for row in rows}
+    # From rows without a breed, which are skipped later.
+    names.pop(None, None)
+    return names
 
 
 @skip_invalid
@@ -112,15 +119,23 @@ def _make_pet_example(number: int, row: dict[str, Any], label_column: str) -> Ex
 
 def _require_images(row: dict[str, Any]) -> None:
     for column in ("image", "trimap"):
-        content = row.get(column)
-        if not isinstance(content, bytes) or not content:
+        if not _has_bytes(row, column):
             raise BadInput(f"no image in column '{column}'")
 
 
+def _has_bytes(row: dict[str, Any], column: str) -> bool:
+    content = row.get(column)
+    return isinstance(content, bytes) and bool(content)
+
+
 def _make_trimap_mask(row: dict[str, Any]) -> Mask:
-    files = (io.BytesIO(row["trimap"]), io.BytesIO(row["image"]))
-    orientation = images.orientation_after(*files, ("its trimap", "the image"))
-    return Mask(Picture(row["trimap"]), (TRIMAP_PET,), (TRIMAP_BORDER,), orientation)
+    return Mask(Picture(row["trimap"]), (TRIMAP_PET,), (TRIMAP_BORDER,), _trimap_orientation(row))
+
+
+def _trimap_orientation(row: dict[str, Any]) -> int:
+    trimap = io.BytesIO(row["trimap"])
+    image = io.BytesIO(row["image"])
+    return images.orientation_after(trimap, image, ("its trimap", "the image"))
 
 
 def _relative_stem(file: Path, folder: Path) -> Path:

@@ -13,6 +13,7 @@ from clearhead.errors import BadFile, BadInput
 @reader(lambda path: file_suffix(path) == ".json")
 def squad(path: Path, *, limit: int | None = None) -> Task:
     """SQuAD v1 and v2 JSON: (question, passage) pairs with the answer's characters; bad rows by question number."""
+    # A question has no line of its own in a file of nested JSON.
     questions = enumerate(_iterate_questions(_read_articles(path)), 1)
     rows = [_make_example(number, passage, question) for number, (passage, question) in questions]
     return build_task(path.name, rows, limit=limit)
@@ -20,11 +21,16 @@ def squad(path: Path, *, limit: int | None = None) -> Task:
 
 def _read_articles(path: Path) -> Any:
     try:
-        return json.loads(read_content(path))["data"]
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadFile(f"'{path}' is not JSON: {error}.") from error
+        return _read_json(path)["data"]
     except (KeyError, TypeError):
         raise BadFile(f"'{path}' is not in SQuAD's format: it has no 'data'. Save tables as .jsonl.") from None
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(read_content(path))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadFile(f"'{path}' is not JSON: {error}.") from error
 
 
 def _iterate_questions(articles: Any) -> Iterator[tuple[Any, Any]]:
@@ -74,6 +80,7 @@ def _require_text(value: Any, name: str) -> None:
 def _parse_answers(question: dict[str, Any], passage: str) -> Spans:
     try:
         return _find_answers(question, passage)
+    # Also from int(), for a start that is no number.
     except ValueError as error:
         raise BadInput(str(error)) from error
     except (KeyError, TypeError):
@@ -90,6 +97,7 @@ def _find_answers(question: dict[str, Any], passage: str) -> Spans:
 
 
 def _locate_answer(answer: dict[str, Any], passage: str) -> tuple[int, int, int]:
+    # A passage that was cleaned after the annotation no longer fits its offsets.
     start = int(answer["answer_start"])
     text = answer["text"]
     end = start + len(text)

@@ -1,17 +1,16 @@
 """Read texts, pairs of texts or images from the rows of a table."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 
 from clearhead.data.columns import (
-    IMAGE_COLUMNS,
+    INPUT_COLUMNS,
     LABEL_COLUMNS,
     PREVIEW_ROWS,
-    TEXT_COLUMNS,
     build_table_task,
 )
 from clearhead.data.parquet import read_parquet
@@ -119,6 +118,7 @@ def named_rows(
     first = _find_first_row(path, rows)
     if delimiter == ",":
         _validate_delimiter(path, first)
+    # CSV files have a header by convention; TSV files of GLUE and others often have none.
     if header is None:
         header = delimiter == "," or _is_header(first, text, label)
     columns = _name_columns(first, header)
@@ -168,7 +168,11 @@ def _validate_columns(path: Path, columns: list[str]) -> None:
     """Raise BadFile if two columns have the same name; columns without a name are never asked for."""
     for name, count in Counter(columns).items():
         if name.strip() and count > 1:
-            raise BadFile(f"'{path}' has {count} columns called '{name}': give each a name of its own.")
+            raise _repeated_column(path, name, count)
+
+
+def _repeated_column(path: Path, name: str, count: int) -> BadFile:
+    return BadFile(f"'{path}' has {count} columns called '{name}': give each a name of its own.")
 
 
 def _is_header(cells: list[str], text: str | None, label: str | None) -> bool:
@@ -183,7 +187,8 @@ def _is_column_name(column: str) -> bool:
 
 
 def _is_usual_name(cell: str) -> bool:
-    return cell.strip().casefold() in (*TEXT_COLUMNS, *IMAGE_COLUMNS, *LABEL_COLUMNS)
+    # A row of data hardly consists of a single word such as "sentence".
+    return cell.strip().casefold() in (*INPUT_COLUMNS, *LABEL_COLUMNS)
 
 
 def _name_rows(columns: list[str], rows: NumberedCells) -> Iterator[tuple[int, Row | BadRow]]:
@@ -196,8 +201,13 @@ def _name_rows(columns: list[str], rows: NumberedCells) -> Iterator[tuple[int, R
 
 def _name_cells(columns: list[str], cells: list[str], line: int) -> Row | BadRow:
     if len(cells) != len(columns):
-        return BadRow(line, f"{len(cells)} columns instead of {len(columns)}")
+        return _wrong_width(line, len(cells), len(columns))
     return dict(zip(columns, cells, strict=True))
+
+
+def _wrong_width(line: int, width: int, expected: int) -> BadRow:
+    # Most often a delimiter inside a cell that is not quoted.
+    return BadRow(line, f"{width} columns instead of {expected}")
 
 
 def _guess_columns(path: Path, rows: NumberedCells) -> tuple[str, str | None]:
@@ -209,15 +219,23 @@ def _guess_columns(path: Path, rows: NumberedCells) -> tuple[str, str | None]:
     if width > 3:
         raise _too_many_columns(path, width)
     label = _guess_label_column(table)
-    texts = [str(column + 1) for column in range(width) if column != label]
-    return ",".join(texts), str(label + 1)
+    return _number_others(width, label), str(label + 1)
+
+
+def _number_others(width: int, label: int) -> str:
+    """Return the numbers of all columns but the label's, with commas."""
+    return ",".join(str(column + 1) for column in range(width) if column != label)
 
 
 def _select_common_width(rows: NumberedCells) -> list[list[str]]:
     """Return the rows of the most common width: a single row may be damaged."""
     table = [cells for _, cells in rows if isinstance(cells, list)]
-    width = Counter(map(len, table)).most_common(1)[0][0]
+    width = _most_common(map(len, table))
     return [cells for cells in table if len(cells) == width]
+
+
+def _most_common(widths: Iterable[int]) -> int:
+    return Counter(widths).most_common(1)[0][0]
 
 
 def _too_many_columns(path: Path, width: int) -> BadInput:
@@ -231,5 +249,6 @@ def _guess_label_column(table: Sequence[list[str]]) -> int:
 
 
 def _rank_column(table: Sequence[list[str]], column: int) -> tuple[int, int]:
+    # Labels repeat, texts do not.
     distinct = {cells[column] for cells in table}
     return len(distinct), len(table[0][column])
