@@ -17,7 +17,7 @@ from clearhead.attribution.batch import (
 from clearhead.attribution.method import MethodSpec, parse_method
 from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.attribution.windows import explain_windows, is_too_long
-from clearhead.errors import BadInput, BadOption
+from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.model.answer_inputs import is_chat
 from clearhead.model.inputs import (
@@ -33,7 +33,7 @@ from clearhead.model.inputs import (
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
-from clearhead.model.target import TargetLike
+from clearhead.model.target import TargetLike, list_targets
 from clearhead.spec import as_list
 
 
@@ -120,10 +120,17 @@ def compare(  # noqa: PLR0913 - as for `explain`
     else:
         _refuse_answer_options(model, answers)
         rows = _explain_inputs(model, inputs, specs, target, batch_size, overflow)
+    return _group_by_method(specs, rows, is_single=is_single(inputs) or is_chat(inputs))
+
+
+def _group_by_method(
+    specs: Sequence[MethodSpec], rows: Sequence[Sequence[Explanation]], *, is_single: bool
+) -> Comparison:
+    # Rows hold one explanation per method; users look them up by method.
     comparison = Comparison()
     for index, spec in enumerate(specs):
         explanations = Explanations(row[index] for row in rows)
-        comparison[spec.text] = explanations[0] if is_single(inputs) or is_chat(inputs) else explanations
+        comparison[spec.text] = explanations[0] if is_single else explanations
     return comparison
 
 
@@ -187,7 +194,7 @@ def _explain_inputs(
 def _explain_tensors(
     model: Model, inputs: Inputs, specs: Sequence[MethodSpec], target: Any, batch_size: int | None
 ) -> list[list[Explanation]]:
-    request = AttributionRequest(model, specs, _targets_per_input(target, len(inputs)))
+    request = AttributionRequest(model, specs, list_targets(target, len(inputs)))
     results = attribute_batches(request, split_inputs(model, inputs, batch_size))
     return [single_target(result) for _, result in results]
 
@@ -201,7 +208,7 @@ def _explain_raw(
     overflow: str,
 ) -> list[list[Explanation]]:
     encoded = encode_all(model, partial(encode, model, overflow=overflow), inputs)
-    request = AttributionRequest(model, specs, _targets_per_input(target, len(encoded)))
+    request = AttributionRequest(model, specs, list_targets(target, len(encoded)))
     long, short = _split_by_length(model, encoded)
     rows = {
         **_explain_long(request, long, batch_size),
@@ -238,11 +245,3 @@ def _split_by_length(model: Model, encoded: Sequence[Encoded]) -> tuple[dict[int
         else:
             short[index] = row
     return long, short
-
-
-def _targets_per_input(target: Any, count: int) -> list[TargetLike]:
-    if not isinstance(target, list | tuple):
-        return [target] * count
-    if len(target) != count:
-        raise BadInput(f"{len(target)} targets were given for {count} inputs: give one for all, or one for each.")
-    return list(target)

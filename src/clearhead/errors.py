@@ -30,10 +30,13 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        name = f"--{self.name.replace('_', '-')}"
         if self.value is None:
-            return name
-        return f"{name} {self.value}"
+            return self._flag_name
+        return f"{self._flag_name} {self.value}"
+
+    @property
+    def _flag_name(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
 
 
 class ClearheadError(Exception):
@@ -56,6 +59,11 @@ def _with_flag(piece: object) -> str:
     if isinstance(piece, Argument):
         return piece.flag
     return str(piece)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of another library's message, or the name of the error if it has no message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 class UnsupportedModel(ClearheadError, TypeError):

@@ -80,10 +80,13 @@ class Explanation:
     def top(self, k: int = 10) -> list[tuple[str, float]]:
         """Return the k tokens with the highest relevance, without special tokens; ties by position."""
         require_integer("k", k, 0)
+        return [(self.tokens[index], float(self.relevance[index])) for index in self._rank_tokens()[:k]]
+
+    def _rank_tokens(self) -> Array:
+        """Return the indices of the tokens that are not special, the most relevant first."""
         # Stable, so that of equal tokens the first comes first.
         order = np.argsort(-self.relevance, kind="stable")
-        best = order[~self.special[order]][:k]
-        return [(self.tokens[index], float(self.relevance[index])) for index in best]
+        return order[~self.special[order]]
 
     def words(self, reduction: str = "sum") -> list[Word]:
         """Return the words between blanks, with the relevance of their sub-words reduced to one number.
@@ -91,23 +94,30 @@ class Explanation:
         `reduction` is sum, mean, max, strongest or first.
         """
         reduce = _find_reduction(reduction)
-        if self.text is None or self.offsets is None:
-            raise BadOption("This explanation has no original text, so it has no words: use its tokens.")
+        self._require_text()
         words = []
         for segment, match in self._find_words():
-            start, end = match.span()
-            indices = self._tokens_within(segment, start, end)
+            indices = self._tokens_within(segment, *match.span())
             # A truncated text has words without tokens.
             if indices:
-                words.append(Word(match.group(), reduce(self.relevance[indices]), start, end, segment))
+                words.append(Word(match.group(), reduce(self.relevance[indices]), *match.span(), segment))
         return words
+
+    def _require_text(self) -> None:
+        if self.text is None or self.offsets is None:
+            raise BadOption("This explanation has no original text, so it has no words: use its tokens.")
 
     def _find_words(self) -> Iterator[tuple[int, re.Match[str]]]:
         """Yield every word between blanks with the index of its text."""
-        segments = self.text if isinstance(self.text, tuple) else (self.text or "",)
-        for index, segment in enumerate(segments):
+        for index, segment in enumerate(self._segments):
             for match in re.finditer(r"\S+", segment):
                 yield index, match
+
+    @property
+    def _segments(self) -> tuple[str, ...]:
+        if isinstance(self.text, tuple):
+            return self.text
+        return (self.text or "",)
 
     def _tokens_within(self, segment: int, start: int, end: int) -> list[int]:
         """Return the indices of the tokens that begin between two characters of a text."""
@@ -122,10 +132,14 @@ class Explanation:
         """Return relevance over the original image (rows × columns), NaN outside of what the model saw."""
         if self.grid is None or self.box is None:
             raise BadOption("Only the explanation of an image has a heat map.")
-        source = self.pixels
-        if source is None:
-            source = self.relevance[~self.special].reshape(self.grid)
-        return place_map(source, self.box, *_image_size(self.image, self.box))
+        return place_map(self._map(self.grid), self.box, *_image_size(self.image, self.box))
+
+    def _map(self, grid: tuple[int, int]) -> Array:
+        """Return relevance per pixel of the network's input, or per patch."""
+        # Methods that reach the pixels are finer than the grid.
+        if self.pixels is not None:
+            return self.pixels
+        return self.relevance[~self.special].reshape(grid)
 
     def save(self, path: str | Path) -> Path:
         """Write .json or .safetensors atomically; `clearhead.read` reads it."""

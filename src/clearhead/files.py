@@ -4,6 +4,7 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from clearhead.errors import BadFile
 
@@ -16,9 +17,19 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
     try:
         _write_and_move(path, content, durable=durable)
     except OSError as error:
-        raise BadFile(f"'{path}' cannot be written: {error.strerror or error}") from error
+        raise BadFile(f"'{path}' cannot be written: {_reason(error)}") from error
     if durable:
         _sync_folder(path.parent)
+
+
+def unreadable_file(path: Path, error: Exception) -> BadFile:
+    """Return the error for a file that cannot be read because of `error`."""
+    return BadFile(f"'{path}' cannot be read: {_reason(error)}")
+
+
+def _reason(error: Exception) -> object:
+    # The message of the operating system alone: str(error) would repeat the path.
+    return getattr(error, "strerror", None) or error
 
 
 def _write_and_move(path: Path, content: bytes, *, durable: bool) -> None:
@@ -26,28 +37,39 @@ def _write_and_move(path: Path, content: bytes, *, durable: bool) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         _write(handle, content, durable=durable)
-        # Results are meant to be shared: mkstemp makes files only their owner can read.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        _publish(temporary, path)
     finally:
         # Fails after a successful move, when nothing is left to remove.
         with suppress(OSError):
             os.unlink(temporary)
 
 
+def _publish(temporary: str, path: Path) -> None:
+    # Results are meant to be shared: mkstemp makes files only their owner can read.
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+
+
 def _write(handle: int, content: bytes, *, durable: bool) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(content)
         if durable:
-            file.flush()
-            os.fsync(file.fileno())
+            _sync(file)
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk; ignored where folders cannot be opened (Windows)."""
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync_and_close(os.open(folder, os.O_RDONLY))
+
+
+def _sync_and_close(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -48,8 +48,11 @@ class ProgressBar:
     @property
     def _is_late(self) -> bool:
         # A bar that would be complete when it appears only flickers.
-        is_unfinished = self.total is None or self.done < self.total
-        return is_unfinished and time.monotonic() - self._begun > PATIENCE
+        return not self._is_complete and time.monotonic() - self._begun > PATIENCE
+
+    @property
+    def _is_complete(self) -> bool:
+        return self.total is not None and self.done >= self.total
 
     @cached_property
     def _console(self) -> "Console":
@@ -61,8 +64,10 @@ class ProgressBar:
     def show(self) -> None:
         """Draw the bar, unless stderr is no terminal or another bar is shown."""
         # Without waiting: whoever holds the lock may be the caller of this work.
-        if not self._console.is_terminal or not BAR.acquire(blocking=False):
-            return
+        if self._console.is_terminal and BAR.acquire(blocking=False):
+            self._draw()
+
+    def _draw(self) -> None:
         # Assigned before anything that could fail, because close() releases the lock only if there is a bar.
         self._drawn = _rich_progress(self._console)
         self._drawn.add_task(self.label, total=self.total, completed=self.done)

@@ -40,6 +40,7 @@ class Registry(Mapping[str, T]):
 
     def add(self, name: str, value: T, module: str = "") -> None:
         """Register an object defined in `module`; raise ValueError if the name is already registered."""
+        # A mistake of the programmer, not of the user: no ClearheadError.
         if name in self._objects:
             raise ValueError(f"The {self.noun} '{name}' is registered twice.")
         self._objects[name] = value
@@ -50,10 +51,13 @@ class Registry(Mapping[str, T]):
         if not self._is_loaded:
             # Set first: a module that reads the registry while it is being imported must not start over.
             self._is_loaded = True
-            for module in self._modules:
-                importlib.import_module(module)
-            self._sort()
+            self._import_modules()
         return self._objects
+
+    def _import_modules(self) -> None:
+        for module in self._modules:
+            importlib.import_module(module)
+        self._sort()
 
     def _sort(self) -> None:
         # A module may have been imported on its own before, but the order decides, for example, which reader of files

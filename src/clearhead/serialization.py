@@ -16,7 +16,7 @@ from PIL import Image
 from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.explanation import Explanation
-from clearhead.files import write_atomically
+from clearhead.files import unreadable_file, write_atomically
 from clearhead.model.target import Target
 from clearhead.version import __version__
 
@@ -32,13 +32,18 @@ SAFETENSORS_FORMATS = (1, 2)
 def to_dict(explanation: Explanation) -> dict[str, Any]:
     """Return plain data for JSON: arrays as lists, the image as PNG in base64."""
     plain = {attribute.name: getattr(explanation, attribute.name) for attribute in fields(explanation)}
-    for name, array in _list_arrays(explanation).items():
-        plain[name] = array.tolist()
-    plain["target"] = _write_target(explanation.target)
-    plain["image"] = _encode_png(explanation.image)
-    plain["options"] = dict(explanation.options)
-    plain["diagnostics"] = dict(explanation.diagnostics)
-    return plain
+    arrays = {name: array.tolist() for name, array in _list_arrays(explanation).items()}
+    return {**plain, **arrays, **_plain_objects(explanation)}
+
+
+def _plain_objects(explanation: Explanation) -> dict[str, Any]:
+    """Return the fields that are objects, as plain data."""
+    return {
+        "target": _write_target(explanation.target),
+        "image": _encode_png(explanation.image),
+        "options": dict(explanation.options),
+        "diagnostics": dict(explanation.diagnostics),
+    }
 
 
 def from_dict(plain: Mapping[str, Any]) -> Explanation:
@@ -46,23 +51,24 @@ def from_dict(plain: Mapping[str, Any]) -> Explanation:
     values = dict(plain)
     values["target"] = _read_target(values["target"])
     values["image"] = _decode_png(values["image"])
+    values["offsets"] = _read_offsets(values["offsets"])
     for name in ARRAYS:
         values[name] = _read_array(name, values[name])
     for name in TUPLES:
         values[name] = _read_tuple(values[name])
-    if values["offsets"] is not None:
-        values["offsets"] = tuple(map(tuple, values["offsets"]))
     return Explanation(**values)
+
+
+def _read_offsets(offsets: Any) -> Any:
+    if offsets is None:
+        return None
+    return tuple(map(tuple, offsets))
 
 
 def _list_arrays(explanation: Explanation) -> dict[str, Array]:
     """Return the arrays that an explanation has, by field name."""
-    arrays = {}
-    for name in ARRAYS:
-        array = getattr(explanation, name)
-        if array is not None:
-            arrays[name] = array
-    return arrays
+    arrays = {name: getattr(explanation, name) for name in ARRAYS}
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def _read_array(name: str, value: Any) -> Array | None:
@@ -82,18 +88,21 @@ def _write_target(target: Target) -> dict[str, Any]:
 
 
 def _read_target(plain: Mapping[str, Any]) -> Target:
-    span = plain["span"]
-    if span is not None:
-        span = tuple(span)
-    return Target(plain["index"], plain["versus"], span)
+    # JSON knows the span as a list.
+    return Target(plain["index"], plain["versus"], _read_tuple(plain["span"]))
 
 
 def _encode_png(image: Image.Image | None) -> str | None:
     if image is None:
         return None
+    return base64.b64encode(_to_png(image)).decode()
+
+
+def _to_png(image: Image.Image) -> bytes:
+    # PNG keeps every pixel, so that a saved explanation is equal to the original.
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
-    return base64.b64encode(buffer.getvalue()).decode()
+    return buffer.getvalue()
 
 
 def _decode_png(text: str | None) -> Image.Image | None:
@@ -150,28 +159,35 @@ def _safetensors_checksum(format_number: int, rest: Mapping[str, Any], arrays: M
     digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     # Sorted: the order of arrays in a file is not that in which they were saved.
     for name in sorted(arrays):
-        array = arrays[name]
         if format_number > 1:
-            digest.update(repr((name, array.dtype.name, array.shape)).encode())
-        digest.update(array.tobytes())
+            digest.update(_describe_array(name, arrays[name]))
+        digest.update(arrays[name].tobytes())
     return digest.hexdigest()
+
+
+def _describe_array(name: str, array: Array) -> bytes:
+    return repr((name, array.dtype.name, array.shape)).encode()
 
 
 def as_path(path: Any) -> Path:
     """Return a path, or raise BadInput for something that does not name a file."""
-    # The operating system would refuse a null character with a ValueError of its own.
-    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
+    if not _is_path(path):
         raise BadInput(f"{path!r} does not name a file: give a path such as 'one.json'.")
     return Path(path)
+
+
+def _is_path(path: Any) -> bool:
+    # The operating system would refuse a null character with a ValueError of its own.
+    return isinstance(path, str | os.PathLike) and "\0" not in str(path)
 
 
 def read(path: str | Path) -> Explanation:
     """Read an explanation saved as .json or .safetensors, after checking format and checksum."""
     path = as_path(path)
     content = _read_bytes(path)
-    parse = _from_safetensors if path.suffix == ".safetensors" else _from_json
     try:
-        return parse(content, path)
+        return _parse(content, path)
+    # Format and checksum have messages of their own.
     except BadFile:
         raise
     except Exception as error:
@@ -179,11 +195,17 @@ def read(path: str | Path) -> Explanation:
         raise BadFile(f"'{path}' is not a saved explanation: {error}") from error
 
 
+def _parse(content: bytes, path: Path) -> Explanation:
+    if path.suffix == ".safetensors":
+        return _from_safetensors(content, path)
+    return _from_json(content, path)
+
+
 def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BadFile(f"'{path}' cannot be read: {error.strerror or error}") from error
+        raise unreadable_file(path, error) from error
 
 
 def _from_json(content: bytes, path: Path) -> Explanation:
@@ -200,6 +222,7 @@ def _from_safetensors(content: bytes, path: Path) -> Explanation:
     format_number = int(metadata["format"])
     _check_format(format_number, SAFETENSORS_FORMATS, path)
     arrays = load(content)
+    # All but the arrays, in whose places it holds None.
     rest = json.loads(metadata["explanation"])
     _check_checksum(_safetensors_checksum(format_number, rest, arrays), metadata["sha256"], path)
     stored = {name: arrays.get(name) for name in ARRAYS}
@@ -208,11 +231,14 @@ def _from_safetensors(content: bytes, path: Path) -> Explanation:
 
 def _read_metadata(content: bytes) -> dict[str, str]:
     """Read the metadata from the header, since safetensors.numpy.load returns arrays only."""
-    # A safetensors file begins with the size of its JSON header, in eight bytes.
-    header_size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + header_size])
-    metadata: dict[str, str] = header["__metadata__"]
+    metadata: dict[str, str] = _read_header(content)["__metadata__"]
     return metadata
+
+
+def _read_header(content: bytes) -> Any:
+    # A safetensors file begins with the size of its JSON header, in eight bytes.
+    size = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + size])
 
 
 def _check_format(format_number: int, formats: tuple[int, ...], path: Path) -> None:

@@ -49,8 +49,12 @@ def option_defaults(function: Callable[..., Any]) -> dict[str, Any]:
 
 def parse_spec(spec: Any) -> tuple[str, str, dict[str, Any]]:
     """Parse 'name:key=value,…' or (name, {options}) into the spec as text, the name, and the options."""
-    if not _is_pair(spec):
-        return _parse_text(str(spec))
+    if _is_pair(spec):
+        return _parse_name_and_options(spec)
+    return _parse_text(str(spec))
+
+
+def _parse_name_and_options(spec: tuple[Any, Any]) -> tuple[str, str, dict[str, Any]]:
     # A pair that is malformed gets an error of its own, instead of one about a method called "('x', 5)".
     if not _is_pair_with_options(spec):
         raise BadOption(f"{spec!r} is not a name with its options: write (name, {{option: value}}).")
@@ -61,12 +65,20 @@ def parse_spec(spec: Any) -> tuple[str, str, dict[str, Any]]:
 def _format_spec(name: str, options: Mapping[str, Any]) -> str:
     if not options:
         return name
-    pairs = [f"{option}={value}" for option, value in options.items()]
-    return f"{name}:{','.join(pairs)}"
+    return f"{name}:{_format_options(options)}"
+
+
+def _format_options(options: Mapping[str, Any]) -> str:
+    return ",".join(f"{option}={value}" for option, value in options.items())
 
 
 def _parse_text(text: str) -> tuple[str, str, dict[str, Any]]:
     name, _, tail = text.partition(":")
+    return text, name.strip(), _parse_options(tail, text)
+
+
+def _parse_options(tail: str, text: str) -> dict[str, Any]:
+    """Parse what follows the colon of a spec `text`."""
     options: dict[str, Any] = {}
     # Blank after a trailing comma, or if nothing follows the colon.
     for pair in filter(str.strip, tail.split(",")):
@@ -74,7 +86,7 @@ def _parse_text(text: str) -> tuple[str, str, dict[str, Any]]:
         if option in options:
             raise BadOption(f"'{text}' gives an option twice: write each once.")
         options[option] = value
-    return text, name.strip(), options
+    return options
 
 
 def _parse_pair(pair: str, text: str) -> tuple[str, RawText]:
@@ -107,6 +119,11 @@ def parse_value(text: str) -> Any:
     """Parse a value as written on a command line: number, true, false, none, or text."""
     if text.casefold() in WORDS:
         return WORDS[text.casefold()]
+    return _parse_number(text)
+
+
+def _parse_number(text: str) -> Any:
+    """Return an int or float; the text itself if it is no number."""
     for number_type in (int, float):
         try:
             return number_type(text)
@@ -152,22 +169,30 @@ def _resolve_aliases(name: str, options: Mapping[str, Any], aliases: Mapping[str
 
 
 def _given_twice(name: str, current: str, options: Mapping[str, Any], aliases: Mapping[str, str]) -> BadOption:
-    older = [alias for alias in aliases if aliases[alias] == current and alias in options]
-    return BadOption(f"'{older[0]}' is an older name of the option '{current}' of '{name}': give one of them.")
+    older = _older_names(current, aliases) & options.keys()
+    return BadOption(f"'{min(older)}' is an older name of the option '{current}' of '{name}': give one of them.")
+
+
+def _older_names(current: str, aliases: Mapping[str, str]) -> set[str]:
+    return {alias for alias, option in aliases.items() if option == current}
 
 
 def _convert(name: str, option: str, value: Any, hint: Any) -> Any:
     """Convert a value to a type that the hint allows, or raise BadOption."""
     types = _option_types(hint)
     readings = _readings(value)
+    # The first reading that fits wins, so that "1" is a number unless the option takes words only.
     for reading in readings:
         if _is_allowed(reading, types):
-            # 1 and "1" are floats for an option that takes floats.
-            takes_floats = OPTION_TYPES[float] in types
-            if takes_floats and isinstance(reading, Real):
-                return _finite_float(name, option, reading)
-            return reading
+            return _as_float_if_taken(name, option, reading, types)
     raise BadOption(f"Invalid {option}={readings[0]!r} for '{name}': it must be {_list_types(types)}.")
+
+
+def _as_float_if_taken(name: str, option: str, value: Any, types: list[OptionType]) -> Any:
+    # 1 and "1" are floats for an option that takes floats.
+    if OPTION_TYPES[float] in types and isinstance(value, Real):
+        return _finite_float(name, option, value)
+    return value
 
 
 def _list_types(types: list[OptionType]) -> str:
@@ -176,13 +201,15 @@ def _list_types(types: list[OptionType]) -> str:
 
 def _option_types(hint: Any) -> list[OptionType]:
     """Return the types that a hint allows; an empty list, which allows everything, for hints not in OPTION_TYPES."""
-    types: list[OptionType] = []
-    for member in _union_members(hint):
-        # Hints such as list[int] are no types, and may not even be hashable.
-        if not isinstance(member, type) or member not in OPTION_TYPES:
-            return []
-        types.append(OPTION_TYPES[member])
-    return types
+    members = _union_members(hint)
+    if not all(map(_is_option_type, members)):
+        return []
+    return [OPTION_TYPES[member] for member in members]
+
+
+def _is_option_type(member: Any) -> bool:
+    # Hints such as list[int] are no types, and may not even be hashable.
+    return isinstance(member, type) and member in OPTION_TYPES
 
 
 def _union_members(hint: Any) -> tuple[Any, ...]:
@@ -217,14 +244,18 @@ def _is_instance(value: Any, classes: Any) -> bool:
 
 
 def _finite_float(name: str, option: str, value: Real) -> float:
-    try:
-        # Python integers may be larger than every float.
-        converted = float(value)
-    except OverflowError:
-        converted = math.inf
+    converted = _to_float(value)
     if not math.isfinite(converted):
         raise BadOption(f"Invalid {option}={value!r} for '{name}': it must be finite.")
     return converted
+
+
+def _to_float(value: Real) -> float:
+    try:
+        return float(value)
+    # Python integers may be larger than every float.
+    except OverflowError:
+        return math.inf
 
 
 # Cached, because evaluating hints takes longer than the rest of the validation.

@@ -11,10 +11,15 @@ from clearhead.errors import Argument, BadOption
 
 def require_integer(name: str, value: Any, least: int = 1, most: int | None = None, *, is_flag: bool = False) -> None:
     """Raise BadOption unless `value` is an integer in range; `is_flag` if the command line has a flag of that name."""
-    if _is_number(value, Integral) and least <= value and (most is None or value <= most):
-        return
-    argument = _name_argument(name, value, is_flag=is_flag)
-    raise BadOption(argument, f" must be a whole number, {_format_range(least, most)}.")
+    if not _is_integer_within(value, least, most):
+        argument = _name_argument(name, value, is_flag=is_flag)
+        raise BadOption(argument, f" must be a whole number, {_format_range(least, most)}.")
+
+
+def _is_integer_within(value: Any, least: int, most: int | None) -> bool:
+    if not _is_number(value, Integral) or value < least:
+        return False
+    return most is None or value <= most
 
 
 def _is_number(value: Any, number_type: type) -> bool:
@@ -38,11 +43,16 @@ def _name_argument(name: str, value: Any, *, is_flag: bool) -> Argument | str:
 def require_number(name: str, value: Any, least: float, most: float = sys.float_info.max) -> None:
     """Raise BadOption unless `value` is a finite number in range."""
     # A NaN fails both comparisons, and infinity exceeds the largest float.
-    if _is_number(value, Real) and least <= value <= most:
-        return
+    if not _is_number(value, Real) or not least <= value <= most:
+        limits = _format_range(f"{least:g}", _format_maximum(most))
+        raise BadOption(f"{name}={value!r} must be a finite number, {limits}.")
+
+
+def _format_maximum(most: float) -> str | None:
     # The default is no limit that is worth a mention.
-    upper = None if most == sys.float_info.max else f"{most:g}"
-    raise BadOption(f"{name}={value!r} must be a finite number, {_format_range(f'{least:g}', upper)}.")
+    if most == sys.float_info.max:
+        return None
+    return f"{most:g}"
 
 
 def require_choice(name: str, value: Any, choices: Sequence[str], context: str = "") -> None:
@@ -53,11 +63,14 @@ def require_choice(name: str, value: Any, choices: Sequence[str], context: str =
 
 def as_integer(value: Any) -> int | None:
     """Convert an integer of Python, NumPy or torch; return None for anything else, also for booleans."""
-    # A boolean tensor converts to an index as well, so the name of the type decides.
-    type_name = str(getattr(value, "dtype", type(value).__name__))
-    if "bool" in type_name or getattr(value, "ndim", 0) != 0:
+    if _is_boolean(value) or getattr(value, "ndim", 0) != 0:
         return None
     try:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def _is_boolean(value: Any) -> bool:
+    # A boolean tensor converts to an index as well, so the name of the type decides.
+    return "bool" in str(getattr(value, "dtype", type(value).__name__))

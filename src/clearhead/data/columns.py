@@ -9,8 +9,8 @@ from typing import Any
 
 from PIL import Image
 
-from clearhead.data.task import BadRow, Example, Picture, Task, build_task
-from clearhead.data.text_files import Numbered, Row, damaged_file
+from clearhead.data.task import BadRow, Example, Picture, Task, build_task, list_bad_rows, skip_invalid
+from clearhead.data.text_files import Numbered, Row, damaged_file, is_text
 from clearhead.errors import Argument, BadInput
 from clearhead.registry import unknown_name
 
@@ -18,6 +18,7 @@ from clearhead.registry import unknown_name
 TEXT_COLUMNS = ("text", "sentence", "content", "review", "document", "sentence1", "premise", "question1", "question")
 SECOND_COLUMNS = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2", "question": "sentence"}
 IMAGE_COLUMNS = ("image", "path", "file", "file_name")
+INPUT_COLUMNS = (*TEXT_COLUMNS, *IMAGE_COLUMNS)
 LABEL_COLUMNS = (
     "label",
     "labels",
@@ -47,63 +48,108 @@ def make_examples(
     name: str, rows: Numbered, path: Path, text_column: str | None, label_column: str | None
 ) -> tuple[list[Example | BadRow], str | None]:
     """Return the examples of rows with named columns, and the label column."""
+    # The first rows may be damaged, so that a column is looked for in more than one.
     preview = list(islice(rows, PREVIEW_ROWS))
     columns = _find_columns(preview)
     if not columns:
-        return [row for _, row in preview if isinstance(row, BadRow)], None
+        return list(list_bad_rows(row for _, row in preview)), None
     texts = text_columns(name, columns, text_column)
     label = _find_label_column(name, columns, label_column)
     # `rows` is an iterator: the preview has been consumed.
     return list(_iterate_examples(chain(preview, rows), texts, label, path)), label
 
 
-def make_example(number: int, row: Row, texts: list[str], label: str | None, path: Path) -> Example | BadRow:
+@skip_invalid
+def make_example(number: int, row: Row, texts: list[str], label: str | None, path: Path) -> Example:
     """Return the example of a row, or a BadRow with the reason why there is none."""
-    try:
-        cells = [_parse_cell(row.get(column), column, path) for column in texts]
-        label_value = None
-        if label is not None:
-            label_value = parse_label(row.get(label), label)
-    except BadInput as error:
-        return BadRow(number, str(error))
-    example_id = _find_id(number, row, label)
-    if len(cells) == 2:
-        return Example(example_id, (cells[0], cells[1]), label_value)
-    return Example(example_id, cells[0], label_value)
+    return Example(_find_id(number, row, label), _parse_input(row, texts, path), _parse_row_label(row, label))
+
+
+def _parse_input(row: Row, texts: list[str], path: Path) -> Any:
+    cells = [_parse_cell(row.get(column), column, path) for column in texts]
+    return _join_cells(cells)
+
+
+def _join_cells(cells: list[Any]) -> Any:
+    """Return one text or image as it is, two texts as a pair."""
+    if len(cells) == 1:
+        return cells[0]
+    return tuple(cells)
+
+
+def _parse_row_label(row: Row, label: str | None) -> int | str | None:
+    if label is None:
+        return None
+    return parse_label(row.get(label), label)
 
 
 def text_columns(name: str, columns: list[str], text_column: str | None) -> list[str]:
     """Return the column of texts or images, or the two columns of a pair; `name` is that of the table in messages."""
     if text_column is None:
         return _guess_text_columns(name, columns)
-    # A column's own name may contain a comma.
-    names = [text_column]
-    if text_column not in columns:
-        names = [column.strip() for column in text_column.split(",")]
+    names = _split_names(text_column, columns)
     for column in names:
-        if column not in columns:
-            raise unknown_name(f"column of '{name}'", column, columns)
+        _require_column(name, column, columns)
+    _require_at_most_two(names)
+    return names
+
+
+def _require_at_most_two(names: list[str]) -> None:
     if len(names) > 2:
         raise BadInput(Argument("text_column"), " names one column, or two with a comma for pairs of texts.")
-    return names
+
+
+def _split_names(text_column: str, columns: list[str]) -> list[str]:
+    # A column's own name may contain a comma.
+    if text_column in columns:
+        return [text_column]
+    return [column.strip() for column in text_column.split(",")]
+
+
+def _require_column(name: str, column: str, columns: list[str]) -> None:
+    if column not in columns:
+        raise unknown_name(f"column of '{name}'", column, columns)
 
 
 def parse_label(value: Any, column: str) -> int | str:
     """Return a class index for numbers, also if written as text, else the label's name."""
+    text = _label_text(value)
+    _validate_label(text, column)
+    return _as_index(text)
+
+
+def _as_index(label: str) -> int | str:
+    """Return a class index if the label is a number."""
+    if label.isdecimal():
+        return int(label)
+    return label
+
+
+def _label_text(value: Any) -> str:
+    """Return a label as it would be written; empty if the value is no label."""
+    # Tables store the same class as 1, 1.0 or "1": all of them are read from one form.
+    if _is_whole_number(value):
+        return str(int(value))
+    if isinstance(value, str) and not damaged_file(value):
+        return value.strip()
+    return ""
+
+
+def _is_whole_number(value: Any) -> bool:
     # Parquet and pandas store integers with gaps as floats.
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, str | int):
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
+def _validate_label(text: str, column: str) -> None:
+    if not text:
         raise BadInput(f"no label in column '{column}'")
-    text = str(value).strip()
-    if not text or damaged_file(text):
-        raise BadInput(f"no label in column '{column}'")
-    # Test sets without labels often say -1.
-    if text.startswith("-") and text[1:].isdecimal():
+    if _is_negative(text):
         raise BadInput(f"invalid label {text} in column '{column}'")
-    if isinstance(value, int) or text.isdecimal():
-        return int(value)
-    return text
+
+
+def _is_negative(text: str) -> bool:
+    # Test sets without labels often say -1.
+    return text.startswith("-") and text[1:].isdecimal()
 
 
 def _find_columns(preview: Sequence[tuple[int, Row | BadRow]]) -> list[str]:
@@ -114,19 +160,27 @@ def _find_columns(preview: Sequence[tuple[int, Row | BadRow]]) -> list[str]:
 
 
 def _guess_text_columns(name: str, columns: list[str]) -> list[str]:
-    first = _find_column(columns, (*TEXT_COLUMNS, *IMAGE_COLUMNS))
+    first = _find_column(columns, INPUT_COLUMNS)
     if first is None:
-        message = f"No text column found in '{name}'. Name it with "
-        raise BadInput(message, Argument("text_column"), f": {', '.join(columns)}.")
+        raise _no_text_column(name, columns)
+    return [first, *_second_columns(first, columns)]
+
+
+def _second_columns(first: str, columns: list[str]) -> list[str]:
+    """Return the column of the second text of a pair in a list; an empty list if the texts are no pairs."""
     second = SECOND_COLUMNS.get(first.casefold())
-    return [first, *(column for column in columns if column.casefold() == second)]
+    return [column for column in columns if column.casefold() == second]
+
+
+def _no_text_column(name: str, columns: list[str]) -> BadInput:
+    message = f"No text column found in '{name}'. Name it with "
+    return BadInput(message, Argument("text_column"), f": {', '.join(columns)}.")
 
 
 def _find_label_column(name: str, columns: list[str], label_column: str | None) -> str | None:
     if label_column is None:
         return _find_column(columns, LABEL_COLUMNS)
-    if label_column not in columns:
-        raise unknown_name(f"column of '{name}'", label_column, columns)
+    _require_column(name, label_column, columns)
     return label_column
 
 
@@ -142,36 +196,62 @@ def _iterate_examples(rows: Numbered, texts: list[str], label: str | None, path:
     for number, row in rows:
         if isinstance(row, BadRow):
             yield row
-            continue
-        example = make_example(number, row, texts, label, path)
-        if isinstance(example, Example):
-            seen[example.id] += 1
-            if seen[example.id] > 1:
-                example = replace(example, id=f"{example.id}#{number}")
-        yield example
+        else:
+            yield _rename_repeated(make_example(number, row, texts, label, path), number, seen)
+
+
+def _rename_repeated(example: Example | BadRow, number: int, seen: Counter[str]) -> Example | BadRow:
+    """Return an example under an id of its own; `seen` counts the ids so far."""
+    if isinstance(example, BadRow):
+        return example
+    # Results are stored by id: the second of two equal ones would replace the first.
+    seen[example.id] += 1
+    if seen[example.id] == 1:
+        return example
+    return replace(example, id=f"{example.id}#{number}")
 
 
 def _find_id(number: int, row: Row, label: str | None) -> str:
     """Return the id in a row, or its number if it has none."""
     column = _find_column(list(row), ID_COLUMNS)
     # In some tables a column called "name" or "index" holds the label.
-    if column is None or column == label or row[column] in (None, ""):
+    if column is None or column == label:
         return str(number)
-    return str(row[column])
+    return _format_id(row[column], number)
+
+
+def _format_id(value: Any, number: int) -> str:
+    if value in (None, ""):
+        return str(number)
+    return str(value)
 
 
 def _parse_cell(value: Any, column: str, path: Path) -> Any:
     """Return a text, or an image: bytes, {"bytes": …} as Hugging Face stores it, or a path relative to the table."""
-    if isinstance(value, dict) and value.get("bytes"):
-        value = value["bytes"]
-    if isinstance(value, bytes):
-        return Picture(value)
-    if isinstance(value, Image.Image):
-        return value
-    if not isinstance(value, str) or not value.strip():
-        raise BadInput(f"no text in column '{column}'")
-    if damaged_file(value):
-        raise BadInput("not UTF-8 text")
+    content = _unwrap_bytes(value)
+    if isinstance(content, bytes):
+        return Picture(content)
+    if isinstance(content, Image.Image):
+        return content
+    return _parse_text_cell(content, column, path)
+
+
+def _unwrap_bytes(value: Any) -> Any:
+    # The feature Image of the package `datasets` is a dict; its "bytes" are empty if only a path is stored.
+    if isinstance(value, dict):
+        return value.get("bytes") or value
+    return value
+
+
+def _parse_text_cell(value: Any, column: str, path: Path) -> Any:
+    _validate_text(value, column)
     if column.casefold() in IMAGE_COLUMNS:
         return path.parent / value
     return value
+
+
+def _validate_text(value: Any, column: str) -> None:
+    if not is_text(value):
+        raise BadInput(f"no text in column '{column}'")
+    if damaged_file(value):
+        raise BadInput("not UTF-8 text")

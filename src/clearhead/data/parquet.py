@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearhead.errors import BadFile, BadOption
+from clearhead.errors import BadFile, BadOption, first_line
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
@@ -13,7 +13,7 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = arrow.parquet.read_table(path).to_pylist()
     except (OSError, arrow.ArrowException) as error:
-        raise BadFile(f"'{path}' cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+        raise BadFile(f"'{path}' cannot be read as Parquet: {first_line(error)}") from error
     return rows
 
 

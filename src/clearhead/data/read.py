@@ -1,6 +1,6 @@
 """Read a task by path or name: the reader is chosen by the file's suffix and content."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from clearhead.errors import Argument, BadFile, BadInput, BadOption
 from clearhead.registry import unknown_name
 
 COLUMN_OPTIONS = ("text_column", "label_column")
+HUB_READER = "hugging-face"
 
 
 def read_task(source: Any, *, reader: str | None = None, **options: Any) -> Task:
@@ -20,20 +21,33 @@ def read_task(source: Any, *, reader: str | None = None, **options: Any) -> Task
 
     >>> read_task("sst2/dev.tsv", limit=100)     # doctest: +SKIP
     """
+    # The command line passes every flag, None for those that are not given.
     options = {name: value for name, value in options.items() if value is not None}
     if isinstance(source, Task):
         _refuse_options(options, reader)
         return source
     _validate_source(source)
-    chosen = _find_reader(source) if reader is None else TASKS[reader]
-    _validate_options(chosen, options)
-    for name in COLUMN_OPTIONS:
-        if name in options:
-            options[name] = _parse_column(name, options[name])
+    chosen = _choose_reader(source, reader)
+    return _read_with(chosen, source, _parse_options(chosen, options))
+
+
+def _parse_options(reader: Reader, options: dict[str, Any]) -> dict[str, Any]:
+    _validate_options(reader, options)
+    columns = {name: _parse_column(name, options[name]) for name in COLUMN_OPTIONS if name in options}
+    return options | columns
+
+
+def _choose_reader(source: str | Path, name: str | None) -> Reader:
+    if name is None:
+        return _find_reader(source)
+    return TASKS[name]
+
+
+def _read_with(reader: Reader, source: str | Path, options: Mapping[str, Any]) -> Task:
     # The only source that is not a path: the name of a data set on the hub.
-    if chosen.name == "hugging-face":
-        return chosen.read(source, **options)
-    return chosen.read(_require_path(source), **options)
+    if reader.name != HUB_READER:
+        source = _require_path(source)
+    return reader.read(source, **options)
 
 
 def _refuse_options(options: Iterable[str], reader: str | None) -> None:
@@ -47,16 +61,24 @@ def _refuse_options(options: Iterable[str], reader: str | None) -> None:
 def _validate_source(source: Any) -> None:
     if not isinstance(source, str | Path):
         raise BadInput(f"A {type(source).__name__} is not a task: give a Task, a file, a folder or 'hf:NAME'.")
-    # A null character would raise ValueError in every function of pathlib.
-    if not str(source).strip() or "\0" in str(source):
+    if not _is_file_name(str(source)):
         raise BadInput(f"{str(source)!r} names no task: give a file, a folder or 'hf:NAME'.")
+
+
+def _is_file_name(text: str) -> bool:
+    # A null character would raise ValueError in every function of pathlib.
+    return bool(text.strip()) and "\0" not in text
 
 
 def _validate_options(reader: Reader, options: Iterable[str]) -> None:
     for name in options:
         if name not in reader.options:
-            # BadOption, as for methods, but with the suggestion of the registry.
-            raise BadOption(str(unknown_name(f"option of the reader '{reader.name}'", name, list(reader.options))))
+            raise _unknown_option(reader, name)
+
+
+def _unknown_option(reader: Reader, name: str) -> BadOption:
+    # BadOption, as for methods, but with the suggestion of the registry.
+    return BadOption(str(unknown_name(f"option of the reader '{reader.name}'", name, list(reader.options))))
 
 
 def _parse_column(name: str, value: Any) -> str:
@@ -70,12 +92,20 @@ def _parse_column(name: str, value: Any) -> str:
 
 def _find_reader(source: str | Path) -> Reader:
     if isinstance(source, str) and source.startswith("hf:"):
-        return TASKS["hugging-face"]
+        return TASKS[HUB_READER]
+    return _match_reader(source)
+
+
+def _match_reader(source: str | Path) -> Reader:
     path = _require_path(source)
     for reader in TASKS.values():
         if reader.matches(path):
             return reader
-    raise BadFile(f"No reader recognises '{source}'. Name a reader: {', '.join(TASKS)}.")
+    raise _no_reader(source)
+
+
+def _no_reader(source: str | Path) -> BadFile:
+    return BadFile(f"No reader recognises '{source}'. Name a reader: {', '.join(TASKS)}.")
 
 
 def _require_path(source: str | Path) -> Path:

@@ -3,20 +3,23 @@
 import hashlib
 import inspect
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 from PIL import Image
 
 from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadInput
+from clearhead.files import unreadable_file
 from clearhead.model import images
 from clearhead.registry import Registry
+from clearhead.spec import option_defaults
 from clearhead.validation import require_integer
 
+P = ParamSpec("P")
 Spans = tuple[tuple[int, int, int], ...]
 Box = tuple[float, float, float, float]
 # Skipped rows that a notice lists one by one.
@@ -48,20 +51,18 @@ class Mask:
 
     def array(self) -> Array:
         """Return 1 foreground, 0 background, −1 unlabelled (rows × columns); by default all but 0 is foreground."""
-        image = self._open()
-        # Palette images keep their indices: those are the annotated values, not the colours.
-        if image.mode not in ("L", "P", "I"):
-            image = image.convert("L")
-        values = np.asarray(image)
-        is_foreground = values != 0
-        if self.foreground is not None:
-            is_foreground = np.isin(values, self.foreground)
+        values = _annotated_values(self._open())
         is_unlabelled = np.isin(values, self.unlabelled)
-        return np.where(is_unlabelled, -1, is_foreground).astype(np.int8)
+        return np.where(is_unlabelled, -1, self._is_foreground(values)).astype(np.int8)
+
+    def _is_foreground(self, values: Array) -> Array:
+        if self.foreground is None:
+            return np.not_equal(values, 0)
+        return np.isin(values, self.foreground)
 
     def _open(self) -> Image.Image:
-        image = self.source.opened() if isinstance(self.source, Picture) else _open_file(self.source)
-        # `opened` applies the mask's own orientation; this one is the image's.
+        image = _open_source(self.source)
+        # Opening applies the mask's own orientation; this one is the image's.
         if self.orientation != 1:
             image = images.rotate(image, self.orientation)
         return image
@@ -96,6 +97,9 @@ class BadRow:
     line: int
     reason: str
 
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
 
 @dataclass(frozen=True)
 class Task:
@@ -107,8 +111,7 @@ class Task:
     skipped: tuple[BadRow, ...] = ()
 
     def __post_init__(self) -> None:
-        is_sequence = isinstance(self.examples, Sequence)
-        if not is_sequence or not all(isinstance(example, Example) for example in self.examples):
+        if not _are_examples(self.examples):
             raise BadInput(f"The task '{self.name}' must hold a list of Examples: write Example(id, input, label).")
         if not self.examples:
             raise BadInput(f"The task '{self.name}' has no examples: give at least one.")
@@ -122,11 +125,8 @@ class Task:
         if not self.skipped:
             return ""
         count = len(self.skipped)
-        rows = "1 row was" if count == 1 else f"{count} rows were"
-        reasons = [f"line {row.line}: {row.reason}" for row in self.skipped[:MAX_LISTED_ROWS]]
-        if count > MAX_LISTED_ROWS:
-            reasons.append(f"and {count - MAX_LISTED_ROWS} more")
-        return f"{rows} skipped of {count + len(self)} in '{self.name}' ({'; '.join(reasons)})."
+        reasons = "; ".join(_list_reasons(self.skipped))
+        return f"{_count_rows(count)} skipped of {count + len(self)} in '{self.name}' ({reasons})."
 
 
 @dataclass(frozen=True)
@@ -164,11 +164,28 @@ def reader(matches: Callable[[Path], bool]) -> Callable[[Callable[..., Task]], C
     """Register a function (path, *, options) → Task under its name in kebab-case; the first that matches reads."""
 
     def register(read: Callable[..., Task]) -> Callable[..., Task]:
-        name = read.__name__.replace("_", "-")
-        TASKS.add(name, Reader(name, read, matches, _find_options(read)), read.__module__)
+        _add_reader(read, matches)
         return read
 
     return register
+
+
+def _add_reader(read: Callable[..., Task], matches: Callable[[Path], bool]) -> None:
+    # With its module, whose rank in TASKS decides which reader is asked first.
+    name = read.__name__.replace("_", "-")
+    TASKS.add(name, Reader(name, read, matches, option_defaults(read)), read.__module__)
+
+
+def skip_invalid(make: Callable[Concatenate[int, P], Example]) -> Callable[Concatenate[int, P], Example | BadRow]:
+    """Decorate a function (number, …) → Example to return a BadRow with the reason instead of raising BadInput."""
+
+    def make_or_skip(number: int, /, *args: P.args, **options: P.kwargs) -> Example | BadRow:
+        try:
+            return make(number, *args, **options)
+        except BadInput as error:
+            return BadRow(number, str(error))
+
+    return make_or_skip
 
 
 def build_task(
@@ -179,7 +196,8 @@ def build_task(
     `limit` samples that many rows with a fixed seed, because many files are sorted by class.
     """
     examples = [row for row in rows if isinstance(row, Example)]
-    skipped = tuple(row for row in rows if isinstance(row, BadRow))
+    skipped = list_bad_rows(rows)
+    # A single damaged row is no reason to fail; a file with nothing else probably is of another format.
     if not examples:
         raise _no_usable_rows(name, skipped)
     # The labels of all examples, also of those that are not sampled.
@@ -187,39 +205,82 @@ def build_task(
     return Task(name, _sample(examples, limit), labels, skipped)
 
 
+def list_bad_rows(rows: Iterable[object]) -> tuple[BadRow, ...]:
+    """Return the rows that could not be used."""
+    return tuple(row for row in rows if isinstance(row, BadRow))
+
+
 def task_digest(task: Task) -> str:
     """Return a hash of the examples that changes with any input, label or annotation."""
     digest = hashlib.sha256()
     for example in task.examples:
-        digest.update(repr((example.id, example.label)).encode())
-        # Separated, so that the end of one value cannot be mistaken for the start of the next.
-        digest.update(_serialise(example.input) + b"\0" + _serialise(example.gold) + b"\0")
+        digest.update(_serialise_example(example))
     return digest.hexdigest()
 
 
+def _serialise_example(example: Example) -> bytes:
+    header = repr((example.id, example.label)).encode()
+    # Separated, so that the end of one value cannot be mistaken for the start of the next.
+    return header + _serialise(example.input) + b"\0" + _serialise(example.gold) + b"\0"
+
+
+def _are_examples(examples: object) -> bool:
+    # A generator would be empty when it is read a second time.
+    return isinstance(examples, Sequence) and all(isinstance(example, Example) for example in examples)
+
+
+def _count_rows(count: int) -> str:
+    if count == 1:
+        return "1 row was"
+    return f"{count} rows were"
+
+
+def _list_reasons(skipped: Sequence[BadRow]) -> list[str]:
+    reasons = list(map(str, skipped[:MAX_LISTED_ROWS]))
+    unlisted = len(skipped) - MAX_LISTED_ROWS
+    if unlisted > 0:
+        reasons.append(f"and {unlisted} more")
+    return reasons
+
+
+def _annotated_values(image: Image.Image) -> Array:
+    # Palette images keep their indices: those are the annotated values, not the colours.
+    if image.mode not in ("L", "P", "I"):
+        image = image.convert("L")
+    return np.asarray(image)
+
+
+def _open_source(source: Path | Picture) -> Image.Image:
+    if isinstance(source, Picture):
+        return source.opened()
+    return _open_file(source)
+
+
 def _open_file(path: Path) -> Image.Image:
+    picture = Picture(_read_bytes(path))
     try:
-        return Picture(path.read_bytes()).opened()
-    except OSError as error:
-        raise BadInput(f"'{path}' cannot be read: {error.strerror or error}") from error
+        return picture.opened()
     except BadInput as error:
+        # A picture knows only its content, so the path is named here.
         raise BadInput(f"'{path}' cannot be read as an image.") from error
 
 
-def _find_options(read: Callable[..., Task]) -> dict[str, Any]:
-    """Return the keyword-only parameters of a reader with their defaults."""
-    options = {}
-    for name, parameter in inspect.signature(read).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            options[name] = parameter.default
-    return options
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(str(unreadable_file(path, error))) from error
 
 
 def _no_usable_rows(name: str, skipped: Sequence[BadRow]) -> BadFile:
-    reason = ""
-    if skipped:
-        reason = f" Line {skipped[0].line}: {skipped[0].reason}."
+    reason = _first_reason(skipped)
     return BadFile(f"'{name}' has no usable rows.{reason} Check its content, and for a table the names of its columns.")
+
+
+def _first_reason(skipped: Sequence[BadRow]) -> str:
+    if not skipped:
+        return ""
+    return f" Line {skipped[0].line}: {skipped[0].reason}."
 
 
 def _collect_labels(examples: Sequence[Example]) -> tuple[str, ...] | None:
@@ -229,25 +290,46 @@ def _collect_labels(examples: Sequence[Example]) -> tuple[str, ...] | None:
 
 
 def _sample(examples: list[Example], limit: int | None) -> list[Example]:
-    if limit is not None:
-        require_integer("limit", limit, is_flag=True)
-    if limit is None or limit >= len(examples):
+    if limit is None:
         return examples
+    require_integer("limit", limit, is_flag=True)
+    if limit >= len(examples):
+        return examples
+    return [examples[index] for index in _draw_indices(len(examples), limit)]
+
+
+def _draw_indices(size: int, count: int) -> list[int]:
     # A fixed seed draws the same examples every time; sorted keeps the order of the file.
     generator = np.random.default_rng(0)
-    indices = sorted(generator.choice(len(examples), limit, replace=False))
-    return [examples[index] for index in indices]
+    return sorted(generator.choice(size, count, replace=False))
 
 
 def _serialise(value: Any) -> bytes:
     """Return bytes that identify an input or annotation by content, not by path."""
     if isinstance(value, Mask):
-        return _serialise(value.source) + repr((value.foreground, value.unlabelled)).encode()
+        return _serialise_mask(value)
+    content = _read_content(value)
+    if content is None:
+        return repr(value).encode()
+    return hashlib.sha256(content).digest()
+
+
+def _serialise_mask(mask: Mask) -> bytes:
+    # The same file marks other pixels under another reading of its values.
+    return _serialise(mask.source) + repr((mask.foreground, mask.unlabelled)).encode()
+
+
+def _read_content(value: Any) -> bytes | None:
+    """Return the bytes of an image; None for anything else."""
     if isinstance(value, Picture):
-        return hashlib.sha256(value.content).digest()
+        return value.content
     if isinstance(value, Path):
-        return hashlib.sha256(value.read_bytes()).digest()
-    # Images in memory have no file: their decoded pixels identify them.
+        return value.read_bytes()
     if isinstance(value, Image.Image):
-        return hashlib.sha256(repr(value.size).encode() + value.tobytes()).digest()
-    return repr(value).encode()
+        return _pixel_bytes(value)
+    return None
+
+
+def _pixel_bytes(image: Image.Image) -> bytes:
+    # Images in memory have no file: their decoded pixels identify them.
+    return repr(image.size).encode() + image.tobytes()

@@ -6,15 +6,23 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clearhead.data.task import BadRow
 from clearhead.errors import BadFile
+from clearhead.files import unreadable_file
 
 Row = dict[str, Any]
 Numbered = Iterator[tuple[int, Row | BadRow]]
 MAX_CELL_CHARACTERS = 2**31 - 1
+# Quotes are ordinary characters between tabs.
+CSV_FORMATS: dict[str, dict[str, Any]] = {
+    "\t": {"quoting": csv.QUOTE_NONE},
+    ",": {"quoting": csv.QUOTE_MINIMAL, "strict": True},
+}
+UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # What `surrogateescape` makes of bytes that are not UTF-8.
 ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
 
@@ -27,31 +35,52 @@ def file_suffix(path: Path) -> str:
 
 def read_content(path: Path, limit: int = -1) -> bytes:
     """Return the bytes of a plain or gzipped file, at most `limit` of them."""
-    is_gzip = path.name.casefold().endswith(".gz")
-    open_file = gzip.open if is_gzip else open
     try:
-        with open_file(path, "rb") as file:
+        with _open_binary(path) as file:
             return bytes(file.read(limit))
     except FileNotFoundError:
         raise BadFile(f"There is no file '{path}'. Check the name and the folder.") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise BadFile(f"'{path}' cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable_file(path, error) from error
+
+
+def _open_binary(path: Path) -> Any:
+    if path.name.casefold().endswith(".gz"):
+        return gzip.open(path, "rb")
+    return path.open("rb")
 
 
 def read_lines(path: Path, limit: int = -1) -> list[str]:
     """Return the lines of a text file; bytes that are not UTF-8 are escaped, see `damaged_file`."""
     content = read_content(path, limit)
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if content.startswith(UTF_16_MARKS):
         raise BadFile(f"'{path}' is UTF-16 text: save it as UTF-8.")
-    text = content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    # Not str.splitlines, which would also split at characters such as U+2028 inside a text.
-    newline = "\n"
-    if newline not in text:
-        newline = "\r"
-    lines = [line.removesuffix("\r") for line in text.split(newline)]
+    return _split_lines(_decode(content))
+
+
+def _decode(content: bytes) -> str:
+    # Some editors begin a file with a byte order mark, which is no part of the text.
+    return content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+
+
+def _split_lines(text: str) -> list[str]:
+    """Split at line ends of any system; the last line need not have one."""
+    lines = [line.removesuffix("\r") for line in text.split(_newline(text))]
     if not lines[-1]:
         lines.pop()
     return lines
+
+
+def _newline(text: str) -> str:
+    # Not str.splitlines, which would also split at characters such as U+2028 inside a text.
+    if "\n" in text:
+        return "\n"
+    return "\r"
+
+
+def is_text(value: Any) -> bool:
+    """Return whether a value is a text that is not blank."""
+    return isinstance(value, str) and bool(value.strip())
 
 
 def damaged_file(text: str) -> bool:
@@ -63,17 +92,22 @@ def damaged_file(text: str) -> bool:
 def read_separated(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | BadRow]]:
     """Yield (line, cells) of every row that is not empty, or a BadRow; quotes have no meaning between tabs."""
     rows = _make_csv_reader(path, delimiter)
-    while True:
-        try:
-            cells = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            # The reader goes on with the next line, so a for loop, which would end here, is not possible.
-            yield rows.line_num, BadRow(rows.line_num, f"not a proper row ({error})")
-            continue
-        if any(cell.strip() for cell in cells):
+    # The reader goes on after a bad line, so a loop over it, which would end there, is not possible.
+    for cells in iter(partial(_next_cells, rows), None):
+        if _has_content(cells):
             yield rows.line_num, cells
+
+
+def _has_content(cells: list[str] | BadRow) -> bool:
+    return isinstance(cells, BadRow) or any(map(str.strip, cells))
+
+
+def _next_cells(rows: Any) -> Any:
+    """Return the cells of the next row, or a BadRow; None at the end."""
+    try:
+        return next(rows, None)
+    except csv.Error as error:
+        return BadRow(rows.line_num, f"not a proper row ({error})")
 
 
 def json_lines(path: Path) -> Numbered:
@@ -86,19 +120,26 @@ def json_lines(path: Path) -> Numbered:
 def _make_csv_reader(path: Path, delimiter: str) -> Any:
     # The default limit of 128 KiB is too small for documents.
     csv.field_size_limit(MAX_CELL_CHARACTERS)
-    lines = (line + "\n" for line in read_lines(path))
-    if delimiter == "\t":
-        return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL, strict=True)
+    return csv.reader(_iterate_lines(path), delimiter=delimiter, **CSV_FORMATS[delimiter])
+
+
+def _iterate_lines(path: Path) -> Iterator[str]:
+    for line in read_lines(path):
+        yield line + "\n"
 
 
 def _parse_object(number: int, line: str) -> Row | BadRow:
     if damaged_file(line):
         return BadRow(number, "not UTF-8 text")
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return BadRow(number, f"not JSON ({getattr(error, 'msg', None) or error})")
-    if not isinstance(value, dict):
+    value = _parse_json(number, line)
+    if not isinstance(value, dict | BadRow):
         return BadRow(number, "not an object with named columns")
     return value
+
+
+def _parse_json(number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", None) or error
+        return BadRow(number, f"not JSON ({reason})")

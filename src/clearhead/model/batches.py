@@ -74,41 +74,59 @@ class Inputs:
 
 def collate(model: Model, batch: Sequence[Encoded]) -> Inputs:
     """Pad encoded inputs on the right and stack them; an input gives the same numbers in any batch."""
+    items = [encoded.item for encoded in batch]
+    return move_to_model(Inputs(_make_tensors(model, batch), tuple(items)), model)
+
+
+def _make_tensors(model: Model, batch: Sequence[Encoded]) -> dict[str, Tensor]:
     if model.takes_images:
-        tensors = {name: _stack_images(name, batch) for name in batch[0].values}
-    else:
-        tensors = _pad_texts(model, batch)
-    items = tuple(encoded.item for encoded in batch)
-    return move_to_model(Inputs(tensors, items), model)
+        return _stack_all_images(batch)
+    return _pad_texts(model, batch)
+
+
+def _stack_all_images(batch: Sequence[Encoded]) -> dict[str, Tensor]:
+    return {name: _stack_images(name, batch) for name in batch[0].values}
 
 
 def move_to_model(inputs: Inputs, model: Model) -> Inputs:
     """Return the batch on the model's device, with floating-point tensors in its dtype."""
-    tensors = {}
-    for name, tensor in inputs.tensors.items():
-        # Ids and masks keep their integer or boolean dtype.
-        dtype = tensor.dtype
-        if tensor.is_floating_point():
-            dtype = model.dtype
-        tensors[name] = _move_tensor(tensor, model.device, dtype)
+    tensors = {name: _move_tensor(tensor, model) for name, tensor in inputs.tensors.items()}
     return Inputs(tensors, inputs.items)
+
+
+def _dtype_in(model: Model, tensor: Tensor) -> torch.dtype:
+    # Ids and masks keep their integer or boolean dtype.
+    if tensor.is_floating_point():
+        return model.dtype
+    return tensor.dtype
 
 
 def longest_text(batch: Inputs) -> int:
     """Return the number of tokens of the longest text in a batch; 0 for images."""
     if "pixel_values" in batch.tensors:
         return 0
-    lengths = [tensor.shape[1] for tensor in batch.tensors.values() if tensor.dim() > 1]
-    return max(lengths, default=0)
+    return max(_token_counts(batch), default=0)
+
+
+def _token_counts(batch: Inputs) -> list[int]:
+    return [tensor.shape[1] for tensor in batch.tensors.values() if tensor.dim() > 1]
 
 
 def _pad_texts(model: Model, batch: Sequence[Encoded]) -> dict[str, Tensor]:
-    names = list(batch[0].values)
+    width = _longest(batch)
+    return {name: _pad_rows(model, name, batch, width) for name in _tensor_names(model, batch[0])}
+
+
+def _longest(batch: Sequence[Encoded]) -> int:
+    return max(encoded.length for encoded in batch)
+
+
+def _tensor_names(model: Model, encoded: Encoded) -> list[str]:
+    names = list(encoded.values)
     # Padding must be masked out even if the tokenizer returns no mask.
     if model.takes_mask and "attention_mask" not in names:
         names.append("attention_mask")
-    width = max(encoded.length for encoded in batch)
-    return {name: _pad_rows(model, name, batch, width) for name in names}
+    return names
 
 
 def _stack_images(name: str, batch: Sequence[Encoded]) -> Tensor:
@@ -118,23 +136,29 @@ def _stack_images(name: str, batch: Sequence[Encoded]) -> Tensor:
 
 
 def _validate_sizes(images: Sequence[Tensor]) -> None:
-    sizes = {f"{image.shape[-1]}×{image.shape[-2]}" for image in images}
+    # torch.stack would fail without a hint at the processor.
+    sizes = set(map(_format_size, images))
     if len(sizes) > 1:
-        listed = ", ".join(sorted(sizes))
-        message = f"The image processor returns images of different sizes ({listed}): let it resize, or use "
-        raise BadInput(message, Argument("batch_size", 1), ".")
+        raise _different_sizes(sizes)
+
+
+def _format_size(image: Tensor) -> str:
+    height, width = image.shape[-2:]
+    return f"{width}×{height}"
+
+
+def _different_sizes(sizes: set[str]) -> BadInput:
+    listed = ", ".join(sorted(sizes))
+    message = f"The image processor returns images of different sizes ({listed}): let it resize, or use "
+    return BadInput(message, Argument("batch_size", 1), ".")
 
 
 def _pad_rows(model: Model, name: str, batch: Sequence[Encoded], width: int) -> Tensor:
     fill = _padding_value(model, name)
-    rows = []
     if name == ANSWER_POSITIONS:
         # The last position again, so that the network need not look at others.
         return pad_positions([encoded.values[name] for encoded in batch])
-    for encoded in batch:
-        # Tokenizers that return no attention mask mean that every token is real.
-        row = encoded.values.get(name, [1] * encoded.length)
-        rows.append(row + [fill] * (width - len(row)))
+    rows = [_pad_row(encoded, name, fill, width) for encoded in batch]
     return torch.tensor(rows)
 
 
@@ -142,6 +166,17 @@ def pad_positions(rows: Sequence[Sequence[int]]) -> Tensor:
     """Stack positions of answers of different lengths; shorter ones repeat their last position."""
     width = max(map(len, rows))
     return torch.tensor([[*row, *[row[-1]] * (width - len(row))] for row in rows])
+
+
+def _pad_row(encoded: Encoded, name: str, fill: int, width: int) -> list[int]:
+    row = _row_values(encoded, name)
+    return row + [fill] * (width - len(row))
+
+
+def _row_values(encoded: Encoded, name: str) -> list[int]:
+    # Tokenizers that return no attention mask mean that every token is real.
+    values: list[int] = encoded.values.get(name, [1] * encoded.length)
+    return values
 
 
 def _padding_value(model: Model, name: str) -> Any:
@@ -152,9 +187,13 @@ def _padding_value(model: Model, name: str) -> Any:
     return 0
 
 
-def _move_tensor(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    is_upload = device.type == "cuda" and tensor.device.type == "cpu"
-    if is_upload and tensor.nbytes >= MIN_PINNED_BYTES:
+def _move_tensor(tensor: Tensor, model: Model) -> Tensor:
+    dtype = _dtype_in(model, tensor)
+    if _is_large_upload(tensor, model.device):
         # From pinned memory the GPU copies by itself while the CPU goes on.
-        return tensor.pin_memory().to(device, dtype, non_blocking=True)
-    return tensor.to(device, dtype)
+        return tensor.pin_memory().to(model.device, dtype, non_blocking=True)
+    return tensor.to(model.device, dtype)
+
+
+def _is_large_upload(tensor: Tensor, device: torch.device) -> bool:
+    return device.type == "cuda" and tensor.device.type == "cpu" and tensor.nbytes >= MIN_PINNED_BYTES

@@ -22,15 +22,18 @@ def require_bfloat16(dtype: torch.dtype, device: torch.device) -> None:
     Some virtual machines announce AMX but trap on it, so that torch dies with an illegal instruction, which no
     exception handler can catch.
     """
-    if dtype is not torch.bfloat16 or device.type != "cpu":
-        return
-    if ISA_LIMIT in os.environ or not _announces_amx():
-        return
-    if _dies_of_illegal_instruction():
+    if dtype is torch.bfloat16 and device.type == "cpu" and _traps_on_amx():
         raise UnsupportedModel(
             "This CPU announces AMX instructions but cannot execute them, so torch would crash in bfloat16. Set the "
             f"environment variable {ISA_LIMIT}=AVX512_CORE_BF16 before Python starts, or use dtype='float32'."
         )
+
+
+def _traps_on_amx() -> bool:
+    # With a limit on the instructions, torch does not use AMX at all.
+    if ISA_LIMIT in os.environ or not _announces_amx():
+        return False
+    return _dies_of_illegal_instruction()
 
 
 def _announces_amx() -> bool:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
+from torch import Tensor
 
 from clearhead.errors import BadInput
 from clearhead.model import images
@@ -14,19 +15,36 @@ from clearhead.model.model import Model
 def encode_image(model: Model, source: Any) -> Encoded:
     """Prepare an image, or the file at a path, as pixel values."""
     image = open_image(source)
-    pixels = model.processor(images=image, return_tensors="pt")["pixel_values"][0]
+    pixels = _process(model.processor, image)
+    return Encoded(_make_item(model.processor, image, pixels), {"pixel_values": pixels})
+
+
+def _process(processor: Any, image: Image.Image) -> Tensor:
+    # Processors return a batch, here of one image.
+    pixels: Tensor = processor(images=image, return_tensors="pt")["pixel_values"][0]
+    return pixels
+
+
+def _make_item(processor: Any, image: Image.Image, pixels: Tensor) -> Item:
     height, width = pixels.shape[-2:]
-    box = input_box(model.processor, image.size, (width, height))
-    return Encoded(Item(image=image, box=box), {"pixel_values": pixels})
+    return Item(image=image, box=input_box(processor, image.size, (width, height)))
 
 
 def open_image(source: Any) -> Image.Image:
     """Return an image, or the file at a path, upright and in RGB."""
+    return images.to_rgb(_open_upright(source))
+
+
+def _open_upright(source: Any) -> Image.Image:
     if isinstance(source, Image.Image):
-        return images.to_rgb(images.rotate_upright(images.load_pixels(source)))
+        return images.rotate_upright(images.load_pixels(source))
+    _require_path(source)
+    return images.open_image_file(source, f"'{source}'")
+
+
+def _require_path(source: Any) -> None:
     if not isinstance(source, str | Path):
         raise BadInput(f"An image model was given a {type(source).__name__}: give an image or the path to one.")
-    return images.to_rgb(images.open_image_file(source, f"'{source}'"))
 
 
 def input_box(processor: Any, original: tuple[int, int], final: tuple[int, int]) -> Box:
@@ -59,9 +77,13 @@ def _resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     # A dict, or the SizeDict of newer versions of Transformers.
     size = dict(getattr(processor, "size", None) or {})
     if size.get("shortest_edge"):
-        scale = size["shortest_edge"] / min(width, height)
-        return _scale_edge(width, scale), _scale_edge(height, scale)
+        return _scale_to_shortest_edge(width, height, size["shortest_edge"])
     return size.get("width") or width, size.get("height") or height
+
+
+def _scale_to_shortest_edge(width: int, height: int, edge: int) -> tuple[int, int]:
+    scale = edge / min(width, height)
+    return _scale_edge(width, scale), _scale_edge(height, scale)
 
 
 def _scale_edge(pixels: int, scale: float) -> int:

@@ -18,14 +18,18 @@ Size = tuple[int, int]
 def open_image_file(source: Any, name: str) -> Image.Image:
     """Open an image file or path and rotate it upright; `name` is used in error messages."""
     try:
-        with Image.open(source) as file:
-            file.load()
-            # Copied, because the file is closed on return.
-            return rotate_upright(file).copy()
+        return _read_upright(source)
     except FileNotFoundError:
         raise BadInput(f"There is no image at {name}.") from None
     except Exception as error:  # Pillow raises nearly any exception on damaged files.
         raise BadInput(f"{name} cannot be read as an image: {error}") from error
+
+
+def _read_upright(source: Any) -> Image.Image:
+    with Image.open(source) as file:
+        file.load()
+        # Copied, because the file is closed on return.
+        return rotate_upright(file).copy()
 
 
 def load_pixels(image: Image.Image) -> Image.Image:
@@ -39,8 +43,7 @@ def load_pixels(image: Image.Image) -> Image.Image:
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """Convert to RGB with values 0 … 255; raise BadInput if the range of values is ambiguous."""
-    if 0 in image.size:
-        raise BadInput(f"The image has no pixels: its size is {image.width} × {image.height}.")
+    _require_pixels(image)
     if image.mode.startswith("I;16"):
         image = _scale_16_bits(image)
     # Modes of 32 bits per pixel, in which white may be any value.
@@ -49,10 +52,14 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+def _require_pixels(image: Image.Image) -> None:
+    if 0 in image.size:
+        raise BadInput(f"The image has no pixels: its size is {image.width} × {image.height}.")
+
+
 def _scale_16_bits(image: Image.Image) -> Image.Image:
     # Pillow would clip 16-bit values at 255. 65535 / 257 = 255.
-    scaled = np.round(np.asarray(image) / 257)
-    return Image.fromarray(scaled.astype(np.uint8))
+    return Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8))
 
 
 def rotate_upright(image: Image.Image) -> Image.Image:
@@ -72,26 +79,34 @@ def rotate(image: Image.Image, orientation: int) -> Image.Image:
 
 def read_orientation(image: Image.Image) -> int:
     """Return the EXIF orientation, 1 (upright) if absent or invalid."""
-    try:
-        # The method of the base class reads the header only: some plugins override it and load the pixels.
-        orientation = Image.Image.getexif(image).get(Base.Orientation, 1)
-    except Exception:  # Damaged EXIF data raises nearly any exception.
-        return 1
+    orientation = _stored_orientation(image)
     if orientation not in range(2, 9):
         return 1
     return int(orientation)
+
+
+def _stored_orientation(image: Image.Image) -> Any:
+    try:
+        # The method of the base class reads the header only: some plugins override it and load the pixels.
+        return Image.Image.getexif(image).get(Base.Orientation)
+    except Exception:  # Damaged EXIF data raises nearly any exception.
+        return None
 
 
 def read_image_header(source: Any, name: str) -> tuple[Size, int]:
     """Return the stored (width, height) and EXIF orientation without reading the pixels."""
     try:
         with Image.open(source) as file:
-            # Pillow applies the orientation of TIFF files itself and reports the rotated size.
-            if file.format == "TIFF":
-                return file.size, 1
-            return file.size, read_orientation(file)
+            return file.size, _header_orientation(file)
     except Exception as error:  # Pillow raises nearly any exception on damaged files.
         raise BadInput(f"{name} cannot be read as an image") from error
+
+
+def _header_orientation(file: Image.Image) -> int:
+    # Pillow applies the orientation of TIFF files itself and reports the rotated size.
+    if file.format == "TIFF":
+        return 1
+    return read_orientation(file)
 
 
 def orientation_after(mask: Any, image: Any, names: tuple[str, str]) -> int:
@@ -105,11 +120,14 @@ def orientation_after(mask: Any, image: Any, names: tuple[str, str]) -> int:
     image_size, image_orientation = read_image_header(image, image_name)
     if mask_size == image_size and mask_orientation == 1:
         return image_orientation
-    upright_image = _upright_size(image_size, image_orientation)
     upright_mask = _upright_size(mask_size, mask_orientation)
-    if upright_image != upright_mask:
-        raise BadInput(f"{image_name} is {_format_size(upright_image)}, its mask {_format_size(upright_mask)}")
+    _require_same_size(_upright_size(image_size, image_orientation), upright_mask, image_name)
     return 1
+
+
+def _require_same_size(image: Size, mask: Size, name: str) -> None:
+    if image != mask:
+        raise BadInput(f"{name} is {_format_size(image)}, its mask {_format_size(mask)}")
 
 
 def resize_map(source: Array, height: int, width: int) -> Array:
@@ -156,13 +174,20 @@ def _validate_value_range(values: Any, mode: str) -> None:
     """Raise BadInput if it is unclear which value is white: outside 0 … 255, or a float image in 0 … 1."""
     low = values.min()
     high = values.max()
-    # False for NaN too, for which no comparison holds.
-    fits_range = 0 <= low <= high <= MAX_PIXEL_VALUE
-    if not fits_range or 0 < high <= 1:
-        raise BadInput(
-            f"The image has mode {mode} and values {low:g} … {high:g}, from which white cannot be determined: "
-            "scale them to 0 … 255 and convert it to mode L."
-        )
+    if not _is_byte_range(low, high):
+        raise _unknown_white(mode, low, high)
+
+
+def _unknown_white(mode: str, low: float, high: float) -> BadInput:
+    return BadInput(
+        f"The image has mode {mode} and values {low:g} … {high:g}, from which white cannot be determined: "
+        "scale them to 0 … 255 and convert it to mode L."
+    )
+
+
+def _is_byte_range(low: float, high: float) -> bool:
+    # False for NaN too, for which no comparison holds. With 1 as the maximum, white may be 1 or 255.
+    return 0 <= low <= high <= MAX_PIXEL_VALUE and not 0 < high <= 1
 
 
 def _interpolation_weights(positions: Array, cells: int) -> Array:

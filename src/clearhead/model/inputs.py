@@ -49,6 +49,11 @@ def as_input_list(inputs: Any) -> list[Any]:
     """Return one input or a sequence of inputs as a list; raise BadInput if it is empty."""
     if is_single(inputs):
         return [inputs]
+    _validate_list(inputs)
+    return list(inputs)
+
+
+def _validate_list(inputs: Any) -> None:
     if not isinstance(inputs, Sequence):
         raise BadInput(
             f"A {type(inputs).__name__} cannot be explained: give a text, a pair of texts, an image, a path to one, "
@@ -56,7 +61,6 @@ def as_input_list(inputs: Any) -> list[Any]:
         )
     if not inputs:
         raise BadInput("The list of inputs is empty: there is nothing to explain.")
-    return list(inputs)
 
 
 def is_single(inputs: Any) -> bool:
@@ -66,27 +70,43 @@ def is_single(inputs: Any) -> bool:
 
 def encode(model: Model, source: Any, *, overflow: str = "error") -> Encoded:
     """Tokenise a text or pair, or prepare an image; with `overflow="windows"` a text of any length."""
+    _require_processor(model)
+    if model.takes_images:
+        return encode_image(model, source)
+    _require_text(model, source)
+    return encode_text(model, source, overflow)
+
+
+def _require_text(model: Model, source: Any) -> None:
+    if not isinstance(source, str) and not _is_pair(source):
+        raise BadInput(f"{model.name} takes text, not {_describe_type(source)}.")
+
+
+def _require_processor(model: Model) -> None:
+    # Allowed when loading: such a model explains tensors.
     if model.processor is None:
         raise BadInput(
             f"{model.name} was loaded without a tokenizer or image processor: give a dict of tensors, "
             "or load it with one."
         )
-    if model.takes_images:
-        return encode_image(model, source)
-    if not isinstance(source, str) and not _is_pair(source):
-        raise BadInput(f"{model.name} takes text, not {_describe_type(source)}.")
-    return encode_text(model, source, overflow)
 
 
 def encode_all(model: Model, prepare: Callable[[Any], T], inputs: Sequence[Any]) -> list[T]:
     """Prepare every input in order, images in several threads."""
-    # Threads help with images only, which Pillow and torch process without the GIL. Pillow loads an image object
-    # lazily and not thread-safely, so no object may occur twice.
-    has_duplicates = len(set(map(id, inputs))) < len(inputs)
-    if not model.takes_images or len(inputs) < 2 or has_duplicates:
+    if not _can_use_threads(model, inputs):
         return [prepare(source) for source in inputs]
     with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
         return list(pool.map(prepare, inputs))
+
+
+def _can_use_threads(model: Model, inputs: Sequence[Any]) -> bool:
+    # Threads help with images only, which Pillow and torch process without the GIL.
+    return model.takes_images and len(inputs) > 1 and not _has_duplicates(inputs)
+
+
+def _has_duplicates(inputs: Sequence[Any]) -> bool:
+    # Pillow loads an image object lazily and not thread-safely, so threads must not share one.
+    return len(set(map(id, inputs))) < len(inputs)
 
 
 def _is_pair(source: Any) -> bool:

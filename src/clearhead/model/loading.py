@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.errors import BadFile, BadOption, UnsupportedModel
+from clearhead.errors import BadFile, BadOption, UnsupportedModel, first_line
 from clearhead.model import zoo
 from clearhead.model.cpu_features import require_bfloat16
 from clearhead.model.language import AnswerNetwork, is_causal_lm
@@ -55,11 +55,14 @@ def load(
             loaded = replace(loaded, lm=_load_lm_head(lm_head, allow_pickle), copies={})
         loaded = _wrap_language_model(loaded)
         validate_model(loaded)
-        loaded = select_processor(loaded)
-        placed = _place_lm_head(place_model(loaded, device, dtype))
-        # Before the first pass: an illegal instruction would end the process without a message.
-        require_bfloat16(placed.dtype, placed.device)
-        return placed
+        return _place(select_processor(loaded), device, dtype)
+
+
+def _place(model: Model, device: Any, dtype: Any) -> Model:
+    placed = _place_lm_head(place_model(model, device, dtype))
+    # Before the first pass: an illegal instruction would end the process without a message.
+    require_bfloat16(placed.dtype, placed.device)
+    return placed
 
 
 def as_model(model: Any) -> Model:
@@ -79,8 +82,12 @@ def _load_source(source: Any, allow_pickle: bool) -> Model:
         return source
     if source is None:
         return _load_from_zoo(zoo.names()[0])
-    if not isinstance(source, str | Path):
-        return _wrap_objects(source)
+    if isinstance(source, str | Path):
+        return _load_by_name(source, allow_pickle)
+    return _wrap_objects(source)
+
+
+def _load_by_name(source: str | Path, allow_pickle: bool) -> Model:
     name = Path(source).as_posix()
     if name in zoo.names():
         return _load_from_zoo(name)
@@ -94,17 +101,24 @@ def _load_from_zoo(name: str) -> Model:
 
 def _load_from_folder(source: str, allow_pickle: bool) -> Model:
     """Load a folder or hub id in the layout of Transformers."""
-    import transformers
-
     _validate_source(source)
-    with _translate_load_errors(source):
-        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
-    architecture = (getattr(config, "architectures", None) or ["?"])[0]
-    auto_class = _find_auto_class(architecture)
+    auto_class = _find_auto_class(_read_architecture(source))
     with _translate_load_errors(source), _hide_progress_bars():
         network = _load_network(auto_class, source, allow_pickle)
         processor = _load_processor(source, auto_class)
     return Model(network, processor, None, source)
+
+
+def _read_architecture(source: str) -> str:
+    config = _read_config(source)
+    return str((getattr(config, "architectures", None) or ["?"])[0])
+
+
+def _read_config(source: str) -> Any:
+    import transformers
+
+    with _translate_load_errors(source):
+        return transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
 
 
 def _find_auto_class(architecture: str) -> str:
@@ -136,41 +150,68 @@ def _load_lm_head(source: Any, allow_pickle: bool) -> Any:
     """Return a masked-language model from an object, a folder or a hub id."""
     if not isinstance(source, str | Path):
         return _validate_lm_head(source)
-    _validate_source(str(source))
-    with _translate_load_errors(str(source)), _hide_progress_bars():
-        return _load_network("AutoModelForMaskedLM", str(source), allow_pickle)
+    return _load_masked_lm(str(source), allow_pickle)
+
+
+def _load_masked_lm(source: str, allow_pickle: bool) -> Any:
+    _validate_source(source)
+    with _translate_load_errors(source), _hide_progress_bars():
+        return _load_network("AutoModelForMaskedLM", source, allow_pickle)
 
 
 def _validate_lm_head(source: Any) -> Any:
     network = _unwrap_network(source)
-    if not hasattr(network, "get_output_embeddings") or network.get_output_embeddings() is None:
+    if not _has_lm_head(network):
         raise BadOption(f"lm_head must be a …ForMaskedLM model, or its folder, not {type(source).__name__}.")
     return network
+
+
+def _has_lm_head(network: Any) -> bool:
+    # Every network of Transformers has the method; it returns None without a head.
+    return hasattr(network, "get_output_embeddings") and network.get_output_embeddings() is not None
 
 
 def _place_lm_head(model: Model) -> Model:
     """Return the model with its masked-LM head on the network's device."""
     # `place_model` moves the head only together with the network.
-    if model.lm is None or next(model.lm.parameters()).device == model.device:
+    if model.lm is None or _device_of(model.lm) == model.device:
         return model
     return replace(model, lm=copy.deepcopy(model.lm).to(model.device), copies={})
 
 
+def _device_of(network: nn.Module) -> torch.device:
+    return next(network.parameters()).device
+
+
 def _wrap_objects(source: Any) -> Model:
     """Return a Model around a Transformers network or pipeline."""
-    processor = None
+    if not _is_pipeline(source):
+        return _wrap_network(source, None)
+    return _wrap_network(source.model, _find_pipeline_processor(source))
+
+
+def _is_pipeline(source: Any) -> bool:
     # Recognised by its attributes: importing the pipelines of Transformers takes long.
-    if hasattr(source, "model") and hasattr(source, "preprocess"):
-        processor = _find_pipeline_processor(source)
-        source = source.model
+    return hasattr(source, "model") and hasattr(source, "preprocess")
+
+
+def _wrap_network(source: Any, processor: Any) -> Model:
     network = _unwrap_network(source)
     if not isinstance(network, nn.Module) or not hasattr(network, "config"):
-        raise UnsupportedModel(
-            f"A {type(source).__name__} cannot be explained: give a Hugging Face Transformer (a PreTrainedModel), its "
-            "name, or its folder."
-        )
-    name = getattr(network.config, "_name_or_path", "") or type(network).__name__
-    return Model(network, processor, None, name)
+        raise _no_transformer(source)
+    return Model(network, processor, None, _find_name(network))
+
+
+def _find_name(network: Any) -> str:
+    # Empty for networks that were built from a config.
+    return getattr(network.config, "_name_or_path", "") or type(network).__name__
+
+
+def _no_transformer(source: Any) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"A {type(source).__name__} cannot be explained: give a Hugging Face Transformer (a PreTrainedModel), its "
+        "name, or its folder."
+    )
 
 
 def _wrap_language_model(model: Model) -> Model:
@@ -190,14 +231,21 @@ def _find_pipeline_processor(pipeline: Any) -> Any:
 def _unwrap_network(network: Any) -> Any:
     """Return the eager Hugging Face network inside torch.compile and adapter (PEFT) wrappers."""
     network = getattr(network, "_orig_mod", network)
-    if hasattr(network, "get_base_model") and hasattr(network, "peft_config"):
-        if getattr(network.active_peft_config, "is_prompt_learning", False):
-            raise UnsupportedModel(
-                "Prompt-learning adapters add tokens that are not in the input. Merge or remove them."
-            )
-        network = network.get_base_model()
+    if _is_adapter(network):
+        network = _unwrap_adapter(network)
     # The adapter may itself wrap a compiled network.
     return getattr(network, "_orig_mod", network)
+
+
+def _is_adapter(network: Any) -> bool:
+    return hasattr(network, "get_base_model") and hasattr(network, "peft_config")
+
+
+def _unwrap_adapter(network: Any) -> Any:
+    # They change the input of the blocks, which relevance could not be traced back to.
+    if getattr(network.active_peft_config, "is_prompt_learning", False):
+        raise UnsupportedModel("Prompt-learning adapters add tokens that are not in the input. Merge or remove them.")
+    return network.get_base_model()
 
 
 def _validate_source(source: str) -> None:
@@ -205,11 +253,24 @@ def _validate_source(source: str) -> None:
     if _exists(source):
         return
     # The hub would be asked several times, with pauses, before it gives up.
-    embedded = zoo.names()
-    if source.startswith("clearhead/") or f"clearhead/{source}" in embedded:
-        raise unknown_name("embedded model", source, embedded)
-    if source.startswith((".", "/", "~")) or source.endswith("/") or source.count("/") > 1 or "\\" in source:
+    if _is_embedded_name(source):
+        raise unknown_name("embedded model", source, zoo.names())
+    if _is_path(source):
         raise BadFile(_load_error_message(source, "There is no such folder."))
+
+
+def _is_embedded_name(source: str) -> bool:
+    """Whether a name was meant for an embedded model: with their prefix, or one of them without it."""
+    return source.startswith("clearhead/") or f"clearhead/{source}" in zoo.names()
+
+
+def _is_path(source: str) -> bool:
+    """Whether a name cannot be a hub id, which is NAME or OWNER/NAME."""
+    return _has_path_marks(source) or source.count("/") > 1
+
+
+def _has_path_marks(source: str) -> bool:
+    return source.startswith((".", "/", "~")) or source.endswith("/") or "\\" in source
 
 
 def _exists(source: str) -> bool:
@@ -225,9 +286,7 @@ def _translate_load_errors(source: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        # Some errors have no message.
-        reason = str(error).strip() or type(error).__name__
-        raise BadFile(_load_error_message(source, reason.splitlines()[0])) from error
+        raise BadFile(_load_error_message(source, first_line(error))) from error
 
 
 def _load_error_message(source: str, reason: str) -> str:

@@ -83,23 +83,18 @@ class Model:
             return "answer"
         if type(self.network).__name__.endswith("ForQuestionAnswering"):
             return "span"
-        problem = PROBLEMS.get(getattr(self.config, "problem_type", None) or "")
-        if self.classes != 1:
-            return problem or "single-label"
-        # Transformers trains a single output as a regression unless the config says otherwise.
-        if problem is None or problem == "regression":
-            return "regression"
-        return "one-logit"
+        if self.classes == 1:
+            return _problem_of_single_output(self._declared_problem)
+        return self._declared_problem or "single-label"
+
+    @property
+    def _declared_problem(self) -> str | None:
+        return PROBLEMS.get(getattr(self.config, "problem_type", None) or "")
 
     @cached_property
     def position_tables(self) -> list[nn.Embedding]:
         """The position embeddings, which limit the number of tokens."""
-        tables = []
-        for name, module in self.network.named_modules():
-            own_name = name.rsplit(".", 1)[-1]
-            if isinstance(module, nn.Embedding) and own_name in POSITION_TABLE_NAMES:
-                tables.append(module)
-        return tables
+        return [module for name, module in self.network.named_modules() if _is_position_table(name, module)]
 
     @property
     def can_pad(self) -> bool:
@@ -129,16 +124,37 @@ def input_embedding(network: Any) -> Tensor | None:
 def max_tokens(model: Model) -> int | None:
     """Return the maximum number of tokens of an input; None if nothing limits it."""
     limits = [_count_positions(table) for table in model.position_tables]
-    tokenizer_limit = getattr(model.processor, "model_max_length", None)
-    if tokenizer_limit is not None and tokenizer_limit < NO_TOKENIZER_LIMIT:
-        limits.append(tokenizer_limit)
+    limits += _tokenizer_limits(model.processor)
     if limits:
         return min(limits)
-    config_limit = getattr(model.config, "max_position_embeddings", None)
+    return _config_limit(model.config)
+
+
+def _tokenizer_limits(tokenizer: Any) -> list[int]:
+    """Return the limit of the tokenizer in a list; an empty list if it has none."""
+    limit = getattr(tokenizer, "model_max_length", None)
+    if limit is None or limit >= NO_TOKENIZER_LIMIT:
+        return []
+    return [limit]
+
+
+def _config_limit(config: Any) -> int | None:
+    limit = getattr(config, "max_position_embeddings", None) or 0
     # Some configs state -1 for "no limit".
-    if config_limit is None or config_limit <= 0:
+    if limit <= 0:
         return None
-    return int(config_limit)
+    return int(limit)
+
+
+def _problem_of_single_output(problem: str | None) -> str:
+    # Transformers trains a single output as a regression unless the config says otherwise.
+    if problem is None or problem == "regression":
+        return "regression"
+    return "one-logit"
+
+
+def _is_position_table(name: str, module: nn.Module) -> bool:
+    return isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in POSITION_TABLE_NAMES
 
 
 def _count_positions(table: nn.Embedding) -> int:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from clearhead.errors import UnsupportedModel
 from clearhead.model.model import Model
 
@@ -26,7 +28,11 @@ def validate_model(model: Model) -> None:
     _validate_gradients(model.network, architecture)
     # Its vocabulary is compared later, by the methods that decode hidden states.
     _validate_lm_width(model, architecture)
-    if getattr(model.config, "is_encoder_decoder", False):
+    _validate_stack(model.config, architecture)
+
+
+def _validate_stack(config: Any, architecture: str) -> None:
+    if getattr(config, "is_encoder_decoder", False):
         raise UnsupportedModel(
             f"{architecture} has an encoder and a decoder; Clearhead explains models with one stack of blocks."
         )
@@ -64,22 +70,28 @@ def _reduce_processor(model: Model) -> Any:
 
 
 def _validate_processor(model: Model, processor: Any) -> None:
-    is_tokenizer = hasattr(processor, "convert_ids_to_tokens")
-    if callable(processor) and is_tokenizer != model.takes_images:
-        return
+    if not callable(processor) or _is_tokenizer(processor) == model.takes_images:
+        raise _wrong_processor(model, processor)
+
+
+def _is_tokenizer(processor: Any) -> bool:
+    return hasattr(processor, "convert_ids_to_tokens")
+
+
+def _wrong_processor(model: Model, processor: Any) -> UnsupportedModel:
     expected = "a tokenizer (AutoTokenizer)"
     if model.takes_images:
         expected = "an image processor (AutoImageProcessor)"
-    raise UnsupportedModel(f"{model.name} needs {expected} to read its inputs, not {type(processor).__name__}.")
+    return UnsupportedModel(f"{model.name} needs {expected} to read its inputs, not {type(processor).__name__}.")
 
 
 def _validate_gradients(network: Any, architecture: str) -> None:
     # Tensors of inference mode cannot be saved for a backward pass, not even when wrapped later.
-    if any(parameter.is_inference() for parameter in network.parameters()):
+    if any(map(Tensor.is_inference, network.parameters())):
         raise UnsupportedModel(
             f"{architecture} was created inside torch.inference_mode() and has no gradient. Create it outside."
         )
-    if any(_is_quantised(module) for module in network.modules()):
+    if any(map(_is_quantised, network.modules())):
         raise UnsupportedModel(f"{architecture} is quantised with kernels that have no gradient. Load it unquantised.")
 
 
@@ -90,7 +102,11 @@ def _is_quantised(module: Any) -> bool:
 def _validate_lm_width(model: Model, architecture: str) -> None:
     if model.lm is None:
         return
-    width = getattr(model.config, "hidden_size", None)
-    lm_width = getattr(model.lm.config, "hidden_size", None)
+    width = _hidden_size(model.network)
+    lm_width = _hidden_size(model.lm)
     if width != lm_width:
         raise UnsupportedModel(f"The masked-LM head reads {lm_width} channels, but {architecture} has {width}.")
+
+
+def _hidden_size(network: Any) -> int | None:
+    return getattr(network.config, "hidden_size", None)

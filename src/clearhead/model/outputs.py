@@ -9,7 +9,17 @@ from torch import Tensor
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
 from clearhead.model.batches import Inputs, Item
 from clearhead.model.model import Model
-from clearhead.model.target import AnswerTarget, Target, TargetLike, resolve_span, resolve_target, shift_span
+from clearhead.model.target import (
+    AnswerTarget,
+    Span,
+    Target,
+    TargetLike,
+    list_targets,
+    resolve_span,
+    resolve_target,
+    shift_span,
+    span_sides,
+)
 
 
 def finite_logits(model: Model, output: Any) -> Tensor:
@@ -22,21 +32,20 @@ def finite_logits(model: Model, output: Any) -> Tensor:
 def extract_logits(model: Model, output: Any) -> Tensor:
     """Return the logits of a network's output: (B,C), (B,2,T) for answer spans, (B,N,V) for generated answers."""
     if model.problem == "span":
-        logits = _stack_span_logits(output)
-        expected_axes = 3
-    elif model.writes:
-        logits = output
-        expected_axes = 3
-    else:
-        logits = _find_logits(output)
-        expected_axes = 2
-    if not isinstance(logits, Tensor) or logits.dim() != expected_axes:
+        return _require_axes(model, _stack_span_logits(output), 3)
+    if model.writes:
+        return _require_axes(model, output, 3)
+    logits = _require_axes(model, _find_logits(output), 2)
+    _validate_class_count(model, logits.shape[1])
+    return logits
+
+
+def _require_axes(model: Model, logits: Any, axes: int) -> Tensor:
+    if not isinstance(logits, Tensor) or logits.dim() != axes:
         raise UnsupportedModel(
             f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
             "answer spans and the answers of language models; token classification is not covered."
         )
-    if logits.dim() == 2:
-        _validate_class_count(model, logits.shape[1])
     return logits
 
 
@@ -54,6 +63,10 @@ def class_probabilities(logits: Tensor, problem: str) -> Tensor:
     scores = logits.double()
     if problem != "single-label":
         return scores.sigmoid()
+    return _softmax(scores)
+
+
+def _softmax(scores: Tensor) -> Tensor:
     # Not torch.softmax: it wakes every CPU thread of torch, which then compete with other work.
     odds = (scores - scores.amax(-1, keepdim=True)).exp()
     return odds / odds.sum(-1, keepdim=True)
@@ -85,12 +98,7 @@ def resolve_targets(
     model: Model, inputs: Inputs, logits: Tensor, target: TargetLike | Sequence[TargetLike]
 ) -> tuple[Target, ...]:
     """Return one resolved target per row of the logits (on the CPU), from one target for all or a list."""
-    rows = len(logits)
-    targets: list[Any] = [target] * rows
-    if isinstance(target, list | tuple):
-        targets = list(target)
-    if len(targets) != rows:
-        raise BadInput(f"{len(targets)} targets were given for {rows} inputs: give one for all, or one for each.")
+    targets = list_targets(target, len(logits))
     if model.writes:
         return _resolve_answers(inputs, targets)
     if logits.dim() == 3:
@@ -118,20 +126,19 @@ def _find_logits(output: Any) -> Any:
 
 
 def _stack_span_logits(output: Any) -> Tensor:
+    return torch.stack(_find_span_logits(output), 1)
+
+
+def _find_span_logits(output: Any) -> Any:
     if isinstance(output, tuple):
-        start, end = output[:2]
-    else:
-        start, end = output.start_logits, output.end_logits
-    return torch.stack([start, end], 1)
+        return output[:2]
+    return output.start_logits, output.end_logits
 
 
-def _span_probability(span: tuple[int | None, int | None], logits_2T: Tensor) -> float:
+def _span_probability(span: Span, logits_2T: Tensor) -> float:
     """Return P(start) · P(end), or the one of them that the span names."""
     scores_2T = logits_2T.double()
-    probabilities = []
-    for side, position in enumerate(span):
-        if position is not None:
-            probabilities.append(scores_2T[side].softmax(-1)[position])
+    probabilities = [scores_2T[side].softmax(-1)[position] for side, position in span_sides(span)]
     return float(torch.stack(probabilities).prod())
 
 

@@ -8,27 +8,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.errors import BadOption
+from clearhead.errors import BadOption, first_line
 from clearhead.model.model import Model
 
 
 def place_model(model: Model, device: Any, dtype: Any) -> Model:
     """Return the model on a device and in a dtype: the model itself if it is there already, else a copy."""
-    target_dtype = model.dtype
-    if dtype is not None:
-        target_dtype = _parse_dtype(dtype)
-    target_device = model.device
-    if device is not None:
-        target_device = _parse_device(device)
+    target_device = _choose_device(model, device)
+    target_dtype = _choose_dtype(model, dtype)
     if _is_same_device(target_device, model.device) and target_dtype == model.dtype:
         return model
     return _move_model(model, target_device, target_dtype)
+
+
+def _choose_device(model: Model, device: Any) -> torch.device:
+    if device is None:
+        return model.device
+    return _parse_device(device)
+
+
+def _choose_dtype(model: Model, dtype: Any) -> torch.dtype:
+    if dtype is None:
+        return model.dtype
+    return _parse_dtype(dtype)
 
 
 def with_precision(model: Model, precision: str | None) -> Model:
     """Return the model in another floating-point dtype; the copy is cached with the model."""
     if precision is None or _parse_dtype(precision) == model.dtype:
         return model
+    return _cached_copy(model, precision)
+
+
+def _cached_copy(model: Model, precision: str) -> Model:
     versions = _weight_versions(model)
     # A copy of weights that have been trained further since is stale.
     cached_versions, converted = model.copies.get(precision, (None, model))
@@ -43,8 +55,7 @@ def _move_model(model: Model, device: torch.device, dtype: torch.dtype) -> Model
         return _copy_model(model, device, dtype)
     # torch without CUDA raises AssertionError, a missing or full GPU RuntimeError.
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise BadOption(f"The model cannot be moved to '{device}': {reason}") from error
+        raise BadOption(f"The model cannot be moved to '{device}': {first_line(error)}") from error
 
 
 def _is_same_device(target: torch.device, current: torch.device) -> bool:
@@ -57,31 +68,48 @@ def _parse_device(name: Any) -> torch.device:
         device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise BadOption(f"Invalid device '{name}': use cpu, cuda, cuda:1 …, or mps.") from error
-    if device.type == "meta":
-        raise BadOption("Invalid device 'meta', on which nothing is computed: use cpu, cuda, cuda:1 …, or mps.")
+    _refuse_meta(device)
     return device
 
 
+def _refuse_meta(device: torch.device) -> None:
+    # torch accepts it as a device, but its tensors have no values.
+    if device.type == "meta":
+        raise BadOption("Invalid device 'meta', on which nothing is computed: use cpu, cuda, cuda:1 …, or mps.")
+
+
 def _parse_dtype(name: str | torch.dtype) -> torch.dtype:
-    dtype: Any = name
-    if isinstance(name, str):
-        dtype = getattr(torch, name, None)
+    dtype = _find_dtype(name)
     # Only floating-point weights have gradients.
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+    if dtype is None or not dtype.is_floating_point:
         raise BadOption(
             f"Invalid dtype '{name}', not a floating-point type: use float32, float64, float16 or bfloat16."
         )
     return dtype
 
 
+def _find_dtype(name: str | torch.dtype) -> torch.dtype | None:
+    # torch has many attributes that are no dtypes: "nn" must not pass.
+    dtype: Any = name
+    if isinstance(name, str):
+        dtype = getattr(torch, name, None)
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    return None
+
+
 def _copy_model(model: Model, device: torch.device, dtype: torch.dtype) -> Model:
     # Tensors created under inference_mode could never have gradients.
     with torch.inference_mode(False):
-        lm = None
-        if model.lm is not None:
-            lm = copy.deepcopy(model.lm).to(device, dtype)
-        network = copy.deepcopy(model.network).to(device, dtype)
+        network = _copy_network(model.network, device, dtype)
+        lm = _copy_network(model.lm, device, dtype)
     return replace(model, network=network, lm=lm, copies={})
+
+
+def _copy_network(network: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    if network is None:
+        return None
+    return copy.deepcopy(network).to(device, dtype)
 
 
 def _weight_versions(model: Model) -> list[tuple[int, int]]:

@@ -72,51 +72,96 @@ class AnswerTarget(Target):
 
 TargetLike = Target | int | str | None
 SignedSeed = tuple[int, Tensor]
+Span = tuple[int | None, int | None]
+# Row and class, or row, side (0 start, 1 end) and token of a span.
+Index = tuple[int, ...]
 
 
 def resolve_target(target: TargetLike, predicted: int, labels: Sequence[str]) -> Target:
     """Replace labels by class indices and None by the prediction; raise BadInput if the model has no such class."""
     target = _as_target(target)
-    if target.span is not None:
-        raise BadInput("A span target needs a question-answering model; give a class index or label instead.")
-    index = predicted
-    if target.index is not None:
-        index = class_index(target.index, labels)
+    _require_no_span(target)
+    index = _index_or_prediction(target, predicted, labels)
     if target.versus is None:
         return Target(index)
     return _contrast(index, class_index(target.versus, labels), labels)
 
 
+def _require_no_span(target: Target) -> None:
+    if target.span is not None:
+        raise BadInput("A span target needs a question-answering model; give a class index or label instead.")
+
+
+def _index_or_prediction(target: Target, predicted: int, labels: Sequence[str]) -> int:
+    if target.index is None:
+        return predicted
+    return class_index(target.index, labels)
+
+
+def list_targets(target: Any, count: int) -> list[TargetLike]:
+    """Return one target per input, from one target for all or a list."""
+    if not isinstance(target, list | tuple):
+        return [target] * count
+    if len(target) != count:
+        raise _wrong_target_count(len(target), count)
+    return list(target)
+
+
+def _wrong_target_count(targets: int, inputs: int) -> BadInput:
+    return BadInput(f"{targets} targets were given for {inputs} inputs: give one for all, or one for each.")
+
+
 def _contrast(index: int, versus: int, labels: Sequence[str]) -> Target:
     # Compared as indices: a label and its number may name the same class.
     if index == versus:
-        message = f"Class '{labels[index]}' cannot be contrasted with itself: choose another "
-        raise BadInput(message, Argument("versus"), ".")
+        raise _contrast_with_itself(labels[index])
     return Target(index, versus)
+
+
+def _contrast_with_itself(label: str) -> BadInput:
+    message = f"Class '{label}' cannot be contrasted with itself: choose another "
+    return BadInput(message, Argument("versus"), ".")
 
 
 def class_index(name: Any, labels: Sequence[str]) -> int:
     """Return the index of a class given by index or label."""
     if isinstance(name, str):
         return _find_label(name, labels)
+    index = _parse_index(name)
+    _validate_class(index, len(labels))
+    return index
+
+
+def _parse_index(name: Any) -> int:
     index = as_integer(name)
     if index is None:
         raise BadInput(f"Invalid target {name!r}: give a class index, a label or a Target.")
-    if not 0 <= index < len(labels):
-        raise BadInput(f"Invalid target {index}: this model has classes 0 … {len(labels) - 1}.")
     return index
+
+
+def _validate_class(index: int, classes: int) -> None:
+    if not 0 <= index < classes:
+        raise BadInput(f"Invalid target {index}: this model has classes 0 … {classes - 1}.")
 
 
 def resolve_span(target: TargetLike, logits_2T: Tensor) -> Target:
     """Validate a span target against the logits of the real tokens; None becomes the most probable span."""
     target = _as_target(target)
-    if target.index is not None or target.versus is not None:
-        raise BadInput("This model answers with a span: give Target(span=(start, end)), or None for its own.")
+    _require_no_class(target)
     if target.span is None:
         return Target(span=_best_span(logits_2T))
-    span = _parse_span(target.span)
-    _validate_span(span, logits_2T.shape[-1], target.span)
-    return Target(span=span)
+    return Target(span=_parse_span(target.span, logits_2T.shape[-1]))
+
+
+def _require_no_class(target: Target) -> None:
+    # The logits of a span are tokens: a class index would silently name a token.
+    if target.index is not None or target.versus is not None:
+        raise BadInput("This model answers with a span: give Target(span=(start, end)), or None for its own.")
+
+
+def span_sides(span: Span) -> list[tuple[int, int]]:
+    """Return the positions that a span names, each with its side: 0 start, 1 end."""
+    return [(side, position) for side, position in enumerate(span) if position is not None]
 
 
 def shift_span(target: Target, positions: Mapping[int, int]) -> Target:
@@ -141,19 +186,21 @@ def make_seeds(targets: Sequence[Target], logits: Tensor) -> list[SignedSeed]:
     """
     if isinstance(targets[0], AnswerTarget):
         return _make_answer_seeds(targets, logits)
-    first: list[tuple[int, ...]] = []
-    second: list[tuple[int, ...]] = []
+    first, second = _collect_indices(targets)
+    signed = ((1, first), (_second_sign(targets), second))
+    # Without contrasts and spans there is no second pass to pay for.
+    return [(sign, _one_hot(indices, logits)) for sign, indices in signed if indices]
+
+
+def _collect_indices(targets: Sequence[Target]) -> tuple[list[Index], list[Index]]:
+    """Return the indices that the first and the second pass start from."""
+    first: list[Index] = []
+    second: list[Index] = []
     for row, target in enumerate(targets):
         indices = _seed_indices(row, target)
         first += indices[:1]
         second += indices[1:]
-    seeds = []
-    if first:
-        seeds.append((1, _one_hot(first, logits)))
-    # Without contrasts and spans there is no second pass to pay for.
-    if second:
-        seeds.append((_second_sign(targets), _one_hot(second, logits)))
-    return seeds
+    return first, second
 
 
 def _make_answer_seeds(targets: Sequence[Any], logits_BNV: Tensor) -> list[SignedSeed]:
@@ -229,44 +276,57 @@ def _as_target(target: TargetLike) -> Target:
 
 def _find_label(name: str, labels: Sequence[str]) -> int:
     """Return the index of a label, ignoring case only if no label has the same case."""
-    indices = _positions_of(name, labels)
-    if not indices:
-        folded_labels = [label.casefold() for label in labels]
-        indices = _positions_of(name.casefold(), folded_labels)
+    indices = _positions_of(name, labels) or _positions_ignoring_case(name, labels)
     if not indices:
         raise unknown_name("label", name, list(labels))
     if len(indices) > 1:
-        choices = ", ".join(map(str, indices))
-        raise BadInput(f"{len(indices)} classes are called '{name}': give the index of one of them ({choices}).")
+        raise _ambiguous_label(name, indices)
     return indices[0]
+
+
+def _ambiguous_label(name: str, indices: Sequence[int]) -> BadInput:
+    # Nothing keeps a config from giving two classes the same name.
+    choices = ", ".join(map(str, indices))
+    return BadInput(f"{len(indices)} classes are called '{name}': give the index of one of them ({choices}).")
 
 
 def _positions_of(name: str, labels: Sequence[str]) -> list[int]:
     return [index for index, label in enumerate(labels) if label == name]
 
 
-def _validate_span(span: tuple[int | None, int | None], tokens: int, original: Any) -> None:
+def _positions_ignoring_case(name: str, labels: Sequence[str]) -> list[int]:
+    return _positions_of(name.casefold(), [label.casefold() for label in labels])
+
+
+def _validate_span(span: Span, tokens: int, original: Any) -> None:
     """Raise BadInput unless the span lies within the tokens; `original` is the span as it was given."""
-    start, end = span
-    if not _is_position(start, tokens) or not _is_position(end, tokens):
+    if span == (None, None):
+        raise BadInput("A span target needs a start, an end, or both.")
+    if not _is_within(span, tokens):
         raise BadInput(f"Span {original} lies outside the {tokens} tokens of the input.")
-    if start is not None and end is not None and end < start:
+    if _is_reversed(*span):
         raise BadInput(f"Span {original} ends before it starts: give (start, end).")
 
 
-def _is_position(position: int | None, tokens: int) -> bool:
-    # None stands for the side that is not explained.
-    return position is None or 0 <= position < tokens
+def _is_within(span: Span, tokens: int) -> bool:
+    return all(0 <= position < tokens for _, position in span_sides(span))
 
 
-def _parse_span(span: Any) -> tuple[int | None, int | None]:
-    """Return start and end as plain integers, of which one may be None."""
+def _is_reversed(start: int | None, end: int | None) -> bool:
+    return start is not None and end is not None and end < start
+
+
+def _parse_span(span: Any, tokens: int) -> Span:
+    """Return start and end as plain integers, of which one may be None; raise BadInput if the span is invalid."""
+    _require_pair(span)
+    start, end = (_parse_position(position, span) for position in span)
+    _validate_span((start, end), tokens, span)
+    return start, end
+
+
+def _require_pair(span: Any) -> None:
     if not isinstance(span, tuple | list) or len(span) != 2:
         raise BadInput(f"Span {span!r} is not a pair of token positions: give (start, end).")
-    start, end = (_parse_position(position, span) for position in span)
-    if start is None and end is None:
-        raise BadInput("A span target needs a start, an end, or both.")
-    return start, end
 
 
 def _parse_position(position: Any, span: Any) -> int | None:
@@ -288,17 +348,14 @@ def _best_span(logits_2T: Tensor) -> tuple[int, int]:
     return divmod(best, logits_2T.shape[-1])
 
 
-def _seed_indices(row: int, target: Target) -> list[tuple[int, ...]]:
+def _seed_indices(row: int, target: Target) -> list[Index]:
     """Return the indices into the logits of a resolved target: one, or two for a contrast or a whole span."""
     if target.span is not None:
-        return [(row, side, position) for side, position in enumerate(target.span) if position is not None]
-    indices: list[tuple[int, ...]] = [(row, target.number)]
-    if isinstance(target.versus, int):
-        indices.append((row, target.versus))
-    return indices
+        return [(row, *side) for side in span_sides(target.span)]
+    return [(row, index) for index in (target.number, target.versus) if isinstance(index, int)]
 
 
-def _one_hot(indices: list[tuple[int, ...]], logits: Tensor) -> Tensor:
+def _one_hot(indices: list[Index], logits: Tensor) -> Tensor:
     """Return zeros in the shape of the logits with a one at each index."""
     # Filled on the CPU, whatever the default device is, and copied once: no indexed write has to wait for a GPU.
     seed = torch.zeros_like(logits, device="cpu")

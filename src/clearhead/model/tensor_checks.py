@@ -27,29 +27,35 @@ def validate_tensors(model: Model, tensors: Mapping[str, Any]) -> str:
     main = _find_main(model, tensors)
     for name, value in tensors.items():
         _validate_tensor(name, value)
-    main_shape = tuple(tensors[main].shape)
     # First, because the shapes of the others are compared with it.
-    _validate_main_shape(model, main, main_shape)
-    for name, value in tensors.items():
-        _validate_shape(name, tuple(value.shape), main, main_shape)
+    _validate_main_shape(model, main, tuple(tensors[main].shape))
+    _validate_shapes(main, tensors)
     return main
+
+
+def _validate_shapes(main: str, tensors: Mapping[str, Tensor]) -> None:
+    main_shape = tuple(tensors[main].shape)
+    for name, tensor in tensors.items():
+        _validate_shape(name, tuple(tensor.shape), main, main_shape)
 
 
 def validate_indices(model: Model, name: str, values: Array) -> None:
     """Raise BadInput if an index of `INDEX_TENSORS` is outside its embedding table."""
-    rows = _count_table_rows(model, name)
-    if not rows:
+    allowed = _allowed_indices(model, name)
+    if not allowed:
         return
-    offset = _lookup_offset(model, name)
-    lowest = -offset
-    highest = rows - offset - 1
     # An initial value, because a tensor without tokens has no minimum.
-    low = values.min(initial=0)
-    high = values.max(initial=0)
-    if low < lowest:
-        raise _invalid_index(model, name, low, (lowest, highest))
-    if high > highest:
-        raise _invalid_index(model, name, high, (lowest, highest))
+    for index in (values.min(initial=0), values.max(initial=0)):
+        # A Python integer: a range compares others with each of its numbers.
+        if int(index) not in allowed:
+            raise _invalid_index(model, name, index, allowed)
+
+
+def _allowed_indices(model: Model, name: str) -> range:
+    """Return the indices of an embedding table; an empty range if its size is unknown."""
+    rows = _count_table_rows(model, name) or 0
+    offset = _lookup_offset(model, name)
+    return range(-offset, rows - offset)
 
 
 @contextmanager
@@ -79,64 +85,84 @@ def _lookup_offset(model: Model, name: str) -> int:
     return min(offsets, default=0)
 
 
-def _invalid_index(model: Model, name: str, index: int, limits: tuple[int, int]) -> BadInput:
-    lowest, highest = limits
-    return BadInput(f"Invalid {name} {index}: {model.name} has {lowest} … {highest}.")
+def _invalid_index(model: Model, name: str, index: int, allowed: range) -> BadInput:
+    return BadInput(f"Invalid {name} {index}: {model.name} has {allowed[0]} … {allowed[-1]}.")
 
 
 def _find_main(model: Model, tensors: Mapping[str, Any]) -> str:
     names = [name for name in MAIN_TENSORS if name in tensors]
+    if len(names) != 1:
+        raise _not_one_main(names, tensors)
+    _validate_modality(model, names[0])
+    return names[0]
+
+
+def _not_one_main(names: list[str], tensors: Mapping[str, Any]) -> BadInput:
     if not names:
-        raise _missing_main(tensors)
-    if len(names) > 1:
-        raise BadInput(f"Both {' and '.join(names)} were given: leave one of them out.")
-    main = names[0]
-    _validate_modality(model, main)
-    return main
+        return _missing_main(tensors)
+    return BadInput(f"Both {' and '.join(names)} were given: leave one of them out.")
 
 
 def _missing_main(tensors: Mapping[str, Any]) -> BadInput:
-    expected = f"{', '.join(MAIN_TENSORS[:-1])} or {MAIN_TENSORS[-1]}"
-    return BadInput(f"The tensors {sorted(map(str, tensors))} hold none of {expected}.")
+    *first, last = MAIN_TENSORS
+    return BadInput(f"The tensors {sorted(map(str, tensors))} hold none of {', '.join(first)} or {last}.")
 
 
 def _validate_modality(model: Model, main: str) -> None:
     is_image = main == "pixel_values"
-    if model.takes_images and not is_image:
-        raise BadInput(f"{model.name} takes images: give pixel_values, not {main}.")
-    if is_image and not model.takes_images:
-        raise BadInput(f"{model.name} takes text: give input_ids, not {main}.")
+    if is_image != model.takes_images:
+        raise _wrong_modality(model, main)
+
+
+def _wrong_modality(model: Model, main: str) -> BadInput:
+    if model.takes_images:
+        return BadInput(f"{model.name} takes images: give pixel_values, not {main}.")
+    return BadInput(f"{model.name} takes text: give input_ids, not {main}.")
 
 
 def _validate_tensor(name: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
+    _require_tensor(name, value)
     if value.layout != torch.strided:
         raise BadInput(f"'{name}' is sparse: make it dense with .to_dense().")
     _validate_dtype(name, value)
 
 
+def _require_tensor(name: str, value: Any) -> None:
+    # Tokenizers return lists unless they are asked for tensors.
+    if not isinstance(value, Tensor):
+        raise BadInput(f"'{name}' is a {type(value).__name__}, not a tensor: tokenise with return_tensors='pt'.")
+
+
 def _validate_dtype(name: str, tensor: Tensor) -> None:
     if name in INDEX_TENSORS and tensor.dtype not in INDEX_DTYPES:
-        raise BadInput(f"'{name}' has dtype {tensor.dtype}, but integers are needed: int64 or int32.")
+        raise _wrong_dtype(name, tensor, "integers are needed: int64 or int32")
     if name in FLOAT_TENSORS and not tensor.is_floating_point():
-        raise BadInput(f"'{name}' has dtype {tensor.dtype}, but a floating-point type is needed.")
+        raise _wrong_dtype(name, tensor, "a floating-point type is needed")
+
+
+def _wrong_dtype(name: str, tensor: Tensor, need: str) -> BadInput:
+    return BadInput(f"'{name}' has dtype {tensor.dtype}, but {need}.")
 
 
 def _validate_main_shape(model: Model, main: str, shape: tuple[int, ...]) -> None:
     expected = _expected_shape(model, main)
     if not _fits_shape(shape, expected):
-        raise BadInput(f"'{main}' has shape {shape}, but {model.name} takes ({', '.join(map(str, expected))}).")
+        raise BadInput(f"'{main}' has shape {shape}, but {model.name} takes ({_format_axes(expected)}).")
+
+
+def _format_axes(axes: tuple[int | str, ...]) -> str:
+    return ", ".join(map(str, axes))
 
 
 def _fits_shape(shape: tuple[int, ...], expected: tuple[int | str, ...]) -> bool:
     if len(shape) != len(expected):
         return False
-    for size, expected_size in zip(shape, expected, strict=True):
-        # A name stands for an axis of any size.
-        if isinstance(expected_size, int) and size != expected_size:
-            return False
-    return True
+    return all(map(_fits_size, shape, expected))
+
+
+def _fits_size(size: int, expected: int | str) -> bool:
+    # A name stands for an axis of any size.
+    return isinstance(expected, str) or size == expected
 
 
 def _expected_shape(model: Model, main: str) -> tuple[int | str, ...]:
@@ -145,17 +171,21 @@ def _expected_shape(model: Model, main: str) -> tuple[int | str, ...]:
         return ("inputs", _find_setting(model, "num_channels") or "channels", "rows", "columns")
     if main == "input_ids":
         return ("inputs", "tokens")
+    return ("inputs", "tokens", _embedding_width(model) or "width")
+
+
+def _embedding_width(model: Model) -> int | None:
     embedding = input_embedding(model.network)
     if embedding is None:
-        return ("inputs", "tokens", "width")
-    return ("inputs", "tokens", embedding.shape[1])
+        return None
+    return embedding.shape[1]
 
 
 def _validate_shape(name: str, shape: tuple[int, ...], main: str, main_shape: tuple[int, ...]) -> None:
-    matches = _has_same_rows(shape, main_shape)
+    fits = _has_same_rows(shape, main_shape)
     if main != "pixel_values" and _is_per_token(name):
-        matches = matches and _token_shape(name, shape) == main_shape[:2]
-    if not matches:
+        fits = fits and _token_shape(name, shape) == main_shape[:2]
+    if not fits:
         raise BadInput(f"'{name}' has shape {shape}, which does not match {main} {main_shape}.")
 
 
@@ -180,7 +210,15 @@ def _count_table_rows(model: Model, name: str) -> int | None:
     if name == "token_type_ids":
         return getattr(model.config, "type_vocab_size", None)
     if name == "position_ids":
-        return min((table.num_embeddings for table in model.position_tables), default=None)
+        return _count_shortest_table(model)
+    return _count_vocabulary(model)
+
+
+def _count_shortest_table(model: Model) -> int | None:
+    return min((table.num_embeddings for table in model.position_tables), default=None)
+
+
+def _count_vocabulary(model: Model) -> int | None:
     embedding = input_embedding(model.network)
     if embedding is None:
         return None
@@ -195,10 +233,15 @@ def _describe_size_mismatch(model: Model, tensors: Mapping[str, Tensor]) -> str 
     actual = tuple(tensors["pixel_values"].shape[-2:])
     if len(expected) != 2 or actual == expected:
         return None
-    return (
-        f"{model.name} takes images of {expected[0]} × {expected[1]} pixels, not {actual[0]} × {actual[1]}: "
-        "resize them."
-    )
+    return _size_mismatch(model, expected, actual)
+
+
+def _size_mismatch(model: Model, expected: tuple[int, ...], actual: tuple[int, ...]) -> str:
+    return f"{model.name} takes images of {_format_size(expected)} pixels, not {_format_size(actual)}: resize them."
+
+
+def _format_size(size: tuple[int, ...]) -> str:
+    return " × ".join(map(str, size))
 
 
 def _expected_image_size(model: Model) -> tuple[int, ...]:
@@ -212,8 +255,8 @@ def _expected_image_size(model: Model) -> tuple[int, ...]:
 
 def _find_setting(model: Model, name: str) -> Any:
     """Return a setting of the config or of its vision config; None if neither has it."""
-    setting = getattr(model.config, name, None)
-    if setting is None:
-        vision_config = getattr(model.config, "vision_config", None)
-        setting = getattr(vision_config, name, None)
-    return setting
+    for config in (model.config, getattr(model.config, "vision_config", None)):
+        setting = getattr(config, name, None)
+        if setting is not None:
+            return setting
+    return None

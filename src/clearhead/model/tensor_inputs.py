@@ -21,10 +21,13 @@ TENSOR_ADVICE = (" Cut every tensor to that many tokens.",)
 
 def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
     """Return a batch from the network's own input tensors; labels are ignored."""
-    kept = {name: value for name, value in tensors.items() if name not in IGNORED_TENSORS}
-    main = validate_tensors(model, kept)
-    items = _make_items(model, main, kept)
+    kept = _drop_ignored(tensors)
+    items = _make_items(model, validate_tensors(model, kept), kept)
     return move_to_model(Inputs(kept, items), model)
+
+
+def _drop_ignored(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tensors.items() if name not in IGNORED_TENSORS}
 
 
 def _make_items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Sequence[Item]:
@@ -45,13 +48,21 @@ def _text_items(model: Model, main: str, tensors: Mapping[str, Tensor]) -> Seque
     arrays = _copy_indices(main, tensors)
     mask_BT = arrays.pop("mask").astype(bool)
     _require_tokens(mask_BT)
-    for name, values in arrays.items():
-        validate_indices(model, name, values)
+    _validate_all_indices(model, arrays)
     if main == "inputs_embeds":
-        return [_embedding_item(int(mask_T.sum())) for mask_T in mask_BT]
+        return _embedding_items(mask_BT)
     ids_BT = arrays[main]
     # Names of tokens are needed only for explanations: look them up after the GPU has been given its work.
     return LazySequence(len(ids_BT), lambda: _id_items(model, ids_BT, mask_BT))
+
+
+def _validate_all_indices(model: Model, arrays: Mapping[str, Array]) -> None:
+    for name, values in arrays.items():
+        validate_indices(model, name, values)
+
+
+def _embedding_items(mask_BT: Array) -> list[Item]:
+    return [_embedding_item(int(mask_T.sum())) for mask_T in mask_BT]
 
 
 def _require_tokens(mask_BT: Array) -> None:
@@ -61,13 +72,20 @@ def _require_tokens(mask_BT: Array) -> None:
 
 def _copy_indices(main: str, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
     """Return integer copies on the CPU of ids, types, positions and, as "mask", of the attention mask."""
-    sources = {name: tensors[name].long() for name in INDEX_TENSORS if name in tensors}
-    mask = tensors.get("attention_mask")
-    if mask is None:
-        mask = _full_mask(tensors[main])
-    # Through bool, because any value but 0 means a real token.
-    sources["mask"] = mask.bool().long()
+    sources = _select_indices(tensors)
+    sources["mask"] = _read_mask(main, tensors).long()
     return dict(zip(sources, _copy_to_host(list(sources.values())), strict=True))
+
+
+def _select_indices(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensors[name].long() for name in INDEX_TENSORS if name in tensors}
+
+
+def _read_mask(main: str, tensors: Mapping[str, Tensor]) -> Tensor:
+    if "attention_mask" not in tensors:
+        return _full_mask(tensors[main])
+    # Any value but 0 means a real token.
+    return tensors["attention_mask"].bool()
 
 
 def _full_mask(main: Tensor) -> Tensor:
@@ -76,12 +94,16 @@ def _full_mask(main: Tensor) -> Tensor:
 
 
 def _copy_to_host(tensors: list[Tensor]) -> list[Array]:
-    layouts = {(tensor.device, tensor.shape) for tensor in tensors}
-    if len(layouts) == 1:
+    if _have_same_layout(tensors):
         # Stacked, so that a GPU is waited for once instead of once per tensor.
         tensors = list(torch.stack(tensors).cpu())
     # Copied, because the user may write to the tensors before the explanation names its tokens.
     return [tensor.cpu().numpy().copy() for tensor in tensors]
+
+
+def _have_same_layout(tensors: list[Tensor]) -> bool:
+    layouts = {(tensor.device, tensor.shape) for tensor in tensors}
+    return len(layouts) == 1
 
 
 def _embedding_item(length: int) -> Item:
@@ -114,10 +136,11 @@ def _name_tokens(tokenizer: Any, ids: list[int]) -> tuple[str, ...]:
     """Return the tokens of ids; an id itself where the tokenizer does not know it or is None."""
     if tokenizer is None:
         return tuple(map(str, ids))
-    names = []
-    for token_id, token in zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True):
-        # The network's vocabulary may be larger than the tokenizer's.
-        if token is None:
-            token = str(token_id)
-        names.append(token)
-    return tuple(names)
+    return tuple(map(_name_token, ids, tokenizer.convert_ids_to_tokens(ids)))
+
+
+def _name_token(token_id: int, token: str | None) -> str:
+    # The network's vocabulary may be larger than the tokenizer's.
+    if token is None:
+        return str(token_id)
+    return token

@@ -27,10 +27,18 @@ def encode_text(model: Model, text: Text, overflow: str, *, add_special_tokens: 
     if overflow != "windows":
         validate_length(model, len(values["input_ids"]))
     item = _make_item(model, text, values)
+    _require_content(item)
+    return Encoded(item, _select_inputs(values))
+
+
+def _select_inputs(values: Any) -> dict[str, Any]:
+    # Plain lists: the batch pads them before it makes tensors.
+    return {name: list(values[name]) for name in values if name in NETWORK_INPUTS}
+
+
+def _require_content(item: Item) -> None:
     if all(item.special):
-        raise BadInput(f"The tokenizer finds no token in {text!r}: there is nothing to explain.")
-    kept = {name: list(values[name]) for name in values if name in NETWORK_INPUTS}
-    return Encoded(item, kept)
+        raise BadInput(f"The tokenizer finds no token in {item.text!r}: there is nothing to explain.")
 
 
 def validate_overflow(overflow: str) -> None:
@@ -48,10 +56,14 @@ def validate_length(model: Model, length: int, advice: Sequence[str | Argument] 
 
 def _validate_text(text: Text) -> None:
     segments = _split_pair(text)
-    if not all(segment.strip() for segment in segments):
+    if not all(map(str.strip, segments)):
         raise BadInput("The text is empty: there is nothing to explain.")
+    _validate_encoding("".join(segments))
+
+
+def _validate_encoding(text: str) -> None:
     try:
-        "".join(segments).encode()
+        text.encode()
     except UnicodeEncodeError as error:
         # Python keeps bytes that were not UTF-8 as lone surrogates, which tokenizers cannot read.
         raise BadInput(f"Invalid UTF-8 at character {error.start + 1} (lone surrogate).") from error
@@ -64,45 +76,51 @@ def _split_pair(text: Text) -> tuple[str, ...]:
 
 
 def _tokenise(model: Model, text: Text, overflow: str, add_special_tokens: bool) -> Any:
-    validate_overflow(overflow)
-    limit = max_tokens(model)
-    truncation: dict[str, Any] = {"truncation": False}
-    if overflow == "truncate" and limit:
-        truncation = {"truncation": True, "max_length": limit}
     return model.processor(
         *_split_pair(text),
         add_special_tokens=add_special_tokens,
         return_special_tokens_mask=True,
-        # Slow tokenizers, written in Python, do not know where a token comes from.
-        return_offsets_mapping=bool(getattr(model.processor, "is_fast", False)),
+        return_offsets_mapping=_knows_offsets(model.processor),
         # The length is validated afterwards: no warning about it.
         verbose=False,
-        **truncation,
+        **_truncation_options(model, overflow),
     )
+
+
+def _knows_offsets(tokenizer: Any) -> bool:
+    # Slow tokenizers, written in Python, do not know where a token comes from.
+    return bool(getattr(tokenizer, "is_fast", False))
+
+
+def _truncation_options(model: Model, overflow: str) -> dict[str, Any]:
+    validate_overflow(overflow)
+    limit = max_tokens(model)
+    if overflow == "truncate" and limit:
+        return {"truncation": True, "max_length": limit}
+    return {"truncation": False}
 
 
 def _make_item(model: Model, text: Text, values: Any) -> Item:
     tokens = tuple(model.processor.convert_ids_to_tokens(values["input_ids"]))
-    special = tuple(bool(flag) for flag in values["special_tokens_mask"])
-    offsets = None
-    if "offset_mapping" in values:
-        offsets = _convert_offsets(text, values.sequence_ids(), values["offset_mapping"])
-    return Item(tokens, special, text, offsets)
+    special = tuple(map(bool, values["special_tokens_mask"]))
+    return Item(tokens, special, text, _find_offsets(text, values))
 
 
-def _convert_offsets(
-    text: Text, segments: Sequence[int | None], spans: Sequence[tuple[int, int]]
-) -> tuple[tuple[int, ...], ...]:
-    """Return the characters of each token: (start, end), or (segment, start, end) in a pair."""
-    offsets: list[tuple[int, ...]] = []
-    for segment, (start, end) in zip(segments, spans, strict=True):
-        # Special tokens belong to no segment; their span is empty.
-        if isinstance(text, tuple):
-            index = segment or 0
-            offsets.append((index, _skip_spaces(text[index], start, end), end))
-        else:
-            offsets.append((_skip_spaces(text, start, end), end))
-    return tuple(offsets)
+def _find_offsets(text: Text, values: Any) -> tuple[tuple[int, ...], ...] | None:
+    """Return the characters of each token; None if the tokenizer does not tell them."""
+    if "offset_mapping" not in values:
+        return None
+    spans = zip(values.sequence_ids(), values["offset_mapping"], strict=True)
+    return tuple(_convert_offset(text, segment, *span) for segment, span in spans)
+
+
+def _convert_offset(text: Text, segment: int | None, start: int, end: int) -> tuple[int, ...]:
+    """Return the characters of a token: (start, end), or (segment, start, end) in a pair."""
+    if isinstance(text, str):
+        return (_skip_spaces(text, start, end), end)
+    # Special tokens belong to no segment; their span is empty.
+    index = segment or 0
+    return (index, *_convert_offset(text[index], None, start, end))
 
 
 def _skip_spaces(text: str, start: int, end: int) -> int:

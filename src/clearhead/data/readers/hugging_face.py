@@ -6,7 +6,7 @@ from typing import Any
 from clearhead.data.columns import make_examples
 from clearhead.data.task import Task, build_task, reader
 from clearhead.data.text_files import Numbered
-from clearhead.errors import BadFile, BadOption
+from clearhead.errors import BadFile, BadOption, first_line
 
 # Files by which a folder written by `save_to_disk` is recognised.
 SAVED_FILES = ("dataset_info.json", "dataset_dict.json")
@@ -33,9 +33,13 @@ def hugging_face(
     """
     name, own_config, own_split = _parse_source(str(source))
     dataset = _load_dataset(name, config or own_config, split or own_split or "test")
-    rows: Numbered = ((number, dict(row)) for number, row in enumerate(dataset, 1))
-    examples, label = make_examples(name, rows, Path(name), text_column, label_column)
+    examples, label = make_examples(name, _number_rows(dataset), Path(name), text_column, label_column)
     return build_task(name, examples, limit=limit, labels=_find_class_names(dataset, label))
+
+
+def _number_rows(dataset: Any) -> Numbered:
+    for number, row in enumerate(dataset, 1):
+        yield number, dict(row)
 
 
 def _parse_source(source: str) -> tuple[str, str | None, str | None]:
@@ -44,34 +48,53 @@ def _parse_source(source: str) -> tuple[str, str | None, str | None]:
     # The path of an existing folder may contain @ and :.
     if Path(text).exists():
         return text, None, None
-    name, _, split = text.partition("@")
-    if Path(name).exists():
-        return name, None, split or None
-    name, _, config = name.partition(":")
-    return name, config or None, split or None
+    text, split = _split_at(text, "@")
+    if Path(text).exists():
+        return text, None, split
+    return *_split_at(text, ":"), split
+
+
+def _split_at(text: str, mark: str) -> tuple[str, str | None]:
+    """Split at the first mark; what follows is None if it is empty."""
+    before, _, after = text.partition(mark)
+    return before, after or None
 
 
 def _load_dataset(name: str, config: str | None, split: str) -> Any:
-    try:
-        import datasets
-    except ImportError as error:
-        raise BadOption("Hugging Face data sets need the package `datasets`: pip install datasets.") from error
+    datasets = _import_datasets()
     try:
         if not is_saved_dataset(Path(name)):
             return datasets.load_dataset(name, config, split=split)
         saved = datasets.load_from_disk(name)
     except Exception as error:  # The library raises nearly any exception: network, files, unknown names.
-        raise BadFile(f"The data set '{name}' cannot be loaded: {str(error).splitlines()[0]}") from error
+        raise BadFile(f"The data set '{name}' cannot be loaded: {first_line(error)}") from error
     return _select_split(name, saved, split)
 
 
+def _import_datasets() -> Any:
+    # An optional dependency, imported when it is first needed.
+    try:
+        import datasets
+    except ImportError as error:
+        raise BadOption("Hugging Face data sets need the package `datasets`: pip install datasets.") from error
+    return datasets
+
+
 def _select_split(name: str, saved: Any, split: str) -> Any:
-    # A folder holds one split (a Dataset) or several (a DatasetDict).
-    if hasattr(saved, "features") and not isinstance(saved, dict):
+    if _is_single_split(saved):
         return saved
     if split not in saved:
-        raise BadOption(f"'{name}' has no split '{split}'. Available: {', '.join(saved)}.")
+        raise _unknown_split(name, saved, split)
     return saved[split]
+
+
+def _unknown_split(name: str, saved: Any, split: str) -> BadOption:
+    return BadOption(f"'{name}' has no split '{split}'. Available: {', '.join(saved)}.")
+
+
+def _is_single_split(saved: Any) -> bool:
+    # A folder holds one split (a Dataset) or several (a DatasetDict).
+    return hasattr(saved, "features") and not isinstance(saved, dict)
 
 
 def _find_class_names(dataset: Any, label: str | None) -> tuple[str, ...] | None:

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from clearhead.data.task import BadRow, Example, Spans, Task, build_task, reader
-from clearhead.data.text_files import file_suffix, read_content
-from clearhead.errors import BadFile
+from clearhead.data.task import Example, Spans, Task, build_task, reader, skip_invalid
+from clearhead.data.text_files import file_suffix, is_text, read_content
+from clearhead.errors import BadFile, BadInput
 
 
 @reader(lambda path: file_suffix(path) == ".json")
 def squad(path: Path, *, limit: int | None = None) -> Task:
     """SQuAD v1 and v2 JSON: (question, passage) pairs with the answer's characters; bad rows by question number."""
+    # A question has no line of its own in a file of nested JSON.
     questions = enumerate(_iterate_questions(_read_articles(path)), 1)
     rows = [_make_example(number, passage, question) for number, (passage, question) in questions]
     return build_task(path.name, rows, limit=limit)
@@ -20,11 +21,16 @@ def squad(path: Path, *, limit: int | None = None) -> Task:
 
 def _read_articles(path: Path) -> Any:
     try:
-        return json.loads(read_content(path))["data"]
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadFile(f"'{path}' is not JSON: {error}.") from error
+        return _read_json(path)["data"]
     except (KeyError, TypeError):
         raise BadFile(f"'{path}' is not in SQuAD's format: it has no 'data'. Save tables as .jsonl.") from None
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(read_content(path))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadFile(f"'{path}' is not JSON: {error}.") from error
 
 
 def _iterate_questions(articles: Any) -> Iterator[tuple[Any, Any]]:
@@ -33,9 +39,13 @@ def _iterate_questions(articles: Any) -> Iterator[tuple[Any, Any]]:
         return
     for article in articles:
         for paragraph in _list_members(article, "paragraphs"):
-            passage = _get(paragraph, "context")
-            for question in _list_members(paragraph, "qas"):
-                yield passage, question
+            yield from _pair_questions(paragraph)
+
+
+def _pair_questions(paragraph: Any) -> Iterator[tuple[Any, Any]]:
+    passage = _get(paragraph, "context")
+    for question in _list_members(paragraph, "qas"):
+        yield passage, question
 
 
 def _list_members(parent: Any, name: str) -> list[Any]:
@@ -53,35 +63,44 @@ def _get(parent: Any, name: str, default: Any = None) -> Any:
     return None
 
 
-def _make_example(number: int, passage: Any, question: Any) -> Example | BadRow:
+@skip_invalid
+def _make_example(number: int, passage: Any, question: Any) -> Example:
+    _require_text(passage, "context")
     text = _get(question, "question")
-    if not _is_text(passage):
-        return BadRow(number, "no text in 'context'")
-    if not _is_text(text):
-        return BadRow(number, "no text in 'question'")
-    try:
-        spans = _find_answers(question, passage)
-    except ValueError as error:
-        return BadRow(number, str(error))
-    except (KeyError, TypeError):
-        return BadRow(number, "answers are not in SQuAD's format")
+    _require_text(text, "question")
+    spans = _parse_answers(question, passage)
     return Example(str(question.get("id", number)), (text, passage), None, spans)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+def _require_text(value: Any, name: str) -> None:
+    if not is_text(value):
+        raise BadInput(f"no text in '{name}'")
+
+
+def _parse_answers(question: dict[str, Any], passage: str) -> Spans:
+    try:
+        return _find_answers(question, passage)
+    # Also from int(), for a start that is no number.
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    except (KeyError, TypeError):
+        raise BadInput("answers are not in SQuAD's format") from None
 
 
 def _find_answers(question: dict[str, Any], passage: str) -> Spans:
     """Return the distinct answer spans; none for a question that cannot be answered."""
     if question.get("is_impossible"):
         return ()
-    spans = []
-    for answer in question["answers"]:
-        start = int(answer["answer_start"])
-        end = start + len(answer["text"])
-        if passage[start:end] != answer["text"]:
-            raise ValueError(f"the answer '{answer['text']}' is not at character {start} of the passage")
-        spans.append((1, start, end))
+    spans = [_locate_answer(answer, passage) for answer in question["answers"]]
     # Several annotators often mark the same span.
     return tuple(dict.fromkeys(spans))
+
+
+def _locate_answer(answer: dict[str, Any], passage: str) -> tuple[int, int, int]:
+    # A passage that was cleaned after the annotation no longer fits its offsets.
+    start = int(answer["answer_start"])
+    text = answer["text"]
+    end = start + len(text)
+    if passage[start:end] != text:
+        raise ValueError(f"the answer '{text}' is not at character {start} of the passage")
+    return 1, start, end

@@ -20,6 +20,13 @@ HERE = Path(__file__).parent
 # The folder of what the text models share.
 SHARED = "minilm"
 REINSTALL = "Reinstall Clearhead (pip install --force-reinstall clearhead)."
+SPECIAL_TOKENS = {
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+}
 
 
 def names() -> list[str]:
@@ -56,8 +63,7 @@ def open_model(name: str) -> tuple[Any, Any, Any | None]:
     """
     folder = name.partition("/")[2]
     if describe(name)["task"] == "image-classification":
-        model, processor = _build_image_model(folder)
-        return model, processor, None
+        return _build_image_model(folder), _build_image_processor(folder), None
     return _build_text_model(folder)
 
 
@@ -68,17 +74,22 @@ def _read_index(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _build_text_model(folder: str) -> tuple[Any, Any, Any]:
+    body, head = _split_shared_weights(_read_weights(f"{SHARED}/shared.safetensors"))
+    model = _build_classifier(folder, body)
+    tokenizer = _build_tokenizer(model.config.max_position_embeddings)
+    return model, tokenizer, _build_language_model(model, head)
+
+
+def _build_classifier(folder: str, body: "dict[str, Tensor]") -> Any:
+    """Return the text classifier of a folder over the shared weights of the encoder."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    config = BertConfig.from_dict(_read_json(f"{folder}/config.json"))
-    body, head = _split_shared_weights(_read_weights(f"{SHARED}/shared.safetensors"))
-    own = _read_weights(f"{folder}/model.safetensors")
+    config = _read_config(BertConfig, folder)
     model = _build_on_meta(BertForSequenceClassification, config)
     # The embeddings hold buffers (position ids) that are not in the file: on "meta" they would stay without values.
     model.bert.embeddings = _build_with_buffers(type(model.bert.embeddings), config)
-    model.load_state_dict(body | own, assign=True)
-    tokenizer = _build_tokenizer(config.max_position_embeddings)
-    return model.eval(), tokenizer, _build_language_model(model, head)
+    model.load_state_dict(body | _read_weights(f"{folder}/model.safetensors"), assign=True)
+    return model.eval()
 
 
 def _split_shared_weights(shared: "dict[str, Tensor]") -> "tuple[dict[str, Tensor], dict[str, Tensor]]":
@@ -113,14 +124,18 @@ def _tie_decoder(language_model: Any) -> None:
     predictions.decoder.bias = predictions.bias
 
 
-def _build_image_model(folder: str) -> tuple[Any, Any]:
+def _build_image_model(folder: str) -> Any:
     import transformers
 
-    # From a dict, not from_pretrained: only bytes with a verified checksum are used.
-    config = transformers.ViTConfig.from_dict(_read_json(f"{folder}/config.json"))
+    config = _read_config(transformers.ViTConfig, folder)
     model = _build_on_meta(transformers.ViTForImageClassification, config)
     model.load_state_dict(_read_weights(f"{folder}/model.safetensors"), assign=True)
-    return model.eval(), _build_image_processor(folder)
+    return model.eval()
+
+
+def _read_config(config_class: Any, folder: str) -> Any:
+    # From a dict, not from_pretrained: only bytes with a verified checksum are used.
+    return config_class.from_dict(_read_json(f"{folder}/config.json"))
 
 
 def _build_image_processor(folder: str) -> Any:
@@ -132,19 +147,20 @@ def _build_image_processor(folder: str) -> Any:
 
 
 def _build_tokenizer(max_length: int) -> Any:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(_read_verified(f"{SHARED}/tokenizer.json").decode("utf-8")),
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        pad_token="[PAD]",
-        unk_token="[UNK]",
+        tokenizer_object=_read_tokenizer(),
         model_max_length=max_length,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        **SPECIAL_TOKENS,
     )
+
+
+def _read_tokenizer() -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(_read_verified(f"{SHARED}/tokenizer.json").decode("utf-8"))
 
 
 def _build_on_meta(network_class: Any, config: Any) -> Any:
@@ -168,11 +184,8 @@ def _read_weights(file: str) -> "dict[str, Tensor]":
     from safetensors.torch import load
 
     stored = load(_read_verified(file))
-    weights = {}
-    for name, value in stored.items():
-        if not name.endswith(".scale"):
-            weights[name] = _dequantise(value, stored.get(f"{name}.scale"))
-    return weights
+    names = [name for name in stored if not name.endswith(".scale")]
+    return {name: _dequantise(stored[name], stored.get(f"{name}.scale")) for name in names}
 
 
 def _dequantise(weight: "Tensor", scale: "Tensor | None") -> "Tensor":
@@ -189,20 +202,25 @@ def _read_json(file: str) -> Any:
 def _read_verified(file: str) -> bytes:
     """Return the content of a file; raise CorruptModel unless its checksum is the shipped one."""
     content = _read_bytes(file)
+    _verify_checksum(file, hashlib.sha256(content).hexdigest())
+    return content
+
+
+def _verify_checksum(file: str, actual: str) -> None:
     expected = _read_checksums().get(file)
-    actual = hashlib.sha256(content).hexdigest()
     if actual != expected:
         raise _checksum_error(file, actual, expected)
-    return content
 
 
 def _read_bytes(file: str) -> bytes:
     try:
         return (HERE / file).read_bytes()
     except OSError as error:
-        raise CorruptModel(
-            f"The embedded model file zoo/{file} cannot be read: {error.strerror}. {REINSTALL}"
-        ) from None
+        raise _unreadable_file(file, error.strerror) from None
+
+
+def _unreadable_file(file: str, reason: str | None) -> CorruptModel:
+    return CorruptModel(f"The embedded model file zoo/{file} cannot be read: {reason}. {REINSTALL}")
 
 
 def _read_checksums() -> dict[str, str]:
@@ -210,8 +228,12 @@ def _read_checksums() -> dict[str, str]:
 
 
 def _checksum_error(file: str, actual: str, expected: str | None) -> CorruptModel:
-    # Twelve digits are enough to compare by eye.
-    reason = "no checksum is known for it"
-    if expected:
-        reason = f"{expected[:12]}… was expected"
+    reason = _describe_expected(expected)
     return CorruptModel(f"The embedded model file zoo/{file} is damaged: sha256 {actual[:12]}…, {reason}. {REINSTALL}")
+
+
+def _describe_expected(checksum: str | None) -> str:
+    if not checksum:
+        return "no checksum is known for it"
+    # Twelve digits are enough to compare by eye.
+    return f"{checksum[:12]}… was expected"
