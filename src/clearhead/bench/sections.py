@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from clearhead.bench.format import format_number
 from clearhead.views import html_parts, line_chart, markdown
@@ -125,13 +126,17 @@ def _row_markdown(texts: Iterable[str]) -> str:
 
 
 def _cell_markdown(cell: Cell) -> str:
-    text = cell.text
-    # Numbers stay unescaped, so that they read as numbers in the source too.
-    if not NUMERIC.fullmatch(text):
-        text = markdown.escape(text)
+    text = _escape_name(cell.text)
     if cell.strong:
         return f"**{text}**"
     return text
+
+
+def _escape_name(text: str) -> str:
+    # Numbers stay unescaped, so that they read as numbers in the source too.
+    if NUMERIC.fullmatch(text):
+        return text
+    return markdown.escape(text)
 
 
 def _chart_grid(chart: Chart) -> Grid:
@@ -144,10 +149,7 @@ def _chart_grid(chart: Chart) -> Grid:
 
 def _collect_shares(chart: Chart) -> list[float]:
     """Return the points of all lines, which need not share them, in order."""
-    shares: set[float] = set()
-    for line in chart.lines:
-        shares.update(line.shares)
-    return sorted(shares)
+    return sorted(set(chain.from_iterable(line.shares for line in chart.lines)))
 
 
 def _line_cells(line: Curve, shares: Sequence[float]) -> tuple[Cell, ...]:
