@@ -54,12 +54,17 @@ def full_scale(explanation: Explanation) -> float:
 
 
 def _finite_sizes(explanation: Explanation) -> Array:
-    """Return the finite absolute relevances of pixels, or of patches if the method has no pixels."""
-    relevance = explanation.pixels
-    if relevance is None:
-        relevance = content_relevance(explanation)
+    """Return the finite absolute relevances."""
+    relevance = _finest_relevance(explanation)
     sizes: Array = np.abs(relevance[np.isfinite(relevance)])
     return sizes
+
+
+def _finest_relevance(explanation: Explanation) -> Array:
+    """Return the relevance of pixels, or of patches if the method has no pixels."""
+    if explanation.pixels is None:
+        return content_relevance(explanation)
+    return explanation.pixels
 
 
 def scale_relevance(explanation: Explanation, *, smooth: bool = True, full: float | None = None) -> Array:
@@ -184,8 +189,7 @@ def draw_outline(explanation: Explanation, *, top: float = OUTLINED_PERCENT, smo
 
 
 def _threshold(relevance: Array, top: float) -> float:
-    seen = relevance[~np.isnan(relevance)]
-    return float(np.percentile(seen, 100 - top))
+    return float(np.percentile(relevance[~np.isnan(relevance)], 100 - top))
 
 
 def original_image(explanation: Explanation) -> Image.Image:

@@ -128,10 +128,14 @@ def _begins_line(text: str, end: float) -> bool:
 
 
 def _make_legend_box(text: str, step: int, x: float, y: float) -> Box:
-    width = SWATCH_WIDTH
+    return Box(text, x, y, _measure_entry(text, step), SMALL_SIZE, step, LIGHT.faint)
+
+
+def _measure_entry(text: str, step: int) -> float:
+    # All swatches of a legend are equally wide.
     if step == 0:
-        width = measure_text(text, SMALL_SIZE)
-    return Box(text, x, y, width, SMALL_SIZE, step, LIGHT.faint)
+        return measure_text(text, SMALL_SIZE)
+    return SWATCH_WIDTH
 
 
 def _split_at_spaces(text: str) -> list[str]:

@@ -83,7 +83,10 @@ def render_file(answer: Answer, file_type: str) -> bytes:
 
 
 def _render_text(answer: Answer, file_type: str) -> str:
-    explanation = answer.explanation
     if file_type == "json":
-        return json_record.line(explanation, answer.method.text)
-    return html.page([html.card(explanation)], html.title_of([explanation]))
+        return json_record.line(answer.explanation, answer.method.text)
+    return _render_page(answer.explanation)
+
+
+def _render_page(explanation: Explanation) -> str:
+    return html.page([html.card(explanation)], html.make_title([explanation]))

@@ -50,11 +50,15 @@ class Run:
         return {example.id: example for example in task.examples if _is_image(example.input)}
 
     def render_image(self, example_id: str, limits: Limits) -> bytes:
-        """Return an image of the run's data as a JPEG; ids are looked up in the data, never used as paths."""
+        """Return an image of the run's data as a JPEG."""
+        image = _open_image(self._find_image(example_id).raw)
+        return encode_jpeg(normalize_image(image, limits))
+
+    def _find_image(self, example_id: str) -> Any:
+        # Ids are looked up in the data, never used as paths.
         if example_id not in self.images:
             raise BadInput("This run has no such image, or the server was started without --data for it.")
-        image = _open_image(self.images[example_id].raw)
-        return encode_jpeg(normalize_image(image, limits))
+        return self.images[example_id]
 
     @cached_property
     def page(self) -> str:
@@ -141,8 +145,7 @@ def _rank(values: Mapping[str, float], *, lowest: bool) -> list[tuple[str, float
 
 def _find_texts(row: Mapping[str, Any]) -> list[str]:
     """Return the text of an explanation, both of a pair, or none of an image."""
-    columns = (row.get("text"), row.get("second"))
-    return [text for text in columns if text is not None]
+    return [text for text in (row.get("text"), row.get("second")) if text is not None]
 
 
 class Runs(Mapping[str, Run]):

@@ -75,10 +75,13 @@ def format_address(listening: socket.socket, policy: AccessPolicy) -> str:
     """Return the address to open in a browser, with the token if there is one."""
     # A socket of IPv6 returns four values.
     host, port = listening.getsockname()[:2]
-    address = f"http://{_format_host(host)}:{port}/"
-    if policy.token:
-        address += f"?token={policy.token}"
-    return address
+    return f"http://{_format_host(host)}:{port}/{_format_query(policy)}"
+
+
+def _format_query(policy: AccessPolicy) -> str:
+    if not policy.token:
+        return ""
+    return f"?token={policy.token}"
 
 
 def _format_host(host: str) -> str:
