@@ -35,8 +35,8 @@ class Chart:
 
     title: str
     lines: tuple[Curve, ...]
-    across: str
-    up: str
+    x_label: str
+    y_label: str
     scale: float | None = None
 
 
@@ -87,7 +87,9 @@ def _cell_html(cell: Cell) -> str:
 
 
 def _chart_html(chart: Chart) -> str:
-    return line_chart.chart(chart.lines, title=chart.title, x_label=chart.across, y_label=chart.up, scale=chart.scale)
+    return line_chart.chart(
+        chart.lines, title=chart.title, x_label=chart.x_label, y_label=chart.y_label, scale=chart.scale
+    )
 
 
 def section_markdown(section: Section) -> str:
@@ -144,7 +146,7 @@ def _chart_grid(chart: Chart) -> Grid:
     shares = _collect_shares(chart)
     headings = [line_chart.format_share(share, chart.scale) for share in shares]
     rows = [_line_cells(line, shares) for line in chart.lines]
-    return Grid((chart.across, *headings), tuple(rows))
+    return Grid((chart.x_label, *headings), tuple(rows))
 
 
 def _collect_shares(chart: Chart) -> list[float]:

@@ -182,6 +182,10 @@ def _print_summary(summary: Mapping[str, Any], *, json: bool) -> None:
         _print_records(summary)
     else:
         _print_table(summary)
+    _print_notes(summary)
+
+
+def _print_notes(summary: Mapping[str, Any]) -> None:
     # On stderr, so that a program that reads the JSON is not disturbed.
     for line in (*summary["skipped"], *summary["refused"]):
         print(line, file=sys.stderr)

@@ -130,13 +130,13 @@ class InputReader:
     def _read_gold_column(self, path: Path) -> list[list[Any]]:
         self._require_gold_column(path)
         rows = self._read_rows(path)
-        name = self._choose_gold_column(path, rows)
+        name = self._choose_gold_column(path, list(rows[0]))
         return [self._make_marks(path.parent, _split_gold(row.get(name))) for row in rows]
 
-    def _choose_gold_column(self, path: Path, rows: Sequence[Row]) -> str:
+    def _choose_gold_column(self, path: Path, columns: list[str]) -> str:
         from clearhead.data.columns import text_columns
 
-        return text_columns(str(path), list(rows[0]), self.gold[0])[0]
+        return text_columns(str(path), columns, self.gold[0])[0]
 
     def _require_gold_column(self, path: Path) -> None:
         if len(self.gold) != 1:
@@ -234,7 +234,11 @@ def _is_absolute_path(argument: str) -> bool:
     # '/film' and '/r/movies' are texts, unless the first folder exists.
     if not argument.startswith("/") or argument.count("/") < 2:
         return False
-    return _exists(Path(*Path(argument).parts[:2]))
+    return _exists(_first_folder(argument))
+
+
+def _first_folder(path: str) -> Path:
+    return Path(*Path(path).parts[:2])
 
 
 def _list_image_models() -> str:

@@ -155,10 +155,8 @@ def _draw_glyph(face: Face, character: str) -> bytes:
 
 
 def _new_glyph_canvas(face: Face) -> Image.Image:
-    size = (GLYPH_CANVAS, GLYPH_CANVAS)
-    if face.colored:
-        return Image.new("RGBA", size)
-    return Image.new("L", size)
+    mode = "RGBA" if face.colored else "L"
+    return Image.new(mode, (GLYPH_CANVAS, GLYPH_CANVAS))
 
 
 def _without_shaping(font: Font) -> Font:

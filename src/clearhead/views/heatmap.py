@@ -71,9 +71,12 @@ def scale_relevance(explanation: Explanation, *, smooth: bool = True, full: floa
     """Return relevance over the original image scaled to −1 … 1; NaN where the model did not see the image."""
     if full is not None:
         require_number("full", full, 0)
+    return np.clip(_map_relevance(explanation, smooth) / _choose_divisor(explanation, full), -1, 1)
+
+
+def _choose_divisor(explanation: Explanation, full: float | None) -> float:
     # Relevance that is zero everywhere stays zero, whatever the divisor.
-    divisor = full or full_scale(explanation) or 1.0
-    return np.clip(_map_relevance(explanation, smooth) / divisor, -1, 1)
+    return full or full_scale(explanation) or 1.0
 
 
 def _map_relevance(explanation: Explanation, smooth: bool) -> Array:
@@ -326,11 +329,15 @@ def render_legend(explanation: Explanation, full: float) -> str:
     """Render what the colours over an image mean."""
     negative = ""
     if (content_relevance(explanation) < 0).any():
-        negative = f'<span>against {format_relevance(-full)} or more</span><i class="ch-cold"></i>'
+        negative = _render_negative_legend(full)
     # "or more", because the full colour stands for the 98th percentile and everything above it.
     label = html_parts.escape(explanation.label)
     positive = f'<i class="ch-warm"></i><span>{format_relevance(full)} or more for {label}</span>'
     return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>'
+
+
+def _render_negative_legend(full: float) -> str:
+    return f'<span>against {format_relevance(-full)} or more</span><i class="ch-cold"></i>'
 
 
 def shrink(explanation: Explanation, max_side: int) -> Explanation:

@@ -223,8 +223,11 @@ def _draw_value_ticks(axis: _Axis) -> str:
 
 
 def _draw_value_tick(value: float, y: float) -> str:
-    line = f'<path class="ch-axis" d="M{LEFT} {y:.1f}H{PLOT_RIGHT:.0f}"/>'
-    return line + _draw_label(LEFT - 6, y + 4, f"{value:.3g}", "end")
+    return _draw_grid_line(y) + _draw_label(LEFT - 6, y + 4, f"{value:.3g}", "end")
+
+
+def _draw_grid_line(y: float) -> str:
+    return f'<path class="ch-axis" d="M{LEFT} {y:.1f}H{PLOT_RIGHT:.0f}"/>'
 
 
 def _draw_share_ticks(scale: float | None) -> str:

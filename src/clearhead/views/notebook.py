@@ -116,8 +116,7 @@ def _render_heading(explanation: Explanation, *, method: bool = True) -> str:
 
 
 def _render_brief(explanation: Explanation) -> str:
-    text = _render_text(explanation, default_level(explanation))
-    return _render_frame([_render_heading(explanation), *text])
+    return _render_frame([_render_heading(explanation), *_render_text(explanation, default_level(explanation))])
 
 
 def _render_methods(explanations: Mapping[str, Explanation]) -> str:

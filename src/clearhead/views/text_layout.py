@@ -123,8 +123,7 @@ def _measure_run(text: str, size: int) -> float:
 
 def _begins_line(text: str, end: float) -> bool:
     # Spaces may hang over the end of a line: they are not seen there.
-    is_too_wide = end > TEXT_WIDTH and not text.isspace()
-    return text == "\n" or is_too_wide
+    return text == "\n" or (end > TEXT_WIDTH and not text.isspace())
 
 
 def _make_legend_box(text: str, step: int, x: float, y: float) -> Box:

@@ -169,8 +169,8 @@ def select_scored(segments: Iterable[Sequence[TextSpan]]) -> list[TextSpan]:
 
 def strongest_spans(explanation: Explanation, count: int, level: str | None = None) -> list[TextSpan]:
     """Return the spans with the largest absolute relevance; ties by position."""
-    # Reversed, a sort is still stable.
-    return sorted(scored_spans(explanation, level), key=_absolute_relevance, reverse=True)[:count]
+    spans = scored_spans(explanation, level)
+    return sorted(spans, key=lambda span: -_absolute_relevance(span))[:count]
 
 
 def max_relevance(spans: Iterable[TextSpan]) -> float:

@@ -43,8 +43,11 @@ async def _handle_overload(_: Request, error: Exception) -> JSONResponse:
 
 async def _handle_invalid_body(_: Request, error: RequestValidationError) -> JSONResponse:
     details = error.errors()
-    status = 400 if _is_malformed(details) else 422
-    return _error_response(status, escape_hidden(_join_details(details)))
+    return _error_response(_choose_status(details), escape_hidden(_join_details(details)))
+
+
+def _choose_status(details: Sequence[Mapping[str, Any]]) -> int:
+    return 400 if _is_malformed(details) else 422
 
 
 def _join_details(details: Sequence[Mapping[str, Any]]) -> str:

@@ -6,6 +6,7 @@ import torch
 
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput
+from clearhead.model.inputs import Encoded
 from clearhead.perturbation.features import Features, group_features
 
 
@@ -22,7 +23,12 @@ def _find_special_tokens(trace: Trace) -> Sequence[bool]:
     # Images: the classification token (and others, such as DeiT's distillation token) come before the patches.
     if trace.is_image:
         return [index < trace.leading for index in range(trace.mask_BT.shape[1])]
-    return trace.inputs.items[0].special
+    return _get_input(trace).special
+
+
+def _get_input(trace: Trace) -> Encoded:
+    # The page explains one input at a time.
+    return trace.inputs.items[0]
 
 
 def group_tokens(trace: Trace, unit: str) -> list[list[int]]:
@@ -46,7 +52,7 @@ def _choose_grouping(trace: Trace, unit: str) -> str | None:
 
 def _has_words(trace: Trace, unit: str) -> bool:
     # Without offsets (no fast tokenizer) it is not known which tokens form a word.
-    return unit == "word" and not trace.is_image and trace.inputs.items[0].offsets is not None
+    return unit == "word" and not trace.is_image and _get_input(trace).offsets is not None
 
 
 def _group_words(trace: Trace, indices: Sequence[int]) -> list[list[int]]:

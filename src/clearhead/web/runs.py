@@ -1,7 +1,7 @@
 """Benchmark runs named at the start of the server: their reports, and their examples sorted by metric value."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -89,10 +89,9 @@ class Run:
 
     def describe(self, name: str) -> RunInfo:
         """Return the run's methods and metrics, each once and in the order of the run."""
-        # Dictionaries, because sets would lose the order.
-        methods = dict.fromkeys(method for method, _ in self.values)
-        metrics = dict.fromkeys(metric for _, metric in self.values)
-        return RunInfo(name=name, methods=list(methods), metrics=list(metrics))
+        methods = _drop_repeats(method for method, _ in self.values)
+        metrics = _drop_repeats(metric for _, metric in self.values)
+        return RunInfo(name=name, methods=methods, metrics=metrics)
 
     def rank_examples(self, method: str, metric: str, *, lowest: bool, start: int) -> Examples:
         """Return a page of examples, those with the highest (or lowest) values first."""
@@ -119,6 +118,11 @@ class Run:
             model=str(row.get("model", "")),
             picture=not texts and example_id in self.images,
         )
+
+
+def _drop_repeats(names: Iterable[str]) -> list[str]:
+    # A dictionary, because a set would lose the order.
+    return list(dict.fromkeys(names))
 
 
 def _is_image(raw: Any) -> bool:

@@ -40,6 +40,7 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 ALLOWED_METHODS = ("GET", "HEAD", "POST")
+ALLOW_HEADER = ", ".join(ALLOWED_METHODS)
 MAX_LENGTH_DIGITS = 20
 POLICY_VIOLATION = 1008
 LOG = logging.getLogger("clearhead.web")
@@ -68,13 +69,17 @@ class AccessPolicy:
 
 def _parse_host(header: str) -> str | None:
     """Return the host name in a Host header, without the port; None if the header is malformed."""
-    # urlsplit would take the host from behind an @ or before a /, which other parsers read differently.
-    if "/" in header or "@" in header:
+    if _is_ambiguous(header):
         return None
     try:
         return urlsplit(f"//{header}").hostname
     except ValueError:
         return None
+
+
+def _is_ambiguous(header: str) -> bool:
+    # urlsplit would take the host from behind an @ or before a /, which other parsers read differently.
+    return "/" in header or "@" in header
 
 
 def _is_ip_address(name: str) -> bool:
@@ -190,8 +195,7 @@ def _decode_headers(scope: Scope) -> dict[str, str]:
 
 def _check_method(scope: Scope) -> None:
     if scope["method"] not in ALLOWED_METHODS:
-        allowed = ", ".join(ALLOWED_METHODS)
-        raise RequestRejected(405, f"Method not allowed. Available: {allowed}.", {"allow": allowed})
+        raise RequestRejected(405, f"Method not allowed. Available: {ALLOW_HEADER}.", {"allow": ALLOW_HEADER})
 
 
 def _check_origin(scope: Scope, headers: dict[str, str], host: str) -> None:
@@ -203,7 +207,7 @@ def _check_origin(scope: Scope, headers: dict[str, str], host: str) -> None:
 
 
 def _asks_for_page(scope: Scope) -> bool:
-    return scope["path"] == "/" and scope["method"] == "GET"
+    return (scope["method"], scope["path"]) == ("GET", "/")
 
 
 def _has_other_origin(headers: Mapping[str, str], host: str) -> bool:
@@ -239,8 +243,7 @@ def _body_too_slow(limits: Limits) -> RequestRejected:
 
 
 def _has_token(headers: Mapping[str, str], token: str) -> bool:
-    candidates = (_read_bearer_token(headers), _read_cookie_token(headers.get("cookie", "")))
-    return any(_is_token(candidate, token) for candidate in candidates)
+    return _is_token(_read_bearer_token(headers), token) or _is_token(_read_cookie_token(headers), token)
 
 
 def _read_bearer_token(headers: Mapping[str, str]) -> str:
@@ -257,9 +260,9 @@ def _read_query_token(scope: Scope) -> str:
     return parse_qs(query_string).get("token", [""])[0]
 
 
-def _read_cookie_token(header: str) -> str:
+def _read_cookie_token(headers: Mapping[str, str]) -> str:
     try:
-        cookie = SimpleCookie(header).get(COOKIE)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
     if cookie is None:
@@ -327,16 +330,15 @@ def _describe_body(body: bytes) -> dict[str, str]:
 
 
 def _add_security_headers(message: Message) -> Message:
-    headers = message.get("headers", [])
     # A copy: the message belongs to the application.
-    return {**message, "headers": [*headers, *_find_missing_headers(headers)]}
+    return {**message, "headers": _complete_headers(message.get("headers", []))}
 
 
-def _find_missing_headers(headers: HeaderList) -> HeaderList:
-    """Return the security headers that the response does not set itself, as pages of runs do."""
+def _complete_headers(headers: HeaderList) -> HeaderList:
+    """Add the security headers that the response does not set itself, as pages of runs do."""
     present = {name.lower() for name, _ in headers}
-    security_headers = _encode_headers(HEADERS)
-    return [(name, value) for name, value in security_headers if name not in present]
+    missing = [(name, value) for name, value in _encode_headers(HEADERS) if name not in present]
+    return [*headers, *missing]
 
 
 def _encode_headers(headers: Mapping[str, str]) -> HeaderList:

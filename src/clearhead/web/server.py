@@ -131,10 +131,14 @@ def _make_display_name(source: str) -> str:
 
 def run(app: Any, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then finish running requests within a few seconds."""
-    # uvicorn raises the signal again after its shutdown, and the default handler would then end with an error status.
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    _ignore_second_signal()
     server = uvicorn.Server(_configure(app))
     asyncio.run(server.serve(sockets=[listening]))
+
+
+def _ignore_second_signal() -> None:
+    # uvicorn raises the signal again after its shutdown, and the default handler would then end with an error status.
+    signal.signal(signal.SIGTERM, lambda *_: None)
 
 
 def _configure(app: Any) -> uvicorn.Config:

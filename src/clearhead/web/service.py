@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from PIL import Image
@@ -97,7 +98,7 @@ class ExplainService:
         # Inputs of different lengths need padding to share a batch.
         if not model.can_pad:
             return None
-        return model.name, method.method.name, str(sorted(method.options.items()))
+        return model.name, method.method.name, _freeze(method.options)
 
     def explain(self, requests: list[ExplainRequest]) -> Sequence[Answer | Exception]:
         """Return an answer or an error per request of one group; those without a trace share a forward pass."""
@@ -285,7 +286,12 @@ def _make_batch(model: Model, inputs: Sequence[CachedInput]) -> Batch:
 
 
 def _make_answer_key(request: ExplainRequest) -> Hashable:
-    return request.method, str(sorted(request.options.items())), make_target_key(_make_target(request))
+    return request.method, _freeze(request.options), make_target_key(_make_target(request))
+
+
+def _freeze(options: Mapping[str, Any]) -> str:
+    # Sorted, so that the order in which options were given does not matter.
+    return str(sorted(options.items()))
 
 
 def _count_steps(trace: Trace, features: int) -> list[int]:
