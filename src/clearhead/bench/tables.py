@@ -72,7 +72,7 @@ def build_table(run: RunFolder, plan: Mapping[str, Any]) -> Table:
         for entry, repeats in _group_repeats(plan["methods"], by_method):
             records[entry.text, metric] = repeats
             rows += table_rows(entry, specs[metric], repeats, seed=plan["seed"])
-    return Table(rows, records=records, measures=specs)
+    return Table(rows, records=records, metrics=specs)
 
 
 def _group_repeats(
@@ -87,7 +87,7 @@ def _group_repeats(
 
 def _list_texts(entry: TableEntry) -> list[str]:
     """Return the spec strings of a row, one for each seed."""
-    return [spec.text for spec in entry.spellings]
+    return [spec.text for spec in entry.specs]
 
 
 def _group_records(run: RunFolder) -> dict[str, RecordsByMethod]:
@@ -134,7 +134,7 @@ def _averaged_controls(planned: Sequence[str]) -> list[TableEntry]:
 
 
 def _is_averaged(entry: TableEntry) -> bool:
-    return len(entry.spellings) > 1
+    return len(entry.specs) > 1
 
 
 def column_name(spec: MetricSpec, value: str) -> str:
@@ -150,7 +150,7 @@ def column_name(spec: MetricSpec, value: str) -> str:
 def _value_columns(table: Table) -> dict[str, str]:
     """Return whether higher or lower is better, by column."""
     columns = {}
-    for spec in table.measures.values():
+    for spec in table.metrics.values():
         for value in spec.metric.values:
             columns[column_name(spec, value)] = spec.metric.better
     return columns
@@ -161,7 +161,7 @@ def _add_column_names(table: Table, rows: Iterable[Mapping[str, Any]]) -> list[R
 
 
 def _row_column(table: Table, row: Mapping[str, Any]) -> str:
-    return column_name(table.measures[row["metric"]], row["part"])
+    return column_name(table.metrics[row["metric"]], row["part"])
 
 
 def _list_methods(table: Table) -> list[str]:
@@ -172,7 +172,7 @@ def _curves(table: Table, seed: int) -> dict[str, list[Record]]:
     """Return by metric a line for each method, the mean over its seeds, with its interval."""
     curves: dict[str, list[Record]] = {}
     for (method, metric), repeats in table.records.items():
-        curve = band(table.measures[metric], repeats, seed=seed)
+        curve = band(table.metrics[metric], repeats, seed=seed)
         if curve is not None:
             curves.setdefault(metric, []).append(_curve_record(method, curve))
     return curves
@@ -188,7 +188,7 @@ def _words(table: Table) -> list[Record]:
     """Return by method and class the strongest tokens, and those that other classes have too."""
     rows: list[Record] = []
     for (method, metric), repeats in table.records.items():
-        words_of = table.measures[metric].metric.words_of
+        words_of = table.metrics[metric].metric.words_of
         if words_of is not None:
             # Of a control, whose seeds differ, the first seed.
             rows += _class_words(method, _tokens_by_class(words_of(repeats[0])))
@@ -223,7 +223,7 @@ def _tokens_of_others(tokens_by_class: TokensByClass, label: str) -> set[str]:
 
 def _count_measured(table: Table) -> int | None:
     """Return how many of the task's examples have values; None if every metric prepares its own examples."""
-    if all(map(prepares_examples, table.measures.values())):
+    if all(map(prepares_examples, table.metrics.values())):
         return None
     return max(_count_records(table), default=0)
 
@@ -231,7 +231,7 @@ def _count_measured(table: Table) -> int | None:
 def _count_records(table: Table) -> Iterator[int]:
     """Yield the number of records of each method and metric on the task's own examples."""
     for (_, metric), repeats in table.records.items():
-        if not prepares_examples(table.measures[metric]):
+        if not prepares_examples(table.metrics[metric]):
             yield len(repeats[0])
 
 

@@ -81,7 +81,7 @@ def _parse_methods(model: Model, methods: Sequence[str]) -> tuple[MethodSpec, ..
 
 def _list_specs(methods: Sequence[str]) -> Iterator[MethodSpec]:
     for entry in parse_entries(methods):
-        yield from entry.spellings
+        yield from entry.specs
 
 
 def _count_blocks(model: Model, methods: Sequence[str]) -> int:

@@ -50,19 +50,19 @@ class Table:
     refused: list[dict[str, str]] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     records: Mapping[tuple[str, str], list[list[Record]]] = field(default_factory=dict, repr=False)
-    measures: Mapping[str, MetricSpec] = field(default_factory=dict, repr=False)
+    metrics: Mapping[str, MetricSpec] = field(default_factory=dict, repr=False)
 
     def differences(self, *, seed: int = 0) -> list[dict[str, Any]]:
         """Compare every two methods on every value by a paired test; `p_corrected` is Holm's, per value."""
         require_integer("seed", seed, 0)
         rows = []
-        for metric_text in self.measures:
+        for metric_text in self.metrics:
             compared = self._compare_methods(metric_text, seed)
             rows += _difference_rows(metric_text, compared)
         return rows
 
     def _compare_methods(self, metric_text: str, seed: int) -> list[Compared]:
-        spec = self.measures[metric_text]
+        spec = self.metrics[metric_text]
         records = self._records_by_method(metric_text)
         compared = []
         for first, second in combinations(records, 2):
@@ -147,15 +147,15 @@ class TableEntry:
     """A method of a table: its original spec string, and the specs that it is the mean of."""
 
     text: str
-    spellings: tuple[MethodSpec, ...]
+    specs: tuple[MethodSpec, ...]
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of the method, defaults included; several seeds are written as a range."""
-        spec = self.spellings[0]
+        spec = self.specs[0]
         options = {**spec.method.options, **spec.options}
-        if len(self.spellings) > 1:
-            options["seed"] = f"0 … {len(self.spellings) - 1}"
+        if len(self.specs) > 1:
+            options["seed"] = f"0 … {len(self.specs) - 1}"
         return options
 
 
@@ -262,7 +262,7 @@ class _Run:
         """All methods, each repeat of `random` as one."""
         methods: list[MethodSpec] = []
         for entry in self.entries:
-            methods.extend(entry.spellings)
+            methods.extend(entry.specs)
         return methods
 
     def measure(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> None:
@@ -329,7 +329,7 @@ class _Run:
     def records_of(self, entry: TableEntry, metric_text: str) -> list[list[Record]] | None:
         """Return the records of every repeat of a method, None if one of them, or the metric, was refused."""
         repeats = []
-        for method in entry.spellings:
+        for method in entry.specs:
             records = self._complete_records(method.text, metric_text)
             if not records:
                 return None
