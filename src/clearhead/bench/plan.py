@@ -149,6 +149,7 @@ def make_manifest(plan: Plan, task: PlannedTask) -> dict[str, Any]:
 
 
 def _list_hashes(plan: Plan, task: PlannedTask) -> dict[str, str]:
+    # By content, so that a file that changed under the same name is noticed.
     return {"task": task.digest, "model": _model_digest(plan.model), **_file_digests(plan)}
 
 
@@ -227,6 +228,7 @@ def _list_files(plan: Plan) -> list[str]:
 
 def _metric_values(plan: Plan) -> Iterator[str]:
     """Yield the values of all options of the metrics."""
+    # Whatever the option is called: a value that exists as a file is one.
     for metric in plan.metrics:
         yield from map(_option_value, _split_options(metric))
 

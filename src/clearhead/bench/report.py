@@ -221,6 +221,7 @@ def _cost_grids(summary: Summary) -> tuple[Grid, ...]:
 
 def _list_grids(columns: tuple[str, ...], rows: Iterable[tuple[Cell, ...]]) -> tuple[Grid, ...]:
     """Return the table as the grids of a section; none if it has no rows."""
+    # A section without grids and charts is left out of the report.
     grid = Grid(columns, tuple(rows))
     if not grid.rows:
         return ()

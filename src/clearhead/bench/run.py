@@ -44,13 +44,15 @@ def _complete(
     plan: Plan, task: PlannedTask, folder: Path, manifest: Mapping[str, Any], runner: Runner, advance: Advance
 ) -> dict[str, Any]:
     """Run the missing jobs and return the summary."""
+    # Before the plan is validated: data that cannot be read is the first thing to mend.
+    examples = task.task
     validate_plan(plan)
     # Imported here because it imports torch, which showing a finished run does not need.
     from clearhead.bench.metric_groups import group_metrics, make_jobs
 
-    groups = group_metrics(plan, task.task)
+    groups = group_metrics(plan, examples)
     jobs = make_jobs(groups, plan.shard)
-    with open_run(folder, {**manifest, **_count_contents(task.task, jobs)}) as run:
+    with open_run(folder, {**manifest, **_count_contents(examples, jobs)}) as run:
         missing = _find_missing(run, jobs)
         results = _run_jobs(runner, plan, groups, missing)
         _write_shards(run, results, len(jobs) - len(missing), len(jobs), advance)
@@ -58,6 +60,7 @@ def _complete(
 
 
 def _count_contents(task: "Task", jobs: Sequence[Job]) -> dict[str, Any]:
+    # Not part of the plan: they are known only once the data has been read.
     return {"examples": len(task), "shards": len(jobs), "skipped": task.notice}
 
 
@@ -98,6 +101,7 @@ def is_finished(folder: Path, manifest: Mapping[str, Any]) -> bool:
 
 
 def _has_summary(folder: Path) -> bool:
+    # The summary is written last, when every shard is complete.
     return (folder / MANIFEST).exists() and (folder / SUMMARY).exists()
 
 

@@ -322,6 +322,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _parse_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
+    # ValueError: broken JSON, or bytes that are not UTF-8.
     except (OSError, ValueError) as error:
         raise BadFile(f"'{path}' cannot be read: {error}") from error
 
@@ -364,6 +365,7 @@ def _describe_difference(existing: Mapping[str, Any], manifest: Mapping[str, Any
 
 
 def _list_differences(existing: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
+    # Either may lack a name, if an option came with another version.
     for name in sorted({*existing, *current}):
         before = existing.get(name)
         now = current.get(name)

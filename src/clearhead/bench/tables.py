@@ -217,8 +217,8 @@ def _drop_weights(weighted_tokens: Iterable[tuple[str, float]]) -> list[str]:
 
 def _tokens_of_others(tokens_by_class: TokensByClass, label: str) -> set[str]:
     """Return the tokens of all classes but one."""
-    others = (tokens for name, tokens in tokens_by_class.items() if name != label)
-    return set(chain.from_iterable(others))
+    remaining = (tokens for name, tokens in tokens_by_class.items() if name != label)
+    return set(chain.from_iterable(remaining))
 
 
 def _count_measured(table: Table) -> int | None:

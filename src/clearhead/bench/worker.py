@@ -182,6 +182,7 @@ def _time_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -
 
 
 def _explain_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -> None:
+    # Together with others a method shares the forward pass, and its own cost does not show.
     explain_examples(worker.model, examples, [spec], ["prediction"], batch_size=worker.plan.batch_size)
 
 

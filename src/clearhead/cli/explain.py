@@ -86,6 +86,7 @@ def _parse_annotation(raw: Any, marks: Sequence[Any]) -> Any:
 
 
 def _require_one_mask(masks: Sequence[Path]) -> None:
+    # Phrases may be many, but one mask marks all there is in a photo.
     if len(masks) > 1:
         raise BadOption(f"--gold takes one mask per image, but {len(masks)} were given.")
 

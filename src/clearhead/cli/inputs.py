@@ -177,6 +177,7 @@ def _refuse_missing_file(argument: str) -> None:
 
 
 def _refuse_folder(path: Path, argument: str) -> None:
+    # Not read as a whole: a folder may hold anything.
     if path.is_dir():
         raise BadFile(f"'{argument}' is a folder: name the files in it, for example {argument.rstrip('/')}/*.txt.")
 
@@ -251,6 +252,7 @@ def _list_image_models() -> str:
 def _reads_images(name: str) -> bool:
     from clearhead.model import zoo
 
+    # The card tells it without loading the model.
     return bool(zoo.describe(name)["task"] == "image-classification")
 
 
@@ -302,6 +304,7 @@ def _ask_for_column(path: Path, first: Row) -> str:
 
 
 def _format_column(name: str, cell: str) -> str:
+    # The beginning of a cell shows which column holds the texts.
     return f"--text-column {name} ('{shorten(cell, 40)}')"
 
 

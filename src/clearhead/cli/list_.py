@@ -140,6 +140,7 @@ def _list_facts(row: Mapping[str, Any], summary: str) -> Iterator[str]:
 
 
 def _is_shown(key: str, value: Any, summary: str) -> bool:
+    # The summary may say it already.
     return key in ("name", "summary") or str(value) in summary
 
 
@@ -155,4 +156,5 @@ def _format_fact(key: str, value: Any) -> str:
 
 
 def _format_options(options: Mapping[str, Any]) -> str:
+    # As they are typed, so that they can be copied.
     return " ".join(f"-o {name}={default}" for name, default in options.items())

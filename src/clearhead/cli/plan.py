@@ -82,6 +82,7 @@ def _format_inputs(estimate: dict[str, Any]) -> str:
 
 
 def _format_windows(count: int) -> str:
+    # 0 unless a text is longer than the model accepts.
     if not count:
         return ""
     return f", {count} windows"
