@@ -6,7 +6,7 @@ import torch
 
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput
-from clearhead.model.inputs import Encoded
+from clearhead.model.batches import Item
 from clearhead.perturbation.features import Features, group_features
 
 
@@ -26,7 +26,7 @@ def _find_special_tokens(trace: Trace) -> Sequence[bool]:
     return _get_input(trace).special
 
 
-def _get_input(trace: Trace) -> Encoded:
+def _get_input(trace: Trace) -> Item:
     # The page explains one input at a time.
     return trace.inputs.items[0]
 
