@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import Any
 
 from clearhead.bench.controls import is_control
@@ -39,7 +40,7 @@ class Evidence:
     @property
     def candidates(self) -> list[str]:
         """Return the methods that can be recommended: all but the controls."""
-        return [method for method in self.methods if not is_control(method)]
+        return list(filterfalse(is_control, self.methods))
 
     @property
     def control(self) -> str | None:
@@ -66,7 +67,8 @@ class Evidence:
 
     def _find_leading(self, name: str, best: str, methods: Mapping[str, float]) -> tuple[str, ...]:
         """Return the best method and those that no test shows to differ from it."""
-        return tuple(method for method in methods if method == best or not self.differ(name, best, method))
+        # No test compares a method with itself, so the best is among them.
+        return tuple(method for method in methods if not self.differ(name, best, method))
 
     def _is_lower_better(self, name: str) -> bool:
         return self.better[name] == "lower"
@@ -77,22 +79,24 @@ class Evidence:
 
     def differ(self, name: str, first: str, second: str) -> bool:
         """Return whether a test shows that the two methods differ; methods without a test count as equal."""
-        p = self.p_values.get((name, frozenset((first, second))))
-        return p is not None and p < LEVEL
+        pair = frozenset((first, second))
+        return self.p_values.get((name, pair), math.inf) < LEVEL
 
     def beats_control(self, name: str, method: str) -> bool:
         """Return whether a method's value is better than the control's, and a test shows it."""
-        values = self.measured(name)
         control = self.control
-        if control is None or control not in values or method not in values:
+        if control is None:
             return False
         # The test is two-sided, so the sign of the difference decides who is better.
-        return self._is_better(name, values[method], values[control]) and self.differ(name, control, method)
+        return self._is_better(name, method, control) and self.differ(name, control, method)
 
-    def _is_better(self, name: str, value: float, reference: float) -> bool:
+    def _is_better(self, name: str, method: str, reference: str) -> bool:
+        # NaN where a method was not measured: it is neither higher nor lower than anything.
+        value = self.measured(name).get(method, math.nan)
+        reference_value = self.measured(name).get(reference, math.nan)
         if self._is_lower_better(name):
-            return value < reference
-        return value > reference
+            return value < reference_value
+        return value > reference_value
 
     def count_wins(self, method: str) -> int:
         """Return on how many values a method is shown to beat the control."""
@@ -124,9 +128,9 @@ def _group_values(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
 
 def _index_tests(comparisons: Sequence[Row]) -> dict[tuple[str, frozenset[str]], float]:
     """Return the corrected p-value by value name and pair of methods."""
-    tests = {}
-    for comparison in comparisons:
-        # Unordered, because a test of two methods holds in both directions.
-        pair = frozenset((comparison["first"], comparison["second"]))
-        tests[comparison["name"], pair] = comparison["p_corrected"]
-    return tests
+    return {(comparison["name"], _find_pair(comparison)): comparison["p_corrected"] for comparison in comparisons}
+
+
+def _find_pair(comparison: Row) -> frozenset[str]:
+    # Unordered, because a test of two methods holds in both directions.
+    return frozenset((comparison["first"], comparison["second"]))

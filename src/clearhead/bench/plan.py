@@ -83,10 +83,12 @@ def read_plan_task(plan: Plan) -> "Task":
 
 def expand_layers(specs: Sequence[str], blocks: int) -> list[str]:
     """Replace layer=* (every layer), layer=7/12 (share of the depth, rounded up) and layer=3..6 by single layers."""
-    expanded: list[str] = []
+    return list(dict.fromkeys(_expand_specs(specs, blocks)))
+
+
+def _expand_specs(specs: Sequence[str], blocks: int) -> Iterator[str]:
     for spec in specs:
-        expanded.extend(_expand_spec(spec, blocks))
-    return list(dict.fromkeys(expanded))
+        yield from _expand_spec(spec, blocks)
 
 
 def _expand_spec(spec: str, blocks: int) -> Iterator[str]:
@@ -97,19 +99,26 @@ def _expand_spec(spec: str, blocks: int) -> Iterator[str]:
     if match is None:
         yield spec
         return
-    before = spec[: match.start()]
-    after = spec[match.end() :]
+    # A spec may hold further ranges, which the recursion expands.
     for layer in _parse_range(match):
-        # A spec may hold further ranges, which the recursion expands.
-        yield from _expand_spec(f"{before}{match[1]}={layer}{after}", blocks)
+        yield from _expand_spec(_set_layer(match, layer), blocks)
+
+
+def _set_layer(match: re.Match[str], layer: int) -> str:
+    """Return the spec with one layer in place of its first range."""
+    return LAYER_RANGE.sub(rf"\g<1>={layer}", match.string, count=1)
 
 
 def _parse_range(match: re.Match[str]) -> range:
-    first = int(match[2])
-    last = int(match[3])
+    first, last = _parse_numbers(match)
     if last < first:
         raise BadOption(f"Invalid layer range in '{match.string}': write the lower layer first, layer={last}..{first}.")
     return range(first, last + 1)
+
+
+def _parse_numbers(match: re.Match[str]) -> tuple[int, int]:
+    """Return the two numbers of a layer range or share."""
+    return int(match[2]), int(match[3])
 
 
 def _resolve_shares(spec: str, blocks: int) -> str:
@@ -117,8 +126,7 @@ def _resolve_shares(spec: str, blocks: int) -> str:
 
 
 def _resolve_share(match: re.Match[str], blocks: int) -> str:
-    numerator = int(match[2])
-    denominator = int(match[3])
+    numerator, denominator = _parse_numbers(match)
     if denominator < 1:
         raise BadOption(f"Invalid layer in '{match.string}': write a share of the depth as layer=7/12.")
     # Rounded up in integers, which are exact.
@@ -129,7 +137,7 @@ def _resolve_share(match: re.Match[str], blocks: int) -> str:
 def make_manifest(plan: Plan, task: PlannedTask) -> dict[str, Any]:
     """Return what determines the values: the plan and the hash of every file it names, with the versions used."""
     settings = _plan_settings(plan)
-    hashes = {"task": task.digest, "model": _model_digest(plan.model), **_file_digests(plan)}
+    hashes = _list_hashes(plan, task)
     return {
         "format": FORMAT,
         "versions": versions(),
@@ -140,12 +148,21 @@ def make_manifest(plan: Plan, task: PlannedTask) -> dict[str, Any]:
     }
 
 
+def _list_hashes(plan: Plan, task: PlannedTask) -> dict[str, str]:
+    # By content, so that a file that changed under the same name is noticed.
+    return {"task": task.digest, "model": _model_digest(plan.model), **_file_digests(plan)}
+
+
 def _plan_settings(plan: Plan) -> dict[str, Any]:
     settings = asdict(plan)
     settings["columns"] = dict(plan.columns)
     # A run may be resumed on another device.
     del settings["device"]
-    # Through JSON and back, so that it equals what is read from a manifest (tuples become lists).
+    return _as_read(settings)
+
+
+def _as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings as they are read from a manifest: tuples become lists."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
 
@@ -169,33 +186,51 @@ def _default_model(embedded: Sequence[str]) -> str:
 
 
 def _embedded_digest(name: str) -> str:
+    return fingerprint({"name": name, "checksums": _checksums_digest()})
+
+
+def _checksums_digest() -> str:
     # The checksums cover the weights, so these need not be read.
-    checksums = Path(zoo.__file__).with_name("checksums.json")
-    digest = hash_files(checksums) if checksums.exists() else ""
-    return fingerprint({"name": name, "checksums": digest})
+    path = Path(zoo.__file__).with_name("checksums.json")
+    if not path.exists():
+        return ""
+    return hash_files(path)
 
 
 def _hub_digest(name: str) -> str:
-    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # Only the cache is looked at: a run must not depend on whether the hub answers.
     try:
-        return hash_files(Path(snapshot_download(name, local_files_only=True)))
+        return _snapshot_digest(name)
     except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError):
         # Not downloaded yet: loading downloads it, or raises an error that says what is wrong with the name.
         from clearhead.model.loading import load
 
         load(name)
-        return hash_files(Path(snapshot_download(name, local_files_only=True)))
+        return _snapshot_digest(name)
+
+
+def _snapshot_digest(name: str) -> str:
+    from huggingface_hub import snapshot_download
+
+    # Only the cache is looked at: a run must not depend on whether the hub answers.
+    return hash_files(Path(snapshot_download(name, local_files_only=True)))
 
 
 def _file_digests(plan: Plan) -> dict[str, str]:
     """Return the hashes of files that options name: a masked-LM model, a reference corpus."""
-    names = {plan.lm_head or ""}
+    return {name: hash_files(Path(name)) for name in _list_files(plan)}
+
+
+def _list_files(plan: Plan) -> list[str]:
+    return sorted(filter(_is_file, {plan.lm_head or "", *_metric_values(plan)}))
+
+
+def _metric_values(plan: Plan) -> Iterator[str]:
+    """Yield the values of all options of the metrics."""
+    # Whatever the option is called: a value that exists as a file is one.
     for metric in plan.metrics:
-        names.update(_option_values(metric))
-    return {name: hash_files(Path(name)) for name in sorted(filter(_is_file, names))}
+        yield from map(_option_value, _split_options(metric))
 
 
 def _is_file(name: str) -> bool:
@@ -203,6 +238,9 @@ def _is_file(name: str) -> bool:
     return name != "" and Path(name).exists()
 
 
-def _option_values(spec: str) -> list[str]:
-    options = spec.split(":", 1)[-1]
-    return [option.partition("=")[2] for option in options.split(",")]
+def _split_options(spec: str) -> list[str]:
+    return spec.split(":", 1)[-1].split(",")
+
+
+def _option_value(option: str) -> str:
+    return option.partition("=")[2]

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,9 +75,9 @@ def sections(run: RunFolder, summary: Summary) -> list[Section]:
 def _data_sections(manifest: Mapping[str, Any], summary: Summary) -> Iterator[Section]:
     yield Section("Values", (_legend(summary),), (_value_grid(manifest, summary),))
     yield Section("Curves", (INTERVAL_NOTE,), charts=tuple(_charts(summary)))
-    yield Section("Words", (WORDS_NOTE,), tuple(_word_grids(summary)), folded=True)
-    yield Section("Cost", (COST_NOTE,), tuple(_cost_grids(summary)))
-    yield Section("Comparisons", (TESTS_NOTE,), tuple(_comparison_grids(summary)), folded=True)
+    yield Section("Words", (WORDS_NOTE,), _word_grids(summary), folded=True)
+    yield Section("Cost", (COST_NOTE,), _cost_grids(summary))
+    yield Section("Comparisons", (TESTS_NOTE,), _comparison_grids(summary), folded=True)
 
 
 def _has_content(section: Section) -> bool:
@@ -176,8 +176,7 @@ def _make_chart(name: str, lines: Sequence[Row]) -> Chart:
 
 
 def _largest_x(lines: Sequence[Row]) -> float:
-    ends = [max(line["x"]) for line in lines if line["x"]]
-    return max(ends, default=1.0)
+    return max((max(line["x"]) for line in lines if line["x"]), default=1.0)
 
 
 def _split_chart(chart: Chart) -> Iterator[Chart]:
@@ -213,12 +212,20 @@ def _are_finite(numbers: Sequence[float]) -> bool:
     return all(map(math.isfinite, numbers))
 
 
-def _cost_grids(summary: Summary) -> Iterator[Grid]:
+def _cost_grids(summary: Summary) -> tuple[Grid, ...]:
     costs = _measured_costs(summary)
-    if costs:
-        least = min(costs.values())
-        rows = [_cost_cells(name, seconds, least) for name, seconds in costs.items()]
-        yield Grid(("method", "time per example", "relative to the cheapest"), tuple(rows))
+    least = min(costs.values(), default=0.0)
+    rows = [_cost_cells(name, seconds, least) for name, seconds in costs.items()]
+    return _list_grids(("method", "time per example", "relative to the cheapest"), rows)
+
+
+def _list_grids(columns: tuple[str, ...], rows: Iterable[tuple[Cell, ...]]) -> tuple[Grid, ...]:
+    """Return the table as the grids of a section; none if it has no rows."""
+    # A section without grids and charts is left out of the report.
+    grid = Grid(columns, tuple(rows))
+    if not grid.rows:
+        return ()
+    return (grid,)
 
 
 def _measured_costs(summary: Summary) -> dict[str, float]:
@@ -230,10 +237,8 @@ def _cost_cells(name: str, seconds: float, least: float) -> tuple[Cell, ...]:
     return Cell(name), Cell(format_seconds(seconds)), Cell(f"{seconds / least:.1f} ×")
 
 
-def _word_grids(summary: Summary) -> Iterator[Grid]:
-    rows = tuple(map(_word_cells, summary["words"]))
-    if rows:
-        yield Grid(("method", "class", "strongest tokens", "shared"), rows)
+def _word_grids(summary: Summary) -> tuple[Grid, ...]:
+    return _list_grids(("method", "class", "strongest tokens", "shared"), map(_word_cells, summary["words"]))
 
 
 def _word_cells(words: Row) -> tuple[Cell, ...]:
@@ -242,10 +247,9 @@ def _word_cells(words: Row) -> tuple[Cell, ...]:
     return Cell(words["method"]), Cell(words["class"]), Cell(tokens), Cell(shared)
 
 
-def _comparison_grids(summary: Summary) -> Iterator[Grid]:
-    rows = tuple(map(_comparison_cells, summary["comparisons"]))
-    if rows:
-        yield Grid(("value", "first", "second", "difference", "p"), rows)
+def _comparison_grids(summary: Summary) -> tuple[Grid, ...]:
+    rows = map(_comparison_cells, summary["comparisons"])
+    return _list_grids(("value", "first", "second", "difference", "p"), rows)
 
 
 def _comparison_cells(comparison: Row) -> tuple[Cell, ...]:
@@ -290,7 +294,7 @@ def _list_left_out(summary: Summary) -> Iterator[str]:
 
 
 def _format_versions(manifest: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+    return ", ".join(map(" ".join, manifest["versions"].items()))
 
 
 def _format_total_seconds(summary: Summary) -> str:

@@ -13,6 +13,7 @@ from clearhead.validation import require_integer
 
 if TYPE_CHECKING:
     from clearhead.bench.metric_groups import MetricGroup
+    from clearhead.data.task import Task
 
 # Runs the jobs of a plan and yields their results in any order.
 Runner = Callable[[Plan, Sequence["MetricGroup"], Sequence[Job]], Iterator[ShardResult]]
@@ -43,6 +44,7 @@ def _complete(
     plan: Plan, task: PlannedTask, folder: Path, manifest: Mapping[str, Any], runner: Runner, advance: Advance
 ) -> dict[str, Any]:
     """Run the missing jobs and return the summary."""
+    # Before the plan is validated: data that cannot be read is the first thing to mend.
     examples = task.task
     validate_plan(plan)
     # Imported here because it imports torch, which showing a finished run does not need.
@@ -50,13 +52,21 @@ def _complete(
 
     groups = group_metrics(plan, examples)
     jobs = make_jobs(groups, plan.shard)
-    sizes = {"examples": len(examples), "shards": len(jobs), "skipped": examples.notice}
-    with open_run(folder, {**manifest, **sizes}) as run:
-        # Shards that an earlier, interrupted run completed are not computed again.
-        missing = [job for job in jobs if not run.has_shard(job.number)]
+    with open_run(folder, {**manifest, **_count_contents(examples, jobs)}) as run:
+        missing = _find_missing(run, jobs)
         results = _run_jobs(runner, plan, groups, missing)
         _write_shards(run, results, len(jobs) - len(missing), len(jobs), advance)
         return summarise_run(run)
+
+
+def _count_contents(task: "Task", jobs: Sequence[Job]) -> dict[str, Any]:
+    # Not part of the plan: they are known only once the data has been read.
+    return {"examples": len(task), "shards": len(jobs), "skipped": task.notice}
+
+
+def _find_missing(run: RunFolder, jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs without a shard: those that an interrupted run completed are not computed again."""
+    return [job for job in jobs if not run.has_shard(job.number)]
 
 
 def _write_shards(run: RunFolder, results: Iterator[ShardResult], done: int, total: int, advance: Advance) -> None:
@@ -83,21 +93,30 @@ def _require_rows(summary: Mapping[str, Any]) -> None:
 
 def is_finished(folder: Path, manifest: Mapping[str, Any]) -> bool:
     """Return whether the folder holds this run with its summary; raise BadFile if it holds another run."""
-    if not (folder / MANIFEST).exists() or not (folder / SUMMARY).exists():
+    if not _has_summary(folder):
         return False
     # Not only for unfinished runs: the results of another plan must not be shown as this one's.
     check_same(folder, manifest)
     return True
 
 
+def _has_summary(folder: Path) -> bool:
+    # The summary is written last, when every shard is complete.
+    return (folder / MANIFEST).exists() and (folder / SUMMARY).exists()
+
+
 def validate_plan(plan: Plan) -> None:
     """Raise BadOption for invalid names and options before anything is written or loaded."""
-    from clearhead.attribution.method import parse_method
-
     if not plan.methods or not plan.metrics:
         raise BadOption("Name at least one method and one metric.")
     require_integer("seed", plan.seed, 0, is_flag=True)
-    for spec in expand_layers(plan.methods, PLACEHOLDER_BLOCKS):
-        parse_method(spec)
+    _check_methods(plan.methods)
     # Raises if pyarrow is not installed, instead of failing on the first shard.
     to_parquet([])
+
+
+def _check_methods(methods: Sequence[str]) -> None:
+    from clearhead.attribution.method import parse_method
+
+    for spec in expand_layers(methods, PLACEHOLDER_BLOCKS):
+        parse_method(spec)

@@ -16,8 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from clearhead.data.parquet import read_parquet, to_parquet
 from clearhead.errors import BadFile
@@ -88,15 +90,14 @@ class RunFolder:
         for path in self._shard_paths("explanations.parquet"):
             yield from read_parquet(path)
 
-    def notes(self) -> Iterator[Row]:
-        """Yield what was refused and skipped, by shard."""
-        for path in self._shard_paths("notes.json"):
-            yield _read_json(path)
+    def notes(self) -> list[Row]:
+        """Return what was refused and skipped, by shard."""
+        return list(map(_read_json, self._shard_paths("notes.json")))
 
     def seconds(self) -> list[dict[str, float]]:
         """Return the seconds by step, by shard."""
-        paths = sorted((self.folder / "times").glob("*.json"))
-        return list(map(_read_json, paths))
+        # Sorted, because the order in which a file system lists files is arbitrary.
+        return list(map(_read_json, sorted((self.folder / "times").glob("*.json"))))
 
     def summary(self) -> dict[str, Any] | None:
         """Return the summary of a finished run, None before its end."""
@@ -161,10 +162,14 @@ def _check_free(folder: Path) -> None:
     if not folder.is_dir() or (folder / MANIFEST).exists():
         return
     for path in sorted(folder.iterdir()):
-        if not _is_leftover(path.name):
-            raise BadFile(
-                f"'{folder}' is not empty and is not a run folder (it holds '{path.name}'). Choose another --out."
-            )
+        _check_leftover(path)
+
+
+def _check_leftover(path: Path) -> None:
+    if not _is_leftover(path.name):
+        raise BadFile(
+            f"'{path.parent}' is not empty and is not a run folder (it holds '{path.name}'). Choose another --out."
+        )
 
 
 def _is_leftover(name: str) -> bool:
@@ -184,26 +189,31 @@ def _remove_temporary_files(folder: Path) -> None:
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
     """Hold the lock of the folder; the system releases that of a killed process."""
-    try:
-        import fcntl
-    except ImportError:
-        # Windows has no fcntl: two processes there are not kept apart.
+    # Windows has no fcntl: two processes there are not kept apart.
+    if find_spec("fcntl") is None:
         yield
         return
     with _write_errors(folder):
         file = open(folder / LOCK, "w")  # noqa: SIM115  closed below
     with file:
+        _lock_file(file, folder)
+        yield
+
+
+def _lock_file(file: TextIO, folder: Path) -> None:
+    import fcntl
+
+    # Some network file systems have no locks: run without one rather than not at all.
+    with suppress(OSError):
         try:
             # Without waiting: the other process may run for hours.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BadFile(
-                f"Another process is writing into '{folder}'. Wait for it, or choose another --out."
-            ) from error
-        except OSError:
-            # Some network file systems have no locks: run without one rather than not at all.
-            pass
-        yield
+            raise _make_lock_error(folder) from error
+
+
+def _make_lock_error(folder: Path) -> BadFile:
+    return BadFile(f"Another process is writing into '{folder}'. Wait for it, or choose another --out.")
 
 
 @contextmanager
@@ -231,11 +241,13 @@ def _to_json(content: Mapping[str, Any]) -> bytes:
 
 def versions() -> dict[str, str]:
     """Return the versions of every package that can change a number, without importing them."""
-    installed = {"clearhead": __version__, "python": platform.python_version()}
+    return {"clearhead": __version__, "python": platform.python_version(), **dict(_installed_versions())}
+
+
+def _installed_versions() -> Iterator[tuple[str, str]]:
     for name in RECORDED_PACKAGES:
         with suppress(PackageNotFoundError):
-            installed[name] = version(name)
-    return installed
+            yield name, version(name)
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
@@ -261,11 +273,14 @@ def _iterate_content(path: Path) -> Iterator[bytes]:
     if path.is_file():
         yield _file_digest(path)
         return
+    for file in _list_files(path):
+        yield str(file.relative_to(path)).encode()
+        yield _file_digest(file)
+
+
+def _list_files(folder: Path) -> Iterator[Path]:
     # Sorted, because the order in which a file system lists files is arbitrary.
-    for file in sorted(path.rglob("*")):
-        if file.is_file():
-            yield str(file.relative_to(path)).encode()
-            yield _file_digest(file)
+    return filter(Path.is_file, sorted(folder.rglob("*")))
 
 
 def _file_digest(path: Path) -> bytes:
@@ -275,14 +290,17 @@ def _file_digest(path: Path) -> bytes:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of a run folder; raise BadFile if this version cannot read it."""
-    path = folder / MANIFEST
-    if not path.exists():
+    _check_manifest_exists(folder)
+    manifest = _read_json(folder / MANIFEST)
+    _check_format(folder, manifest)
+    return manifest
+
+
+def _check_manifest_exists(folder: Path) -> None:
+    if not (folder / MANIFEST).exists():
         raise BadFile(
             f"'{folder}' is not a run folder: it has no {MANIFEST}. Make one with clearhead bench … --out {folder}."
         )
-    manifest = _read_json(path)
-    _check_format(folder, manifest)
-    return manifest
 
 
 def _check_format(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -295,13 +313,18 @@ def _check_format(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise BadFile(f"'{path}' cannot be read: {error}") from error
+    content = _parse_json(path)
     if not isinstance(content, dict):
         raise BadFile(f"'{path}' cannot be read: it holds no JSON object.")
     return content
+
+
+def _parse_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    # ValueError: broken JSON, or bytes that are not UTF-8.
+    except (OSError, ValueError) as error:
+        raise BadFile(f"'{path}' cannot be read: {error}") from error
 
 
 def _recorded_version(manifest: Mapping[str, Any], name: str) -> str:
@@ -313,10 +336,16 @@ def check_same(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Raise BadFile, naming the first difference, if the folder holds results of another plan or other versions."""
     existing = read_manifest(folder)
     # Versions first: they are the simpler explanation if both differ.
+    _check_same_versions(folder, existing, manifest)
+    if existing["fingerprint"] != manifest["fingerprint"]:
+        raise BadFile(
+            f"'{folder}' holds another run: {_describe_difference(existing, manifest)}. Choose another --out."
+        )
+
+
+def _check_same_versions(folder: Path, existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
     for name in DECISIVE_PACKAGES:
         _check_same_version(folder, name, _recorded_version(existing, name), _recorded_version(manifest, name))
-    if existing["fingerprint"] != manifest["fingerprint"]:
-        raise BadFile(f"'{folder}' holds another run: {_difference(existing, manifest)}. Choose another --out.")
 
 
 def _check_same_version(folder: Path, name: str, before: str, now: str) -> None:
@@ -327,29 +356,29 @@ def _check_same_version(folder: Path, name: str, before: str, now: str) -> None:
         )
 
 
-def _difference(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
-    for section in ("plan", "hashes"):
-        difference = _section_difference(existing[section], manifest[section])
-        if difference is not None:
-            return difference
-    return "it was planned differently"
+def _describe_difference(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+    differences = chain(
+        _list_differences(existing["plan"], manifest["plan"]),
+        _list_differences(existing["hashes"], manifest["hashes"]),
+    )
+    return next(differences, "it was planned differently")
 
 
-def _section_difference(existing: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
+def _list_differences(existing: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
+    # Either may lack a name, if an option came with another version.
     for name in sorted({*existing, *current}):
         before = existing.get(name)
         now = current.get(name)
         if before != now:
-            return f"its {name} was {_quote(before)}, and is now {_quote(now)}"
-    return None
+            yield f"its {name} was {_quote(before)}, and is now {_quote(now)}"
 
 
 def _quote(value: Any) -> str:
     """Return a value in quotes, cut to a length that keeps the message readable."""
     text = _join_list(value)
-    if len(text) >= MAX_SHOWN_CHARACTERS:
-        text = f"{text[: MAX_SHOWN_CHARACTERS - 3]}…"
-    return f"'{text}'"
+    if len(text) < MAX_SHOWN_CHARACTERS:
+        return f"'{text}'"
+    return f"'{text[: MAX_SHOWN_CHARACTERS - 3]}…'"
 
 
 def _join_list(value: Any) -> str:

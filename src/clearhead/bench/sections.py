@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from clearhead.bench.format import format_number
 from clearhead.views import html_parts, line_chart, markdown
@@ -34,8 +35,8 @@ class Chart:
 
     title: str
     lines: tuple[Curve, ...]
-    across: str
-    up: str
+    x_label: str
+    y_label: str
     scale: float | None = None
 
 
@@ -86,7 +87,9 @@ def _cell_html(cell: Cell) -> str:
 
 
 def _chart_html(chart: Chart) -> str:
-    return line_chart.chart(chart.lines, title=chart.title, x_label=chart.across, y_label=chart.up, scale=chart.scale)
+    return line_chart.chart(
+        chart.lines, title=chart.title, x_label=chart.x_label, y_label=chart.y_label, scale=chart.scale
+    )
 
 
 def section_markdown(section: Section) -> str:
@@ -125,13 +128,17 @@ def _row_markdown(texts: Iterable[str]) -> str:
 
 
 def _cell_markdown(cell: Cell) -> str:
-    text = cell.text
-    # Numbers stay unescaped, so that they read as numbers in the source too.
-    if not NUMERIC.fullmatch(text):
-        text = markdown.escape(text)
+    text = _escape_name(cell.text)
     if cell.strong:
         return f"**{text}**"
     return text
+
+
+def _escape_name(text: str) -> str:
+    # Numbers stay unescaped, so that they read as numbers in the source too.
+    if NUMERIC.fullmatch(text):
+        return text
+    return markdown.escape(text)
 
 
 def _chart_grid(chart: Chart) -> Grid:
@@ -139,15 +146,12 @@ def _chart_grid(chart: Chart) -> Grid:
     shares = _collect_shares(chart)
     headings = [line_chart.format_share(share, chart.scale) for share in shares]
     rows = [_line_cells(line, shares) for line in chart.lines]
-    return Grid((chart.across, *headings), tuple(rows))
+    return Grid((chart.x_label, *headings), tuple(rows))
 
 
 def _collect_shares(chart: Chart) -> list[float]:
     """Return the points of all lines, which need not share them, in order."""
-    shares: set[float] = set()
-    for line in chart.lines:
-        shares.update(line.shares)
-    return sorted(shares)
+    return sorted(set(chain.from_iterable(line.shares for line in chart.lines)))
 
 
 def _line_cells(line: Curve, shares: Sequence[float]) -> tuple[Cell, ...]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from clearhead.bench.controls import is_control
-from clearhead.bench.metric_groups import parse_metrics
+from clearhead.bench.metric_groups import parse_metrics, prepares_examples
 from clearhead.bench.run_folder import RunFolder
 from clearhead.evaluation.evaluate import Table, TableEntry, parse_entries, table_rows
 from clearhead.evaluation.metric import MetricSpec, WordLists
@@ -13,6 +14,8 @@ from clearhead.evaluation.statistics import Band, band
 
 Record = dict[str, Any]
 RecordsByMethod = dict[str, list[Record]]
+TokensByClass = Mapping[str, Sequence[str]]
+Seconds = Mapping[str, float]
 
 # Prefix of a method under which the times hold its seconds per example when run alone.
 ALONE = "alone "
@@ -56,20 +59,20 @@ def _summarise_progress(run: RunFolder, manifest: Mapping[str, Any], table: Tabl
 
 
 def _summarise_notes(run: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    notes = list(run.notes())
+    notes = run.notes()
     return {"skipped": _list_skipped(manifest, notes), "refused": _list_reasons(notes, "refused")}
 
 
 def build_table(run: RunFolder, plan: Mapping[str, Any]) -> Table:
     """Return the records of a run as the table that `evaluate` returns."""
     specs = {spec.text: spec for spec in parse_metrics(plan["metrics"])}
-    records: dict[tuple[str, str], list[list[Record]]] = {}
+    records = {}
     rows = []
     for metric, by_method in _group_records(run).items():
         for entry, repeats in _group_repeats(plan["methods"], by_method):
             records[entry.text, metric] = repeats
             rows += table_rows(entry, specs[metric], repeats, seed=plan["seed"])
-    return Table(rows, records=records, measures=specs)
+    return Table(rows, records=records, metrics=specs)
 
 
 def _group_repeats(
@@ -79,7 +82,12 @@ def _group_repeats(
     # Per metric, because a method may refuse the targets of one and not of another.
     complete = _complete_methods(by_method)
     for entry in _make_entries(planned, list(complete)):
-        yield entry, [complete[method.text] for method in entry.spellings]
+        yield entry, [complete[method] for method in _list_texts(entry)]
+
+
+def _list_texts(entry: TableEntry) -> list[str]:
+    """Return the spec strings of a row, one for each seed."""
+    return [spec.text for spec in entry.specs]
 
 
 def _group_records(run: RunFolder) -> dict[str, RecordsByMethod]:
@@ -93,7 +101,7 @@ def _group_records(run: RunFolder) -> dict[str, RecordsByMethod]:
 
 def _complete_methods(by_method: RecordsByMethod) -> RecordsByMethod:
     """Leave out methods that refused a shard: only methods with the same examples can be compared."""
-    count = max(len(records) for records in by_method.values())
+    count = max(map(len, by_method.values()))
     return {method: records for method, records in by_method.items() if len(records) == count}
 
 
@@ -101,29 +109,32 @@ def _make_entries(planned: Sequence[str], methods: Sequence[str]) -> list[TableE
     """Return the rows of the table; the seeds of a control that was planned without one are one row."""
     averaged = _averaged_controls(planned)
     entries = _single_entries(methods, averaged)
-    for entry in averaged:
-        # A mean over some of its seeds only would not be the planned control.
-        if all(spec.text in methods for spec in entry.spellings):
-            entries.append(entry)
+    # A mean over some of its seeds only would not be the planned control.
+    entries += [entry for entry in averaged if set(methods).issuperset(_list_texts(entry))]
     return entries
 
 
 def _single_entries(methods: Sequence[str], averaged: Sequence[TableEntry]) -> list[TableEntry]:
     """Return a row for each method that is not a seed of an averaged control."""
-    seeded: set[str] = set()
-    for entry in averaged:
-        seeded.update(spec.text for spec in entry.spellings)
-    single = [method for method in methods if method not in seeded]
+    seeds = set(chain.from_iterable(map(_list_texts, averaged)))
+    return _parse_entries([method for method in methods if method not in seeds])
+
+
+def _parse_entries(methods: Sequence[str]) -> list[TableEntry]:
     # parse_entries refuses an empty list, which is a mistake in a plan but not here.
-    return parse_entries(single) if single else []
+    if not methods:
+        return []
+    return parse_entries(methods)
 
 
 def _averaged_controls(planned: Sequence[str]) -> list[TableEntry]:
     """Return the planned controls that stand for the mean of several seeds."""
-    controls = [method for method in planned if is_control(method)]
-    if not controls:
-        return []
-    return [entry for entry in parse_entries(controls) if len(entry.spellings) > 1]
+    controls = _parse_entries(list(filter(is_control, planned)))
+    return list(filter(_is_averaged, controls))
+
+
+def _is_averaged(entry: TableEntry) -> bool:
+    return len(entry.specs) > 1
 
 
 def column_name(spec: MetricSpec, value: str) -> str:
@@ -131,24 +142,26 @@ def column_name(spec: MetricSpec, value: str) -> str:
     if len(spec.metric.values) == 1:
         return spec.text
     options = spec.text.partition(":")[2]
-    return f"{value} ({options})" if options else value
+    if not options:
+        return value
+    return f"{value} ({options})"
 
 
 def _value_columns(table: Table) -> dict[str, str]:
     """Return whether higher or lower is better, by column."""
     columns = {}
-    for spec in table.measures.values():
+    for spec in table.metrics.values():
         for value in spec.metric.values:
             columns[column_name(spec, value)] = spec.metric.better
     return columns
 
 
 def _add_column_names(table: Table, rows: Iterable[Mapping[str, Any]]) -> list[Record]:
-    named = []
-    for row in rows:
-        name = column_name(table.measures[row["metric"]], row["part"])
-        named.append({**row, "name": name})
-    return named
+    return [{**row, "name": _row_column(table, row)} for row in rows]
+
+
+def _row_column(table: Table, row: Mapping[str, Any]) -> str:
+    return column_name(table.metrics[row["metric"]], row["part"])
 
 
 def _list_methods(table: Table) -> list[str]:
@@ -159,7 +172,7 @@ def _curves(table: Table, seed: int) -> dict[str, list[Record]]:
     """Return by metric a line for each method, the mean over its seeds, with its interval."""
     curves: dict[str, list[Record]] = {}
     for (method, metric), repeats in table.records.items():
-        curve = band(table.measures[metric], repeats, seed=seed)
+        curve = band(table.metrics[metric], repeats, seed=seed)
         if curve is not None:
             curves.setdefault(metric, []).append(_curve_record(method, curve))
     return curves
@@ -173,45 +186,44 @@ def _curve_record(method: str, curve: Band) -> Record:
 
 def _words(table: Table) -> list[Record]:
     """Return by method and class the strongest tokens, and those that other classes have too."""
-    rows = []
+    rows: list[Record] = []
     for (method, metric), repeats in table.records.items():
-        words_of = table.measures[metric].metric.words_of
+        words_of = table.metrics[metric].metric.words_of
         if words_of is not None:
             # Of a control, whose seeds differ, the first seed.
-            for row in _class_words(words_of(repeats[0])):
-                rows.append({"method": method, **row})
+            rows += _class_words(method, _tokens_by_class(words_of(repeats[0])))
     return rows
 
 
-def _class_words(word_lists: WordLists) -> list[Record]:
-    tokens_by_class = _tokens_by_class(word_lists)
-    rows = []
+def _class_words(method: str, tokens_by_class: TokensByClass) -> Iterator[Record]:
     for label, tokens in tokens_by_class.items():
-        elsewhere = _tokens_of_others(tokens_by_class, label)
-        shared = [token for token in tokens if token in elsewhere]
-        rows.append({"class": label, "tokens": tokens, "shared": shared})
-    return rows
+        shared = _shared_tokens(tokens_by_class, label)
+        yield {"method": method, "class": label, "tokens": tokens, "shared": shared}
 
 
-def _tokens_by_class(word_lists: WordLists) -> dict[str, list[str]]:
-    tokens_by_class = {}
-    for label, weighted_tokens in word_lists.items():
-        tokens_by_class[label] = [token for token, _ in weighted_tokens]
-    return tokens_by_class
+def _shared_tokens(tokens_by_class: TokensByClass, label: str) -> list[str]:
+    """Return the tokens of a class that another class has too."""
+    elsewhere = _tokens_of_others(tokens_by_class, label)
+    return [token for token in tokens_by_class[label] if token in elsewhere]
 
 
-def _tokens_of_others(tokens_by_class: Mapping[str, Sequence[str]], label: str) -> set[str]:
+def _tokens_by_class(word_lists: WordLists) -> TokensByClass:
+    return {label: _drop_weights(weighted) for label, weighted in word_lists.items()}
+
+
+def _drop_weights(weighted_tokens: Iterable[tuple[str, float]]) -> list[str]:
+    return [token for token, _ in weighted_tokens]
+
+
+def _tokens_of_others(tokens_by_class: TokensByClass, label: str) -> set[str]:
     """Return the tokens of all classes but one."""
-    tokens: set[str] = set()
-    for other_label, other_tokens in tokens_by_class.items():
-        if other_label != label:
-            tokens.update(other_tokens)
-    return tokens
+    remaining = (tokens for name, tokens in tokens_by_class.items() if name != label)
+    return set(chain.from_iterable(remaining))
 
 
 def _count_measured(table: Table) -> int | None:
     """Return how many of the task's examples have values; None if every metric prepares its own examples."""
-    if all(map(_prepares_examples, table.measures.values())):
+    if all(map(prepares_examples, table.metrics.values())):
         return None
     return max(_count_records(table), default=0)
 
@@ -219,39 +231,39 @@ def _count_measured(table: Table) -> int | None:
 def _count_records(table: Table) -> Iterator[int]:
     """Yield the number of records of each method and metric on the task's own examples."""
     for (_, metric), repeats in table.records.items():
-        if not _prepares_examples(table.measures[metric]):
+        if not prepares_examples(table.metrics[metric]):
             yield len(repeats[0])
 
 
-def _prepares_examples(spec: MetricSpec) -> bool:
-    return spec.metric.prepare is not None
-
-
-def _costs(table: Table, seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the seconds per example of each method run alone; with several seeds, of the first."""
+def _costs(table: Table, seconds: Sequence[Seconds]) -> dict[str, float]:
+    """Return the seconds per example of each method run alone."""
     alone = _seconds_alone(seconds)
-    costs = {}
-    for method in _list_methods(table):
-        costs[method] = alone.get(method, alone.get(f"{method}:seed=0", 0.0))
-    return costs
+    return {method: _find_cost(alone, method) for method in _list_methods(table)}
 
 
-def _seconds_alone(seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _find_cost(alone: Seconds, method: str) -> float:
+    # A method with several seeds was timed with the first.
+    return alone.get(method, alone.get(f"{method}:seed=0", 0.0))
+
+
+def _seconds_alone(seconds: Sequence[Seconds]) -> dict[str, float]:
     """Return the costs that the first job measured, by method."""
-    alone: dict[str, float] = {}
-    for shard in seconds:
-        for name, value in shard.items():
-            if name.startswith(ALONE):
-                alone[name.removeprefix(ALONE)] = value
+    alone = {}
+    for name, value in _list_times(seconds):
+        if name.startswith(ALONE):
+            alone[name.removeprefix(ALONE)] = value
     return alone
 
 
-def _total_seconds(seconds: Sequence[Mapping[str, float]]) -> float:
-    durations: list[float] = []
+def _total_seconds(seconds: Sequence[Seconds]) -> float:
+    # The number of examples is kept beside the times.
+    return sum(value for name, value in _list_times(seconds) if name != "examples")
+
+
+def _list_times(seconds: Sequence[Seconds]) -> Iterator[tuple[str, float]]:
+    """Yield what the shards recorded, by name."""
     for shard in seconds:
-        # The number of examples is kept beside the times.
-        durations += [value for name, value in shard.items() if name != "examples"]
-    return sum(durations)
+        yield from shard.items()
 
 
 def _list_skipped(manifest: Mapping[str, Any], notes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -263,8 +275,9 @@ def _list_skipped(manifest: Mapping[str, Any], notes: Sequence[Mapping[str, Any]
 
 def _list_reasons(notes: Sequence[Mapping[str, Any]], key: str) -> list[str]:
     """Return what was refused or skipped in any shard, each once."""
-    reasons: dict[str, None] = {}
+    return list(dict.fromkeys(_iterate_reasons(notes, key)))
+
+
+def _iterate_reasons(notes: Sequence[Mapping[str, Any]], key: str) -> Iterator[str]:
     for note in notes:
-        for name, reason in note[key].items():
-            reasons[f"{name}: {reason}"] = None
-    return list(reasons)
+        yield from map(": ".join, note[key].items())

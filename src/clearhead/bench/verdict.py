@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import filterfalse
 
 from clearhead.bench.controls import is_control
 from clearhead.bench.evidence import Evidence, Standing, Summary
@@ -26,14 +27,20 @@ def verdict(summary: Summary) -> Iterator[str]:
     for standing in evidence.standings:
         yield _describe_standing(evidence, standing)
     yield from _compare_with_control(evidence)
+    yield from _warn_of_few_examples(summary)
+
+
+def _warn_of_few_examples(summary: Summary) -> Iterator[str]:
     measured = _count_measured(summary)
     if measured < MIN_EXAMPLES:
         yield f"Only {measured} examples were measured: more would narrow the intervals."
 
 
 def _describe_progress(summary: Summary) -> str:
-    shards = f"{summary['done']} of {summary['shards']} shards"
-    return f"This run is not finished: {shards} are done, with {examples_text(summary)}."
+    return (
+        f"This run is not finished: {summary['done']} of {summary['shards']} shards are done, with "
+        f"{examples_text(summary)}."
+    )
 
 
 def examples_text(summary: Summary) -> str:
@@ -43,16 +50,19 @@ def examples_text(summary: Summary) -> str:
     # Metrics that prepare their own examples do not tell how many of the task's they used.
     if measured is None:
         return f"those made of {count} examples"
-    if measured == count:
-        return f"{count} examples"
-    return f"{measured} of {count} examples"
+    return f"{_format_share(measured, count)} examples"
+
+
+def _format_share(count: int, total: int) -> str:
+    if count == total:
+        return f"{total}"
+    return f"{count} of {total}"
 
 
 def _count_measured(summary: Summary) -> int:
-    measured = summary["measured"]
-    if measured is None:
-        measured = summary["examples"]
-    return int(measured)
+    if summary["measured"] is None:
+        return int(summary["examples"])
+    return int(summary["measured"])
 
 
 def _advise(evidence: Evidence) -> str:
@@ -126,12 +136,18 @@ def _find_equals(evidence: Evidence, chosen: str, tied: Sequence[str]) -> list[s
 
 def _describe_cheaper(evidence: Evidence, chosen: str, rivals: Sequence[str]) -> str:
     """Name the rivals that cost less than the chosen method, with their cost; empty if none does."""
-    cheaper = [method for method in rivals if evidence.cost(method) < evidence.cost(chosen)]
+    cheaper = [_with_cost(evidence, method) for method in _find_cheaper(evidence, chosen, rivals)]
     if not cheaper:
         return ""
-    names = join_names([_with_cost(evidence, method) for method in cheaper])
-    verb = "costs" if len(cheaper) == 1 else "cost"
-    return f"; {names} {verb} less"
+    return f"; {join_names(cheaper)} {_cost_verb(cheaper)} less"
+
+
+def _find_cheaper(evidence: Evidence, chosen: str, rivals: Sequence[str]) -> list[str]:
+    return [method for method in rivals if evidence.cost(method) < evidence.cost(chosen)]
+
+
+def _cost_verb(names: Sequence[str]) -> str:
+    return "costs" if len(names) == 1 else "cost"
 
 
 def _with_cost(evidence: Evidence, method: str) -> str:
@@ -165,11 +181,14 @@ def _recommend_winners(evidence: Evidence, winners: Sequence[str]) -> str:
 def _describe_winners(evidence: Evidence, winners: Sequence[str]) -> str:
     """Return on how many values the winners beat the control, and which methods do on fewer."""
     values = _value_count(evidence, evidence.count_wins(winners[0]))
-    reason = f"shown to be better than {evidence.control} on {values}"
+    return f"shown to be better than {evidence.control} on {values}{_describe_rest(evidence, winners)}"
+
+
+def _describe_rest(evidence: Evidence, winners: Sequence[str]) -> str:
     rest = [method for method in evidence.candidates if method not in winners]
-    if rest:
-        reason = f"{reason}, {join_names(rest)} on fewer"
-    return reason
+    if not rest:
+        return ""
+    return f", {join_names(rest)} on fewer"
 
 
 def _recommend_cheapest(evidence: Evidence, methods: Sequence[str]) -> str:
@@ -195,13 +214,18 @@ def _describe_saving(evidence: Evidence, seconds: float, rivals: Sequence[str]) 
         return ""
     # Of rivals that cost the same, the first by name.
     rival = min(sorted(rivals), key=evidence.cost)
-    if evidence.cost(rival) == math.inf:
-        return ""
-    percent = round(100 * (1 - seconds / evidence.cost(rival)))
+    percent = _percent_less(seconds, evidence.cost(rival))
     # Rounded to 0 the difference is within the noise of timing, and not mentioned.
     if percent == 0:
         return ""
     return f", {percent} % less than {rival}"
+
+
+def _percent_less(seconds: float, reference: float) -> int:
+    """Return how much less a method costs than another; 0 if the other was not measured."""
+    if reference == math.inf:
+        return 0
+    return round(100 * (1 - seconds / reference))
 
 
 def _describe_wins(evidence: Evidence, method: str) -> str:
@@ -228,17 +252,20 @@ def _describe_standing(evidence: Evidence, standing: Standing) -> str:
 
 def _describe_lead(evidence: Evidence, standing: Standing) -> str:
     """Return how far the best method is shown to be the best."""
-    best = standing.best
     if standing.shown:
-        return f"{best} is best, and the tests show it against every other method"
-    rivals = _without(standing.leading, best)
+        return f"{standing.best} is best, and the tests show it against every other method"
     # Leading alone without being shown: no other method has a finite value.
-    if not rivals:
-        return f"only {best} was measured"
+    if standing.leading == (standing.best,):
+        return f"only {standing.best} was measured"
+    return _describe_shared_lead(evidence, standing)
+
+
+def _describe_shared_lead(evidence: Evidence, standing: Standing) -> str:
     methods = list(evidence.measured(standing.name))
     if len(standing.leading) == len(methods):
         return f"no difference between {join_names(methods)} can be shown"
-    return f"{best} has the best value, but no difference from {join_names(rivals)} can be shown"
+    rivals = join_names(_without(standing.leading, standing.best))
+    return f"{standing.best} has the best value, but no difference from {rivals} can be shown"
 
 
 def _compare_with_control(evidence: Evidence) -> Iterator[str]:
@@ -249,8 +276,11 @@ def _compare_with_control(evidence: Evidence) -> Iterator[str]:
     for standing in evidence.standings:
         losers = _find_losers(evidence, standing.name)
         if losers:
-            subject = f"{join_names(losers)} {_are(losers)}"
-            yield f"{standing.name}: {subject} not shown to be better than {evidence.control}."
+            yield f"{standing.name}: {_describe_losers(losers)} than {evidence.control}."
+
+
+def _describe_losers(losers: Sequence[str]) -> str:
+    return f"{join_names(losers)} {_are(losers)} not shown to be better"
 
 
 def _find_losers(evidence: Evidence, name: str) -> list[str]:
@@ -258,7 +288,7 @@ def _find_losers(evidence: Evidence, name: str) -> list[str]:
     methods = evidence.measured(name)
     if evidence.control not in methods:
         return []
-    candidates = [method for method in methods if not is_control(method)]
+    candidates = filterfalse(is_control, methods)
     return [method for method in candidates if not evidence.beats_control(name, method)]
 
 

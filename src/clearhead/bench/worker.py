@@ -59,34 +59,43 @@ def make_worker(plan: Plan, groups: Sequence[MetricGroup] | None = None) -> Work
     methods = _parse_methods(model, plan.methods)
     if groups is None:
         groups = group_metrics(plan, read_plan_task(plan))
-    for group in groups:
-        check_labels(model, group.examples, required_targets(group.metrics))
+    _check_groups(model, groups)
     return Worker(plan, model, methods, tuple(groups))
 
 
+def _check_groups(model: Model, groups: Sequence[MetricGroup]) -> None:
+    for group in groups:
+        check_labels(model, group.examples, required_targets(group.metrics))
+
+
 def _load_planned_model(plan: Plan) -> Model:
-    model = load(plan.model, device=plan.device, lm_head=plan.lm_head)
-    return with_precision(model, plan.precision)
+    return with_precision(load(plan.model, device=plan.device, lm_head=plan.lm_head), plan.precision)
 
 
 def _parse_methods(model: Model, methods: Sequence[str]) -> tuple[MethodSpec, ...]:
     """Parse the methods, layer ranges expanded and `random` as one spec per seed, each once."""
-    specs: dict[str, MethodSpec] = {}
-    for entry in parse_entries(expand_layers(methods, _count_blocks(model, methods))):
-        for spec in entry.spellings:
-            specs[spec.text] = spec
+    expanded = expand_layers(methods, _count_blocks(model, methods))
+    specs = {spec.text: spec for spec in _list_specs(expanded)}
     return tuple(specs.values())
+
+
+def _list_specs(methods: Sequence[str]) -> Iterator[MethodSpec]:
+    for entry in parse_entries(methods):
+        yield from entry.specs
 
 
 def _count_blocks(model: Model, methods: Sequence[str]) -> int:
     """Return the number of blocks from the model's configuration; only layer ranges need it."""
-    for name in BLOCK_COUNT_NAMES:
-        count = getattr(model.config, name, None)
-        if count:
-            return int(count)
-    if _has_layer_ranges(methods):
+    count = _configured_blocks(model)
+    if count == 0 and _has_layer_ranges(methods):
         raise BadOption(f"The depth of {model.name} is unknown: write layers as numbers, such as layer=4.")
-    return 0
+    return count
+
+
+def _configured_blocks(model: Model) -> int:
+    """Return the number of blocks by whichever name the configuration has for it; 0 if it has none."""
+    counts = (getattr(model.config, name, None) for name in BLOCK_COUNT_NAMES)
+    return int(next(filter(None, counts), 0))
 
 
 def _has_layer_ranges(methods: Sequence[str]) -> bool:
@@ -106,7 +115,7 @@ def run_job(worker: Worker, job: Job) -> ShardResult:
     if job.number == 0:
         seconds |= measure_costs(worker, examples, explained.cases)
     notes = {"refused": refused, "skipped": dict(explained.skipped)}
-    return ShardResult(job.number, _explanation_rows(explained.cases), values, seconds, notes)
+    return ShardResult(job.number, list(_explanation_rows(explained.cases)), values, seconds, notes)
 
 
 def _explain_shard(worker: Worker, examples: Sequence[Example], targets: Sequence[str]) -> ExplainedExamples:
@@ -128,7 +137,7 @@ def _measure_shard(
         # A metric that does not fit the model must not cost the values of the others.
         try:
             with timed(seconds, f"measuring {spec.text}"):
-                rows += _measure(model, spec, cases)
+                rows += list(_measure(model, spec, cases))
         except REFUSALS as error:
             refused[spec.text] = str(error)
     return rows
@@ -145,10 +154,10 @@ def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
 def measure_costs(worker: Worker, examples: Sequence[Example], methods: Collection[str]) -> dict[str, float]:
     """Return the seconds per example of each method run alone, on a few examples."""
     sample = examples[:MAX_TIMED_EXAMPLES]
-    costs: dict[str, float] = {}
+    costs = {}
     for spec in worker.methods:
         if _is_timed(spec, methods):
-            costs[f"alone {spec.text}"] = _time_alone(worker, spec, sample) / len(sample)
+            costs[f"alone {spec.text}"] = _time_alone(worker, spec, sample)
     return costs
 
 
@@ -159,35 +168,37 @@ def _is_timed(spec: MethodSpec, methods: Collection[str]) -> bool:
 
 def _is_repeat(spec: MethodSpec, methods: Collection[str]) -> bool:
     """Return whether the method is a further seed of another, which costs the same."""
-    return bool(spec.options.get("seed", 0)) and f"{spec.method.name}:seed=0" in methods
+    return bool(spec.options.get("seed")) and f"{spec.method.name}:seed=0" in methods
 
 
 def _time_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -> float:
-    # The faster of two runs: the first may pay for one-time work such as compiling kernels.
+    """Return the seconds per example."""
     seconds: dict[str, float] = {}
     for attempt in ("first", "second"):
         with timed(seconds, attempt):
-            explain_examples(worker.model, examples, [spec], ["prediction"], batch_size=worker.plan.batch_size)
-    return min(seconds.values())
+            _explain_alone(worker, spec, examples)
+    # The faster of two runs: the first may pay for one-time work such as compiling kernels.
+    return min(seconds.values()) / len(examples)
 
 
-def _measure(model: Model, spec: MetricSpec, cases: CasesByMethod) -> list[Row]:
+def _explain_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -> None:
+    # Together with others a method shares the forward pass, and its own cost does not show.
+    explain_examples(worker.model, examples, [spec], ["prediction"], batch_size=worker.plan.batch_size)
+
+
+def _measure(model: Model, spec: MetricSpec, cases: CasesByMethod) -> Iterator[Row]:
     """Measure all methods in one call, so that the perturbed inputs of all of them share batches."""
-    pairs = _pair_with_methods(cases)
+    pairs = list(_pair_with_methods(cases))
     records = spec.measure(model, [case for _, case in pairs])
-    rows = []
     for (method, case), record in zip(pairs, records, strict=True):
-        rows.append(_value_row(case, method, spec, record))
-    return rows
+        yield _value_row(case, method, spec, record)
 
 
-def _pair_with_methods(cases: CasesByMethod) -> list[tuple[str, ExplainedExample]]:
-    """Return the explained examples of all methods, each with its method."""
-    pairs = []
+def _pair_with_methods(cases: CasesByMethod) -> Iterator[tuple[str, ExplainedExample]]:
+    """Yield the explained examples of all methods, each with its method."""
     for method, method_cases in cases.items():
         for case in method_cases:
-            pairs.append((method, case))
-    return pairs
+            yield method, case
 
 
 def _value_row(case: ExplainedExample, method: str, spec: MetricSpec, record: Mapping[str, Any]) -> Row:
@@ -201,18 +212,19 @@ def _value_row(case: ExplainedExample, method: str, spec: MetricSpec, record: Ma
 
 
 def _first_value(spec: MetricSpec, record: Mapping[str, Any]) -> float | None:
-    value = record.get(spec.metric.values[0])
+    return _as_number(record.get(spec.metric.values[0]))
+
+
+def _as_number(value: Any) -> float | None:
     if isinstance(value, int | float):
         return float(value)
     # A metric that is no mean over records has no number per example.
     return None
 
 
-def _explanation_rows(cases: CasesByMethod) -> list[Row]:
-    rows: list[Row] = []
+def _explanation_rows(cases: CasesByMethod) -> Iterator[Row]:
     for method, case in _pair_with_methods(cases):
-        rows += _case_rows(method, case)
-    return rows
+        yield from _case_rows(method, case)
 
 
 def _case_rows(method: str, case: ExplainedExample) -> Iterator[Row]:

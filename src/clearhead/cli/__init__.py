@@ -71,9 +71,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; a user's mistake is one line on stderr and exit code 2."""
     _set_environment()
     _prepare_streams()
-    code = _run(arguments)
+    sys.exit(_as_exit_code(_run(arguments)))
+
+
+def _as_exit_code(code: object) -> int:
     # Click returns what a command returned, which is no exit code.
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _run(arguments: list[str] | None) -> object:
@@ -111,12 +114,16 @@ def _discard_output() -> int:
 
 def _prepare_streams() -> None:
     """Replace closed streams by the null device, and escape characters that the encoding of stdout lacks."""
-    # Python sets a stream to None if its descriptor is closed, as by >&-, and printing would then raise.
     for name, mode in STREAM_MODES.items():
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  until the process ends
+        _open_if_closed(name, mode)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _open_if_closed(name: str, mode: str) -> None:
+    # Python sets a stream to None if its descriptor is closed, as by >&-, and printing would then raise.
+    if getattr(sys, name) is None:
+        setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  until the process ends
 
 
 def _user_message(error: Exception) -> str | None:

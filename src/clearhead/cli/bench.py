@@ -122,12 +122,15 @@ def _get_benchmark(name: str | None) -> "Benchmark | None":
 
 
 def _require_task(task: str | None, benchmark: "Benchmark | None") -> str:
-    if task is not None:
-        return task
-    hint = "For example --task dev.tsv."
-    if benchmark is not None:
-        hint = f"{benchmark.name} needs {benchmark.data}."
-    raise BadOption(f"No data given: name it with --task. {hint}")
+    if task is None:
+        raise BadOption(f"No data given: name it with --task. {_suggest_task(benchmark)}")
+    return task
+
+
+def _suggest_task(benchmark: "Benchmark | None") -> str:
+    if benchmark is None:
+        return "For example --task dev.tsv."
+    return f"{benchmark.name} needs {benchmark.data}."
 
 
 def _choose_names(flag: str, names: list[str] | None, benchmark: "Benchmark | None") -> tuple[str, ...]:
@@ -145,9 +148,13 @@ def _choose_names(flag: str, names: list[str] | None, benchmark: "Benchmark | No
 def _parse_batch_size(text: str) -> int | None:
     if text == "auto":
         return None
-    if not text.isdecimal() or int(text) < 1:
+    if not _is_positive_integer(text):
         raise BadOption(f"Invalid --batch-size '{text}': use auto or a positive integer.")
     return int(text)
+
+
+def _is_positive_integer(text: str) -> bool:
+    return text.isdecimal() and int(text) > 0
 
 
 def _make_runner(ray: str | None, workers: int | None) -> "Runner":
@@ -172,13 +179,21 @@ def _make_cluster(address: str, workers: int | None) -> "Runner":
 def _print_summary(summary: Mapping[str, Any], *, json: bool) -> None:
     """Print the table, and on stderr what was skipped or refused."""
     if json:
-        for row in summary["rows"]:
-            outputs.print_json(row)
+        _print_records(summary)
     else:
         _print_table(summary)
+    _print_notes(summary)
+
+
+def _print_notes(summary: Mapping[str, Any]) -> None:
     # On stderr, so that a program that reads the JSON is not disturbed.
     for line in (*summary["skipped"], *summary["refused"]):
         print(line, file=sys.stderr)
+
+
+def _print_records(summary: Mapping[str, Any]) -> None:
+    for row in summary["rows"]:
+        outputs.print_json(row)
 
 
 def _print_table(summary: Mapping[str, Any]) -> None:
@@ -191,14 +206,18 @@ def _make_table(summary: Mapping[str, Any]) -> "Table":
     """Return a table with a row per method and a column per value."""
     from rich.table import Table
 
-    from clearhead.bench.format import format_column
-
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("method", no_wrap=True)
-    for name, better in summary["values"].items():
-        table.add_column(format_column(name, better), justify="right")
+    _add_value_columns(table, summary)
     _add_rows(table, summary)
     return table
+
+
+def _add_value_columns(table: "Table", summary: Mapping[str, Any]) -> None:
+    from clearhead.bench.format import format_column
+
+    for name, better in summary["values"].items():
+        table.add_column(format_column(name, better), justify="right")
 
 
 def _add_rows(table: "Table", summary: Mapping[str, Any]) -> None:

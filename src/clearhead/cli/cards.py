@@ -21,14 +21,18 @@ def removal_card(model: "Model", source: Any, explanations: "Mapping[str, Explan
 
 def class_words_cards(explanations: "Sequence[Explanation]") -> list[str]:
     """Compute and draw the words that speak for each class as one card; none if no explanation has a text."""
-    from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
-    from clearhead.views import class_words
-
     texts = list(filter(_has_words, explanations))
     if not texts:
         return []
-    records = word_records(texts)
-    return [class_words.summary(top_words(records), overlap_rows(records))]
+    return [_class_words_card(texts)]
+
+
+def _class_words_card(explanations: "Sequence[Explanation]") -> str:
+    from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
+    from clearhead.views import class_words
+
+    records = word_records(explanations)
+    return class_words.summary(top_words(records), overlap_rows(records))
 
 
 def _has_words(explanation: "Explanation") -> bool:

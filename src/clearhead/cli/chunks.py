@@ -36,10 +36,13 @@ def compare_in_chunks(
     from clearhead.api import compare
 
     for chunk in _iterate_chunks(len(inputs)):
-        by_method = compare(model, inputs[chunk], methods, target, **settings)
-        # From a list per method to a mapping per input.
-        for row in zip(*by_method.values(), strict=True):
-            yield dict(zip(by_method, row, strict=True))
+        yield from _iterate_rows(compare(model, inputs[chunk], methods, target, **settings))
+
+
+def _iterate_rows(by_method: "Mapping[str, list[Explanation]]") -> "Iterator[dict[str, Explanation]]":
+    """Turn a list per method into a mapping per input."""
+    for row in zip(*by_method.values(), strict=True):
+        yield dict(zip(by_method, row, strict=True))
 
 
 def _iterate_chunks(count: int) -> Iterator[slice]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import options, outputs
@@ -53,10 +54,7 @@ def compare(
 
 def _name_explanations(rows: "Sequence[Mapping[str, Explanation]]") -> "list[tuple[str, Explanation]]":
     """Return all explanations with their methods, input by input."""
-    named: list[tuple[str, Explanation]] = []
-    for row in rows:
-        named += row.items()
-    return named
+    return list(chain.from_iterable(row.items() for row in rows))
 
 
 def _render_bodies(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,10 +68,8 @@ def _read_annotations(reader: InputReader, arguments: Sequence[str], raw_inputs:
     """Return per input the spans or the mask that people marked, None where they marked nothing."""
     if not reader.gold:
         return [None] * len(raw_inputs)
-    annotations = []
-    for raw, marks in zip(raw_inputs, reader.read_gold(arguments), strict=True):
-        annotations.append(_parse_annotation(raw, marks))
-    return annotations
+    pairs = zip(raw_inputs, reader.read_gold(arguments), strict=True)
+    return list(starmap(_parse_annotation, pairs))
 
 
 def _parse_annotation(raw: Any, marks: Sequence[Any]) -> Any:
@@ -82,9 +81,14 @@ def _parse_annotation(raw: Any, marks: Sequence[Any]) -> Any:
     # The reader returns phrases as text and masks as paths.
     if isinstance(marks[0], str):
         return annotations.find_spans(raw, marks)
-    if len(marks) > 1:
-        raise BadOption(f"--gold takes one mask per image, but {len(marks)} were given.")
+    _require_one_mask(marks)
     return annotations.read_mask(marks[0], Path(raw))
+
+
+def _require_one_mask(masks: Sequence[Path]) -> None:
+    # Phrases may be many, but one mask marks all there is in a photo.
+    if len(masks) > 1:
+        raise BadOption(f"--gold takes one mask per image, but {len(masks)} were given.")
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,8 @@ class _Page:
         return count > html.MAX_FULL_CARDS and not self.curves and not self.annotated
 
     def _render_extras(self, raw: Any, explanation: "Explanation", annotation: Any) -> list[str]:
-        from clearhead.views import html
-
-        bodies = []
         classes = self._explain_classes(raw, explanation)
-        if len(classes) > 1:
-            bodies.append(html.classes(classes))
+        bodies = _render_contrast(classes)
         if annotation is not None:
             bodies.append(_render_annotation(classes, annotation))
         if self.curves:
@@ -149,7 +149,17 @@ class _Page:
 
 
 def _has_text_blocks(explanation: "Explanation") -> bool:
+    # The rollout row stands in the heat map of the blocks, which images do not have.
     return explanation.layers is not None and explanation.grid is None
+
+
+def _render_contrast(classes: "Sequence[Explanation]") -> list[str]:
+    from clearhead.views import html
+
+    # One class alone has its card already.
+    if len(classes) < 2:
+        return []
+    return [html.classes(classes)]
 
 
 def _render_annotation(classes: "Sequence[Explanation]", annotation: Any) -> str:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clearhead.errors import BadFile, BadInput, BadOption
 
 if TYPE_CHECKING:
+    from clearhead.data.task import BadRow
     from clearhead.data.text_files import Numbered
 
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -44,9 +46,7 @@ class InputReader:
 
     def read(self, arguments: Sequence[str]) -> list[Any]:
         """Return every input in order."""
-        inputs: list[Any] = []
-        for argument in arguments:
-            inputs += self._read_argument(argument)
+        inputs = list(chain.from_iterable(map(self._read_argument, arguments)))
         if not inputs:
             raise BadInput(f"'{arguments[0]}' has no rows: there is nothing to explain.")
         if self.pair:
@@ -55,11 +55,9 @@ class InputReader:
 
     def read_gold(self, arguments: Sequence[str]) -> list[list[Any]]:
         """Return per input what people marked: phrases, or paths of mask images."""
-        marks: list[list[Any]] = []
-        for argument in arguments:
-            marks += self._read_gold(argument)
+        marks = list(chain.from_iterable(map(self._read_gold, arguments)))
+        # The two texts of a pair are one input.
         if self.pair:
-            # The two texts of a pair are one input.
             return marks[:1]
         return marks
 
@@ -71,14 +69,11 @@ class InputReader:
         path = Path(argument)
         if _exists(path):
             return self._read_file(path, argument)
-        # What is no file is a text, unless it can only be meant as a file.
-        if _is_path(argument):
-            raise BadFile(f"There is no file '{argument}'.{_suggest_file(path)}")
+        _refuse_missing_file(argument)
         return [argument]
 
     def _read_file(self, path: Path, argument: str) -> list[Any]:
-        if path.is_dir():
-            raise BadFile(f"'{argument}' is a folder: name the files in it, for example {argument.rstrip('/')}/*.txt.")
+        _refuse_folder(path, argument)
         ending = _ending(path)
         if ending in TABLE_ENDINGS:
             return self._read_table(path)
@@ -98,14 +93,11 @@ class InputReader:
         if not rows:
             raise BadInput(f"'{path}' has no rows: there is nothing to explain.")
         names = self._choose_columns(path, list(rows[0]))
-        inputs = []
         # All rows are read before the first is explained, so that a bad one costs no time.
-        for number, row in enumerate(rows, 1):
-            texts = _read_cells(path, number, row, names)
-            inputs.append(self._make_input(path, texts))
-        return inputs
+        cells = [_read_cells(path, number, row, names) for number, row in enumerate(rows, 1)]
+        return [self._make_input(path, texts) for texts in cells]
 
-    def _choose_columns(self, path: Path, columns: Sequence[str]) -> Sequence[str]:
+    def _choose_columns(self, path: Path, columns: list[str]) -> Sequence[str]:
         """Return the text column, or the two of a pair."""
         from clearhead.data.columns import text_columns
 
@@ -113,7 +105,7 @@ class InputReader:
         # The only column needs no known name.
         if chosen is None and len(columns) == 1:
             chosen = columns[0]
-        return text_columns(str(path), list(columns), chosen)
+        return text_columns(str(path), columns, chosen)
 
     def _make_input(self, path: Path, texts: Sequence[str]) -> Any:
         if self.images:
@@ -136,22 +128,23 @@ class InputReader:
         return list(marks)
 
     def _read_gold_column(self, path: Path) -> list[list[Any]]:
+        self._require_gold_column(path)
+        rows = self._read_rows(path)
+        name = self._choose_gold_column(path, list(rows[0]))
+        return [self._make_marks(path.parent, _split_gold(row.get(name))) for row in rows]
+
+    def _choose_gold_column(self, path: Path, columns: list[str]) -> str:
         from clearhead.data.columns import text_columns
 
+        return text_columns(str(path), columns, self.gold[0])[0]
+
+    def _require_gold_column(self, path: Path) -> None:
         if len(self.gold) != 1:
             raise BadInput(f"--gold names one column of '{path}', but was given {len(self.gold)} times.")
-        rows = self._read_rows(path)
-        name = text_columns(str(path), list(rows[0]), self.gold[0])[0]
-        return [self._make_marks(path.parent, _split_gold(row.get(name))) for row in rows]
 
     def _read_rows(self, path: Path) -> list[Row]:
         """Return the rows by column; raise BadFile for a bad row."""
-        rows = []
-        for line, row in self._read_numbered_rows(path):
-            if not isinstance(row, dict):
-                raise BadFile(f"Line {line} of '{path}': {row.reason}.")
-            rows.append(row)
-        return rows
+        return [_require_row(path, line, row) for line, row in self._read_numbered_rows(path)]
 
     def _read_numbered_rows(self, path: Path) -> "Numbered":
         ending = _ending(path)
@@ -169,12 +162,31 @@ class InputReader:
         from clearhead.data.readers.tables import named_rows
 
         # Naming a column, of texts or annotations, tells that the first row is a header.
-        gold_column = self.gold[0] if self.gold else None
+        gold_column = next(iter(self.gold), None)
         rows, text_column, _ = named_rows(path, delimiter, self.text_column, gold_column)
         if text_column != self.text_column:
             # The reader picked a column by its content. The user would not notice a wrong guess.
             raise BadInput(_ask_for_column(path, _first_row(rows)))
         return rows
+
+
+def _refuse_missing_file(argument: str) -> None:
+    # What is no file is a text, unless it can only be meant as a file.
+    if _is_path(argument):
+        raise BadFile(f"There is no file '{argument}'.{_suggest_file(Path(argument))}")
+
+
+def _refuse_folder(path: Path, argument: str) -> None:
+    # Not read as a whole: a folder may hold anything.
+    if path.is_dir():
+        raise BadFile(f"'{argument}' is a folder: name the files in it, for example {argument.rstrip('/')}/*.txt.")
+
+
+def _require_row(path: Path, line: int, row: "Row | BadRow") -> Row:
+    # Readers of tasks skip bad rows; here the user asked for every row.
+    if not isinstance(row, dict):
+        raise BadFile(f"Line {line} of '{path}': {row.reason}.")
+    return row
 
 
 def _first_row(rows: "Numbered") -> Row:
@@ -199,15 +211,23 @@ def _make_pair(inputs: Sequence[Any]) -> list[Any]:
         raise BadInput("--pair takes exactly two texts, but images or tables were given.")
     if len(inputs) != 2:
         raise BadInput(f"--pair takes exactly two texts, but {len(inputs)} inputs were given.")
-    return [(inputs[0], inputs[1])]
+    return [tuple(inputs)]
 
 
 def _is_path(argument: str) -> bool:
     """Return whether this can only be meant as a file: one word, with a known ending or the beginning of a path."""
-    if any(blank in argument for blank in " \n\t"):
-        return False
-    if _ending(Path(argument)) in READABLE_ENDINGS:
-        return True
+    return not _has_blank(argument) and (_has_readable_ending(argument) or _begins_path(argument))
+
+
+def _has_blank(argument: str) -> bool:
+    return any(blank in argument for blank in " \n\t")
+
+
+def _has_readable_ending(argument: str) -> bool:
+    return _ending(Path(argument)) in READABLE_ENDINGS
+
+
+def _begins_path(argument: str) -> bool:
     return argument.startswith(("./", "../", "~/")) or _is_absolute_path(argument)
 
 
@@ -215,15 +235,25 @@ def _is_absolute_path(argument: str) -> bool:
     # '/film' and '/r/movies' are texts, unless the first folder exists.
     if not argument.startswith("/") or argument.count("/") < 2:
         return False
-    return _exists(Path(*Path(argument).parts[:2]))
+    return _exists(_first_folder(argument))
+
+
+def _first_folder(path: str) -> Path:
+    return Path(*Path(path).parts[:2])
 
 
 def _list_image_models() -> str:
     """Return the embedded models that read images, as flags."""
     from clearhead.model import zoo
 
-    names = [name for name in zoo.names() if zoo.describe(name)["task"] == "image-classification"]
-    return " or ".join(f"--model {name}" for name in names)
+    return " or ".join(f"--model {name}" for name in filter(_reads_images, zoo.names()))
+
+
+def _reads_images(name: str) -> bool:
+    from clearhead.model import zoo
+
+    # The card tells it without loading the model.
+    return bool(zoo.describe(name)["task"] == "image-classification")
 
 
 def _exists(path: Path) -> bool:
@@ -269,13 +299,18 @@ def _read_text(path: Path) -> str:
 
 def _ask_for_column(path: Path, first: Row) -> str:
     """Return the error for a table without a known header, with each column and its first cell."""
-    choices = " or ".join(f"--text-column {name} ('{shorten(cell, 40)}')" for name, cell in first.items())
+    choices = " or ".join(map(_format_column, first, first.values()))
     return f"No text column found in '{path}'. Use {choices}, or the column's name if the first row is a header."
 
 
+def _format_column(name: str, cell: str) -> str:
+    # The beginning of a cell shows which column holds the texts.
+    return f"--text-column {name} ('{shorten(cell, 40)}')"
+
+
 def _split_gold(cell: Any) -> list[str]:
-    marks = [mark.strip() for mark in str(cell or "").split(GOLD_SEPARATOR)]
-    return [mark for mark in marks if mark]
+    marks = str(cell or "").split(GOLD_SEPARATOR)
+    return list(filter(None, map(str.strip, marks)))
 
 
 def _read_cells(path: Path, number: int, row: Row, names: Sequence[str]) -> list[str]:
@@ -285,16 +320,20 @@ def _read_cells(path: Path, number: int, row: Row, names: Sequence[str]) -> list
 
 
 def _read_cell(location: str, name: str, cell: Any) -> str:
-    from clearhead.data.text_files import damaged_file
-
     if _is_empty(cell):
         raise BadInput(f"{location} has no text in column '{name}'. Remove the row or fill it in.")
     if not isinstance(cell, str):
         raise BadInput(f"{location}: column '{name}' holds {type(cell).__name__}, not text.")
-    # Undecodable bytes arrive as surrogates.
-    if damaged_file(cell):
-        raise BadFile(f"{location} is not UTF-8 text: save it as UTF-8.")
+    _check_encoding(location, cell)
     return cell
+
+
+def _check_encoding(location: str, text: str) -> None:
+    from clearhead.data.text_files import damaged_file
+
+    # Undecodable bytes arrive as surrogates.
+    if damaged_file(text):
+        raise BadFile(f"{location} is not UTF-8 text: save it as UTF-8.")
 
 
 def _is_empty(cell: Any) -> bool:

@@ -84,10 +84,9 @@ def _method_facts(method: Any) -> Row:
 
 def _plain_facts(entry: Any) -> Row:
     """Return the texts and numbers of a model's card, a metric, a task or a benchmark."""
-    facts: Row = {}
-    for key, value in _fields(entry).items():
-        if key != "name" and _is_plain(value):
-            facts[key] = value
+    facts = {key: value for key, value in _fields(entry).items() if _is_plain(value)}
+    # Every row begins with the name already.
+    facts.pop("name", None)
     if hasattr(entry, "summary"):
         facts["summary"] = entry.summary
     return facts
@@ -101,8 +100,7 @@ def _is_plain(value: Any) -> bool:
 def _fields(entry: Any) -> Mapping[str, Any]:
     if isinstance(entry, dict):
         return entry
-    fields: Mapping[str, Any] = getattr(entry, "__dict__", {"is": str(entry)})
-    return fields
+    return getattr(entry, "__dict__", {"is": str(entry)})
 
 
 def _print_table(rows: Sequence[Row]) -> None:
@@ -136,10 +134,14 @@ def _describe(row: Row) -> "Text":
 
 def _list_facts(row: Mapping[str, Any], summary: str) -> Iterator[str]:
     for key, value in row.items():
-        is_shown = key in ("name", "summary") or str(value) in summary
         # What is false or empty is not worth a word.
-        if value and not is_shown:
+        if value and not _is_shown(key, value, summary):
             yield _format_fact(key, value)
+
+
+def _is_shown(key: str, value: Any, summary: str) -> bool:
+    # The summary may say it already.
+    return key in ("name", "summary") or str(value) in summary
 
 
 def _format_fact(key: str, value: Any) -> str:
@@ -147,7 +149,12 @@ def _format_fact(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return key.replace("_", "-")
     if isinstance(value, dict):
-        return " ".join(f"-o {name}={default}" for name, default in value.items())
+        return _format_options(value)
     if key == "paper":
         return str(value)
     return f"{key.replace('_', ' ')} {value}"
+
+
+def _format_options(options: Mapping[str, Any]) -> str:
+    # As they are typed, so that they can be copied.
+    return " ".join(f"-o {name}={default}" for name, default in options.items())

@@ -1,6 +1,7 @@
 """Options that commands share, and how they become arguments of the library."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,8 +152,13 @@ def _parse_class(model: "Model", text: str | None) -> str | int | None:
     # First, because a label that looks like a number is a label.
     if text is None or text in model.labels:
         return text
+    return _parse_index(text)
+
+
+def _parse_index(text: str) -> str | int:
     if text.lstrip("-").isdecimal():
         return int(text)
+    # A text that is neither a label nor a number is refused with the labels of the model.
     return text
 
 
@@ -174,8 +180,7 @@ def parse_methods(flags: Sequence[str] | None) -> "list[MethodSpec]":
 def parse_method_options(pairs: Sequence[str]) -> "dict[str, RawText]":
     """Parse repeated -o key=value; dashes in a key are underscores."""
     values: dict[str, RawText] = {}
-    for pair in pairs:
-        name, value = _parse_pair(pair)
+    for name, value in map(_parse_pair, pairs):
         if name in values:
             raise BadOption(f"-o {name} is given twice: write each option once.")
         values[name] = value
@@ -193,15 +198,17 @@ def _parse_pair(pair: str) -> "tuple[str, RawText]":
 
 
 def split_names(flags: Sequence[str]) -> list[str]:
-    """Split a,b,c into names; a flag with a colon is one name, since its commas separate options."""
-    names: list[str] = []
-    for flag in flags:
-        if ":" in flag:
-            names.append(flag)
-        else:
-            names += flag.split(",")
+    """Split a,b,c into names."""
+    names = chain.from_iterable(map(_split_flag, flags))
     # A trailing comma, as left by editing a command, is no mistake.
     return list(filter(None, map(str.strip, names)))
+
+
+def _split_flag(flag: str) -> list[str]:
+    # After a colon, commas separate the options of one name.
+    if ":" in flag:
+        return [flag]
+    return flag.split(",")
 
 
 def choose_overflow(overflow: str, long: str | None) -> str:

@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
@@ -45,7 +45,6 @@ def check_path(
         _refuse_page_options(page_options or {})
     if out is not None:
         _check_file(out, endings)
-        check_folder(out)
 
 
 def _refuse_page_options(page_options: Mapping[str, bool]) -> None:
@@ -57,6 +56,11 @@ def _refuse_page_options(page_options: Mapping[str, bool]) -> None:
 def _check_file(out: Path, endings: Sequence[str]) -> None:
     if _ending(out) not in endings:
         raise BadOption(f"Invalid --out '{out.name}': the ending must be one of {', '.join(endings)}.")
+    _refuse_folder(out)
+    check_folder(out)
+
+
+def _refuse_folder(out: Path) -> None:
     # A folder may be called results.html.
     if out.is_dir():
         raise BadOption(f"'{out}' is a folder: name a file in it to write to.")
@@ -73,16 +77,22 @@ def check_count(out: Path | None, inputs: int, methods: int = 1) -> None:
     ending = _ending(out)
     count = inputs * methods
     if ending == ".json" and count > 1:
-        raise BadOption(f"A .json file holds one explanation, but there are {count}: use .jsonl.")
+        raise _make_count_error(ending, count, ".jsonl")
     if ending in IMAGE_ENDINGS and inputs > 1:
-        raise BadOption(f"A {ending} file holds one explanation, but there are {count}: use .html.")
+        raise _make_count_error(ending, count, ".html")
+
+
+def _make_count_error(ending: str, count: int, alternative: str) -> BadOption:
+    return BadOption(f"A {ending} file holds one explanation, but there are {count}: use {alternative}.")
 
 
 def is_plain() -> bool:
     """Return whether standard output takes no colours: not a terminal, a dumb one, or NO_COLOR."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return True
-    return not sys.stdout.isatty()
+    return _is_color_refused() or not sys.stdout.isatty()
+
+
+def _is_color_refused() -> bool:
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def deliver(
@@ -129,8 +139,7 @@ def write_page(out: Path, bodies: Sequence[str], explanations: "Sequence[Explana
     from clearhead.files import write_atomically
     from clearhead.views import html
 
-    page = html.page(bodies, html.title_of(explanations))
-    write_atomically(out, page.encode())
+    write_atomically(out, html.page(bodies, html.make_title(explanations)).encode())
     announce_file(out)
 
 
@@ -149,17 +158,21 @@ def show_comparisons(rows: "Sequence[Mapping[str, Explanation]]", *, everything:
 
 
 def _show(rows: Sequence[Shown], render: "Callable[[Shown], RenderableType]", everything: bool) -> None:
+    count = len(rows) if everything else MAX_PRINTED
+    _print_rows(map(render, rows[:count]))
+    if len(rows) > count:
+        print(f"… and {len(rows) - count} more in the file.")
+
+
+def _print_rows(rows: "Iterable[RenderableType]") -> None:
     from clearhead.views import terminal
 
     plain = is_plain()
     console = terminal.console(plain=plain)
-    count = len(rows) if everything else MAX_PRINTED
-    for index, row in enumerate(rows[:count]):
+    for index, row in enumerate(rows):
         if index:
             _print_rule(console, plain=plain)
-        console.print(render(row))
-    if len(rows) > count:
-        print(f"… and {len(rows) - count} more in the file.")
+        console.print(row)
 
 
 def _print_rule(console: "Console", *, plain: bool) -> None:
@@ -184,17 +197,21 @@ def print_json(record: Any) -> None:
 
 def _print_utf8(line: str) -> None:
     # JSON is UTF-8 by its specification, whatever encoding the terminal has.
-    stdout = sys.stdout
-    if isinstance(stdout, io.TextIOWrapper) and stdout.encoding.casefold() != "utf-8":
-        stdout.reconfigure(encoding="utf-8")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        _encode_as_utf8(sys.stdout)
     print(line)
+
+
+def _encode_as_utf8(stream: io.TextIOWrapper) -> None:
+    # Not again for every line: changing the encoding flushes the stream.
+    if stream.encoding.casefold() != "utf-8":
+        stream.reconfigure(encoding="utf-8")
 
 
 def _to_json_lines(named: "NamedExplanations") -> bytes:
     from clearhead.views.json_record import line
 
-    lines = [line(explanation, name) + "\n" for name, explanation in named]
-    return "".join(lines).encode()
+    return "".join(f"{line(explanation, name)}\n" for name, explanation in named).encode()
 
 
 def _to_parquet(named: "NamedExplanations") -> bytes:

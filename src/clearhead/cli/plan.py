@@ -61,22 +61,31 @@ def format_estimate(estimate: dict[str, Any]) -> list[str]:
 def _format_memory(estimate: dict[str, Any]) -> str:
     whole = _format_bytes(estimate["memory_whole"])
     blockwise = _format_bytes(estimate["memory_blockwise"])
-    free = ""
-    # Not every system tells how much memory is free.
-    if estimate["memory_free"] is not None:
-        free = f", {_format_bytes(estimate['memory_free'])} free"
+    free = _format_free(estimate["memory_free"])
     return f"about {whole} for the largest batch{free}; block by block {blockwise}"
 
 
+def _format_free(count: int | None) -> str:
+    # Not every system tells how much memory is free.
+    if count is None:
+        return ""
+    return f", {_format_bytes(count)} free"
+
+
 def _format_inputs(estimate: dict[str, Any]) -> str:
-    count = estimate["inputs"]
     # All images of a model have the same number of tokens.
     if estimate["pictures"]:
-        return _format_count(count, "picture")
-    text = f"{_format_count(count, 'input')}, median {estimate['median']} tokens, {estimate['longest']} at most"
-    if estimate["windows"]:
-        text = f"{text}, {estimate['windows']} windows"
-    return text
+        return _format_count(estimate["inputs"], "picture")
+    count = _format_count(estimate["inputs"], "input")
+    windows = _format_windows(estimate["windows"])
+    return f"{count}, median {estimate['median']} tokens, {estimate['longest']} at most{windows}"
+
+
+def _format_windows(count: int) -> str:
+    # 0 unless a text is longer than the model accepts.
+    if not count:
+        return ""
+    return f", {count} windows"
 
 
 def _format_count(count: int, noun: str) -> str:

@@ -1,6 +1,6 @@
 """clearhead words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,8 +84,8 @@ def _check_options(
     outputs.check_path(out, page_options={"--clouds": clouds}, endings=(".html",))
     if clouds:
         _require_wordcloud()
-    tables = [*inputs, reference] if reference else inputs
-    check_text_column(tables, text_column)
+    # The column is that of both tables.
+    check_text_column([*inputs, reference or ""], text_column)
 
 
 def _require_wordcloud() -> None:
@@ -130,20 +130,23 @@ class _ClassWords:
         images = _draw_clouds(self.words) if clouds else None
         return class_words.summary(self.words, self.overlaps, count=self.count, clouds=images)
 
+    def _list_words(self) -> "Iterator[tuple[str, Sequence[tuple[str, float]]]]":
+        """Yield each class with the words that are printed; clouds show more."""
+        for label, weighted in self.words.items():
+            yield label, weighted[: self.count]
+
     def print_records(self) -> None:
         """Print one line of JSON per class."""
-        for label, weighted in self.words.items():
-            listed = [{"word": word, "weight": weight} for word, weight in weighted[: self.count]]
+        for label, weighted in self._list_words():
+            listed = [{"word": word, "weight": weight} for word, weight in weighted]
             outputs.print_json({"label": label, "words": listed})
 
     def print_lines(self) -> None:
         """Print one line of text per class, and one about the words they share."""
         from clearhead.views import class_words
-        from clearhead.views.text_spans import escape_hidden
 
-        for label, weighted in self.words.items():
-            # Words come from the data and may hold control characters.
-            print(escape_hidden(f"{label}: {_format_words(weighted[: self.count])}"))
+        for label, weighted in self._list_words():
+            _print_words(label, weighted)
         if self.overlaps:
             print(class_words.overlap_line(self.overlaps))
 
@@ -154,6 +157,13 @@ def _collect_words(explanations: "Sequence[Explanation]", weight: "Weight | None
     records = word_records(explanations, weight=weight)
     words_by_class = top_words(records, count=max(count, MIN_CLOUD_WORDS))
     return _ClassWords(words_by_class, overlap_rows(records), count)
+
+
+def _print_words(label: str, weighted: Sequence[tuple[str, float]]) -> None:
+    from clearhead.views.text_spans import escape_hidden
+
+    # Words come from the data and may hold control characters.
+    print(escape_hidden(f"{label}: {_format_words(weighted)}"))
 
 
 def _format_words(weighted: Sequence[tuple[str, float]]) -> str:

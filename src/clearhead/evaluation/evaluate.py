@@ -48,13 +48,13 @@ class Table:
     refused: list[dict[str, str]] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     records: Mapping[tuple[str, str], list[list[Record]]] = field(default_factory=dict, repr=False)
-    measures: Mapping[str, MetricSpec] = field(default_factory=dict, repr=False)
+    metrics: Mapping[str, MetricSpec] = field(default_factory=dict, repr=False)
 
     def differences(self, *, seed: int = 0) -> list[dict[str, Any]]:
         """Compare every two methods on every value by a paired test; `p_corrected` is Holm's, per value."""
         require_integer("seed", seed, 0)
         rows = []
-        for metric_text, spec in self.measures.items():
+        for metric_text, spec in self.metrics.items():
             compared = compare_methods(spec, self._records_by_method(metric_text), seed)
             rows += difference_rows(metric_text, compared)
         return rows
@@ -79,19 +79,19 @@ class TableEntry:
     """A method of a table: its original spec string, and the specs that it is the mean of."""
 
     text: str
-    spellings: tuple[MethodSpec, ...]
+    specs: tuple[MethodSpec, ...]
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of the method, defaults included; several seeds are written as a range."""
-        spec = self.spellings[0]
+        spec = self.specs[0]
         options = {**spec.method.options, **spec.options}
-        if len(self.spellings) > 1:
+        if len(self.specs) > 1:
             options["seed"] = self._seed_range()
         return options
 
     def _seed_range(self) -> str:
-        return f"0 … {len(self.spellings) - 1}"
+        return f"0 … {len(self.specs) - 1}"
 
 
 def parse_entries(methods: Sequence[Any]) -> list[TableEntry]:
@@ -206,7 +206,7 @@ class _Run:
     @cached_property
     def methods(self) -> list[MethodSpec]:
         """All methods, each repeat of `random` as one."""
-        return list(chain.from_iterable(entry.spellings for entry in self.entries))
+        return list(chain.from_iterable(entry.specs for entry in self.entries))
 
     def measure(self, examples: Sequence[Example], specs: Sequence[MetricSpec]) -> None:
         """Explain and measure a chunk of examples at a time, so that memory stays flat."""
@@ -280,7 +280,7 @@ class _Run:
     def records_of(self, entry: TableEntry, metric_text: str) -> list[list[Record]] | None:
         """Return the records of every repeat of a method, None if one of them, or the metric, was refused."""
         repeats = []
-        for method in entry.spellings:
+        for method in entry.specs:
             records = self._complete_records(method.text, metric_text)
             if not records:
                 return None

@@ -38,10 +38,14 @@ def find_spans(text: str | tuple[str, str], phrases: Sequence[str]) -> list[tupl
     """Find the first occurrence of each phrase in a text or pair, as (segment, start, end)."""
     if not _are_phrases(phrases):
         raise BadInput(f"{phrases!r} is not a list of phrases: put a single phrase in a list.")
-    segments: Sequence[str] = text
-    if isinstance(text, str):
-        segments = (text,)
+    segments = _as_segments(text)
     return [_find_phrase(phrase, segments) for phrase in phrases]
+
+
+def _as_segments(text: str | tuple[str, str]) -> tuple[str, ...]:
+    if isinstance(text, str):
+        return (text,)
+    return text
 
 
 def _are_phrases(phrases: Iterable[object]) -> bool:
@@ -127,7 +131,7 @@ def _render_mark(text: str) -> str:
 
 def _render_explained_text(explanation: Explanation, spans: Sequence[Span], full: float) -> str:
     heading = html_parts.render_heading(explanation, tag="h3")
-    agreement = f'<p class="ch-faint">{_format_agreement(explanation, spans)}</p>'
+    agreement = html_parts.render_faint(_format_agreement(explanation, spans))
     return heading + html.render_input(explanation, full) + agreement
 
 
@@ -199,7 +203,7 @@ def _render_share_inside(explanation: Explanation, mask: Array) -> str:
     if not total > 0:
         return ""
     share = float(positive[mask.astype(bool)].sum() / total)
-    return f'<p class="ch-faint">{share * 100:.0f} % of the positive relevance lies inside.</p>'
+    return html_parts.render_faint(f"{share * 100:.0f} % of the positive relevance lies inside.")
 
 
 def _positive_relevance(explanation: Explanation) -> Array:

@@ -32,18 +32,19 @@ def format_percent(share: float) -> str:
 
 
 def format_method(explanation: Explanation) -> str:
-    """Format the method with the options that differ from its defaults.
-
-    If the defaults are unknown, as for an explanation saved by an earlier version, all options are shown.
-    """
+    """Format the method with the options that differ from its defaults."""
     options = _shown_options(explanation)
     if not options:
         return explanation.method
-    assignments = ", ".join(f"{name}={value}" for name, value in options.items())
-    return f"{explanation.method} ({assignments})"
+    return f"{explanation.method} ({_format_options(options)})"
+
+
+def _format_options(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
 def _shown_options(explanation: Explanation) -> Mapping[str, Any]:
+    # An explanation saved by an earlier version does not tell the defaults.
     if explanation.changed_options is None:
         return explanation.options
     return explanation.changed_options

@@ -1,6 +1,7 @@
 """Top words of each class over many texts, and how many of them classes share."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from PIL import Image
@@ -23,8 +24,7 @@ def overlap_line(overlaps: "Sequence[Overlap]") -> str:
 
 
 def _longest_short_row(overlaps: "Sequence[Overlap]") -> "Overlap":
-    short_rows = [row for row in overlaps if row.k <= MAX_K_IN_SENTENCE]
-    return max(short_rows, key=lambda row: row.k)
+    return max((row for row in overlaps if row.k <= MAX_K_IN_SENTENCE), key=attrgetter("k"))
 
 
 def summary(
@@ -59,9 +59,13 @@ def _render_column(label: str, words: Sequence[tuple[str, float]], cloud: Image.
 
 def _render_words(words: Sequence[tuple[str, float]]) -> str:
     # The bar of the heaviest word has the full width.
-    highest = max((weight for _, weight in words), default=1.0)
+    highest = _highest_weight(words)
     rows = [_word_cells(word, weight, highest) for word, weight in words]
     return html_parts.table(("word", "weight", "share"), rows)
+
+
+def _highest_weight(words: Sequence[tuple[str, float]]) -> float:
+    return max((weight for _, weight in words), default=1.0)
 
 
 def _word_cells(word: str, weight: float, highest: float) -> tuple[str, str, str]:

@@ -85,8 +85,11 @@ def _has_color(relevance: float | None, full: float) -> TypeGuard[float]:
 
 def background_color(step: int, theme: Theme) -> Rgb:
     """Return the colour behind a word at a step of the scale."""
-    end = theme.positive if step > 0 else theme.negative
-    return mix(theme.paper, end, abs(step) / STEPS)
+    return mix(theme.paper, _scale_end(step, theme), abs(step) / STEPS)
+
+
+def _scale_end(step: int, theme: Theme) -> Rgb:
+    return theme.positive if step > 0 else theme.negative
 
 
 def underline_color(step: int, theme: Theme) -> Rgb:

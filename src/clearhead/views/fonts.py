@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
+from itertools import groupby, starmap
 from operator import itemgetter
 from pathlib import Path
 
@@ -155,10 +155,8 @@ def _draw_glyph(face: Face, character: str) -> bytes:
 
 
 def _new_glyph_canvas(face: Face) -> Image.Image:
-    size = (GLYPH_CANVAS, GLYPH_CANVAS)
-    if face.colored:
-        return Image.new("RGBA", size)
-    return Image.new("L", size)
+    mode = "RGBA" if face.colored else "L"
+    return Image.new(mode, (GLYPH_CANVAS, GLYPH_CANVAS))
 
 
 def _without_shaping(font: Font) -> Font:
@@ -170,10 +168,13 @@ def _without_shaping(font: Font) -> Font:
 
 def replace_missing_glyphs(text: str) -> str:
     """Return the text with a name, such as ⟨woman⟩ or ⟨U+8FD9⟩, for each character that no font here has."""
+    _check_direction(text)
+    return "".join(starmap(_spell, _assign_faces(escape_hidden(text), COVERAGE_SIZE)))
+
+
+def _check_direction(text: str) -> None:
     if _is_right_to_left(text) and not features.check("raqm"):
         raise BadOption("This text reads from right to left, which Pillow cannot set here. Use .html instead.")
-    characters = _assign_faces(escape_hidden(text), COVERAGE_SIZE)
-    return "".join(_spell(character, face) for character, face in characters)
 
 
 def _spell(character: str, face: Face | None) -> str:
@@ -229,11 +230,14 @@ def _if_drawable(face: Face | None, character: str) -> Face | None:
 
 
 def _format_missing_glyph(character: str) -> str:
-    name = ""
+    return f"⟨{_name_symbol(character) or f'U+{ord(character):04X}'}⟩"
+
+
+def _name_symbol(character: str) -> str:
     # Names of symbols say what they show; those of letters are long and say no more than the code point.
-    if _is_symbol(character):
-        name = unicodedata.name(character, "").casefold()
-    return f"⟨{name or f'U+{ord(character):04X}'}⟩"
+    if not _is_symbol(character):
+        return ""
+    return unicodedata.name(character, "").casefold()
 
 
 def _split_by_face(text: str, size: int) -> list[tuple[str, Face]]:
@@ -249,11 +253,11 @@ def _split_by_face(text: str, size: int) -> list[tuple[str, Face]]:
 
 
 def _merge_by_face(characters: Iterable[tuple[str, Face]]) -> list[tuple[str, Face]]:
-    stretches = []
-    for face, group in groupby(characters, key=itemgetter(1)):
-        text = "".join(character for character, _ in group)
-        stretches.append((text, face))
-    return stretches
+    return [(_join_characters(group), face) for face, group in groupby(characters, key=itemgetter(1))]
+
+
+def _join_characters(characters: Iterable[tuple[str, Face]]) -> str:
+    return "".join(character for character, _ in characters)
 
 
 def measure_text(text: str, size: int) -> float:

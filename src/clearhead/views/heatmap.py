@@ -54,21 +54,29 @@ def full_scale(explanation: Explanation) -> float:
 
 
 def _finite_sizes(explanation: Explanation) -> Array:
-    """Return the finite absolute relevances of pixels, or of patches if the method has no pixels."""
-    relevance = explanation.pixels
-    if relevance is None:
-        relevance = content_relevance(explanation)
+    """Return the finite absolute relevances."""
+    relevance = _finest_relevance(explanation)
     sizes: Array = np.abs(relevance[np.isfinite(relevance)])
     return sizes
+
+
+def _finest_relevance(explanation: Explanation) -> Array:
+    """Return the relevance of pixels, or of patches if the method has no pixels."""
+    if explanation.pixels is None:
+        return content_relevance(explanation)
+    return explanation.pixels
 
 
 def scale_relevance(explanation: Explanation, *, smooth: bool = True, full: float | None = None) -> Array:
     """Return relevance over the original image scaled to −1 … 1; NaN where the model did not see the image."""
     if full is not None:
         require_number("full", full, 0)
+    return np.clip(_map_relevance(explanation, smooth) / _choose_divisor(explanation, full), -1, 1)
+
+
+def _choose_divisor(explanation: Explanation, full: float | None) -> float:
     # Relevance that is zero everywhere stays zero, whatever the divisor.
-    divisor = full or full_scale(explanation) or 1.0
-    return np.clip(_map_relevance(explanation, smooth) / divisor, -1, 1)
+    return full or full_scale(explanation) or 1.0
 
 
 def _map_relevance(explanation: Explanation, smooth: bool) -> Array:
@@ -184,8 +192,7 @@ def draw_outline(explanation: Explanation, *, top: float = OUTLINED_PERCENT, smo
 
 
 def _threshold(relevance: Array, top: float) -> float:
-    seen = relevance[~np.isnan(relevance)]
-    return float(np.percentile(seen, 100 - top))
+    return float(np.percentile(relevance[~np.isnan(relevance)], 100 - top))
 
 
 def original_image(explanation: Explanation) -> Image.Image:
@@ -322,11 +329,15 @@ def render_legend(explanation: Explanation, full: float) -> str:
     """Render what the colours over an image mean."""
     negative = ""
     if (content_relevance(explanation) < 0).any():
-        negative = f'<span>against {format_relevance(-full)} or more</span><i class="ch-cold"></i>'
+        negative = _render_negative_legend(full)
     # "or more", because the full colour stands for the 98th percentile and everything above it.
     label = html_parts.escape(explanation.label)
     positive = f'<i class="ch-warm"></i><span>{format_relevance(full)} or more for {label}</span>'
     return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>'
+
+
+def _render_negative_legend(full: float) -> str:
+    return f'<span>against {format_relevance(-full)} or more</span><i class="ch-cold"></i>'
 
 
 def shrink(explanation: Explanation, max_side: int) -> Explanation:

@@ -126,13 +126,15 @@ def classes(explanations: Sequence[Explanation]) -> str:
     """Render the same input explained for two or more classes side by side, on one scale."""
     # One scale, so that a pale class is one with little relevance.
     full = shared_full_scale(explanations)
-    columns = []
-    for explanation in explanations:
-        columns.append(html_parts.render_heading(explanation, tag="h3") + render_input(explanation, full))
+    columns = [_render_class(explanation, full) for explanation in explanations]
     return html_parts.card(html_parts.side_by_side(columns))
 
 
-def title_of(explanations: Sequence[Explanation]) -> str:
+def _render_class(explanation: Explanation, full: float) -> str:
+    return html_parts.render_heading(explanation, tag="h3") + render_input(explanation, full)
+
+
+def make_title(explanations: Sequence[Explanation]) -> str:
     """Return a title for a page of explanations."""
     labels = {explanation.label for explanation in explanations}
     if len(labels) == 1:
@@ -150,9 +152,13 @@ def render_input(explanation: Explanation, full: float | None = None) -> str:
     """Render the coloured text or image with its legend; `full` is the relevance of the full colour."""
     full = full or _full_scale(explanation)
     if is_image(explanation):
-        return heatmap.render_figure(explanation, full=full) + heatmap.render_legend(explanation, full)
+        return _render_image(explanation, full)
     segments = split_segments(explanation, default_level(explanation))
     return html_parts.render_text(segments, full) + _render_legend(explanation, full)
+
+
+def _render_image(explanation: Explanation, full: float) -> str:
+    return heatmap.render_figure(explanation, full=full) + heatmap.render_legend(explanation, full)
 
 
 def shared_full_scale(explanations: Sequence[Explanation]) -> float:

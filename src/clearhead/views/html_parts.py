@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import escape as escape_html
 from importlib.resources import files
+from itertools import starmap
 
 from clearhead.explanation import Explanation
 from clearhead.views.captions import (
@@ -60,10 +61,14 @@ def escape(text: str) -> str:
     Hidden characters stay in place, so that copying gives the original, but are isolated and labelled; controls,
     which HTML does not allow, are replaced by their labels.
     """
-    # A page has thousands of words, and most of them have no hidden character.
-    if text.isascii() and text.isprintable():
+    if _is_plain(text):
         return escape_html(text)
     return "".join(_escape_character(text, index) for index in range(len(text)))
+
+
+def _is_plain(text: str) -> bool:
+    # A page has thousands of words, and most of them have no hidden character.
+    return text.isascii() and text.isprintable()
 
 
 def _escape_character(text: str, index: int) -> str:
@@ -108,15 +113,23 @@ def style_element(body: str | None = None) -> str:
 
 
 def _is_used(rule: str, body: str) -> bool:
-    selector = rule.partition("{")[0]
-    # Only the classes ch-… and those of the colour steps decide; a rule without any of them is always used.
-    names = re.findall(r"\.(ch-[a-z]+|[fa]\d)\b", selector)
+    names = _list_classes(rule)
+    # A rule without any of these classes is always used.
     return not names or any(name in body for name in names)
 
 
+def _list_classes(rule: str) -> list[str]:
+    """Return the classes ch-… and those of the colour steps in the selector."""
+    return re.findall(r"\.(ch-[a-z]+|[fa]\d)\b", rule.partition("{")[0])
+
+
 def _color_variables() -> str:
-    declarations = "".join(f"--ch-{name}:{_theme_color(field)};" for name, field in COLOR_VARIABLES.items())
+    declarations = "".join(starmap(_declare_color, COLOR_VARIABLES.items()))
     return f".clearhead{{{declarations}}}"
+
+
+def _declare_color(name: str, field: str) -> str:
+    return f"--ch-{name}:{_theme_color(field)};"
 
 
 def _theme_color(field: str) -> str:
@@ -124,9 +137,12 @@ def _theme_color(field: str) -> str:
 
 
 def _color_rules() -> Iterator[str]:
-    """Iterate over the background rules of every step of the scale but 0, which has none."""
-    for step in (*range(-STEPS, 0), *range(1, STEPS + 1)):
-        yield f".clearhead .{css_class(step)}{{background:{_step_color(step)}}}"
+    # Step 0 has no background.
+    return map(_color_rule, filter(None, range(-STEPS, STEPS + 1)))
+
+
+def _color_rule(step: int) -> str:
+    return f".clearhead .{css_class(step)}{{background:{_step_color(step)}}}"
 
 
 def _step_color(step: int) -> str:
@@ -162,6 +178,10 @@ def _render_paragraph(spans: Sequence[TextSpan], full: float, count: int, css: s
 def _render_span(span: TextSpan, full: float, count: int) -> str:
     if span.relevance is None:
         return escape(span.text)
+    return _render_word(span, full, count)
+
+
+def _render_word(span: TextSpan, full: float, count: int) -> str:
     tooltip = escape_attribute(format_tooltip(span, count))
     css = _class_attribute(color_step(span.relevance, full))
     return f'<span {css}title="{tooltip}">{escape(span.text)}</span>'
@@ -204,11 +224,12 @@ def render_heading(explanation: Explanation, *, method: bool = True, tag: str = 
     heading = f"<{tag}>{escape(explanation.label)}{format_probability(explanation)}</{tag}>"
     source = format_source(explanation, method=method)
     if source:
-        heading += _render_faint(source)
+        heading += render_faint(source)
     return heading
 
 
-def _render_faint(text: str) -> str:
+def render_faint(text: str) -> str:
+    """Render a paragraph of secondary text."""
     return f'<p class="ch-faint">{escape(text)}</p>'
 
 
@@ -216,14 +237,21 @@ def render_legend(full: float, label: str, signed: bool) -> str:
     """Render what the colours mean, with the relevance of the full colour."""
     negative = ""
     if signed:
-        negative = f"<span>against {format_relevance(-full)}</span>{_render_swatches(NEGATIVE_LEGEND_STEPS)}"
+        negative = _render_negative_legend(full)
     positive = f"{_render_swatches(LEGEND_STEPS)}<span>{format_relevance(full)} for {escape(label)}</span>"
     return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>'
 
 
+def _render_negative_legend(full: float) -> str:
+    return f"<span>against {format_relevance(-full)}</span>{_render_swatches(NEGATIVE_LEGEND_STEPS)}"
+
+
 def _render_swatches(steps: Iterable[int]) -> str:
-    swatches = "".join(f'<i class="{css_class(step)}"></i>' for step in steps)
-    return f"<b>{swatches}</b>"
+    return f"<b>{''.join(map(_render_swatch, steps))}</b>"
+
+
+def _render_swatch(step: int) -> str:
+    return f'<i class="{css_class(step)}"></i>'
 
 
 def render_spoken_summary(explanation: Explanation, level: str) -> str:
@@ -235,14 +263,22 @@ def render_spoken_summary(explanation: Explanation, level: str) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Render a table of HTML cells: the first of each row is its heading, the others are numbers."""
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    head = "".join(map(_render_column_heading, columns))
     body = "".join(map(_render_row, rows))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+def _render_column_heading(text: str) -> str:
+    return f'<th scope="col">{text}</th>'
+
+
 def _render_row(cells: Sequence[str]) -> str:
-    numbers = "".join(f'<td class="ch-n">{cell}</td>' for cell in cells[1:])
+    numbers = "".join(map(_render_number, cells[1:]))
     return f'<tr><th scope="row" dir="auto">{cells[0]}</th>{numbers}</tr>'
+
+
+def _render_number(text: str) -> str:
+    return f'<td class="ch-n">{text}</td>'
 
 
 def scrollable(label: str, body: str) -> str:
@@ -285,4 +321,4 @@ def _number_cells(span: TextSpan) -> tuple[str, str, str]:
 
 def render_footer(explanation: Explanation) -> str:
     """Render the special tokens, which are not part of text or image, and the diagnostics."""
-    return "".join(map(_render_faint, format_notes(explanation)))
+    return "".join(map(render_faint, format_notes(explanation)))

@@ -8,6 +8,7 @@ import numpy as np
 
 from clearhead.explanation import Explanation, Word
 from clearhead.version import __version__
+from clearhead.views.text_spans import has_text
 
 # A change that would break a reader gets a new number.
 FORMAT = 1
@@ -90,7 +91,7 @@ def _token_position(explanation: Explanation, index: int) -> dict[str, int | Non
 
 
 def _word_records(explanation: Explanation) -> list[dict[str, Any]] | None:
-    if explanation.text is None or explanation.offsets is None:
+    if not has_text(explanation):
         return None
     return list(map(_word_record, explanation.words()))
 

@@ -15,6 +15,7 @@ TOP = 16
 BOTTOM = 44
 PLOT_RIGHT = LEFT + PLOT_WIDTH
 PLOT_BOTTOM = HEIGHT - BOTTOM
+NAME_LEFT = PLOT_RIGHT + 6
 NAME_HEIGHT = 16
 NAME_WIDTH_PER_CHARACTER = 8
 MAX_NAME_LENGTH = 32
@@ -132,8 +133,7 @@ def _draw_lines(curves: Sequence[Curve], axis: _Axis) -> Iterator[str]:
 
 
 def _draw_names(curves: Sequence[Curve], axis: _Axis) -> Iterator[str]:
-    for index, height in enumerate(_place_names(curves, axis)):
-        yield _draw_name(curves[index], index, height)
+    return map(_draw_name, curves, range(len(curves)), _place_names(curves, axis))
 
 
 def _band_opacity(count: int) -> float:
@@ -179,10 +179,12 @@ def _looks_like_probability(low: float, high: float) -> bool:
 
 
 def _all_values(curves: Sequence[Curve]) -> list[float]:
-    values: list[float] = []
-    for curve in curves:
-        values += chain(curve.values, curve.low or (), curve.high or ())
-    return values
+    return list(chain.from_iterable(map(_curve_values, curves)))
+
+
+def _curve_values(curve: Curve) -> Iterable[float]:
+    # The axis must hold the intervals too.
+    return chain(curve.values, curve.low or (), curve.high or ())
 
 
 def _choose_tick(width: float) -> float:
@@ -205,8 +207,11 @@ def format_share(share: float, scale: float | None) -> str:
 
 
 def _draw_axes(axis: _Axis, x_label: str, y_label: str, scale: float | None) -> str:
-    x_title = _draw_label(_x(0.5), HEIGHT - 8, x_label)
-    return _draw_value_ticks(axis) + _draw_share_ticks(scale) + x_title + _draw_y_title(y_label)
+    return _draw_value_ticks(axis) + _draw_share_ticks(scale) + _draw_x_title(x_label) + _draw_y_title(y_label)
+
+
+def _draw_x_title(x_label: str) -> str:
+    return _draw_label(_x(0.5), HEIGHT - 8, x_label)
 
 
 def _draw_y_title(y_label: str) -> str:
@@ -218,8 +223,11 @@ def _draw_value_ticks(axis: _Axis) -> str:
 
 
 def _draw_value_tick(value: float, y: float) -> str:
-    line = f'<path class="ch-axis" d="M{LEFT} {y:.1f}H{PLOT_RIGHT:.0f}"/>'
-    return line + _draw_label(LEFT - 6, y + 4, f"{value:.3g}", "end")
+    return _draw_grid_line(y) + _draw_label(LEFT - 6, y + 4, f"{value:.3g}", "end")
+
+
+def _draw_grid_line(y: float) -> str:
+    return f'<path class="ch-axis" d="M{LEFT} {y:.1f}H{PLOT_RIGHT:.0f}"/>'
 
 
 def _draw_share_ticks(scale: float | None) -> str:
@@ -227,11 +235,14 @@ def _draw_share_ticks(scale: float | None) -> str:
 
 
 def _draw_share_tick(share: float, scale: float | None) -> str:
-    anchor = "middle"
+    return _draw_label(_x(share), PLOT_BOTTOM + 16, format_share(share, scale), _choose_anchor(share))
+
+
+def _choose_anchor(share: float) -> str:
+    # A centred last label would stick out to the right, where the curves have their names.
     if share == 1:
-        # A centred last label would stick out to the right, where the curves have their names.
-        anchor = "end"
-    return _draw_label(_x(share), PLOT_BOTTOM + 16, format_share(share, scale), anchor)
+        return "end"
+    return "middle"
 
 
 def _draw_label(x: float, y: float, text: str, anchor: str = "middle") -> str:
@@ -239,10 +250,11 @@ def _draw_label(x: float, y: float, text: str, anchor: str = "middle") -> str:
 
 
 def _list_points(shares: Iterable[float], values: Iterable[float], axis: _Axis) -> list[str]:
-    points = []
-    for share, value in zip(shares, values, strict=True):
-        points.append(f"{_x(share):.1f},{axis.y(value):.1f}")
-    return points
+    return [_format_point(share, value, axis) for share, value in zip(shares, values, strict=True)]
+
+
+def _format_point(share: float, value: float, axis: _Axis) -> str:
+    return f"{_x(share):.1f},{axis.y(value):.1f}"
 
 
 def _draw_line(curve: Curve, index: int, axis: _Axis) -> str:
@@ -287,11 +299,13 @@ def _order_by_end(curves: Sequence[Curve]) -> list[int]:
 
 
 def _draw_name(curve: Curve, index: int, y: float) -> str:
-    start = PLOT_RIGHT + 6
-    # A sample of the line, so that the name can be matched where lines end close together.
-    sample = f'<path d="M{start:.0f} {y:.1f}h22" {_stroke_attributes(index)}/>'
     name = html_parts.escape(_shorten(curve.name))
-    return f'{sample}<text x="{start + 27:.0f}" y="{y + 4:.1f}">{name}</text>'
+    return f'{_draw_sample(index, y)}<text x="{NAME_LEFT + 27:.0f}" y="{y + 4:.1f}">{name}</text>'
+
+
+def _draw_sample(index: int, y: float) -> str:
+    # A piece of the line, so that the name can be matched where lines end close together.
+    return f'<path d="M{NAME_LEFT:.0f} {y:.1f}h22" {_stroke_attributes(index)}/>'
 
 
 def _stroke_attributes(index: int, fill: str = "") -> str:
@@ -299,12 +313,15 @@ def _stroke_attributes(index: int, fill: str = "") -> str:
 
 
 def _dash_attribute(index: int) -> str:
-    # The dashes shift by one after each round of colours, so that no two of 36 lines look the same.
-    rounds = index // len(STROKES)
-    dash = DASHES[(index + rounds) % len(DASHES)]
+    dash = _choose_dash(index)
     if not dash:
         return ""
     return f' stroke-dasharray="{dash}"'
+
+
+def _choose_dash(index: int) -> str:
+    # The dashes shift by one after each round of colours, so that no two of 36 lines look the same.
+    return DASHES[(index + index // len(STROKES)) % len(DASHES)]
 
 
 def _shorten(name: str) -> str:
@@ -315,8 +332,7 @@ def _shorten(name: str) -> str:
 
 def _stroke_color(index: int) -> str:
     # A seventh curve has the first colour again, but other dashes.
-    light, dark = STROKES[index % len(STROKES)]
-    return f"light-dark({light},{dark})"
+    return "light-dark({},{})".format(*STROKES[index % len(STROKES)])
 
 
 def _describe(curves: Sequence[Curve], title: str) -> str:
@@ -335,8 +351,7 @@ def _render_table(curves: Sequence[Curve], x_label: str, scale: float | None) ->
 
 
 def _table_columns(curves: Sequence[Curve], x_label: str) -> list[str]:
-    names = [curve.name for curve in curves]
-    return list(map(html_parts.escape, [x_label, *names]))
+    return list(map(html_parts.escape, [x_label, *(curve.name for curve in curves)]))
 
 
 def _all_shares(curves: Sequence[Curve]) -> list[float]:
@@ -345,8 +360,7 @@ def _all_shares(curves: Sequence[Curve]) -> list[float]:
 
 
 def _table_row(curves: Sequence[Curve], share: float, scale: float | None) -> list[str]:
-    cells = [_format_value(curve, share) for curve in curves]
-    return [format_share(share, scale), *cells]
+    return [format_share(share, scale), *(_format_value(curve, share) for curve in curves)]
 
 
 def _format_value(curve: Curve, share: float) -> str:

@@ -87,9 +87,7 @@ def _emphasise(span: TextSpan, full: float, is_word_level: bool) -> str:
 
 
 def _is_strong(span: TextSpan, full: float) -> bool:
-    if span.relevance is None:
-        return False
-    return abs(span.relevance) * EMPHASIS_DIVISOR >= full > 0
+    return abs(span.relevance_or_zero) * EMPHASIS_DIVISOR >= full > 0
 
 
 def _choose_mark(span: TextSpan) -> str:
@@ -99,9 +97,8 @@ def _choose_mark(span: TextSpan) -> str:
 
 
 def _list_strongest(explanation: Explanation) -> list[str]:
-    lines = [f"| {_name_rows(explanation)} | relevance | rank |", "|:--|--:|--:|"]
-    lines += map(_format_row, strongest_spans(explanation, MAX_TABLE_ROWS))
-    return lines
+    rows = map(_format_row, strongest_spans(explanation, MAX_TABLE_ROWS))
+    return [f"| {_name_rows(explanation)} | relevance | rank |", "|:--|--:|--:|", *rows]
 
 
 def _name_rows(explanation: Explanation) -> str:

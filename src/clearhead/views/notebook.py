@@ -116,8 +116,7 @@ def _render_heading(explanation: Explanation, *, method: bool = True) -> str:
 
 
 def _render_brief(explanation: Explanation) -> str:
-    text = _render_text(explanation, default_level(explanation))
-    return _render_frame([_render_heading(explanation), *text])
+    return _render_frame([_render_heading(explanation), *_render_text(explanation, default_level(explanation))])
 
 
 def _render_methods(explanations: Mapping[str, Explanation]) -> str:
@@ -142,12 +141,16 @@ def _render_text(explanation: Explanation, level: str) -> Iterator[str]:
 
 
 def _render_legend(explanation: Explanation, full: float) -> str:
-    lowest = "0"
     signed = has_negative_text(explanation)
-    if signed:
-        lowest = f"against {format_relevance(-full)}"
+    lowest = _format_lowest(full, signed)
     bar = _render_color_bar(signed)
     return f"<div><small>{lowest} {bar} {format_relevance(full)} for {_escape(explanation.label)}</small></div>"
+
+
+def _format_lowest(full: float, signed: bool) -> str:
+    if not signed:
+        return "0"
+    return f"against {format_relevance(-full)}"
 
 
 def _render_color_bar(signed: bool) -> str:
@@ -175,10 +178,15 @@ def _render_other_level(explanation: Explanation, level: str) -> str:
 
 
 def _render_paragraphs(segments: Sequence[Sequence[TextSpan]], full: float) -> Iterator[str]:
+    # Ranks go over all texts of the input.
     count = len(select_scored(segments))
     for segment in segments:
-        words = "".join(_render_span(span, full, count) for span in segment)
-        yield f'<p dir="auto" style="{PARAGRAPH_STYLE}">{words}</p>'
+        yield _render_paragraph(segment, full, count)
+
+
+def _render_paragraph(spans: Sequence[TextSpan], full: float, count: int) -> str:
+    words = "".join(_render_span(span, full, count) for span in spans)
+    return f'<p dir="auto" style="{PARAGRAPH_STYLE}">{words}</p>'
 
 
 def _render_span(span: TextSpan, full: float, count: int) -> str:

@@ -1,6 +1,7 @@
 """Charts of deletion and insertion curves: hiding and revealing the most relevant features, and random orders."""
 
 from collections.abc import Mapping
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from clearhead.explanation import Explanation
@@ -55,7 +56,8 @@ def _score_name(explanation: Explanation) -> str:
 
 
 def _lines(curves: "Mapping[str, RemovalCurve]") -> list[Curve]:
-    lines = []
-    for name, curve in curves.items():
-        lines.append(Curve(name, curve.shares, curve.values, curve.low, curve.high))
-    return lines
+    return list(starmap(_make_line, curves.items()))
+
+
+def _make_line(name: str, curve: "RemovalCurve") -> Curve:
+    return Curve(name, curve.shares, curve.values, curve.low, curve.high)

@@ -75,8 +75,12 @@ def capture(renderable: RenderableType, *, width: int = 100, color: bool = False
     target = _make_recorder(width, color)
     with target.capture() as captured:
         target.print(renderable)
-    lines = captured.get().splitlines()
-    return "\n".join(map(str.rstrip, lines)) + "\n"
+    return _strip_lines(captured.get())
+
+
+def _strip_lines(text: str) -> str:
+    # Rich fills the lines of a table with spaces.
+    return "\n".join(map(str.rstrip, text.splitlines())) + "\n"
 
 
 def _make_recorder(width: int, color: bool) -> Console:
@@ -148,14 +152,19 @@ def _render_text(spans: Sequence[TextSpan], full: float) -> Text:
 
 
 def _word_style(step: int) -> str:
-    """Return dark ink on the light scale, which is legible in any terminal; negative words are underlined twice."""
+    """Return the style of a word; negative words are underlined twice."""
     if step == 0:
         return ""
     underline = _choose_underline(step)
     # On a dark terminal the palest background would stand out most, so the lowest step has none.
     if abs(step) == 1:
         return underline
-    return f"{underline} {format_hex(LIGHT.ink)} on {format_hex(background_color(step, LIGHT))}"
+    return f"{underline} {_format_colors(step)}"
+
+
+def _format_colors(step: int) -> str:
+    # Dark ink on the light scale is legible in any terminal.
+    return f"{format_hex(LIGHT.ink)} on {format_hex(background_color(step, LIGHT))}"
 
 
 def _choose_underline(step: int) -> str:
@@ -176,17 +185,16 @@ def _render_legend(explanation: Explanation, level: str | None) -> Text:
 
 
 def _render_negative_legend(full: float) -> Text:
-    line = Text(f"against {format_relevance(-full)} ")
-    return line.append_text(_render_swatches(NEGATIVE_LEGEND_STEPS)).append(" ")
+    return Text(f"against {format_relevance(-full)} ").append_text(_render_swatches(NEGATIVE_LEGEND_STEPS)).append(" ")
 
 
 def _render_swatches(steps: Iterable[int]) -> Text:
-    """Render the steps as blocks whose shade shows the sign without colour."""
-    line = Text()
-    for step in steps:
-        color = format_hex(background_color(step, LIGHT))
-        line.append(_sign_block(step), style=f"not dim {color}")
-    return line
+    return Text.assemble(*map(_render_swatch, steps))
+
+
+def _render_swatch(step: int) -> Text:
+    # The shade of the block shows the sign without colour.
+    return Text(_sign_block(step), style=f"not dim {format_hex(background_color(step, LIGHT))}")
 
 
 def _sign_block(value: float) -> str:
@@ -212,8 +220,11 @@ def _render_row(span: TextSpan, full: float) -> tuple[Text, Text, Text]:
 
 
 def _render_bar(relevance: float, full: float) -> Text:
-    length = abs(color_step(relevance, full)) * BAR_WIDTH // STEPS
-    return Text(_sign_block(relevance) * length, style=_sign_color(relevance))
+    return Text(_sign_block(relevance) * _bar_length(relevance, full), style=_sign_color(relevance))
+
+
+def _bar_length(relevance: float, full: float) -> int:
+    return abs(color_step(relevance, full)) * BAR_WIDTH // STEPS
 
 
 def _sign_color(relevance: float) -> str:
@@ -251,10 +262,13 @@ def _render_patch(value: float, full: float) -> Text:
 
 def _choose_shade(step: int) -> str:
     # A shade per quarter of the scale; the first, a space, is for less than an eighth.
-    index = round(abs(step) / STEPS * 4)
+    return _choose_shades(step)[round(abs(step) / STEPS * 4)]
+
+
+def _choose_shades(step: int) -> str:
     if step > 0:
-        return POSITIVE_SHADES[index]
-    return NEGATIVE_SHADES[index]
+        return POSITIVE_SHADES
+    return NEGATIVE_SHADES
 
 
 def _render_patch_legend(values: Array, full: float, label: str) -> Text:

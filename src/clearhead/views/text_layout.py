@@ -123,15 +123,18 @@ def _measure_run(text: str, size: int) -> float:
 
 def _begins_line(text: str, end: float) -> bool:
     # Spaces may hang over the end of a line: they are not seen there.
-    is_too_wide = end > TEXT_WIDTH and not text.isspace()
-    return text == "\n" or is_too_wide
+    return text == "\n" or (end > TEXT_WIDTH and not text.isspace())
 
 
 def _make_legend_box(text: str, step: int, x: float, y: float) -> Box:
-    width = SWATCH_WIDTH
+    return Box(text, x, y, _measure_entry(text, step), SMALL_SIZE, step, LIGHT.faint)
+
+
+def _measure_entry(text: str, step: int) -> float:
+    # All swatches of a legend are equally wide.
     if step == 0:
-        width = measure_text(text, SMALL_SIZE)
-    return Box(text, x, y, width, SMALL_SIZE, step, LIGHT.faint)
+        return measure_text(text, SMALL_SIZE)
+    return SWATCH_WIDTH
 
 
 def _split_at_spaces(text: str) -> list[str]:

@@ -170,14 +170,17 @@ def select_scored(segments: Iterable[Sequence[TextSpan]]) -> list[TextSpan]:
 def strongest_spans(explanation: Explanation, count: int, level: str | None = None) -> list[TextSpan]:
     """Return the spans with the largest absolute relevance; ties by position."""
     spans = scored_spans(explanation, level)
-    return sorted(spans, key=lambda span: -abs(span.relevance_or_zero))[:count]
+    return sorted(spans, key=lambda span: -_absolute_relevance(span))[:count]
 
 
 def max_relevance(spans: Iterable[TextSpan]) -> float:
     """Return the largest absolute relevance, which gets the full colour; 0 if none is finite."""
-    sizes = (abs(span.relevance_or_zero) for span in spans)
     # One infinite relevance would leave all other words without colour.
-    return max(filter(math.isfinite, sizes), default=0.0)
+    return max(filter(math.isfinite, map(_absolute_relevance, spans)), default=0.0)
+
+
+def _absolute_relevance(span: TextSpan) -> float:
+    return abs(span.relevance_or_zero)
 
 
 def has_negative(spans: Iterable[TextSpan]) -> bool:
@@ -314,8 +317,7 @@ def _token_names(explanation: Explanation, group: _TokenGroup) -> tuple[str, ...
 
 
 def _read_range(explanation: Explanation, characters: _Range) -> str:
-    text = text_segments(explanation)[characters.segment]
-    return text[characters.start : characters.end]
+    return text_segments(explanation)[characters.segment][characters.start : characters.end]
 
 
 def _rank(values: Sequence[float]) -> list[int]:

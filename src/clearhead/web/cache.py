@@ -88,20 +88,26 @@ class InputCache:
         return self.inputs[key]
 
     def _evict(self) -> None:
-        while len(self.inputs) > self.limits.cached_inputs:
-            self.inputs.popitem(last=False)
+        self._evict_inputs()
         self._evict_traces()
         for cached in self.inputs.values():
             self._trim(cached)
+
+    def _evict_inputs(self) -> None:
+        while len(self.inputs) > self.limits.cached_inputs:
+            self.inputs.popitem(last=False)
 
     def _evict_traces(self) -> None:
         token_pairs = 0
         for age, cached in enumerate(reversed(self.inputs.values())):
             token_pairs += cached.traces.token_pairs
-            is_too_large = age >= self.limits.cached_traces or token_pairs > self.limits.cached_token_pairs
             # The latest input keeps its traces whatever their size: it is about to be explained.
-            if age > 0 and is_too_large:
+            if age > 0 and self._are_too_many(age, token_pairs):
                 cached.traces.clear()
+
+    def _are_too_many(self, age: int, token_pairs: int) -> bool:
+        """Return whether the traces of an input and all later ones exceed the limits."""
+        return age >= self.limits.cached_traces or token_pairs > self.limits.cached_token_pairs
 
     def _trim(self, cached: CachedInput) -> None:
         _drop_oldest(cached.answers, self.limits.cached_answers)

@@ -20,15 +20,7 @@ SHORTEN = "Shorten it, or choose 'First part only' under 'Long texts' (in JSON, 
 
 def add_error_handlers(app: FastAPI) -> None:
     """Register the handlers; Starlette picks the one of the most specific class."""
-    handlers: dict[type[Exception], Callable[..., Any]] = {
-        ClearheadError: _handle_invalid_input,
-        TooLong: _handle_too_long,
-        Overloaded: _handle_overload,
-        Interrupted: _handle_overload,
-        RequestValidationError: _handle_invalid_body,
-        HTTPException: _handle_http_error,
-    }
-    for error_type, handler in handlers.items():
+    for error_type, handler in HANDLERS.items():
         app.add_exception_handler(error_type, handler)
 
 
@@ -51,10 +43,17 @@ async def _handle_overload(_: Request, error: Exception) -> JSONResponse:
 
 async def _handle_invalid_body(_: Request, error: RequestValidationError) -> JSONResponse:
     details = error.errors()
+    return _error_response(_choose_status(details), escape_hidden(_join_details(details)))
+
+
+def _choose_status(details: Sequence[Mapping[str, Any]]) -> int:
+    return 400 if _is_malformed(details) else 422
+
+
+def _join_details(details: Sequence[Mapping[str, Any]]) -> str:
+    # Cut, because a body can be wrong in thousands of places.
     messages = map(_describe_detail, details[:MAX_REPORTED_ERRORS])
-    text = "; ".join(messages)[:MAX_MESSAGE_CHARACTERS]
-    status = 400 if _is_malformed(details) else 422
-    return _error_response(status, escape_hidden(text))
+    return "; ".join(messages)[:MAX_MESSAGE_CHARACTERS]
 
 
 def _is_malformed(details: Sequence[Mapping[str, Any]]) -> bool:
@@ -70,3 +69,13 @@ def _describe_detail(detail: Mapping[str, Any]) -> str:
 
 async def _handle_http_error(_: Request, error: HTTPException) -> JSONResponse:
     return _error_response(error.status_code, str(error.detail), dict(error.headers or {}))
+
+
+HANDLERS: dict[type[Exception], Callable[..., Any]] = {
+    ClearheadError: _handle_invalid_input,
+    TooLong: _handle_too_long,
+    Overloaded: _handle_overload,
+    Interrupted: _handle_overload,
+    RequestValidationError: _handle_invalid_body,
+    HTTPException: _handle_http_error,
+}

@@ -6,28 +6,34 @@ import torch
 
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput
+from clearhead.model.batches import Item
 from clearhead.perturbation.features import Features, group_features
 
 
 def number_hideable_tokens(trace: Trace) -> dict[int, int]:
     """Map each token that can be hidden to its column in a perturbation mask."""
-    columns: dict[int, int] = {}
-    for index, is_special in enumerate(_find_special_tokens(trace)):
-        if not is_special:
-            columns[index] = len(columns)
-    return columns
+    return {index: column for column, index in enumerate(_list_hideable_tokens(trace))}
+
+
+def _list_hideable_tokens(trace: Trace) -> list[int]:
+    return [index for index, is_special in enumerate(_find_special_tokens(trace)) if not is_special]
 
 
 def _find_special_tokens(trace: Trace) -> Sequence[bool]:
     # Images: the classification token (and others, such as DeiT's distillation token) come before the patches.
     if trace.is_image:
         return [index < trace.leading for index in range(trace.mask_BT.shape[1])]
-    return trace.inputs.items[0].special
+    return _get_input(trace).special
+
+
+def _get_input(trace: Trace) -> Item:
+    # The page explains one input at a time.
+    return trace.inputs.items[0]
 
 
 def group_tokens(trace: Trace, unit: str) -> list[list[int]]:
     """Return the token indices of every word, token or patch, in reading order."""
-    indices = list(number_hideable_tokens(trace))
+    indices = _list_hideable_tokens(trace)
     if _has_words(trace, unit):
         return _group_words(trace, indices)
     return [[index] for index in indices]
@@ -35,13 +41,18 @@ def group_tokens(trace: Trace, unit: str) -> list[list[int]]:
 
 def make_features(trace: Trace, unit: str) -> Features:
     """Return the words, tokens or patches of `group_tokens` as features of the perturbation engine, in its order."""
-    (features,) = group_features(trace.model, trace.inputs, "word" if _has_words(trace, unit) else None)
+    (features,) = group_features(trace.model, trace.inputs, _choose_grouping(trace, unit))
     return features
+
+
+def _choose_grouping(trace: Trace, unit: str) -> str | None:
+    # None: every token or patch by itself.
+    return "word" if _has_words(trace, unit) else None
 
 
 def _has_words(trace: Trace, unit: str) -> bool:
     # Without offsets (no fast tokenizer) it is not known which tokens form a word.
-    return unit == "word" and not trace.is_image and trace.inputs.items[0].offsets is not None
+    return unit == "word" and not trace.is_image and _get_input(trace).offsets is not None
 
 
 def _group_words(trace: Trace, indices: Sequence[int]) -> list[list[int]]:

@@ -70,8 +70,12 @@ class Worker:
 
     def check_interrupted(self) -> None:
         """Raise Interrupted if no client waits for any of the running jobs."""
-        if self._closed or (self._running and all(job.is_stale for job in self._running)):
+        if self._closed or self._is_abandoned():
             raise Interrupted("Stopped: no client waits for this answer.")
+
+    def _is_abandoned(self) -> bool:
+        # Without running jobs, as when a service is used outside the worker, nobody has left.
+        return bool(self._running) and all(job.is_stale for job in self._running)
 
     def close(self, timeout: float = THREAD_JOIN_TIMEOUT) -> None:
         """Cancel waiting jobs and end the thread after the forward pass that is running."""

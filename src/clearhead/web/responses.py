@@ -68,22 +68,27 @@ def _encode(levels: Array) -> str:
 
 def _find_unit(pixels: Array) -> float:
     """Return the relevance of one level, so that the largest pixel gets the largest level."""
-    largest = float(np.abs(pixels).max(initial=0.0))
     # All zero: any unit will do, but not 0, which the levels are divided by.
-    return largest / MAX_LEVEL or 1.0
+    return float(np.abs(pixels).max(initial=0.0)) / MAX_LEVEL or 1.0
 
 
 def render_file(answer: Answer, file_type: str) -> bytes:
     """Return an explanation as the content of an HTML, PNG or JSON file."""
     if file_type == "png":
-        return static_image.png(static_image.draw([answer.explanation]))
-    text = _render_text(answer, file_type)
+        return _draw_png(answer.explanation)
     # Labels of a model may contain lone surrogates, which UTF-8 cannot encode.
-    return text.encode("utf-8", "replace")
+    return _render_text(answer, file_type).encode("utf-8", "replace")
+
+
+def _draw_png(explanation: Explanation) -> bytes:
+    return static_image.png(static_image.draw([explanation]))
 
 
 def _render_text(answer: Answer, file_type: str) -> str:
-    explanation = answer.explanation
     if file_type == "json":
-        return json_record.line(explanation, answer.method.text)
-    return html.page([html.card(explanation)], html.title_of([explanation]))
+        return json_record.line(answer.explanation, answer.method.text)
+    return _render_page(answer.explanation)
+
+
+def _render_page(explanation: Explanation) -> str:
+    return html.page([html.card(explanation)], html.make_title([explanation]))

@@ -111,8 +111,7 @@ def _find_summary(name: str) -> str:
     # Only embedded models come with a description.
     if name not in zoo.names():
         return ""
-    summary: str = zoo.describe(name)["summary"]
-    return summary
+    return str(zoo.describe(name)["summary"])
 
 
 @api_router.get("/methods", name="methods")

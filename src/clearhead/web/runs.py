@@ -1,7 +1,7 @@
 """Benchmark runs named at the start of the server: their reports, and their examples sorted by metric value."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,15 @@ class Run:
         return {example.id: example for example in task.examples if _is_image(example.input)}
 
     def render_image(self, example_id: str, limits: Limits) -> bytes:
-        """Return an image of the run's data as a JPEG; ids are looked up in the data, never used as paths."""
+        """Return an image of the run's data as a JPEG."""
+        image = _open_image(self._find_image(example_id).raw)
+        return encode_jpeg(normalize_image(image, limits))
+
+    def _find_image(self, example_id: str) -> Any:
+        # Ids are looked up in the data, never used as paths.
         if example_id not in self.images:
             raise BadInput("This run has no such image, or the server was started without --data for it.")
-        image = _open_image(self.images[example_id].raw)
-        return encode_jpeg(normalize_image(image, limits))
+        return self.images[example_id]
 
     @cached_property
     def page(self) -> str:
@@ -85,10 +89,9 @@ class Run:
 
     def describe(self, name: str) -> RunInfo:
         """Return the run's methods and metrics, each once and in the order of the run."""
-        # Dictionaries, because sets would lose the order.
-        methods = dict.fromkeys(method for method, _ in self.values)
-        metrics = dict.fromkeys(metric for _, metric in self.values)
-        return RunInfo(name=name, methods=list(methods), metrics=list(metrics))
+        methods = _drop_repeats(method for method, _ in self.values)
+        metrics = _drop_repeats(metric for _, metric in self.values)
+        return RunInfo(name=name, methods=methods, metrics=metrics)
 
     def rank_examples(self, method: str, metric: str, *, lowest: bool, start: int) -> Examples:
         """Return a page of examples, those with the highest (or lowest) values first."""
@@ -117,6 +120,11 @@ class Run:
         )
 
 
+def _drop_repeats(names: Iterable[str]) -> list[str]:
+    # A dictionary, because a set would lose the order.
+    return list(dict.fromkeys(names))
+
+
 def _is_image(raw: Any) -> bool:
     return not isinstance(raw, str | tuple)
 
@@ -141,8 +149,7 @@ def _rank(values: Mapping[str, float], *, lowest: bool) -> list[tuple[str, float
 
 def _find_texts(row: Mapping[str, Any]) -> list[str]:
     """Return the text of an explanation, both of a pair, or none of an image."""
-    columns = (row.get("text"), row.get("second"))
-    return [text for text in columns if text is not None]
+    return [text for text in (row.get("text"), row.get("second")) if text is not None]
 
 
 class Runs(Mapping[str, Run]):

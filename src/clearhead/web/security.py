@@ -40,6 +40,7 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 ALLOWED_METHODS = ("GET", "HEAD", "POST")
+ALLOW_HEADER = ", ".join(ALLOWED_METHODS)
 MAX_LENGTH_DIGITS = 20
 POLICY_VIOLATION = 1008
 LOG = logging.getLogger("clearhead.web")
@@ -68,13 +69,17 @@ class AccessPolicy:
 
 def _parse_host(header: str) -> str | None:
     """Return the host name in a Host header, without the port; None if the header is malformed."""
-    # urlsplit would take the host from behind an @ or before a /, which other parsers read differently.
-    if "/" in header or "@" in header:
+    if _is_ambiguous(header):
         return None
     try:
         return urlsplit(f"//{header}").hostname
     except ValueError:
         return None
+
+
+def _is_ambiguous(header: str) -> bool:
+    # urlsplit would take the host from behind an @ or before a /, which other parsers read differently.
+    return "/" in header or "@" in header
 
 
 def _is_ip_address(name: str) -> bool:
@@ -151,6 +156,9 @@ class SecurityMiddleware:
         # HTML forms of other sites can send text/plain without asking first (CORS preflight), but not JSON.
         if _parse_content_type(headers) != "application/json":
             raise RequestRejected(415, "Unsupported content type: send JSON with Content-Type: application/json.")
+        self._check_length(headers)
+
+    def _check_length(self, headers: dict[str, str]) -> None:
         length = _parse_content_length(headers)
         if length is None or length > self.limits.max_body_bytes:
             raise _body_too_large(self.limits)
@@ -170,11 +178,15 @@ def _parse_content_type(headers: Mapping[str, str]) -> str:
 def _parse_content_length(headers: Mapping[str, str]) -> int | None:
     """Return the announced length of the body, 0 if there is none; None if it is not a number."""
     length = headers.get("content-length", "0")
-    # str.isdigit() is also true of digits that int() does not read, such as superscripts.
-    if not length.isascii() or not length.isdigit():
+    if not _is_number(length):
         return None
     # int() raises for thousands of digits; the first ones are enough to see that the number is too large.
     return int(length[:MAX_LENGTH_DIGITS])
+
+
+def _is_number(text: str) -> bool:
+    # str.isdigit() is also true of digits that int() does not read, such as superscripts.
+    return text.isascii() and text.isdigit()
 
 
 def _decode_headers(scope: Scope) -> dict[str, str]:
@@ -183,17 +195,19 @@ def _decode_headers(scope: Scope) -> dict[str, str]:
 
 def _check_method(scope: Scope) -> None:
     if scope["method"] not in ALLOWED_METHODS:
-        allowed = ", ".join(ALLOWED_METHODS)
-        raise RequestRejected(405, f"Method not allowed. Available: {allowed}.", {"allow": allowed})
+        raise RequestRejected(405, f"Method not allowed. Available: {ALLOW_HEADER}.", {"allow": ALLOW_HEADER})
 
 
 def _check_origin(scope: Scope, headers: dict[str, str], host: str) -> None:
     """Raise unless the request comes from this server's own page or from no page at all."""
-    is_page = scope["path"] == "/" and scope["method"] == "GET"
     # Other sites may link to the page itself, which reveals nothing to them.
-    is_foreign_fetch = _is_fetched_by_other_site(headers) and not is_page
+    is_foreign_fetch = _is_fetched_by_other_site(headers) and not _asks_for_page(scope)
     if _has_other_origin(headers, host) or is_foreign_fetch:
         raise RequestRejected(403, "Requests from other sites are not allowed.")
+
+
+def _asks_for_page(scope: Scope) -> bool:
+    return (scope["method"], scope["path"]) == ("GET", "/")
 
 
 def _has_other_origin(headers: Mapping[str, str], host: str) -> bool:
@@ -223,10 +237,17 @@ def _body_too_large(limits: Limits) -> RequestRejected:
     return RequestRejected(413, message, {"connection": "close"})
 
 
+def _body_too_slow(limits: Limits) -> RequestRejected:
+    message = f"The request body took longer than {limits.body_timeout:g} seconds."
+    return RequestRejected(408, message, {"connection": "close"})
+
+
 def _has_token(headers: Mapping[str, str], token: str) -> bool:
-    bearer = headers.get("authorization", "").removeprefix("Bearer ")
-    cookie = _read_cookie_token(headers.get("cookie", ""))
-    return _is_token(bearer, token) or _is_token(cookie, token)
+    return _is_token(_read_bearer_token(headers), token) or _is_token(_read_cookie_token(headers), token)
+
+
+def _read_bearer_token(headers: Mapping[str, str]) -> str:
+    return headers.get("authorization", "").removeprefix("Bearer ")
 
 
 def _is_token(candidate: str, token: str) -> bool:
@@ -239,9 +260,9 @@ def _read_query_token(scope: Scope) -> str:
     return parse_qs(query_string).get("token", [""])[0]
 
 
-def _read_cookie_token(header: str) -> str:
+def _read_cookie_token(headers: Mapping[str, str]) -> str:
     try:
-        cookie = SimpleCookie(header).get(COOKIE)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
     if cookie is None:
@@ -277,8 +298,7 @@ class LimitedBody:
             async with asyncio.timeout_at(self.deadline):
                 return await self.receive()
         except TimeoutError:
-            message = f"The request body took longer than {self.limits.body_timeout:g} seconds."
-            raise RequestRejected(408, message, {"connection": "close"}) from None
+            raise _body_too_slow(self.limits) from None
 
 
 class SecuredResponse:
@@ -300,22 +320,25 @@ class SecuredResponse:
         if self.has_started:
             return
         body = json.dumps({"error": text}).encode()
-        fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
-        await self({"type": "http.response.start", "status": status, "headers": _encode_headers(fields)})
+        fields = _encode_headers({**_describe_body(body), **(headers or {})})
+        await self({"type": "http.response.start", "status": status, "headers": fields})
         await self({"type": "http.response.body", "body": body})
 
 
+def _describe_body(body: bytes) -> dict[str, str]:
+    return {"content-type": "application/json", "content-length": str(len(body))}
+
+
 def _add_security_headers(message: Message) -> Message:
-    headers = message.get("headers", [])
     # A copy: the message belongs to the application.
-    return {**message, "headers": [*headers, *_find_missing_headers(headers)]}
+    return {**message, "headers": _complete_headers(message.get("headers", []))}
 
 
-def _find_missing_headers(headers: HeaderList) -> HeaderList:
-    """Return the security headers that the response does not set itself, as pages of runs do."""
+def _complete_headers(headers: HeaderList) -> HeaderList:
+    """Add the security headers that the response does not set itself, as pages of runs do."""
     present = {name.lower() for name, _ in headers}
-    security_headers = _encode_headers(HEADERS)
-    return [(name, value) for name, value in security_headers if name not in present]
+    missing = [(name, value) for name, value in _encode_headers(HEADERS) if name not in present]
+    return [*headers, *missing]
 
 
 def _encode_headers(headers: Mapping[str, str]) -> HeaderList:

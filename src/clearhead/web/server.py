@@ -75,10 +75,13 @@ def format_address(listening: socket.socket, policy: AccessPolicy) -> str:
     """Return the address to open in a browser, with the token if there is one."""
     # A socket of IPv6 returns four values.
     host, port = listening.getsockname()[:2]
-    address = f"http://{_format_host(host)}:{port}/"
-    if policy.token:
-        address += f"?token={policy.token}"
-    return address
+    return f"http://{_format_host(host)}:{port}/{_format_query(policy)}"
+
+
+def _format_query(policy: AccessPolicy) -> str:
+    if not policy.token:
+        return ""
+    return f"?token={policy.token}"
 
 
 def _format_host(host: str) -> str:
@@ -128,10 +131,14 @@ def _make_display_name(source: str) -> str:
 
 def run(app: Any, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then finish running requests within a few seconds."""
-    # uvicorn raises the signal again after its shutdown, and the default handler would then end with an error status.
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    _ignore_second_signal()
     server = uvicorn.Server(_configure(app))
     asyncio.run(server.serve(sockets=[listening]))
+
+
+def _ignore_second_signal() -> None:
+    # uvicorn raises the signal again after its shutdown, and the default handler would then end with an error status.
+    signal.signal(signal.SIGTERM, lambda *_: None)
 
 
 def _configure(app: Any) -> uvicorn.Config:

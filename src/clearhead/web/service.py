@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from PIL import Image
 
 from clearhead.arrays import Array
 from clearhead.attribution.batch import (
@@ -60,12 +62,15 @@ class ExplainService:
         needs_images = request.image is not None
         if request.model is None:
             return self._find_default_model(needs_images)
-        if request.model not in self.models:
-            raise unknown_name("model of this server", request.model, list(self.models))
-        model = self.models[request.model]
+        model = self._get_model(request.model)
         if model.takes_images != needs_images:
             raise _wrong_input_type(request.model, needs_images)
         return model
+
+    def _get_model(self, name: str) -> Model:
+        if name not in self.models:
+            raise unknown_name("model of this server", name, list(self.models))
+        return self.models[name]
 
     def _find_default_model(self, needs_images: bool) -> Model:
         for model in self.models.values():
@@ -79,7 +84,7 @@ class ExplainService:
         limit = self.limits.max_samples
         for name in COST_OPTIONS:
             value = method.options.get(name)
-            if isinstance(value, int | float) and value > limit:
+            if _exceeds(value, limit):
                 raise BadOption(f"Invalid {name}={value}: this server computes at most {limit}.")
         return method
 
@@ -93,15 +98,19 @@ class ExplainService:
         # Inputs of different lengths need padding to share a batch.
         if not model.can_pad:
             return None
-        return model.name, method.method.name, str(sorted(method.options.items()))
+        return model.name, method.method.name, _freeze(method.options)
 
     def explain(self, requests: list[ExplainRequest]) -> Sequence[Answer | Exception]:
         """Return an answer or an error per request of one group; those without a trace share a forward pass."""
         if len(requests) > 1:
-            fresh = [request for request in requests if self._is_fresh(request)]
-            if len(fresh) > 1:
-                self._explain_together(fresh)
-        return [self._explain_or_fail(request) for request in requests]
+            self._explain_fresh(requests)
+        return list(map(self._explain_or_fail, requests))
+
+    def _explain_fresh(self, requests: list[ExplainRequest]) -> None:
+        fresh = list(filter(self._is_fresh, requests))
+        # A batch of one would only be computed without the cache of its traces.
+        if len(fresh) > 1:
+            self._explain_together(fresh)
 
     def hide(self, requests: list[HideRequest]) -> Sequence[HideResponse]:
         """Return the model's output with tokens hidden."""
@@ -119,7 +128,7 @@ class ExplainService:
         relevance = self._explain_one(request).explanation.relevance
         trace = self._trace(request)
         groups = group_tokens(trace, request.unit)
-        order = sorted(range(len(groups)), key=lambda index: -float(relevance[groups[index]].sum()))
+        order = _rank_groups(groups, relevance)
         features = make_features(trace, request.unit)
         counts = _count_steps(trace, features.count)
         random_scores = self._score_random_orders(request, trace, features, counts)
@@ -130,15 +139,16 @@ class ExplainService:
     def _find_input(self, request: InputRequest) -> tuple[Model, CachedInput]:
         """Return the model of the request and the cache entry of its input."""
         model = self.find_model(request)
-        # A digest, so that the cache does not hold every text and image a second time.
-        digest = hashlib.blake2b(repr(request.source).encode("utf-8", "replace")).digest()
-        key = (model.name, request.overflow, digest)
+        key = (model.name, request.overflow, _hash_source(request))
         return model, self.cache.get(key, lambda: self._encode(model, request))
 
     def _encode(self, model: Model, request: InputRequest) -> Encoded:
-        if request.image is not None:
-            return encode(model, decode_image(request.image, self.limits), overflow=request.overflow)
-        return encode(model, request.source, overflow=request.overflow)
+        return encode(model, self._decode_source(request), overflow=request.overflow)
+
+    def _decode_source(self, request: InputRequest) -> str | tuple[str, str] | Image.Image:
+        if request.image is None:
+            return request.source
+        return decode_image(request.image, self.limits)
 
     def _trace(self, request: InputRequest) -> Trace:
         """Return the trace of one input for its target; all targets and methods share one forward pass."""
@@ -242,6 +252,21 @@ class ExplainService:
             return perturbed_logits(trace.model, trace.inputs, [masks])[0]
 
 
+def _exceeds(value: object, limit: int) -> bool:
+    # Options may also be names, such as that of a baseline.
+    return isinstance(value, int | float) and value > limit
+
+
+def _hash_source(request: InputRequest) -> bytes:
+    # A digest, so that the cache does not hold every text and image a second time.
+    return hashlib.blake2b(repr(request.source).encode("utf-8", "replace")).digest()
+
+
+def _rank_groups(groups: Sequence[Feature], relevance: Array) -> list[int]:
+    """Return the numbers of the features, the most relevant first."""
+    return sorted(range(len(groups)), key=lambda index: -float(relevance[groups[index]].sum()))
+
+
 def compute_class_outputs(model: Model, logits: torch.Tensor) -> list[float]:
     """Return the probability of each class, the number of a regression, or nothing for spans."""
     if logits.dim() != 1:
@@ -261,16 +286,23 @@ def _make_batch(model: Model, inputs: Sequence[CachedInput]) -> Batch:
 
 
 def _make_answer_key(request: ExplainRequest) -> Hashable:
-    return request.method, str(sorted(request.options.items())), make_target_key(_make_target(request))
+    return request.method, _freeze(request.options), make_target_key(_make_target(request))
+
+
+def _freeze(options: Mapping[str, Any]) -> str:
+    # Sorted, so that the order in which options were given does not matter.
+    return str(sorted(options.items()))
 
 
 def _count_steps(trace: Trace, features: int) -> list[int]:
     """Return how many features are hidden at each step, from none to all."""
+    steps = min(features, _max_steps(trace))
+    return sorted({round(step * features / steps) for step in range(steps + 1)})
+
+
+def _max_steps(trace: Trace) -> int:
     # Images have fewer steps, because their forward passes are slower than those of a sentence.
-    max_steps = MAX_IMAGE_STEPS if trace.is_image else MAX_TEXT_STEPS
-    steps = min(features, max_steps)
-    counts = {round(step * features / steps) for step in range(steps + 1)}
-    return sorted(counts)
+    return MAX_IMAGE_STEPS if trace.is_image else MAX_TEXT_STEPS
 
 
 def _make_curve_response(

@@ -1,7 +1,6 @@
 """Decode uploaded images: the format is read from the content, the size is checked before decoding."""
 
 import base64
-import binascii
 import io
 
 from PIL import Image
@@ -56,13 +55,17 @@ def encode_jpeg(image: Image.Image) -> bytes:
 
 
 def _decode_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(_remove_prefix(text), validate=True)
+    except ValueError as error:
+        raise BadInput("The image is not valid base64.") from error
+
+
+def _remove_prefix(text: str) -> str:
     # As canvas.toDataURL() and FileReader write it.
     if text.startswith("data:"):
-        text = text.partition(",")[2]
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise BadInput("The image is not valid base64.") from error
+        return text.partition(",")[2]
+    return text
 
 
 def _check_size(size: tuple[int, int], limits: Limits) -> None:

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 # How many workers a shard may lose before the run stops.
 MAX_ATTEMPTS = 3
+# Ray reads these when it is imported: no authentication, no usage reports, and GPUs stay visible to actors that
+# reserve none.
+ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
 
 
 @dataclass(frozen=True)
@@ -39,16 +46,18 @@ class Cluster:
 
 
 def _import_ray() -> Any:
-    # Ray reads these when it is imported: no authentication, no usage reports, and GPUs stay visible to actors
-    # that reserve none.
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    _set_environment()
     try:
         import ray
     except ImportError as error:
         raise BadOption("Ray is not installed: pip install 'clearhead[ray]', or leave --ray out.") from error
     return ray
+
+
+def _set_environment() -> None:
+    # What the user has set stays as it is.
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 @contextmanager
@@ -170,12 +179,17 @@ def _gpu_share(ray: Any, plan: Plan, count: int) -> float:
 
 def _original_error(error: Any) -> Exception:
     """Return what the actor raised, as it would have been raised here."""
-    cause = getattr(error, "cause", None)
-    if not isinstance(cause, Exception):
-        cause = error
+    cause = _find_cause(error)
     if isinstance(cause, ClearheadError):
         return cause
     return ClearheadError(f"A Ray worker failed: {_first_line(cause)}")
+
+
+def _find_cause(error: Exception) -> Exception:
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, Exception):
+        return cause
+    return error
 
 
 def _first_line(error: BaseException) -> str:
