@@ -34,15 +34,20 @@ def attention_flow(trace: Trace, *, limit: int = 512) -> Attribution:
     """
     trace.require_token_maps()
     _check_length(trace, limit)
+    identity_BT = _identity_flows(trace)
+    # Flows are rounded, so that one which only the identity edges carry may be smaller than they can.
+    relevance_BT = (_solve_flows(trace) - identity_BT).clamp(min=0)
+    return Attribution(relevance_BT, diagnostics=report_identity_share(relevance_BT, identity_BT))
+
+
+def _solve_flows(trace: Trace) -> Tensor:
+    """Return the maximum flow to every token (B,T)."""
     flow_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
     # Each input by itself and without padding, whose edges would only make the networks larger.
     for row, mask_T in enumerate(trace.real_BT):
         flow_T = token_flows(_mean_maps(trace, row, mask_T), _reading_weights(trace, row, mask_T))
         flow_BT[row, mask_T] = torch.from_numpy(flow_T)
-    identity_BT = _identity_flows(trace)
-    # Flows are rounded, so that one which only the identity edges carry may be smaller than they can.
-    relevance_BT = (flow_BT - identity_BT).clamp(min=0)
-    return Attribution(relevance_BT, diagnostics=report_identity_share(relevance_BT, identity_BT))
+    return flow_BT
 
 
 def _identity_flows(trace: Trace) -> Tensor:

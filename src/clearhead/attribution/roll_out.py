@@ -25,16 +25,20 @@ def attribute_roll_out(
     The identity path carries the head's own weights r to the input, whatever the maps. It is kept where the head reads
     the first token alone, a class token as in the papers. The diagnostics report its share where it is removed.
     """
-    keeps_path_B1 = reads_first_token(trace)[:, None]
-    reading_BT = trace.reading_BT.to(maps[0].dtype)
-    row_B1T = (reading_BT * keeps_path_B1)[:, None]
-    path_B1T = (reading_BT * ~keeps_path_B1)[:, None]
+    row_B1T, path_B1T = _split_reading(trace, maps[0].dtype)
     carry_down = _carry_down_normalised if normalise_rows else _carry_down
     # Vector × matrix from the last block down, which costs T² per block instead of T³.
     for map_BTS in reversed(maps):
         row_B1T, path_B1T = carry_down(row_B1T, path_B1T, map_BTS)
     relevance_BT, removed_BT = row_B1T[:, 0], path_B1T[:, 0]
     return Attribution(relevance_BT, diagnostics=report_identity_share(relevance_BT, removed_BT, diagnostics))
+
+
+def _split_reading(trace: Trace, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the head's weights of samples that keep the identity path, and of those that lose it; else zero."""
+    keeps_path_B1 = reads_first_token(trace)[:, None]
+    reading_BT = trace.reading_BT.to(dtype)
+    return (reading_BT * keeps_path_B1)[:, None], (reading_BT * ~keeps_path_B1)[:, None]
 
 
 def reads_first_token(trace: Trace) -> Tensor:
