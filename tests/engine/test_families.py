@@ -15,10 +15,10 @@ clearhead.methods()
 RELEVANCE = {"trans-att", "lrp", "partial-lrp"}
 # No grid of tokens survives windows and merging, so whatever needs a token-to-token map refuses.
 WITHOUT_MAPS = {"raw-attention", "rollout", "grads", "att-grads", "attention-gradcam", "att-cat", "trans-att"}
-WITHOUT_MAPS |= {"partial-lrp", "layer-gradcam"}
+WITHOUT_MAPS |= {"partial-lrp", "layer-gradcam", "gae"}
 TRACE_METHODS = [
     *("raw-attention", "rollout", "grads", "att-grads", "attention-gradcam", "lrp", "partial-lrp", "trans-att"),
-    *("cat", "att-cat", "layer-gradcam", "gradient", "gradient-x-input", "random"),
+    *("cat", "att-cat", "layer-gradcam", "gradient", "gradient-x-input", "random", "gae"),
 ]
 
 
@@ -84,7 +84,7 @@ def test_batched_is_single_is_padded(family):
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma"])
 def test_padding_on_the_left_changes_nothing(family):
-    names = ["trans-att", "att-cat", "rollout", "lrp", "gradient"]
+    names = ["trans-att", "att-cat", "rollout", "gae", "lrp", "gradient"]
     batch, explained, space = tensors(family), model(family), torch.zeros(3, 5).long()
     padded = {name: torch.cat([space, batch[name]], 1) for name in ("input_ids", "attention_mask")}
     # Relevance divides a rotation by place, so the tokens must keep theirs.

@@ -6,31 +6,9 @@ import torch
 from torch import Tensor
 
 from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.roll_out import attribute_roll_out, reads_first_token
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
-
-
-def roll_out(reading_BT: Tensor, maps: list[Tensor]) -> Tensor:
-    """Return the classification token's row of the product (I + M_{L−1}) ⋯ (I + M_0).
-
-    Vector × matrix from the last block down, which costs T² per block instead of T³.
-    """
-    row_B1T = reading_BT[:, None]
-    for map_BTS in reversed(maps):
-        row_B1T = torch.baddbmm(row_B1T, row_B1T, map_BTS)
-    return row_B1T[:, 0]
-
-
-def normalise_maps(maps: list[Tensor]) -> list[Tensor]:
-    """Return maps M' such that I + M' is I + M with rows that sum to one."""
-    return [_normalise_map(map_BTS) for map_BTS in maps]
-
-
-def _normalise_map(map_BTS: Tensor) -> Tensor:
-    # Without the identity again, because the roll-out adds it.
-    identity = torch.eye(map_BTS.shape[-1], dtype=map_BTS.dtype, device=map_BTS.device)
-    with_residual = map_BTS + identity
-    return with_residual / with_residual.sum(-1, keepdim=True) - identity
 
 
 def classification_row(trace: Trace, map_BTS: Tensor) -> Tensor:
@@ -60,12 +38,13 @@ def raw_attention(trace: Trace) -> Attribution:
 
 @method(paper="Abnar & Zuidema 2020; TransAtt Eq. 15–16", signed=False, class_specific=False, needs=("attention",))
 def rollout(trace: Trace, *, normalise_rows: bool = False) -> Attribution:
-    """Product over blocks of I + mean attention: the classification token's row."""
+    """Product over blocks of I + mean attention: the classification token's row.
+
+    Where the head reads words, what the identities alone give them is removed (`identity_share` in the diagnostics).
+    """
     trace.require_token_maps()
     maps = [attention.mean(1) for attention in trace.attentions]
-    if normalise_rows:
-        maps = normalise_maps(maps)
-    return Attribution(roll_out(trace.reading_BT.to(maps[0].dtype), maps))
+    return attribute_roll_out(trace, maps, normalise_rows=normalise_rows)
 
 
 @method(paper="AttCAT, Sec. 4", signed=True, class_specific=True, needs=("gradients",))
@@ -95,19 +74,31 @@ def att_grads(trace: Trace, *, rows: str = "class") -> Attribution:
     return Attribution(layers_BLT.mean(1), layers_BLT)
 
 
+@method(paper="Chefer et al., ICCV 2021, Eq. 5–6", signed=False, class_specific=True, needs=("attention", "gradients"))
+def gae(trace: Trace) -> Attribution:
+    """Attention × gradient of every map, rolled out: the classification token's row.
+
+    Generic attention explainability for one sequence. Where the head reads words, what the identities alone give them
+    is removed (`identity_share` in the diagnostics).
+    """
+    trace.require_token_maps()
+    pairs = zip(trace.attentions, trace.attention_gradients, strict=True)
+    maps = [_positive_product(attention, gradient) for attention, gradient in pairs]
+    return attribute_roll_out(trace, maps)
+
+
 def _positive_product(attention_BHTS: Tensor, gradient_BHTS: Tensor) -> Tensor:
-    """Return E_h A ⊙ (∇A)⁺ (B,T,S)."""
+    """Return E_h A ⊙ (∇A)⁺ (B,T,S), which is E_h (∇A ⊙ A)⁺ since no attention is negative."""
     return (attention_BHTS * gradient_BHTS.clamp(min=0)).mean(1)
 
 
 @method(paper="TransAtt, App. A", signed=False, class_specific=True, needs=("attention", "gradients"))
 def attention_gradcam(trace: Trace) -> Attribution:
-    """Grad-CAM of the last attention map's classification row; that token itself gets nothing."""
+    """Grad-CAM of the last attention map's classification row; a class token itself gets nothing."""
     trace.require_token_maps()
-    # In the precision of the map, in which a share of nearly one is one.
-    reading_BT = trace.reading_BT.to(trace.attentions[-1].dtype)
-    # Where the head reads all tokens, none of them is left out.
-    others_BS = trace.query_BT & (reading_BT < 1)
+    is_class_token_BS = (trace.reading_BT > 0) & reads_first_token(trace)[:, None]
+    # Words that the head reads, such as the last token of a decoder, are not left out.
+    others_BS = trace.query_BT & ~is_class_token_BS
     weight_BH = _mean_over(_head_rows(trace, trace.attention_gradients[-1]), others_BS)
     weighted_BHS = weight_BH[..., None] * _head_rows(trace, trace.attentions[-1])
     return Attribution(weighted_BHS.mean(1).clamp(min=0) * others_BS)

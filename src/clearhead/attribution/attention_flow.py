@@ -8,6 +8,7 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.roll_out import reads_first_token, report_identity_share
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, ClearheadError
 from clearhead.progress import progress
@@ -16,6 +17,8 @@ Edges = tuple[Array, ...]
 """Layer, upper token and lower token of every edge."""
 CAPACITY_UNIT = 2**28
 """What a capacity of one is rounded to: SciPy solves flows over 32-bit integers."""
+IDENTITY_CAPACITY = 0.5
+"""The residual connection's half of what leaves a token; the other half is attention."""
 WIDEST_EDGES = 16
 """Edges per token that are tried before the whole network."""
 
@@ -25,17 +28,32 @@ def attention_flow(trace: Trace, *, limit: int = 512) -> Attribution:
     """Maximum flow from the classification token at the top to each token at the bottom.
 
     Edges between neighbouring layers hold 0.5·(mean-head attention) + 0.5·identity. Where the head reads several
-    tokens, the source feeds each with the share the head gives it. One maximum flow is solved per token, so inputs
-    of more than `limit` tokens are refused.
+    tokens, the source feeds each with the share the head gives it. What the identity edges alone carry to words that
+    the head reads is removed (`identity_share` in the diagnostics). One maximum flow is solved per token, so inputs of
+    more than `limit` tokens are refused.
     """
     trace.require_token_maps()
     _check_length(trace, limit)
+    identity_BT = _identity_flows(trace)
+    # Flows are rounded, so that one which only the identity edges carry may be smaller than they can.
+    relevance_BT = (_solve_flows(trace) - identity_BT).clamp(min=0)
+    return Attribution(relevance_BT, diagnostics=report_identity_share(relevance_BT, identity_BT))
+
+
+def _solve_flows(trace: Trace) -> Tensor:
+    """Return the maximum flow to every token (B,T)."""
     flow_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
     # Each input by itself and without padding, whose edges would only make the networks larger.
     for row, mask_T in enumerate(trace.real_BT):
         flow_T = token_flows(_mean_maps(trace, row, mask_T), _reading_weights(trace, row, mask_T))
         flow_BT[row, mask_T] = torch.from_numpy(flow_T)
-    return Attribution(flow_BT)
+    return flow_BT
+
+
+def _identity_flows(trace: Trace) -> Tensor:
+    """Return the flow to each token through its identity edges alone; none where the head reads a class token."""
+    flow_BT = trace.reading_BT.double().clamp(max=IDENTITY_CAPACITY)
+    return flow_BT.masked_fill(reads_first_token(trace)[:, None], 0).cpu()
 
 
 def _check_length(trace: Trace, limit: int) -> None:
@@ -82,8 +100,7 @@ class FlowNetwork:
 
     def __init__(self, maps_LTS: Array, reading_T: Array) -> None:
         self.source_T = _to_integers(reading_T)
-        # Half attention, half residual connection.
-        shares_LTS = 0.5 * maps_LTS + 0.5 * np.eye(maps_LTS.shape[-1])
+        shares_LTS = (1 - IDENTITY_CAPACITY) * maps_LTS + IDENTITY_CAPACITY * np.eye(maps_LTS.shape[-1])
         self.capacities_LTS = _drop_unreachable(_to_integers(shares_LTS), self.source_T)
         self.bound_S = _flow_bounds(self.capacities_LTS, self.source_T)
         # The edges into layer 0 are those of the token that is solved, and added for each of them.

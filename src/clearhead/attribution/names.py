@@ -13,6 +13,7 @@ METHOD_NAMES = (
     "cp-lrp",
     "decoded-gradcam",
     "deeplift-shap",
+    "gae",
     "gradient",
     "gradient-shap",
     "gradient-x-input",

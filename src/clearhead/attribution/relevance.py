@@ -5,8 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from clearhead.attribution.attention import classification_row, normalise_maps, roll_out
+from clearhead.attribution.attention import classification_row
 from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.roll_out import attribute_roll_out
 from clearhead.engine.lrp.linear import Z_PLUS
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
@@ -33,14 +34,13 @@ def trans_att(
 ) -> Attribution:
     """Relevance × gradient of every attention map, rolled out: the classification token's row.
 
+    Where the head reads words, what the identities alone give them is removed (`identity_share` in the diagnostics).
     `weight="attention"` replaces the gradient by the map itself and `only_block` uses a single block (the paper's
     ablations); `first_block` and `normalise_rows` reproduce the authors' code.
     """
     trace.require_token_maps()
     maps = _select_blocks(_weighted_maps(trace, weight), first_block, only_block)
-    if normalise_rows:
-        maps = normalise_maps(maps)
-    return Attribution(roll_out(trace.reading_BT.to(maps[0].dtype), maps), diagnostics=trace.balance())
+    return attribute_roll_out(trace, maps, normalise_rows=normalise_rows, diagnostics=trace.balance())
 
 
 def _weighted_maps(trace: Trace, weight: str) -> list[Tensor]:

@@ -190,12 +190,12 @@ def _make_sums(row: Array, length: int) -> tuple[Array, Array]:
 
 
 def _merge_diagnostics(explanations: Sequence[Explanation]) -> dict[str, Any]:
-    """Take the maximum of gaps and steps, the mean of effects, and everything else from the first window."""
+    """Take the maximum of gaps and steps, the mean of effects and shares, and everything else from the first window."""
     merged = dict(explanations[0].diagnostics)
     for key in merged:
         if _takes_maximum(key):
             merged[key] = max(_diagnostic_values(explanations, key))
-        elif key == "effect":
+        elif key in ("effect", "identity_share"):
             merged[key] = float(np.mean(_diagnostic_values(explanations, key)))
     return merged
 

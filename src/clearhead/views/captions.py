@@ -10,6 +10,7 @@ from clearhead.views.text_spans import TextSpan, escape_hidden, special_tokens
 # Diagnostics that a reader of the view can judge; the others are in the JSON record.
 DIAGNOSTICS = {
     "conservation_gap": "relevance conserved within {:.1g}",
+    "identity_share": "identity path removed, {:.4g} of the total",
     "completeness_gap": "completeness gap {:.2g}",
     "left_behind": "{:.2g} of the relevance stays with positions and the class token",
     "samples": "{} samples",

@@ -163,8 +163,9 @@ function describeDiagnostics({ tokens, diagnostics }) {
   const special = tokens.filter((token) => token.special).map((token) => `${token.token} ${formatSigned(token.relevance)}`);
   const notes = [];
   if (special.length) notes.push(`special tokens: ${special.join(", ")}`);
-  const { conservation_gap: conservation, completeness_gap: completeness, samples } = diagnostics;
+  const { conservation_gap: conservation, identity_share: identity, completeness_gap: completeness, samples } = diagnostics;
   if (conservation !== undefined) notes.push(`relevance conserved within ${Number(conservation).toExponential(1)}`);
+  if (identity !== undefined) notes.push(`identity path removed, ${Number(identity).toPrecision(4)} of the total`);
   if (completeness !== undefined) notes.push(`completeness gap ${Number(completeness).toPrecision(2)}`);
   if (samples !== undefined) notes.push(`${samples} samples`);
   return notes.join(" · ");
