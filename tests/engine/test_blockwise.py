@@ -11,15 +11,18 @@ from transformers import BigBirdConfig, BigBirdForSequenceClassification
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 import clearhead
+from clearhead.attribution.batch import list_blockwise_methods
 from clearhead.attribution.method import parse_method
 from clearhead.engine import memory, weighted_relevance
-from clearhead.engine.block_calls import PROBE_TOKENS
+from clearhead.engine.backward import BACKWARDS
+from clearhead.engine.block_calls import PROBE_TOKENS, repeat_recorded
 from clearhead.engine.blockwise import capture_blockwise
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import from_tensors
 from clearhead.model.model import Model
 
 clearhead.methods()
+BY_GRADIENT = ["attn-lrp", "cp-lrp", "cat", "cat:hidden=input", "gradient", "gradient-x-input", "layer-gradcam"]
 WHOLE = [family for family in FAMILIES if family != "swin"]
 
 
@@ -32,6 +35,65 @@ def test_block_by_block_is_exact(family):
     for blockwise, expected in zip(blocks.diagnostics, at_once.diagnostics, strict=True):
         assert blockwise["conservation_gap"] == pytest.approx(expected["conservation_gap"], abs=1e-9)
         assert blockwise["dropped"] == pytest.approx(expected["dropped"], abs=1e-9)
+
+
+@pytest.mark.parametrize("backward", BACKWARDS)
+@pytest.mark.parametrize("family", WHOLE)
+def test_coefficients_block_by_block_are_exact(family, backward):
+    batch = tensors(family)
+    expected = clearhead.capture(model(family), batch, [0, 1, 2]).coefficients(backward)
+    trace = capture_blockwise(model(family), batch, [0, 1, 2])
+    coefficients = trace.coefficients(backward)
+    assert_equal(coefficients.hidden_states, expected.hidden_states)
+    assert_equal(coefficients.block_inputs, expected.block_inputs)
+    assert_equal([coefficients.leaf], [expected.leaf])
+    assert trace.coefficients(backward) is coefficients, "computed once"
+
+
+def assert_equal(tensors, expected):
+    for tensor, other in zip(tensors, expected, strict=True):
+        torch.testing.assert_close(tensor, other, rtol=1e-9, atol=1e-12 * float(other.abs().max()))
+
+
+@pytest.mark.parametrize("target", [1, clearhead.Target(0, versus=2)])
+@pytest.mark.parametrize("method", BY_GRADIENT)
+def test_methods_over_gradients_go_block_by_block(method, target):
+    batch = tensors("bert")
+    at_once = parse_method(method)(clearhead.capture(model("bert"), batch, target))
+    blocks = parse_method(method)(capture_blockwise(model("bert"), batch, target))
+    torch.testing.assert_close(blocks.relevance_BT, at_once.relevance_BT, rtol=1e-9, atol=1e-12)
+    if at_once.layers_BLT is not None:
+        torch.testing.assert_close(blocks.layers_BLT, at_once.layers_BLT, rtol=1e-9, atol=1e-12)
+    for blockwise, expected in zip(blocks.diagnostics, at_once.diagnostics, strict=True):
+        assert blockwise == pytest.approx(expected, abs=1e-12)
+
+
+def test_balanced_passes_block_by_block_form_no_maps_and_no_relevance(monkeypatch):
+    trace = capture_blockwise(model("bert"), tensors("bert"), 0)
+    tapes = []
+
+    def repeat(*args, **options):
+        tape, output = repeat_recorded(*args, **options)
+        tapes.append(tape)
+        return tape, output
+
+    monkeypatch.setattr("clearhead.engine.blockwise.repeat_recorded", repeat)
+    coefficients = trace.coefficients("attn-lrp")
+    assert len(tapes) == 3
+    assert all(tape.maps[0].map is None for tape in tapes)
+    assert "_walk" not in vars(trace), "the walk of trans-att"
+    with pytest.raises(UnsupportedModel, match="block by block"):
+        _ = coefficients.attentions
+
+
+def test_embeddings_in_place_of_ids_go_block_by_block():
+    batch = tensors("bert")
+    words = model("bert").network.get_input_embeddings()(batch["input_ids"]).detach()
+    embedded = {"inputs_embeds": words, "attention_mask": batch["attention_mask"]}
+    trace = capture_blockwise(model("bert"), embedded, 0)
+    torch.testing.assert_close(trace.leaf, words)
+    expected = clearhead.capture(model("bert"), batch, 0).leaf_gradient
+    torch.testing.assert_close(trace.leaf_gradient, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("family", WHOLE)
@@ -64,6 +126,15 @@ def test_methods_that_need_every_map_say_so(method):
     trace = capture_blockwise(model("bert"), tensors("bert"), 0)
     with pytest.raises(UnsupportedModel, match="too long for"):
         parse_method(method)(trace)
+
+
+def test_the_methods_that_the_error_names_go_block_by_block():
+    trace = capture_blockwise(model("bert"), tensors("bert"), 0)
+    with pytest.raises(UnsupportedModel) as caught:
+        _ = trace.attentions
+    for name in list_blockwise_methods():
+        assert name in str(caught.value)
+        parse_method(name)(trace)
 
 
 def test_windows_and_merging_are_refused():

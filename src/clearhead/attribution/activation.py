@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from clearhead.attribution.attention import received_attention
-from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.method import Attribution, always, method
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption, UnsupportedModel
 
@@ -31,7 +31,7 @@ def layer_saliency(trace: Trace, layer: int) -> Tensor:
     return gradient_x_hidden(trace.hidden_gradients[layer], trace.hidden_states[layer]).clamp(min=0)
 
 
-@method(paper="AttCAT, Eq. 10", signed=True, class_specific=True, needs=("gradients",))
+@method(paper="AttCAT, Eq. 10", signed=True, class_specific=True, needs=("gradients",), blockwise=always)
 def cat(trace: Trace, *, hidden: str = "output") -> Attribution:
     """Gradient × feature of every block, summed over blocks; `hidden="input"` takes what the block received."""
     layers = [trace.as_patches(impact_BT) for impact_BT in _block_impacts(trace, hidden, "cat")]
@@ -74,7 +74,9 @@ def _impacts(gradients: list[Tensor], states: list[Tensor]) -> list[Tensor]:
     return [gradient_x_hidden(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
 
 
-@method(paper="Decoded layer saliency, Eq. 1", signed=False, class_specific=True, needs=("gradients",))
+@method(
+    paper="Decoded layer saliency, Eq. 1", signed=False, class_specific=True, needs=("gradients",), blockwise=always
+)
 def layer_gradcam(trace: Trace, *, layer: int | None = None) -> Attribution:
     """Grad-CAM of one layer's features at each position; layer 0 is the embedding output."""
     index = resolve_layer(trace, layer)

@@ -47,7 +47,7 @@ def rollout(trace: Trace, *, normalise_rows: bool = False) -> Attribution:
     return attribute_roll_out(trace, maps, normalise_rows=normalise_rows)
 
 
-@method(paper="AttCAT, Sec. 4", signed=True, class_specific=True, needs=("gradients",))
+@method(paper="AttCAT, Sec. 4", signed=True, class_specific=True, needs=("attention", "gradients"))
 def grads(trace: Trace) -> Attribution:
     """Gradient of the last attention map, averaged over heads: the classification token's row."""
     trace.require_token_maps()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clearhead.attribution.activation import gradient_x_hidden
 from clearhead.attribution.gradient import attribute_sum
-from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.method import Attribution, always, method
 from clearhead.engine.backward import ATTN_LRP, BALANCED
 from clearhead.engine.gradients import Gradients
 from clearhead.engine.streams import HostCopy
@@ -15,7 +15,13 @@ from clearhead.engine.trace import Trace
 from clearhead.lazy import LazySequence
 
 
-@method(paper="AttnLRP (Achtibat et al. 2024)", signed=True, class_specific=True, needs=("gradients",))
+@method(
+    paper="AttnLRP (Achtibat et al. 2024)",
+    signed=True,
+    class_specific=True,
+    needs=("gradients",),
+    blockwise=always,
+)
 def attn_lrp(trace: Trace) -> Attribution:
     """Relevance at the embedding output (images: at the pixels), with products shared half and half.
 
@@ -30,6 +36,7 @@ def attn_lrp(trace: Trace) -> Attribution:
     signed=True,
     class_specific=True,
     needs=("gradients",),
+    blockwise=always,
 )
 def cp_lrp(trace: Trace) -> Attribution:
     """Relevance at the embedding output (images: at the pixels), with attention maps and gates held constant.

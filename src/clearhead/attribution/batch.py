@@ -184,7 +184,7 @@ def _attribute_large_input(request: AttributionRequest, batch: Batch) -> list[In
     except OUT_OF_MEMORY as error:
         raise BadInput(
             f"An input does not fit into the memory of {request.model.device}, even by itself: use a shorter input, "
-            "another device, or trans-att alone, which works block by block."
+            f"another device, or methods that work block by block: {', '.join(list_blockwise_methods())}."
         ) from error
 
 
@@ -219,11 +219,19 @@ def _trace(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> Tra
     """Capture a batch, or take the trace that the cache of the request has kept."""
     targets = request.targets_at(batch.indices)
     if request.cache is None:
-        return capture_batch(request.model, batch.inputs, targets, blockwise=blockwise)
+        return capture_batch(
+            request.model, batch.inputs, targets, blockwise=blockwise, gradients_only=_read_gradients_only(request)
+        )
     if not has_cached_trace(request):
         # For the prediction: an invalid target must not cost the forward pass, which other requests can use.
         request.cache.add(capture_batch(request.model, batch.inputs, [None], blockwise=blockwise))
     return request.cache.retarget(targets)
+
+
+def _read_gradients_only(request: AttributionRequest) -> bool:
+    """Return whether no method reads attention maps or relevance, which a trace then need not keep."""
+    specs = request.active_specs.values()
+    return not any(spec.method.needs & {"attention", "relevance"} for spec in specs)
 
 
 def explain_batch(
@@ -243,7 +251,14 @@ def single_target(result: InputResult) -> list[Explanation]:
     return [explanations[TARGET] for explanations in result]
 
 
-def capture_batch(model: Model, inputs: Inputs, targets: Sequence[TargetLike], *, blockwise: bool = False) -> Trace:
+def capture_batch(
+    model: Model,
+    inputs: Inputs,
+    targets: Sequence[TargetLike],
+    *,
+    blockwise: bool = False,
+    gradients_only: bool = False,
+) -> Trace:
     """Trace a batch, block by block if that is asked for and the network's blocks follow each other."""
     if blockwise:
         try:
@@ -251,7 +266,7 @@ def capture_batch(model: Model, inputs: Inputs, targets: Sequence[TargetLike], *
         except UnsupportedModel:
             # The whole trace may not fit into memory, but there is no other way to try.
             pass
-    return capture(model, inputs, list(targets))
+    return capture(model, inputs, list(targets), gradients_only=gradients_only)
 
 
 def _attribute(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> list[InputResult]:
@@ -295,23 +310,37 @@ def _schedule_key(spec: MethodSpec) -> tuple[bool, bool, bool]:
     relevance maps come before those that release them block by block.
     """
     needs = spec.method.needs
-    needs_both = "gradients" in needs and "relevance" in needs
-    return not needs_both, works_blockwise(spec), "gradients" not in needs
+    return not _reads_both(spec), _frees_maps(spec), "gradients" not in needs
+
+
+def _reads_both(spec: MethodSpec) -> bool:
+    return {"gradients", "relevance"} <= spec.method.needs
+
+
+def _frees_maps(spec: MethodSpec) -> bool:
+    """Return whether a method reads the gradients and relevance of one map at a time, and frees them."""
+    return _reads_both(spec) and works_blockwise(spec)
 
 
 def share_gradients(specs: Iterable[MethodSpec]) -> bool:
-    """Return whether gradients should be kept for methods that do not work block by block."""
+    """Return whether gradients should be kept for methods that read all of them."""
     return any(map(_reads_all_gradients, specs))
 
 
 def _reads_all_gradients(spec: MethodSpec) -> bool:
-    return "gradients" in spec.method.needs and not works_blockwise(spec)
+    return "gradients" in spec.method.needs and not _frees_maps(spec)
 
 
 def can_go_blockwise(model: Model, specs: Iterable[MethodSpec]) -> bool:
     """Return whether a trace that is computed block by block is enough for all methods and saves memory."""
     # Blocks are found on a short probe of the input, and an image cannot be made shorter.
     return not model.takes_images and all(map(works_blockwise, specs))
+
+
+def list_blockwise_methods() -> list[str]:
+    """Return the methods that work block by block with their default options."""
+    candidates = [method for method in METHODS.values() if not method.is_control]
+    return [method.name for method in candidates if method.blockwise(method.options)]
 
 
 def works_blockwise(spec: MethodSpec) -> bool:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.method import Attribution, always, method
 from clearhead.engine.trace import Trace
 
 
@@ -22,13 +22,25 @@ def attribute_sum(trace: Trace, product: Tensor) -> Attribution:
     return Attribution(trace.patches(pixels_BPQ), pixels_BPQ=pixels_BPQ)
 
 
-@method(paper="Simonyan et al. 2014; decoded paper's Simple", signed=False, class_specific=True, needs=("gradients",))
+@method(
+    paper="Simonyan et al. 2014; decoded paper's Simple",
+    signed=False,
+    class_specific=True,
+    needs=("gradients",),
+    blockwise=always,
+)
 def gradient(trace: Trace) -> Attribution:
     """L2 norm of the gradient at the word embeddings (images: at the pixels)."""
     return attribute_norm(trace, trace.leaf_gradient)
 
 
-@method(paper="Shrikumar et al. 2016; decoded paper's GradxAct", signed=True, class_specific=True, needs=("gradients",))
+@method(
+    paper="Shrikumar et al. 2016; decoded paper's GradxAct",
+    signed=True,
+    class_specific=True,
+    needs=("gradients",),
+    blockwise=always,
+)
 def gradient_x_input(trace: Trace) -> Attribution:
     """Gradient × word embedding, summed over features (images: × pixel)."""
     return attribute_sum(trace, trace.leaf_gradient * trace.leaf)

@@ -36,7 +36,6 @@ def _read_contents(trace: Trace) -> list[bytes]:
     # Ids where there are some: random numbers must not depend on device or precision.
     if "input_ids" in tensors:
         return _read_ids(tensors["input_ids"], trace.real_BT)
-    # Not the leaf of the trace, which stands behind the last block in a trace that goes block by block.
     name = "pixel_values" if trace.is_image else "inputs_embeds"
     return [row.tobytes() for row in _fetch_float32(tensors[name])]
 

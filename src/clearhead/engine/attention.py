@@ -117,6 +117,19 @@ class Masks:
             self._triangles[sizes] = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
         return self._triangles[sizes]
 
+    def can_fuse(
+        self, dtype: torch.dtype, attn_mask: Tensor | None = None, dropout_p: float = 0.0, *_: Any, **__: Any
+    ) -> bool:
+        """Return whether torch's fused kernel computes what `decompose_attention` does.
+
+        `attn_mask` and what follows are the arguments of torch's function.
+        """
+        # A mask that depends on the input has a backward pass of its own, and fully masked rows may become NaN.
+        if dropout_p or (attn_mask is not None and attn_mask.requires_grad):
+            return False
+        masked_rows = self.as_bias(attn_mask, dtype)[1]
+        return masked_rows is None
+
     def as_bias(self, mask: Tensor | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
         """Return a mask as numbers to add to the scores, and its fully masked query rows if it has any."""
         if mask is None:

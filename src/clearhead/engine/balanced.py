@@ -45,6 +45,7 @@ HALF_IN_ATTN_LRP: Factors = {ATTN_LRP: 0.5}
 HELD: Factors = {ATTN_LRP: 0.0, BALANCED: 0.0}
 HELD_IN_BALANCED: Factors = {BALANCED: 0.0}
 HALF_OR_HELD: Factors = {ATTN_LRP: 0.5, BALANCED: 0.0}
+QUARTER_OR_HELD: Factors = {ATTN_LRP: 0.25, BALANCED: 0.0}
 
 
 def _names(names: str) -> frozenset[str]:
@@ -104,6 +105,8 @@ class BalancedCalls:
             query = scale(args[0], self._switch, HALF_OR_HELD)
             key = scale(args[1], self._switch, HALF_OR_HELD)
             return function(query, key, *args[2:], **kwargs)
+        if name == "scaled_dot_product_attention":
+            return function(*self._scale_attention(*args), **kwargs)
         return self._replace_backward(name, function, args, kwargs, describe)
 
     def call_in_norm(self, name: str, function: Function, args: Any, kwargs: Any) -> Any:
@@ -132,6 +135,13 @@ class BalancedCalls:
         left_factors, right_factors = self._product_factors(name, left, right)
         scaled = (scale(left, self._switch, left_factors), scale(right, self._switch, right_factors))
         return (*args[:first], *scaled, *args[first + 2 :])
+
+    def _scale_attention(self, query: Tensor, key: Tensor, value: Tensor, *args: Any) -> tuple[Any, ...]:
+        """Return the operands of a fused attention: queries and keys are factors of two products, values of one."""
+        query = scale(query, self._switch, QUARTER_OR_HELD)
+        key = scale(key, self._switch, QUARTER_OR_HELD)
+        value = scale(value, self._switch, HALF_IN_ATTN_LRP)
+        return query, key, value, *args
 
     def _product_factors(self, name: str, left: Tensor, right: Tensor) -> tuple[Factors, Factors]:
         if self._saved.node_of(left) in self._softmaxes:

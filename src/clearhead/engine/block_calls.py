@@ -111,45 +111,69 @@ def _are_adjacent(blocks: Sequence[AttentionMap]) -> bool:
 
 
 @contextmanager
-def record_calls(calls: Sequence[BlockCall], recorder: Recorder) -> Iterator[None]:
-    """Record the arguments of every block call; the recorder's tape starts after the last block."""
-    hooks = _CallHooks(list(calls), recorder)
-    handles = [calls[-1].block.register_forward_hook(hooks.start_tape)]
+def record_calls(calls: Sequence[BlockCall], recorder: Recorder) -> Iterator["CallHooks"]:
+    """Record the arguments of every block call; the recorder's tape leaves the blocks themselves out."""
+    hooks = CallHooks(list(calls), recorder)
+    handles = [calls[-1].block.register_forward_hook(hooks.restart_tape)]
     # Each module once, though it may be called as several blocks.
     for block in {id(call.block): call.block for call in calls}.values():
         # Before the hooks of others, which run again when the block is repeated.
         handles.append(block.register_forward_pre_hook(hooks.record_arguments, with_kwargs=True, prepend=True))
     try:
-        yield
+        yield hooks
     finally:
         for handle in handles:
             handle.remove()
 
 
 @dataclass
-class _CallHooks:
-    """The forward hooks of the blocks; `remaining` are the calls that are still to come."""
+class CallHooks:
+    """The forward hooks of the blocks.
+
+    `remaining` are the calls that are still to come. On the tape, `embedding` is the input of the first block, and
+    `last` the output of the last block, with nothing between them.
+    """
 
     remaining: list[BlockCall]
     recorder: Recorder
+    embedding: Tensor | None = None
+    last: Tensor | None = None
 
-    def record_arguments(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        self.remaining.pop(0).record(args, kwargs)
+    def record_arguments(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        call = self.remaining.pop(0)
+        call.record(args, kwargs)
+        if self.embedding is not None:
+            return None
+        self.embedding = call.hidden
+        # Without its graph, so that no block is recorded.
+        call.args[call.hidden_argument] = call.hidden.detach()
+        return _replace_argument(args, kwargs, call.hidden_argument, call.hidden)
 
-    def start_tape(self, module: nn.Module, args: Any, output: Any) -> Any:
-        """Let the tape begin at the output of the last block."""
+    def restart_tape(self, module: nn.Module, args: Any, output: Any) -> Any:
+        """Let the tape go on at the output of the last block."""
         # A network may share one module among its blocks: only the last call counts.
         if self.remaining:
             return output
         if isinstance(output, Tensor):
-            return self.recorder.begin(output)
+            self.last = self.recorder.restart(output)
+            return self.last
         # Blocks may also return attention maps or caches, after the hidden state.
-        return (self.recorder.begin(output[0]), *output[1:])
+        self.last = self.recorder.restart(output[0])
+        return (self.last, *output[1:])
 
 
-def repeat_recorded(network: nn.Module, call: BlockCall) -> tuple[Tape, Tensor]:
+def _replace_argument(
+    args: tuple[Any, ...], kwargs: dict[str, Any], argument: int | str, value: Tensor
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with another value under an index or keyword."""
+    if isinstance(argument, str):
+        return args, {**kwargs, argument: value}
+    return (*args[:argument], value, *args[argument + 1 :]), kwargs
+
+
+def repeat_recorded(network: nn.Module, call: BlockCall, *, gradients_only: bool = False) -> tuple[Tape, Tensor]:
     """Run one block by itself under a recorder; return its tape and its hidden state."""
-    recorder = Recorder(Tape(), network)
+    recorder = Recorder(Tape(gradients_only=gradients_only), network)
     modules = composite_modules(call.block)
     with eager_execution(call.hidden.device), frozen(network), hook_modules(modules, recorder):
         hidden = recorder.begin(call.hidden)

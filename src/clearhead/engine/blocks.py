@@ -7,7 +7,6 @@ as long as the network uses the same ones.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -209,12 +208,18 @@ def record_forward(
     words: Tensor | None,
     leaf: str | None,
     head: Callable[[Any], Tensor],
+    *,
+    gradients_only: bool = False,
 ) -> tuple[Tape, Tensor]:
     """Run the network once and return its tape and logits; `head` extracts the logits from the network's output.
 
     `leaf` names the float input, or is None if the input is looked up in the embedding table `words`.
     """
-    run = partial(_run_hooked, network, tensors, words, leaf, head)
+
+    def run(hooked: list[nn.Module]) -> tuple[Tape, Tensor]:
+        recorder = Recorder(Tape(gradients_only=gradients_only), network, words)
+        return recorder.tape, run_recorded(recorder, tensors, leaf, head, hooked)
+
     modules = list_modules(network)
     module_types = tuple(map(type, modules))
     layout = _LAYOUTS.get(network)
@@ -234,22 +239,21 @@ def _select_possible_blocks(modules: list[nn.Module]) -> list[nn.Module]:
     return [module for module in modules if not is_single_call(module)]
 
 
-def _run_hooked(
-    network: nn.Module,
+def run_recorded(
+    recorder: Recorder,
     tensors: dict[str, Tensor],
-    words: Tensor | None,
     leaf: str | None,
     head: Callable[[Any], Tensor],
     hooked: list[nn.Module],
-) -> tuple[Tape, Tensor]:
-    """Run the network under a recorder, with hooks on some of its modules."""
-    recorder = Recorder(Tape(), network, words)
+) -> Tensor:
+    """Run a recorder's network with hooks on some of its modules, and return the logits."""
+    network = recorder.network
     with gc_paused(), eager_execution(input_device(tensors)), frozen(network), hook_modules(hooked, recorder):
         inputs = clone_tensors(tensors)
         if leaf is not None:
             inputs[leaf] = recorder.begin(inputs[leaf])
         with recorder:
-            return recorder.tape, head(network(**inputs))
+            return head(network(**inputs))
 
 
 def input_device(tensors: Mapping[str, Tensor]) -> torch.device:

@@ -1,25 +1,26 @@
 """Long inputs explained block by block: the attention maps of one block exist at a time.
 
 The network runs once without maps and keeps the input of each block. Then each block is run again by itself, from the
-last to the first: the gradient and the relevance at its output are carried to its input, and its maps are freed. This
-is exact if everything after a block depends on the input through that block's output alone, which a short probe of the
-same network shows.
+last to the first: what a backward pass has brought to its output, and for trans-att the relevance there, is carried to
+its input, and its activations are freed. This is exact if everything after a block depends on the input through that
+block's output alone, which a short probe of the same network shows.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from clearhead.engine.backward import GRADIENT
 from clearhead.engine.block_calls import BlockCall, find_block_calls, record_calls, repeat_recorded
-from clearhead.engine.blocks import clone_tensors, composite_modules, hook_modules, input_device
+from clearhead.engine.blocks import composite_modules, run_recorded
 from clearhead.engine.conservation import Arrival, report_conservation
-from clearhead.engine.context import eager_execution, frozen, full_precision_autograd
-from clearhead.engine.forward import ForwardPass
-from clearhead.engine.gradients import vjp
+from clearhead.engine.context import frozen, full_precision_autograd
+from clearhead.engine.forward import ForwardPass, float_input
+from clearhead.engine.gradients import Gradients, vjp
 from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE
 from clearhead.engine.lrp.propagation import RelevancePass
@@ -29,16 +30,22 @@ from clearhead.engine.trace import Trace
 from clearhead.engine.weighted_relevance import weight_by_gradient
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Inputs, as_inputs
-from clearhead.model.model import Model
+from clearhead.model.model import Model, input_embedding
 from clearhead.model.outputs import finite_logits, resolve_targets
 from clearhead.model.target import Target, TargetLike
 
 
 @dataclass(frozen=True, eq=False)
 class BlockwiseForwardPass(ForwardPass):
-    """A forward pass whose tape begins after the last block; it keeps the input of each block, but no maps."""
+    """A forward pass whose tape leaves out the blocks; it keeps the input of each block, but no maps.
+
+    The tape leads from the leaf to `embedding`, the input of the first block, and from `last`, the output of the last
+    block, to the logits.
+    """
 
     recorded_inputs: list[Tensor]
+    embedding: Tensor
+    last: Tensor
 
     @property
     def attentions(self) -> list[Tensor]:
@@ -47,18 +54,22 @@ class BlockwiseForwardPass(ForwardPass):
     def require_attentions(self) -> None:
         raise self._too_long()
 
+    def require_blocks(self) -> None:
+        """Do nothing: the blocks of the probe have been checked."""
+
     @property
     def block_inputs(self) -> list[Tensor]:
         return self.recorded_inputs
 
     @property
     def hidden_states(self) -> list[Tensor]:
-        return [*self.recorded_inputs, self.leaf]
+        return [*self.recorded_inputs, self.last]
 
     def _too_long(self) -> UnsupportedModel:
         return UnsupportedModel(
-            f"This input is too long for {self.name} to hold all its attention maps in memory: choose trans-att, which "
-            "works block by block, or gradient methods, or a shorter input (`clearhead plan` tells how much is needed)."
+            f"This input is too long for {self.name} to hold all its attention maps in memory: choose a method that "
+            "works block by block (attn-lrp, cp-lrp, cat, gradient, gradient-x-input, layer-gradcam, trans-att), or a "
+            "shorter input (`clearhead plan` tells how much is needed)."
         )
 
 
@@ -80,13 +91,15 @@ class BackwardWalk:
 
 
 class BlockwiseTrace(Trace):
-    """A trace with hidden states but without maps, for trans-att and methods that only need outputs."""
+    """A trace with hidden states and gradients there, but without maps; only trans-att gets relevance."""
+
+    forward: BlockwiseForwardPass
 
     def __init__(
         self,
         model: Model,
         inputs: Inputs,
-        forward: ForwardPass,
+        forward: BlockwiseForwardPass,
         targets: tuple[Target, ...],
         calls: Sequence[BlockCall],
     ) -> None:
@@ -99,6 +112,40 @@ class BlockwiseTrace(Trace):
 
     def require_token_maps(self) -> None:
         """Do nothing: the maps of the probe have been checked."""
+
+    @property
+    def gradients(self) -> Gradients:
+        return self.coefficients(GRADIENT)
+
+    @cached_property
+    def _coefficients(self) -> dict[str, Gradients]:
+        return {}
+
+    def coefficients(self, backward: str) -> Gradients:
+        if backward not in self._coefficients:
+            self._coefficients[backward] = self._walk_coefficients(backward)
+        return self._coefficients[backward]
+
+    def _walk_coefficients(self, backward: str) -> Gradients:
+        """Carry the coefficients of a backward pass from the output to the leaf, through one block at a time."""
+        forward = self.forward
+        with forward.tape.switch.use(backward):
+            coefficients = vjp(forward.output, self._seeds.direction, [forward.last])
+        for call in reversed(self.calls):
+            coefficients.append(self._carry_coefficient(call, coefficients[-1], backward))
+        with forward.tape.switch.use(backward):
+            (leaf,) = vjp(forward.embedding, coefficients[-1], [forward.leaf])
+        hidden_states = coefficients[::-1]
+        # The input of each block is the output of the one before it.
+        return Gradients(hidden_states, hidden_states[:-1], leaf)
+
+    def _carry_coefficient(self, call: BlockCall, coefficient: Tensor, backward: str) -> Tensor:
+        """Carry a coefficient from a block's output to its input."""
+        tape, output = repeat_recorded(self.model.network, call, gradients_only=True)
+        assert tape.leaf is not None
+        with tape.switch.use(backward):
+            (carried,) = _backward_once(output, [tape.leaf], coefficient)
+        return carried
 
     @cached_property
     def weighted_relevances(self) -> list[Tensor]:
@@ -124,7 +171,7 @@ class BlockwiseTrace(Trace):
     def _start(self) -> BackwardState:
         """Propagate from the output to the last hidden state."""
         output = self.forward.output
-        last = self.forward.hidden_states[-1]
+        last = self.forward.last
         passes = _start_passes(self.forward.tape, output, self._seeds.relevance_seeds)
         relevances, dropped = _propagate(passes, last)
         (gradient,) = vjp(output, self._seeds.direction, [last])
@@ -156,12 +203,13 @@ class BlockwiseTrace(Trace):
     def _check_block(self, call: BlockCall, tape: Tape) -> tuple[Tensor, Tensor]:
         """Return the attention map and the leaf of a repeated block, which must attend as it did in the probe."""
         assert tape.leaf is not None
-        if len(tape.maps) != 1 or tape.maps[0].map.shape[-1] != call.hidden.shape[1]:
+        maps = [attention.map for attention in tape.maps if attention.map is not None]
+        if len(maps) != 1 or maps[0].shape[-1] != call.hidden.shape[1]:
             raise UnsupportedModel(
                 f"{self.model.name} attends in another way to long inputs than to short ones: it cannot be explained "
                 "block by block."
             )
-        return tape.maps[0].map, tape.leaf
+        return maps[0], tape.leaf
 
 
 def _sum_arrivals(state: BackwardState) -> list[Arrival]:
@@ -195,7 +243,7 @@ def _propagate(passes: Sequence[RelevancePass], tensor: Tensor) -> tuple[list[Te
 
 
 def capture_blockwise(model: Model, inputs: Any, target: TargetLike | Sequence[TargetLike] = None) -> BlockwiseTrace:
-    """Return a trace for trans-att alone, in memory that grows with one block instead of all."""
+    """Return a trace without attention maps, in memory that grows with one block instead of all."""
     batch = as_inputs(model, inputs)
     calls = find_block_calls(model, batch)
     forward = _run_forward(model, batch, calls)
@@ -204,15 +252,15 @@ def capture_blockwise(model: Model, inputs: Any, target: TargetLike | Sequence[T
 
 
 def _run_forward(model: Model, inputs: Inputs, calls: Sequence[BlockCall]) -> BlockwiseForwardPass:
-    """Run the network once; record the arguments of its blocks, and on tape what follows them."""
+    """Run the network once; record the arguments of its blocks, and on tape what comes before and after them."""
     network = model.network
-    recorder = Recorder(Tape(), network)
-    with (
-        eager_execution(input_device(inputs.tensors)),
-        frozen(network),
-        hook_modules(composite_modules(network), recorder),
-        record_calls(calls, recorder),
-        recorder,
-    ):
-        logits = finite_logits(model, network(**clone_tensors(inputs.tensors)))
-    return BlockwiseForwardPass(model.name, recorder.tape, logits, [call.hidden for call in calls])
+    recorder = Recorder(Tape(), network, input_embedding(network))
+    head = partial(finite_logits, model)
+    # Frozen already here: hooks are added and removed while no other thread runs the network.
+    with frozen(network), record_calls(calls, recorder) as hooks:
+        logits = run_recorded(recorder, inputs.tensors, float_input(inputs.tensors), head, composite_modules(network))
+    # The blocks of the probe have run.
+    assert hooks.embedding is not None
+    assert hooks.last is not None
+    block_inputs = [call.hidden for call in calls]
+    return BlockwiseForwardPass(model.name, recorder.tape, logits, block_inputs, hooks.embedding, hooks.last)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.engine.blocks import record_forward
-from clearhead.engine.tape import AttentionMap, Tape
+from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model, input_embedding
@@ -47,6 +47,10 @@ class ForwardPass(ABC):
     @abstractmethod
     def require_attentions(self) -> None:
         """Raise UnsupportedModel if there are no attention maps."""
+
+    @abstractmethod
+    def require_blocks(self) -> None:
+        """Raise UnsupportedModel if no blocks were found, or their tokens are not those of the input."""
 
     @property
     def has_blocks(self) -> bool:
@@ -85,7 +89,8 @@ class FullForwardPass(ForwardPass):
 
     @property
     def attentions(self) -> list[Tensor]:
-        return [block.map for block in self._blocks]
+        self.require_attentions()
+        return [block.map for block in self.tape.blocks if block.map is not None]
 
     @property
     def block_inputs(self) -> list[Tensor]:
@@ -103,6 +108,11 @@ class FullForwardPass(ForwardPass):
         return super().leaf
 
     def require_attentions(self) -> None:
+        self.require_blocks()
+        if self.tape.gradients_only:
+            raise UnsupportedModel(GRADIENTS_ONLY)
+
+    def require_blocks(self) -> None:
         if not self.has_blocks:
             raise UnsupportedModel(
                 f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them "
@@ -113,7 +123,7 @@ class FullForwardPass(ForwardPass):
 
     @property
     def _blocks(self) -> list[AttentionMap]:
-        self.require_attentions()
+        self.require_blocks()
         return self.tape.blocks
 
     def _require_order(self) -> None:
@@ -124,13 +134,15 @@ class FullForwardPass(ForwardPass):
             )
 
 
-def run_forward(model: Model, inputs: Inputs) -> FullForwardPass:
+def run_forward(model: Model, inputs: Inputs, *, gradients_only: bool = False) -> FullForwardPass:
     """Run the unmodified network once under a recorder."""
     tensors = inputs.tensors
     words = input_embedding(model.network)
     head = partial(extract_logits, model)
     with explain_size_errors(model, tensors):
-        tape, logits = record_forward(model.network, tensors, words, float_input(tensors), head)
+        tape, logits = record_forward(
+            model.network, tensors, words, float_input(tensors), head, gradients_only=gradients_only
+        )
     # Parameters are frozen, so logits without a graph do not depend on any input that was recorded.
     if not logits.requires_grad or tape.leaf is None:
         raise not_differentiable(model.name)

@@ -11,16 +11,28 @@ from clearhead.engine.backward import GRADIENT
 from clearhead.engine.context import full_precision_autograd
 from clearhead.engine.forward import ForwardPass, not_differentiable
 from clearhead.engine.seeds import Seeds
+from clearhead.errors import UnsupportedModel
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """Gradients of the explained score at all activations of a forward pass."""
+    """Gradients of the explained score at the activations of a forward pass; `maps` is None without attention maps."""
 
-    attentions: list[Tensor]
     hidden_states: list[Tensor]
     block_inputs: list[Tensor]
     leaf: Tensor
+    maps: list[Tensor] | None = None
+
+    @property
+    def attentions(self) -> list[Tensor]:
+        """Gradients at the attention maps."""
+        if self.maps is None:
+            raise UnsupportedModel(
+                "There are no gradients at the attention maps: this input was explained block by block, or captured "
+                "with gradients_only=True. Choose a method that reads hidden states, such as attn-lrp, or a shorter "
+                "input."
+            )
+        return self.maps
 
 
 class BlockGradients(NamedTuple):
@@ -80,26 +92,33 @@ class GradientCache:
 
 def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
     """Return the gradients along a direction of the output, in one backward pass."""
-    attentions, hidden_states, block_inputs = _block_activations(forward)
+    attentions = _attention_maps(forward)
+    hidden_states, block_inputs = _block_activations(forward)
     by_id = _gradients_by_id(forward.output, direction, [*attentions, *hidden_states, *block_inputs, forward.leaf])
     # Activations that the score does not depend on have no gradient; a leaf without one is an error.
     leaf = by_id[id(forward.leaf)]
     if leaf is None:
         raise not_differentiable(forward.name)
     return Gradients(
-        attentions=_select(by_id, attentions),
         hidden_states=_select(by_id, hidden_states),
         block_inputs=_select(by_id, block_inputs),
         leaf=leaf,
+        maps=None if forward.tape.gradients_only else _select(by_id, attentions),
     )
 
 
-def _block_activations(forward: ForwardPass) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Return attention maps, hidden states and block inputs."""
+def _attention_maps(forward: ForwardPass) -> list[Tensor]:
+    if forward.tape.gradients_only or not forward.has_blocks:
+        return []
+    return forward.attentions
+
+
+def _block_activations(forward: ForwardPass) -> tuple[list[Tensor], list[Tensor]]:
+    """Return hidden states and block inputs."""
     # Without blocks there is the leaf alone, which is enough for methods that read the gradient at the input.
     if not forward.has_blocks:
-        return [], [], []
-    return forward.attentions, forward.hidden_states, forward.block_inputs
+        return [], []
+    return forward.hidden_states, forward.block_inputs
 
 
 def _gradients_by_id(output: Tensor, direction: Tensor, tensors: Sequence[Tensor]) -> dict[int, Tensor | None]:
@@ -132,7 +151,7 @@ def collect_gradients(forward: ForwardPass, blocks: Sequence[BlockGradients]) ->
     outputs = [block.after for block in in_order]
     # The walk ends at the first block's input, which the embedding layer separates from the leaf.
     (leaf,) = vjp(forward.block_inputs[0], inputs[0], [forward.leaf])
-    return Gradients(attentions, [inputs[0], *outputs], inputs, leaf)
+    return Gradients([inputs[0], *outputs], inputs, leaf, attentions)
 
 
 def vjp(output: Tensor, gradient: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:

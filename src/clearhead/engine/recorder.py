@@ -19,7 +19,7 @@ from clearhead.engine.attention import Masks, decompose_attention
 from clearhead.engine.balanced import GATES, LINEAR, PRODUCTS, QUOTIENTS, BalancedCalls
 from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
 from clearhead.engine.lrp.rules import rule_for
-from clearhead.engine.tape import AttentionMap, Step, Tape, raise_unsupported
+from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Step, Tape, raise_unsupported
 from clearhead.errors import UnsupportedOperation
 
 # Properties of tensors that networks read all the time; none of them makes a new tensor.
@@ -40,6 +40,7 @@ METADATA = frozenset(
     ]
 )
 REFLECTED_OPERATORS = ("radd", "rmul", "iadd", "isub", "imul", "itruediv")
+REFUSE_RELEVANCE = raise_unsupported(GRADIENTS_ONLY)
 # How torch functions call the argument that they write to.
 FIRST_ARGUMENT_NAMES = ("input", "self", "tensor")
 
@@ -136,11 +137,15 @@ class Recorder(TorchFunctionMode):
 
     def begin(self, tensor: Tensor) -> Tensor:
         """Return a copy of a tensor as the leaf: what is computed from it depends on the input."""
+        self.tape.leaf = self.restart(tensor)
+        return self.tape.leaf
+
+    def restart(self, tensor: Tensor) -> Tensor:
+        """Return a copy of a tensor that is an activation without a past: backward passes end there."""
         # Cloned, since an inference tensor cannot require gradients and the network may write to its input.
-        leaf = tensor.detach().clone().requires_grad_()
-        self.tape.leaf = leaf
-        self.tape.add_node(leaf)
-        return leaf
+        start = tensor.detach().clone().requires_grad_()
+        self.tape.add_node(start)
+        return start
 
     def _starts_input(self, args: Any, kwargs: Any) -> bool:
         """Return whether this call of `embedding` is the first look-up in the embedding table."""
@@ -149,9 +154,18 @@ class Recorder(TorchFunctionMode):
         weight = args[1] if len(args) > 1 else kwargs.get("weight")
         return weight is self.words
 
-    def _attend(self, *args: Any, **kwargs: Any) -> Tensor:
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Compute scaled dot-product attention: by torch's fused kernel if nobody will read the map."""
+        if self.tape.gradients_only and self._masks.can_fuse(query.dtype, *args, **kwargs):
+            function = F.scaled_dot_product_attention
+            call = TorchCall(function.__name__, function, (query, key, value, *args), kwargs)
+            return self._call_and_record(call, _find_activations(call.args, kwargs))  # type: ignore[no-any-return]
         return decompose_attention(
-            *args, **kwargs, masks=self._masks, call=self.call, make_contiguous=self._make_contiguous
+            *(query, key, value, *args),
+            **kwargs,
+            masks=self._masks,
+            call=self.call,
+            make_contiguous=self._make_contiguous,
         )
 
     def _make_contiguous(self, tensor: Tensor) -> Tensor:
@@ -231,7 +245,7 @@ class Recorder(TorchFunctionMode):
         if call.name in GATES:
             self._gates.add(step.node)
         name = call.name
-        if name in ("gelu", "silu") and call.args:
+        if name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
             self._mark_recomputable(call, out)
         # The convolution of the pixels cuts the image into patches.
         if name == "conv2d" and call.first is self.tape.leaf:
@@ -239,6 +253,8 @@ class Recorder(TorchFunctionMode):
 
     def _apply(self, call: TorchCall, rule: Rule | None, out: Tensor, activations: list[Tensor]) -> RuleResult:
         """Return what the rule makes of a call, or a refusal that is raised when relevance reaches the step."""
+        if self.tape.gradients_only:
+            return activations, REFUSE_RELEVANCE
         # Binding first tells arguments that the rule does not take from a TypeError inside the rule, which is a bug.
         if rule is None or not _accepts(rule, len(call.args), tuple(call.kwargs)):
             return activations, self._refuse(call.name)
@@ -280,7 +296,9 @@ class Recorder(TorchFunctionMode):
         """Note a softmax as an attention map once it is the left operand of a matrix product."""
         name = call.name
         if name in ("softmax", "attention_weights") and out.dim() >= 3:
-            self._softmaxes[step.node] = AttentionMap(out)
+            self._softmaxes[step.node] = AttentionMap(None if self.tape.gradients_only else out)
+        elif name == "scaled_dot_product_attention":
+            self.tape.maps.append(AttentionMap(None, is_used=True))
         elif name in ("matmul", "bmm"):
             self._note_map(self._saved.node_of(call.first))
         elif len(step.parents) == 1 and step.parents[0] in self._softmaxes:

@@ -11,6 +11,10 @@ from clearhead.engine.lrp.context import Backward, RelevanceContext, Shares
 from clearhead.engine.lrp.saved import SavedTensors
 from clearhead.errors import UnsupportedOperation
 
+GRADIENTS_ONLY = (
+    "This trace was captured with gradients_only=True, so it has neither attention maps nor relevance. Capture the "
+    "input without that option."
+)
 NOT_RECORDED = (
     "An activation was computed where it cannot be recorded: by compiled or quantised code, or by an in-place write "
     "through a view. Choose a method without relevance."
@@ -29,11 +33,11 @@ class Step(NamedTuple):
 class AttentionMap:
     """A softmax that weights values, and the block around it.
 
-    `before` and `after` are the hidden states at the block's input and output; `argument` is the index or keyword of
-    the input among the block's arguments.
+    `map` is None on a tape for gradients only. `before` and `after` are the hidden states at the block's input and
+    output; `argument` is the index or keyword of the input among the block's arguments.
     """
 
-    map: Tensor
+    map: Tensor | None
     is_used: bool = False
     before: Tensor | None = None
     after: Tensor | None = None
@@ -46,7 +50,8 @@ class Tape:
     """The steps of a forward pass in order, its leaf (embeddings or pixels), and its attention maps.
 
     `patches` are the rows and columns of the patch convolution of an image; `switch` selects the backward pass that
-    autograd runs over the same operations.
+    autograd runs over the same operations. A tape for `gradients_only` keeps no attention maps, and its steps have no
+    relevance rules, which would keep activations that autograd does not need.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -56,6 +61,7 @@ class Tape:
     count: int = 0
     saved: SavedTensors = field(default_factory=SavedTensors)
     switch: BackwardSwitch = field(default_factory=BackwardSwitch)
+    gradients_only: bool = False
 
     @property
     def blocks(self) -> list[AttentionMap]:

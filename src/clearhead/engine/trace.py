@@ -171,7 +171,7 @@ class Trace:
     @property
     def hidden_gradients(self) -> list[Tensor]:
         """Gradients at the hidden states, each (B,T,D)."""
-        self.forward.require_attentions()
+        self.forward.require_blocks()
         return self.gradients.hidden_states
 
     @property
@@ -324,15 +324,17 @@ def capture(
     target: TargetLike | Sequence[TargetLike] = None,
     *,
     precision: str | None = None,
+    gradients_only: bool = False,
 ) -> Trace:
     """Run the unmodified model once and keep what explanations need.
 
     `model` and `inputs` are anything `explain` takes; `target` one target, or a list with one per sample.
-    `precision="float64"` runs a float64 copy of the model, for the last digits of relevance.
+    `precision="float64"` runs a float64 copy of the model, for the last digits of relevance. `gradients_only` keeps
+    neither attention maps nor what relevance needs, which saves memory for methods such as attn-lrp and cat.
     """
     model = with_precision(as_model(model), precision)
     batch = as_inputs(model, inputs)
-    forward = run_forward(model, batch)
+    forward = run_forward(model, batch, gradients_only=gradients_only)
     # Before targets are resolved: the prediction of NaN logits would be arbitrary.
     check_finite(model, forward.host_output)
     return Trace(model, batch, forward, resolve_targets(model, batch, forward.host_output, target))
