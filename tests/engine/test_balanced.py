@@ -8,51 +8,110 @@ import torch
 from helpers.balanced_reference import Transcription, wrap_activations
 from helpers.tiny_models import alone, model, network, tensors, text_model
 from torch import nn
+from transformers import BertForQuestionAnswering
 
 import clearhead
 from clearhead.engine.backward import ATTN_LRP, BACKWARDS, BALANCED
 from clearhead.errors import UnsupportedOperation
 
 FAMILIES = [
-    *("bert", "roberta", "distilbert", "albert", "electra", "modernbert", "modernbert-mean", "deberta-v2"),
-    *("gpt2", "opt", "llama", "qwen3", "vit", "deit", "beit", "dinov2", "swin"),
+    *("bert", "roberta", "xlm-r", "distilbert", "albert", "electra", "modernbert", "modernbert-mean", "deberta-v2"),
+    *("mpnet", "t5", "t5-gated", "gpt2", "opt", "llama", "qwen3", "gemma", "gemma2", "mixtral", "qwen3-moe"),
+    *("vit", "deit", "deit-teacher", "beit", "dinov2", "swin", "clip"),
 ]
-# Llama's and Gemma's norms compute in float32 even in a float64 network.
-WITHOUT_BIASES = {"bert": 1e-12, "vit": 1e-12, "llama": 1e-6, "gemma": 1e-6}
+# RMSNorms compute in float32 even in a float64 network.
+WITHOUT_BIASES = {"bert": 1e-12, "vit": 1e-12, "llama": 1e-6, "gemma": 1e-6, "t5": 1e-6, "mixtral": 1e-6}
 RULES = [ATTN_LRP, BALANCED]
 
 
-def transcribe(family, batch, rule):
+def first_logit(output):
+    return output.logits[:, 0].sum()
+
+
+def transcribe(plain, batch, rule, score=first_logit):
     """The coefficient at the input by plain autograd on rewritten operations."""
-    plain = network(family, attention="eager").requires_grad_(False)
-    mode = Transcription(rule)
-    wrap_activations(plain, mode)
-    leaves = []
-
-    def make_leaf(module, args, out):
-        leaves.append(out.detach().requires_grad_())
-        return leaves[0]
-
+    plain.requires_grad_(False)
     inputs = dict(batch)
     if "pixel_values" in batch:
-        leaves.append(batch["pixel_values"].detach().clone().requires_grad_())
-        inputs["pixel_values"] = leaves[0]
+        mode = Transcription(rule)
+        mode.leaf = inputs["pixel_values"] = batch["pixel_values"].detach().clone().requires_grad_()
     else:
-        plain.get_input_embeddings().register_forward_hook(make_leaf)
+        mode = Transcription(rule, plain.get_input_embeddings().weight)
+    wrap_activations(plain, mode)
     with mode:
-        logits = plain(**inputs).logits
-    (coefficient,) = torch.autograd.grad(logits[:, 0].sum(), leaves[0])
+        output = plain(**inputs)
+    (coefficient,) = torch.autograd.grad(score(output), mode.leaf)
     return coefficient
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_coefficients_are_those_of_the_transcription(family, rule):
-    batch = tensors(family)
-    trace = clearhead.capture(model(family), batch, 0)
-    expected = transcribe(family, batch, rule)
+def assert_transcribed(trace, plain, rule, score=first_logit):
+    """Compare a trace with the transcription of a network that attends in elementary steps."""
+    expected = transcribe(plain, trace.inputs.tensors, rule, score)
     tolerance = 1e-10 * float(expected.abs().max())
     torch.testing.assert_close(trace.coefficients(rule).leaf, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("gradients_only", [False, True])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_coefficients_are_those_of_the_transcription(family, rule, gradients_only):
+    trace = clearhead.capture(model(family), tensors(family), 0, gradients_only=gradients_only)
+    assert_transcribed(trace, network(family, attention="eager"), rule)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("family", ["bert", "llama", "mpnet", "t5"])
+def test_a_contrast_and_one_target_per_sample(family, rule):
+    targets = [clearhead.Target(0, versus=2), clearhead.Target(1), clearhead.Target(2, versus=1)]
+    trace = clearhead.capture(model(family), tensors(family), targets)
+
+    def score(output):
+        logits = output.logits
+        return logits[0, 0] - logits[0, 2] + logits[1, 1] + logits[2, 2] - logits[2, 1]
+
+    assert_transcribed(trace, network(family, attention="eager"), rule, score)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_answer_span_is_start_plus_end(rule):
+    trace = clearhead.capture(
+        model("bert", network_class=BertForQuestionAnswering, num_labels=2),
+        tensors("bert"),
+        clearhead.Target(span=(2, 4)),
+    )
+    plain = network("bert", network_class=BertForQuestionAnswering, num_labels=2, attention="eager")
+    assert_transcribed(
+        trace, plain, rule, lambda output: output.start_logits[:, 2].sum() + output.end_logits[:, 4].sum()
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("changes", "target"),
+    [
+        ({"num_labels": 1, "problem_type": "regression"}, 0),
+        ({"problem_type": "multi_label_classification"}, 1),
+    ],
+)
+def test_regression_and_multi_label(changes, target, rule):
+    trace = clearhead.capture(model("bert", **changes), tensors("bert"), target)
+    plain = network("bert", attention="eager", **changes)
+    assert_transcribed(trace, plain, rule, lambda output: output.logits[:, target].sum())
+
+
+def test_an_expert_behind_a_sigmoid_gate():
+    """CP-LRP holds the gate; AttnLRP has no rule for σ(x)/x, which has no limit at 0."""
+    trace = clearhead.capture(model("qwen2-moe"), tensors("qwen2-moe"), 0)
+    assert_transcribed(trace, network("qwen2-moe", attention="eager"), BALANCED)
+    with pytest.raises(UnsupportedOperation, match=r"'sigmoid' as used in 'model\.layers\.2\.mlp'"):
+        trace.coefficients(ATTN_LRP)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_experts_by_one_fused_product(rule):
+    exact = clearhead.capture(model("mixtral"), tensors("mixtral"), 0).coefficients(rule).leaf
+    fused = clearhead.capture(model("mixtral", dtype=torch.float32), tensors("mixtral"), 0).coefficients(rule).leaf
+    torch.testing.assert_close(fused.double(), exact, rtol=0, atol=1e-5 * float(exact.abs().max()))
 
 
 @pytest.mark.parametrize(("family", "tolerance"), WITHOUT_BIASES.items())

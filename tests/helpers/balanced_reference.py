@@ -27,6 +27,7 @@ def is_activation(value) -> bool:
 
 SLOPES = {"gelu": 0.5, "silu": 0.5, "tanh": 1.0, "relu": 0.0}
 """φ′(0) of activation functions."""
+REWRITTEN = ("embedding", "topk", "sigmoid", "softmax", "layer_norm")
 HELD = ("rsqrt", "sqrt", "std", "norm", "linalg_norm", "linalg_vector_norm")
 
 
@@ -34,12 +35,26 @@ def _is_inverse_root(name, args) -> bool:
     return name == "pow" and is_activation(args[0]) and args[1] == -0.5
 
 
-class Transcription(TorchFunctionMode):
-    """Runs a network so that its gradients are the coefficients of `rule`: "attn-lrp" or "balanced"."""
+def layer_norm(x, shape, weight=None, bias=None, eps=1e-5):
+    """A norm over the last axis with its deviation held."""
+    centred = x - x.mean(-1, keepdim=True)
+    deviation = (x.var(-1, unbiased=False, keepdim=True) + eps).sqrt().detach()
+    out = centred / deviation
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
 
-    def __init__(self, rule: str) -> None:
+
+class Transcription(TorchFunctionMode):
+    """Runs a network so that its gradients are the coefficients of `rule`: "attn-lrp" or "balanced".
+
+    `leaf` is what was looked up in the embedding table `words`.
+    """
+
+    def __init__(self, rule: str, words: Tensor | None = None) -> None:
         super().__init__()
         self.rule = rule
+        self.words = words
+        self.leaf: Tensor | None = None
         self.activated: list[Tensor] = []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
@@ -50,13 +65,28 @@ class Transcription(TorchFunctionMode):
             raise AssertionError("run the transcription with eager attention")
         if name in HELD or _is_inverse_root(name, args):
             return function(*args, **kwargs).detach()
-        if name == "layer_norm":
-            return self.layer_norm(*args, **kwargs)
         if name in SLOPES:
             return self.activation(name, function, args, kwargs)
-        if name == "softmax":
-            return self.softmax(function, args, kwargs)
+        if name in REWRITTEN:
+            return getattr(self, name)(function, args, kwargs)
         return self.multiply(name, function, args, kwargs)
+
+    def embedding(self, function, args, kwargs):
+        out = function(*args, **kwargs)
+        if args[1] is not self.words:
+            return out
+        self.leaf = out.detach().requires_grad_()
+        return self.leaf
+
+    def topk(self, function, args, kwargs):
+        """Hold the weights of the chosen experts."""
+        values, indices = function(*args, **kwargs)
+        return values.detach(), indices
+
+    def sigmoid(self, function, args, kwargs):
+        """A gate, which has no ratio σ(x)/x."""
+        self.activated.append(function(*args, **kwargs))
+        return self.activated[-1]
 
     def activation(self, name, function, args, kwargs):
         out = ratio(args[0], function(*args, **kwargs), SLOPES[name])
@@ -81,12 +111,8 @@ class Transcription(TorchFunctionMode):
         """Some networks compute the softmax in float32 even in float64."""
         return {**kwargs, "dtype": args[0].dtype} if "dtype" in kwargs else kwargs
 
-    def layer_norm(self, x, shape, weight=None, bias=None, eps=1e-5):
-        centred = x - x.mean(-1, keepdim=True)
-        deviation = (x.var(-1, unbiased=False, keepdim=True) + eps).sqrt().detach()
-        out = centred / deviation
-        out = out if weight is None else out * weight
-        return out if bias is None else out + bias
+    def layer_norm(self, function, args, kwargs):
+        return layer_norm(*args, **kwargs)
 
     def product(self, function, args, kwargs):
         if function.__name__ == "einsum":

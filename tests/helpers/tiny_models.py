@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 import transformers as hf
 from helpers.tiny_tokenizers import plot_tokenizer, word_piece_tokenizer
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 import clearhead
 from clearhead.model.model import Model
@@ -32,6 +33,10 @@ DISTIL = {"vocab_size": 60, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim"
 DISTIL |= {"num_labels": 3, "pad_token_id": 0}
 GPT2 = {"vocab_size": 60, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "num_labels": 3}
 GPT2 |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+T5 = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_heads": 4, "num_labels": 3}
+T5 |= {"pad_token_id": 0, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 16}
+EXPERTS = {**ROTARY, "num_experts_per_tok": 2}
+QWEN_EXPERTS = {**EXPERTS, "num_experts": 4, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 24}
 SWIN = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}
 CLIP = {
     "vision_config": {key: value for key, value in IMAGE.items() if key != "num_labels"},
@@ -69,6 +74,29 @@ FAMILIES = {
 }
 
 
+class T5EncoderClassifier(hf.T5EncoderModel):
+    """T5's encoder with a head on its first token: the library has a head for encoder and decoder together only."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.classifier = torch.nn.Linear(config.d_model, config.num_labels)
+
+    def forward(self, input_ids, attention_mask=None, **options):
+        hidden = super().forward(input_ids=input_ids, attention_mask=attention_mask, **options).last_hidden_state
+        return SequenceClassifierOutput(logits=self.classifier(hidden[:, 0]))
+
+
+BALANCED_FAMILIES = {
+    "mpnet": (hf.MPNetConfig, {**TEXT, "pad_token_id": 1}, hf.MPNetForSequenceClassification),
+    "t5": (hf.T5Config, T5, T5EncoderClassifier),
+    "t5-gated": (hf.T5Config, {**T5, "feed_forward_proj": "gated-gelu"}, T5EncoderClassifier),
+    "gemma2": (hf.Gemma2Config, ROTARY, hf.Gemma2ForSequenceClassification),
+    "mixtral": (hf.MixtralConfig, {**EXPERTS, "num_local_experts": 4}, hf.MixtralForSequenceClassification),
+    "qwen2-moe": (hf.Qwen2MoeConfig, QWEN_EXPERTS, hf.Qwen2MoeForSequenceClassification),
+    "qwen3-moe": (hf.Qwen3MoeConfig, QWEN_EXPERTS, hf.Qwen3MoeForSequenceClassification),
+}
+"""Families for the balanced backward passes, besides FAMILIES: relative positions, capped logits, experts."""
+WITHOUT_SDPA = ("deberta-v2", "mpnet", "t5", "t5-gated", "gemma2")
 THREE_TOKENS = {"input_ids": torch.ones(1, 3).long()}
 
 
@@ -84,12 +112,17 @@ def randomised(network, seed=1):
     return network
 
 
+def _definition(family):
+    return FAMILIES[family] if family in FAMILIES else BALANCED_FAMILIES[family]
+
+
 def network(family="bert", *, attention="sdpa", dtype=torch.float64, seed=1, network_class=None, **changes):
     """Return a network of a family; `network_class` replaces its class, and `changes` are of its configuration."""
-    config_class, options, default_class = FAMILIES[family]
+    config_class, options, default_class = _definition(family)
     config = config_class(**{**options, **changes})
-    # The only family here that has no attention by SDPA.
-    config._attn_implementation = "eager" if family == "deberta-v2" else attention
+    config._attn_implementation = "eager" if family in WITHOUT_SDPA else attention
+    # The fused product of all experts has no float64.
+    config._experts_implementation = "eager" if dtype is torch.float64 else None
     return randomised((network_class or default_class)(config).to(dtype).eval(), seed)
 
 
@@ -106,7 +139,7 @@ def shared_model(family):
 def tensors(family="bert", rows=3, length=9, seed=0):
     """Return a batch of random inputs; the second text is three tokens shorter than the rest."""
     generator = torch.Generator().manual_seed(seed)
-    options = FAMILIES[family][1]
+    options = _definition(family)[1]
     if "image_size" in options or family == "clip":
         return {"pixel_values": torch.randn(rows, 3, 32, 32, dtype=torch.float64, generator=generator)}
     ids = torch.randint(5, 60, (rows, length), generator=generator)

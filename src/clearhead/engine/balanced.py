@@ -43,6 +43,7 @@ Function = Callable[..., Any]
 HALF: Factors = {ATTN_LRP: 0.5, BALANCED: 0.5}
 HALF_IN_ATTN_LRP: Factors = {ATTN_LRP: 0.5}
 HELD: Factors = {ATTN_LRP: 0.0, BALANCED: 0.0}
+UNCHANGED: Factors = {}
 HELD_IN_BALANCED: Factors = {BALANCED: 0.0}
 HALF_OR_HELD: Factors = {ATTN_LRP: 0.5, BALANCED: 0.0}
 QUARTER_OR_HELD: Factors = {ATTN_LRP: 0.25, BALANCED: 0.0}
@@ -67,9 +68,11 @@ ELEMENTWISE = _names("gelu silu tanh relu elu selu celu leaky_relu relu6 hardswi
 """Functions of one number with φ(0) = 0."""
 GATES = _names("gelu silu relu tanh sigmoid mish")
 """Functions whose output may gate another activation."""
-PRODUCTS = _names("matmul bmm mul multiply einsum")
+PRODUCTS = _names("matmul bmm mul multiply einsum grouped_mm _grouped_mm")
 QUOTIENTS = _names("div truediv divide")
 DEVIATIONS = _names("rsqrt sqrt std var norm linalg_norm linalg_vector_norm vector_norm")
+CONSTANTS = DEVIATIONS | {"topk"}
+"""Operations whose result is held constant: deviations and norms, and the weights of the chosen experts."""
 NORM_ARGUMENTS = {
     "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
     "rms_norm": ("input", "normalized_shape", "weight", "eps"),
@@ -80,18 +83,26 @@ NORM_ARGUMENTS = {
 class BalancedCalls:
     """Makes the calls of a forward pass so that their backward can be switched.
 
-    `softmaxes` and `gates` hold the nodes of attention maps and of the outputs of activation functions.
+    `softmaxes`, `gates` and `held` have the nodes of attention maps, of the outputs of activation functions, and of
+    what is computed from constants alone.
     """
 
     # Given the collections instead of functions of the recorder: a reference to the recorder would make a cycle, and
     # keep all activations alive until the garbage collector runs.
     def __init__(
-        self, switch: BackwardSwitch, saved: SavedTensors, softmaxes: Container[int], gates: Container[int]
+        self,
+        switch: BackwardSwitch,
+        saved: SavedTensors,
+        *,
+        softmaxes: Container[int],
+        gates: Container[int],
+        held: Container[int],
     ) -> None:
         self._switch = switch
         self._saved = saved
         self._softmaxes = softmaxes
         self._gates = gates
+        self._held = held
 
     def call(self, name: str, function: Function, args: Any, kwargs: Any, describe: Callable[[], str]) -> Any:
         """Call a function; `describe` names the operation in the error of a function without a rule."""
@@ -146,6 +157,11 @@ class BalancedCalls:
     def _product_factors(self, name: str, left: Tensor, right: Tensor) -> tuple[Factors, Factors]:
         if self._saved.node_of(left) in self._softmaxes:
             return HALF_IN_ATTN_LRP, HALF_IN_ATTN_LRP
+        # The other factor gets all, as in a product with a constant.
+        if self._saved.node_of(left) in self._held:
+            return HELD, UNCHANGED
+        if self._saved.node_of(right) in self._held:
+            return UNCHANGED, HELD
         is_left_gate = self._saved.node_of(left) in self._gates
         is_right_gate = self._saved.node_of(right) in self._gates
         if name not in ("mul", "multiply") or is_left_gate == is_right_gate:
@@ -174,8 +190,7 @@ class BalancedCalls:
     ) -> Any:
         if not is_activation(out):
             return out
-        # The chosen experts' weights, and norms that something will be divided by.
-        if name == "topk" or name in DEVIATIONS:
+        if name in CONSTANTS:
             return scale(out, self._switch, HELD)
         rule = _find_rule(name, function, args, kwargs)
         if rule is None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.engine.attention import Masks, decompose_attention
-from clearhead.engine.balanced import GATES, LINEAR, PRODUCTS, QUOTIENTS, BalancedCalls
+from clearhead.engine.balanced import CONSTANTS, GATES, LINEAR, PRODUCTS, QUOTIENTS, BalancedCalls
 from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
 from clearhead.engine.lrp.rules import rule_for
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Step, Tape, raise_unsupported
@@ -110,7 +110,10 @@ class Recorder(TorchFunctionMode):
         self._masks = Masks()
         self._softmaxes: dict[int, AttentionMap] = {}
         self._gates: set[int] = set()
-        self._balanced = BalancedCalls(tape.switch, tape.saved, self._softmaxes, self._gates)
+        self._held: set[int] = set()
+        self._balanced = BalancedCalls(
+            tape.switch, tape.saved, softmaxes=self._softmaxes, gates=self._gates, held=self._held
+        )
         self.norm_depth = 0
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -201,11 +204,17 @@ class Recorder(TorchFunctionMode):
         if name in LINEAR:
             return function(*args, **kwargs)
         if is_in_place(function):
-            # The network keeps the tensor that is written to, so its backward cannot be replaced.
-            if len(_find_activations(args, kwargs)) > 1 or name not in PRODUCTS | QUOTIENTS:
-                self.tape.switch.refuse(self._no_balanced_rule(f"{name}_"))
+            self._check_in_place(name, _find_activations(args, kwargs))
             return function(*args, **kwargs)
         return self._balanced.call(name, function, args, kwargs, lambda: self._no_balanced_rule(name))
+
+    def _check_in_place(self, name: str, activations: list[Tensor]) -> None:
+        """Refuse the balanced passes if a write in place is not linear: its backward cannot be replaced."""
+        is_linear = len(activations) == 1 and name in PRODUCTS | QUOTIENTS
+        # No coefficient passes constants, such as the weights of experts.
+        is_held = all(self._saved.node_of(tensor) in self._held for tensor in activations)
+        if not is_linear and not is_held:
+            self.tape.switch.refuse(self._no_balanced_rule(f"{name}_"))
 
     def _call_paused(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
         if self.norm_depth == 0:
@@ -244,6 +253,8 @@ class Recorder(TorchFunctionMode):
         self._follow_attention(call, out, step)
         if call.name in GATES:
             self._gates.add(step.node)
+        if call.name in CONSTANTS or self._held.issuperset(step.parents):
+            self._held.add(step.node)
         name = call.name
         if name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
             self._mark_recomputable(call, out)
