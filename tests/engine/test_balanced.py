@@ -181,6 +181,25 @@ def test_an_operation_without_a_rule_is_named(name):
     clearhead.explain(explained, tensors("bert"), "att-cat")
 
 
+@pytest.mark.parametrize("function", [nn.SiLU(inplace=True), nn.Hardswish(inplace=True)])
+def test_an_activation_that_overwrites_its_input_is_refused(function):
+    strange = network("bert")
+    strange.bert.encoder.layer[1].intermediate.intermediate_act_fn = function
+    trace = clearhead.capture(clearhead.load(strange), tensors("bert"), 0)
+    with pytest.raises(UnsupportedOperation, match=r"(?i)'(silu|hardswish).*' as used in 'bert\.encoder\.layer\.1"):
+        trace.coefficients(ATTN_LRP)
+
+
+def test_relu_may_overwrite_its_input():
+    coefficients = []
+    for inplace in (False, True):
+        rectified = network("bert")
+        rectified.bert.encoder.layer[1].intermediate.intermediate_act_fn = nn.ReLU(inplace=inplace)
+        trace = clearhead.capture(clearhead.load(rectified), tensors("bert"), 0)
+        coefficients.append(trace.coefficients(ATTN_LRP).leaf)
+    torch.testing.assert_close(*coefficients)
+
+
 def test_an_activation_at_zero_passes_its_slope():
     from clearhead.engine.balanced import activation_rule
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 from helpers.tiny_models import FAMILIES, network, tensors
 from helpers.tiny_models import shared_model as model
-from transformers import BigBirdConfig, BigBirdForSequenceClassification
+from transformers import BertForQuestionAnswering, BigBirdConfig, BigBirdForSequenceClassification
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 import clearhead
 from clearhead.attribution.batch import list_blockwise_methods
 from clearhead.attribution.method import parse_method
 from clearhead.engine import memory, weighted_relevance
-from clearhead.engine.backward import BACKWARDS
+from clearhead.engine.backward import ATTN_LRP, BACKWARDS, BALANCED
 from clearhead.engine.block_calls import PROBE_TOKENS, repeat_recorded
 from clearhead.engine.blockwise import capture_blockwise
 from clearhead.errors import UnsupportedModel
@@ -66,6 +66,25 @@ def test_methods_over_gradients_go_block_by_block(method, target):
         torch.testing.assert_close(blocks.layers_BLT, at_once.layers_BLT, rtol=1e-9, atol=1e-12)
     for blockwise, expected in zip(blocks.diagnostics, at_once.diagnostics, strict=True):
         assert blockwise == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("rule", [ATTN_LRP, BALANCED])
+@pytest.mark.parametrize(("family", "tolerance"), [("mpnet", 1e-12), ("t5", 1e-6), ("gemma2", 1e-6), ("mixtral", 1e-6)])
+def test_relative_positions_and_experts_go_block_by_block(family, tolerance, rule):
+    """RMSNorms compute in float32 even in a float64 network."""
+    batch = tensors(family)
+    expected = clearhead.capture(model(family), batch, 0).coefficients(rule).leaf
+    coefficient = capture_blockwise(model(family), batch, 0).coefficients(rule).leaf
+    torch.testing.assert_close(coefficient, expected, rtol=0, atol=tolerance * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("method", ["attn-lrp", "cp-lrp", "trans-att"])
+def test_an_answer_span_goes_block_by_block(method):
+    answers = clearhead.load(network("bert", network_class=BertForQuestionAnswering, num_labels=2))
+    target = clearhead.Target(span=(2, 4))
+    at_once = parse_method(method)(clearhead.capture(answers, tensors("bert"), target))
+    blocks = parse_method(method)(capture_blockwise(answers, tensors("bert"), target))
+    torch.testing.assert_close(blocks.relevance_BT, at_once.relevance_BT, rtol=1e-9, atol=1e-12)
 
 
 def test_balanced_passes_block_by_block_form_no_maps_and_no_relevance(monkeypatch):
@@ -232,7 +251,8 @@ def test_the_network_is_left_as_it_was():
     assert hooks == [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules()]
 
 
-def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
+@pytest.mark.parametrize("method", ["trans-att", "attn-lrp", "cat"])
+def test_explain_goes_block_by_block_where_the_whole_does_not_fit(method, monkeypatch):
     batch = tensors("bert")
     captured = []
 
@@ -240,10 +260,10 @@ def test_explain_goes_block_by_block_where_the_whole_does_not_fit(monkeypatch):
         captured.append(args)
         return capture_blockwise(*args)
 
-    at_once = clearhead.explain(model("bert"), batch, "trans-att", 1)
+    at_once = clearhead.explain(model("bert"), batch, method, 1)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
     monkeypatch.setattr("clearhead.attribution.batch.capture_blockwise", capture)
-    blocks = clearhead.explain(model("bert"), batch, "trans-att", 1)
+    blocks = clearhead.explain(model("bert"), batch, method, 1)
     assert len(captured) == 3, "one input at a time"
     for explanation, expected in zip(blocks, at_once, strict=True):
         np.testing.assert_allclose(explanation.relevance, expected.relevance, rtol=1e-6, atol=1e-9)

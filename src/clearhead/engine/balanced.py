@@ -193,7 +193,8 @@ class BalancedCalls:
         if name in CONSTANTS:
             return scale(out, self._switch, HELD)
         rule = _find_rule(name, function, args, kwargs)
-        if rule is None:
+        # A function that has overwritten its input cannot be divided by it; ReLU leaves the ratio as it was.
+        if rule is None or (out is args[0] and name != "relu"):
             return refuse(out, self._switch, describe())
         return replace(out, args[0], self._switch, rule)
 

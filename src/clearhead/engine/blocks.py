@@ -131,7 +131,7 @@ class _ModuleHooks:
             return None
         replaced = None
         if not self._is_norm:
-            result = replaced = self._recorder.replace_activation(result, source, module.forward)
+            result = replaced = self._recorder.replace_activation(result, source, module)
         tape.record(result, *unchanged(tape.saved, result, source))
         if _is_recomputable(module):
             tape.saved.mark_recomputable(result, module.forward, source)

@@ -227,9 +227,12 @@ class Recorder(TorchFunctionMode):
             f"'{self._current_module()}'. Choose backward='gradient' or another method for this model."
         )
 
-    def replace_activation(self, out: Tensor, source: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    def replace_activation(self, out: Tensor, source: Tensor, module: nn.Module) -> Tensor:
         """Return the output of an activation module so that its backward can be switched."""
-        return self._balanced.replace_activation(out, source, function)
+        # A module that has overwritten its input cannot be divided by it; ReLU leaves the ratio as it was.
+        if out is source and not isinstance(module, nn.ReLU):
+            self.tape.switch.refuse(self._no_balanced_rule(f"{type(module).__name__}(inplace=True)"))
+        return self._balanced.replace_activation(out, source, module.forward)
 
     def note_gate(self, out: Tensor) -> None:
         """Note the output of an activation function, which may gate another activation."""
