@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 from yardstick import FIFTEEN, Tensors, Work, batch, command, forward_backward
 
 import clearhead
+from clearhead.attribution.batch import read_gradients_only
 from clearhead.attribution.method import Attribution, parse_method
 from clearhead.engine.blockwise import capture_blockwise
 from clearhead.engine.lrp.kernels.dispatch import kernels_for
@@ -61,10 +62,12 @@ def plain(model: clearhead.Model, inputs: Tensors) -> None:
 
 def scores(model: clearhead.Model, inputs: Tensors, names: tuple[str, ...]) -> Work:
     ready = as_inputs(model, inputs)
+    specs = [parse_method(name) for name in names]
+    gradients_only = read_gradients_only(specs)
 
     def work() -> object:
-        trace = clearhead.capture(model, ready, 0)
-        return [parse_method(name)(trace).relevance_BT for name in names]
+        trace = clearhead.capture(model, ready, 0, gradients_only=gradients_only)
+        return [spec(trace).relevance_BT for spec in specs]
 
     return work
 
@@ -210,8 +213,8 @@ def roundings() -> str:
     return "trans-att against float64 on the same weights; differences over the largest value.\n\n" + "\n".join(rows)
 
 
-def long_input(tokens: int) -> str:
-    """trans-att of one long text, block by block: time, measured peak memory and what was predicted."""
+def long_input(name: str, tokens: int) -> str:
+    """A method on one long text, block by block: time, measured peak memory and what was predicted."""
     torch.manual_seed(0)
     config = transformers.BertConfig(num_labels=2, max_position_embeddings=tokens)
     model = clearhead.load(transformers.BertForSequenceClassification(config).eval().to("cuda"))
@@ -219,12 +222,12 @@ def long_input(tokens: int) -> str:
     estimate = estimate_memory(model, ready)
 
     def work() -> object:
-        return parse_method("trans-att")(capture_blockwise(model, ready, 0)).relevance_BT
+        return parse_method(name)(capture_blockwise(model, ready, 0)).relevance_BT
 
     work()
     most, duration = peak(work), milliseconds(work) / 1e3
     return (
-        f"trans-att, BERT-base, {tokens:,} tokens, batch 1, block by block: {duration:.2f} s, peak {most:.1f} GiB "
+        f"{name}, BERT-base, {tokens:,} tokens, batch 1, block by block: {duration:.2f} s, peak {most:.1f} GiB "
         f"(predicted {estimate.blockwise / 2**30:.1f}; as a whole {estimate.whole / 2**30:.0f})."
     )
 
@@ -238,7 +241,7 @@ def main() -> None:
     sections = [agreement()]
     print(sections[0], flush=True)
     sections.append(roundings())
-    sections.append(long_input(8192))
+    sections += [long_input(name, 8192) for name in ("trans-att", "attn-lrp")]
     print("\n".join(sections[1:]), flush=True)
     float32, bfloat16, once = torch.float32, torch.bfloat16, ("trans-att",)
     without = tuple(name for name in FIFTEEN if name not in ("lrp", "partial-lrp"))

@@ -78,9 +78,9 @@ def count_calls(monkeypatch, name):
     rows = []
     original = getattr(loop, name)
 
-    def counted(model, inputs, targets):
+    def counted(model, inputs, targets, **options):
         rows.append(len(inputs))
-        return original(model, inputs, targets)
+        return original(model, inputs, targets, **options)
 
     monkeypatch.setattr(loop, name, counted)
     return rows
@@ -111,11 +111,11 @@ def test_a_batch_that_runs_out_of_memory_is_halved(text, monkeypatch):
     rows = []
     original = loop.capture
 
-    def limited(model, inputs, targets):
+    def limited(model, inputs, targets, **options):
         rows.append(len(inputs))
         if len(inputs) > 1:
             raise torch.OutOfMemoryError
-        return original(model, inputs, targets)
+        return original(model, inputs, targets, **options)
 
     monkeypatch.setattr(loop, "capture", limited)
     explanations = clearhead.explain(text, TEXTS, "att-cat")
@@ -125,7 +125,7 @@ def test_a_batch_that_runs_out_of_memory_is_halved(text, monkeypatch):
 
 
 def test_an_input_that_runs_out_of_memory_goes_block_by_block_or_fails(text, monkeypatch):
-    def full(model, inputs, targets):
+    def full(model, inputs, targets, **options):
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(loop, "capture", full)

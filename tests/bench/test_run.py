@@ -99,11 +99,11 @@ def limit_memory(monkeypatch, most: int) -> list[int]:
     capture = batch.capture
     sizes = []
 
-    def capture_limited(model, inputs, targets):
+    def capture_limited(model, inputs, targets, **options):
         sizes.append(len(inputs))
         if len(inputs) > most:
             raise torch.OutOfMemoryError
-        return capture(model, inputs, targets)
+        return capture(model, inputs, targets, **options)
 
     monkeypatch.setattr(batch, "capture", capture_limited)
     return sizes

@@ -72,7 +72,7 @@ def test_random_is_the_mean_of_twenty_seeds(bert, path):
 def test_one_forward_pass_for_all_methods_and_targets(bert, path, monkeypatch):
     seen = []
     plain = batch.capture
-    monkeypatch.setattr(batch, "capture", lambda *given: seen.append(1) or plain(*given))
+    monkeypatch.setattr(batch, "capture", lambda *given, **options: seen.append(1) or plain(*given, **options))
     clearhead.evaluate(bert, path, ["att-cat", "cat", "random"], ["aopc", "kendall", "aopc:target=label"])
     assert len(seen) == 1
 

@@ -219,18 +219,16 @@ def _trace(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> Tra
     """Capture a batch, or take the trace that the cache of the request has kept."""
     targets = request.targets_at(batch.indices)
     if request.cache is None:
-        return capture_batch(
-            request.model, batch.inputs, targets, blockwise=blockwise, gradients_only=_read_gradients_only(request)
-        )
+        gradients_only = read_gradients_only(request.active_specs.values())
+        return capture_batch(request.model, batch.inputs, targets, blockwise=blockwise, gradients_only=gradients_only)
     if not has_cached_trace(request):
         # For the prediction: an invalid target must not cost the forward pass, which other requests can use.
         request.cache.add(capture_batch(request.model, batch.inputs, [None], blockwise=blockwise))
     return request.cache.retarget(targets)
 
 
-def _read_gradients_only(request: AttributionRequest) -> bool:
+def read_gradients_only(specs: Iterable[MethodSpec]) -> bool:
     """Return whether no method reads attention maps or relevance, which a trace then need not keep."""
-    specs = request.active_specs.values()
     return not any(spec.method.needs & {"attention", "relevance"} for spec in specs)
 
 

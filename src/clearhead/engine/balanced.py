@@ -155,16 +155,22 @@ class BalancedCalls:
         return query, key, value, *args
 
     def _product_factors(self, name: str, left: Tensor, right: Tensor) -> tuple[Factors, Factors]:
-        if self._saved.node_of(left) in self._softmaxes:
+        left_node = self._saved.node_of(left)
+        right_node = self._saved.node_of(right)
+        if left_node in self._softmaxes:
             return HALF_IN_ATTN_LRP, HALF_IN_ATTN_LRP
         # The other factor gets all, as in a product with a constant.
-        if self._saved.node_of(left) in self._held:
+        if left_node in self._held:
             return HELD, UNCHANGED
-        if self._saved.node_of(right) in self._held:
+        if right_node in self._held:
             return UNCHANGED, HELD
-        is_left_gate = self._saved.node_of(left) in self._gates
-        is_right_gate = self._saved.node_of(right) in self._gates
-        if name not in ("mul", "multiply") or is_left_gate == is_right_gate:
+        if name not in ("mul", "multiply"):
+            return HALF, HALF
+        return self._gate_factors(left_node in self._gates, right_node in self._gates)
+
+    @staticmethod
+    def _gate_factors(is_left_gate: bool, is_right_gate: bool) -> tuple[Factors, Factors]:
+        if is_left_gate == is_right_gate:
             return HALF, HALF
         if is_left_gate:
             return HALF_OR_HELD, HALF_IN_ATTN_LRP

@@ -254,16 +254,20 @@ class Recorder(TorchFunctionMode):
             return
         step = self.tape.record(out, *self._apply(call, rule, out, activations))
         self._follow_attention(call, out, step)
-        if call.name in GATES:
-            self._gates.add(step.node)
-        if call.name in CONSTANTS or self._held.issuperset(step.parents):
-            self._held.add(step.node)
+        self._note_role(call.name, step)
         name = call.name
         if name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
             self._mark_recomputable(call, out)
         # The convolution of the pixels cuts the image into patches.
         if name == "conv2d" and call.first is self.tape.leaf:
             self.tape.patches = (out.shape[-2], out.shape[-1])
+
+    def _note_role(self, name: str, step: Step) -> None:
+        """Note whether a result may gate another activation, and whether balanced passes hold it constant."""
+        if name in GATES:
+            self._gates.add(step.node)
+        if name in CONSTANTS or self._held.issuperset(step.parents):
+            self._held.add(step.node)
 
     def _apply(self, call: TorchCall, rule: Rule | None, out: Tensor, activations: list[Tensor]) -> RuleResult:
         """Return what the rule makes of a call, or a refusal that is raised when relevance reaches the step."""
