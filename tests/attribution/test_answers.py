@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import clearhead
+from clearhead.attribution import batch
+from clearhead.engine import memory
 from clearhead.errors import BadInput, BadOption
 from tests.helpers.language_models import DECODERS, make_decoder, make_tokenizer
 
@@ -61,6 +63,18 @@ def test_a_batch_of_prompts_of_different_lengths_gives_what_each_gives_alone(lla
     for prompt, answer, explanation in zip(prompts, answers, batch, strict=True):
         alone = clearhead.explain(llama, prompt, name, answer=answer)
         np.testing.assert_allclose(explanation.relevance, alone.relevance, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["attn-lrp", "cp-lrp", "cat", "trans-att"])
+@pytest.mark.parametrize("repeats", [1, 6])
+def test_a_prompt_that_does_not_fit_goes_block_by_block(gpt2, name, repeats, monkeypatch):
+    """The longer prompt is longer than the probe that finds the blocks."""
+    prompt = " ".join([PROMPT] * repeats)
+    at_once = clearhead.explain(gpt2, prompt, name, answer=ANSWER)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(batch, "capture", lambda *_, **__: pytest.fail("traced as a whole"))
+    blocks = clearhead.explain(gpt2, prompt, name, answer=ANSWER)
+    np.testing.assert_allclose(blocks.relevance, at_once.relevance, rtol=1e-9, atol=1e-12)
 
 
 def test_probabilities_are_those_of_the_model(llama):

@@ -11,11 +11,10 @@ from clearhead.arrays import Array
 from clearhead.attribution.assemble import explain_trace
 from clearhead.attribution.batch import (
     AttributionRequest,
-    Batch,
     attribute_batches,
+    capture_batch,
     make_batches,
     single_target,
-    trace_batch,
 )
 from clearhead.attribution.method import MethodSpec, widen
 from clearhead.engine.step_trace import split_targets
@@ -136,7 +135,8 @@ def _make_target(
 
 def _explain_steps(request: AttributionRequest, index: int, row: Encoded) -> list[Explanation]:
     """Explain one answer, and each of its steps, from one forward pass."""
-    trace = trace_batch(request, Batch([index], collate(request.model, [row])))
+    # A whole trace: the batched backward pass over all steps has no rule for fused attention.
+    trace = capture_batch(request.model, collate(request.model, [row]), request.targets_at([index]))
     explanations: list[Explanation] = []
     for spec in request.specs:
         (explanation,) = explain_trace(trace, spec)

@@ -11,11 +11,13 @@ from transformers import Cache
 
 from clearhead.engine.blocks import composite_modules, first_activation, hook_modules
 from clearhead.engine.context import eager_execution, frozen
+from clearhead.engine.forward import run_forward
 from clearhead.engine.recorder import Recorder
 from clearhead.engine.tape import AttentionMap, Tape
-from clearhead.engine.trace import Trace, capture
+from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel
-from clearhead.model.inputs import Inputs, longest_text
+from clearhead.model.inputs import Inputs, as_inputs, longest_text
+from clearhead.model.language import ANSWER_POSITIONS
 from clearhead.model.model import Model
 
 # A prime, so that an axis of this length is known to be the tokens.
@@ -70,10 +72,13 @@ def _trace_probe(model: Model, inputs: Inputs) -> Trace:
     # BigBird switches for good to full attention when it sees a short input.
     if any(hasattr(module, "set_attention_type") for module in model.network.modules()):
         raise UnsupportedModel(f"{model.name} changes itself when it sees a short input, so it cannot be probed.")
+    probe = as_inputs(model, _probe_tensors(inputs))
     try:
-        return capture(model, _probe_tensors(inputs))
+        forward = run_forward(model, probe)
     except RuntimeError as error:
         raise UnsupportedModel(f"{model.name} does not take short inputs, so it cannot be probed: {error}") from error
+    # Without targets: nothing of the probe is explained.
+    return Trace(model, probe, forward, ())
 
 
 def _probe_tensors(inputs: Inputs) -> dict[str, Tensor]:
@@ -88,6 +93,9 @@ def _probe_tensors(inputs: Inputs) -> dict[str, Tensor]:
         # Inputs that describe a whole sample have no axis of tokens.
         if value.dim() > 1 and value.shape[1] == length:
             tensors[name] = value[:1, start : start + PROBE_TOKENS]
+    if ANSWER_POSITIONS in tensors:
+        # The answer follows the prompt, so that few or none of its tokens are in the probe.
+        tensors[ANSWER_POSITIONS] = tensors[ANSWER_POSITIONS].clamp(max=min(length - start, PROBE_TOKENS) - 1)
     return tensors
 
 

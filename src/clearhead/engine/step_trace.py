@@ -120,10 +120,10 @@ def compute_batched_gradients(forward: ForwardPass, directions: Tensor) -> Gradi
         return [_drop_batch(by_id[id(tensor)], tensor, len(directions)) for tensor in tensors]
 
     return Gradients(
-        attentions=select(forward.attentions),
         hidden_states=select(forward.hidden_states),
         block_inputs=select(forward.block_inputs),
         leaf=leaf[:, 0],
+        maps=select(forward.attentions),
     )
 
 
