@@ -72,9 +72,9 @@ def captures(monkeypatch):
     def record(name):
         original = getattr(loop, name)
 
-        def recorded(*args):
+        def recorded(*args, **options):
             names.append(name)
-            return original(*args)
+            return original(*args, **options)
 
         monkeypatch.setattr(loop, name, recorded)
 
