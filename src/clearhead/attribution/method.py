@@ -20,12 +20,13 @@ DEFAULT_NEEDS = ("attention", "gradients")
 
 @dataclass(frozen=True)
 class Attribution:
-    """The result of a method for a batch: relevance per token and, if it has them, per block and per pixel."""
+    """The result of a method for a batch: relevance per token and, if it has them, per block, pixel and head."""
 
     relevance_BT: Tensor
     layers_BLT: Tensor | None = None
     pixels_BPQ: Tensor | None = None
     diagnostics: Sequence[Mapping[str, Any]] = ()
+    heads_BLH: Tensor | None = None
 
     def start_host_copies(self) -> dict[str, HostCopy]:
         """Start copying the tensors to the CPU, in float32 or wider, and return the copies by field name."""
