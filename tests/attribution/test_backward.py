@@ -11,7 +11,9 @@ import clearhead
 from clearhead.attribution.method import methods
 from clearhead.engine import gradients
 from clearhead.engine.backward import BACKWARDS
-from clearhead.errors import BadOption
+from clearhead.engine.blockwise import capture_blockwise
+from clearhead.engine.head_relevance import head_relevances
+from clearhead.errors import BadOption, UnsupportedModel
 
 FAMILIES = ["bert", "gpt2", "vit"]
 # The class token comes first, the last token of a decoder last.
@@ -169,6 +171,25 @@ def test_heads_are_an_option(name):
         assert explanation.heads == pytest.approx(single.heads, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.parametrize("family", ["deberta-v2", "opt", "llama", "modernbert-mean", "beit", "albert"])
+def test_heads_of_other_families(family):
+    (explanation, *_) = clearhead.explain(shared_model(family), tensors(family), "balanced-cat:heads=true", target=0)
+    assert explanation.heads.shape == (3, 4)
+    assert np.abs(explanation.heads).min() > 0
+
+
+def test_maps_without_an_axis_of_heads_are_refused():
+    maps = [torch.ones(6, 4, 4)]
+    with pytest.raises(UnsupportedModel, match=r"maps of shape \(6, 4, 4\).*heads=True"):
+        head_relevances(maps, maps, samples=2, backward="gradient")
+
+
+def test_heads_need_the_maps_of_all_blocks():
+    trace = capture_blockwise(shared_model("bert"), tensors("bert", length=30))
+    with pytest.raises(UnsupportedModel, match="too long"):
+        trace.head_relevance()
+
+
 def test_heads_of_windows_belong_to_their_image():
     """Swin attends within windows, and its stages have different numbers of heads."""
     explained, batch = shared_model("swin"), tensors("swin")
@@ -179,11 +200,10 @@ def test_heads_of_windows_belong_to_their_image():
         assert explanation.heads == pytest.approx(single.heads, rel=1e-9, abs=1e-12, nan_ok=True)
 
 
-@pytest.mark.parametrize("name", [*WITH_OPTION, *BALANCED_METHODS])
+# decoded-gradcam needs a language-model head.
+@pytest.mark.parametrize("name", sorted({*WITH_OPTION, *BALANCED_METHODS} - {"decoded-gradcam"}))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_alone_or_in_a_padded_batch(family, name):
-    if name == "decoded-gradcam":
-        pytest.skip("needs a language-model head")
     explained, batch = shared_model(family), tensors(family)
     options = {"backward": "attn-lrp"} if name in WITH_OPTION else {}
     for row, explanation in enumerate(clearhead.explain(explained, batch, name, target=0, **options)):

@@ -186,7 +186,7 @@ def _render_heads(explanation: Explanation) -> str:
     grid = HeadGrid(explanation)
     rows = "".join(_render_head_row(name, heads, grid.full) for name, heads in grid.rows())
     numbers = "".join(f"<th>{number}</th>" for number in grid.columns)
-    table = f"<table><tr><th>head</th>{numbers}</tr>{rows}</table>"
+    table = f'<table style="white-space:nowrap"><tr><th>head</th>{numbers}</tr>{rows}</table>'
     return f"<details><summary>{_render_small('Heads')}</summary>{table}</details>"
 
 
@@ -198,8 +198,16 @@ def _render_head_row(name: str, heads: Iterable[Head], full: float) -> str:
 def _render_head_cell(head: Head, full: float) -> str:
     if not head.exists:
         return "<td></td>"
-    style = f"background:{translucent_tint(color_step(head.relevance, full))}"
-    return f'<td style="{style}" title="{head.caption}">{format_relevance(head.relevance)}</td>'
+    step = color_step(head.relevance, full)
+    style = f"background:{translucent_tint(step)};text-align:center;min-width:2em"
+    return f'<td style="{style}" title="{head.caption}">{_choose_sign(step)}</td>'
+
+
+def _choose_sign(step: int) -> str:
+    # The sign can be read without colour; the number is in the tooltip, since a row of numbers would be too wide.
+    if step == 0:
+        return "·"
+    return "+" if step > 0 else "−"
 
 
 def _render_paragraphs(segments: Sequence[Sequence[TextSpan]], full: float) -> Iterator[str]:
