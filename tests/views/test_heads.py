@@ -1,5 +1,6 @@
 """Blocks × heads heat maps in every view."""
 
+from itertools import pairwise
 from xml.dom import minidom
 
 import numpy as np
@@ -72,6 +73,14 @@ def test_static_images_have_a_cell_per_head():
 def test_a_grid_of_many_heads_stays_within_the_image():
     boxes, _ = static_image._lay_out([review(heads=np.ones((2, 64)))], str)
     assert max(box.right for box in boxes) <= static_image.WIDTH
+    numbers = [box for box in boxes if box.text.isdigit()]
+    assert len(numbers) > 10
+    assert all(first.right < second.x for first, second in pairwise(numbers))
+
+
+def test_many_heads_fit_a_narrow_terminal():
+    lines = terminal.render(review(heads=np.ones((2, 64))), width=80).splitlines()
+    assert f"block 1   {'█' * 64}" in lines
 
 
 def test_heat_maps_need_relevance_per_head():

@@ -47,6 +47,8 @@ MAX_SPECIAL_TOKENS = 6
 MAX_COMPARED_WORDS = 5
 # Characters of "block 99", and a space.
 HEAD_NAME_WIDTH = 9
+# Terminals may be 80 characters wide.
+MAX_WIDE_HEADS = 23
 # From none to the full relevance; blocks and lines differ without colour.
 POSITIVE_SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ·-=≡"
@@ -261,8 +263,7 @@ def _render_heads(explanation: Explanation) -> list[Text]:
     if explanation.heads is None:
         return []
     grid = HeadGrid(explanation)
-    numbers = "".join(f"{number:>3}" for number in grid.columns)
-    lines = [Text(), Text(f"{'head':{HEAD_NAME_WIDTH}}{numbers}", style="dim")]
+    lines = [Text(), Text(f"{'head':{HEAD_NAME_WIDTH}}{_number_heads(grid.columns)}", style="dim")]
     for name, heads in grid.rows():
         lines.append(_render_head_row(name, heads, grid.full))
     strongest = "  ".join(head.caption for head in grid.strongest(MAX_COMPARED_WORDS))
@@ -271,9 +272,19 @@ def _render_heads(explanation: Explanation) -> list[Text]:
 
 def _render_head_row(name: str, heads: Iterable[Head], full: float) -> Text:
     line = Text(f"{name:{HEAD_NAME_WIDTH}}", style="dim")
-    for head in heads:
-        line.append(" ").append_text(_render_patch(head.relevance, full))
+    cells = [_render_patch(head.relevance, full) for head in heads]
+    if len(cells) > MAX_WIDE_HEADS:
+        return line.append(" ").append_text(Text.assemble(*(cell[:1] for cell in cells)))
+    for cell in cells:
+        line.append(" ").append_text(cell)
     return line
+
+
+def _number_heads(columns: Sequence[int]) -> str:
+    # Many heads get one character each, which leaves no space for their numbers.
+    if len(columns) > MAX_WIDE_HEADS:
+        return f" {columns[0]} … {columns[-1]}"
+    return "".join(f"{number:>3}" for number in columns)
 
 
 def _render_patch(value: float, full: float) -> Text:

@@ -1,5 +1,6 @@
 """Layout of coloured words in lines, from left to right or from right to left."""
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -102,7 +103,7 @@ class Layout:
         """Add the names of a grid's columns, centred on them."""
         self._add_label(name, float(MARGIN))
         cell_width = _cell_width(len(columns))
-        for index, column in enumerate(columns):
+        for index, column in _skip_crowded(columns, cell_width):
             width = measure_text(column, SMALL_SIZE)
             self._add_label(column, GRID_LEFT + index * cell_width + (cell_width - CELL_GAP - width) / 2)
         self._end_line(SMALL_SIZE)
@@ -151,6 +152,13 @@ class Layout:
 
 def _cell_width(columns: int) -> float:
     return min(MAX_CELL_WIDTH, (WIDTH - MARGIN - GRID_LEFT) / columns)
+
+
+def _skip_crowded(columns: Sequence[str], cell_width: float) -> list[tuple[int, str]]:
+    """Return the columns with their indices; only every few of them if their names would touch each other."""
+    widest = max(measure_text(column, SMALL_SIZE) for column in columns)
+    step = math.ceil((widest + CELL_GAP) / cell_width)
+    return list(enumerate(columns))[::step]
 
 
 def _measure_run(text: str, size: int) -> float:
