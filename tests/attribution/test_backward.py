@@ -8,7 +8,8 @@ from helpers.tiny_models import alone, network, shared_model, tensors
 from transformers import BertForMaskedLM
 
 import clearhead
-from clearhead.attribution.method import methods
+from clearhead.attribution.batch import works_blockwise
+from clearhead.attribution.method import methods, parse_method
 from clearhead.engine import gradients
 from clearhead.engine.backward import BACKWARDS
 from clearhead.engine.blockwise import capture_blockwise
@@ -222,6 +223,14 @@ def test_the_methods_with_the_option():
 def test_an_unknown_backward_is_refused(name):
     with pytest.raises(BadOption, match=r"Invalid backward='lrp'\. Available: .*balanced"):
         clearhead.explain(shared_model("bert"), tensors("bert"), name, backward="lrp")
+
+
+def test_block_by_block_there_is_only_the_gradient():
+    assert works_blockwise(parse_method("trans-att"))
+    assert not works_blockwise(parse_method("trans-att", backward="attn-lrp"))
+    trace = capture_blockwise(shared_model("bert"), tensors("bert", length=30))
+    with pytest.raises(UnsupportedModel, match="too long"):
+        trace.relevances_weighted_by("attn-lrp")
 
 
 def test_balanced_cat_takes_no_gradient():

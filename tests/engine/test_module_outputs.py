@@ -8,7 +8,7 @@ from helpers.tiny_models import alone, model, network, shared_model, tensors
 import clearhead
 from clearhead.engine.backward import BACKWARDS
 from clearhead.engine.blockwise import capture_blockwise
-from clearhead.errors import BadOption, UnknownName, UnsupportedOperation
+from clearhead.errors import BadOption, UnknownName, UnsupportedModel, UnsupportedOperation
 
 UNITS = {
     "bert": ("bert.encoder.layer.0.intermediate", "bert.encoder.layer.2.attention.self.value"),
@@ -76,6 +76,12 @@ def test_modules_are_named_before_the_forward_pass():
         trace.module_relevance("classifier")
     with pytest.raises(BadOption, match="Invalid backward='none'"):
         trace.module_relevance("bert.pooler", "none")
+
+
+def test_a_module_that_does_not_run_or_depends_on_nothing():
+    trace = clearhead.capture(shared_model("bert"), tensors("bert"), modules="bert.embeddings.position_embeddings")
+    with pytest.raises(UnsupportedModel, match="not called, or its output does not depend on the input"):
+        trace.module_relevance("bert.embeddings.position_embeddings")
 
 
 def test_block_by_block_no_outputs_are_kept():

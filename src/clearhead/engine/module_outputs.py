@@ -41,16 +41,19 @@ def _suggest(name: str, available: Mapping[str, nn.Module]) -> str:
 def find_output(outputs: ModuleOutputs, name: str, call: int) -> Tensor:
     """Return the output of one call of a kept module; raise an error that says why it cannot be read."""
     _check_is_kept(outputs, name)
-    calls = outputs[name]
-    if not calls:
-        raise UnsupportedModel(f"The module '{name}' was not called, or its output does not depend on the input.")
-    if not 0 <= call < len(calls):
-        raise BadOption(f"Invalid call={call!r}: the module '{name}' was called {len(calls)} times, counted from 0.")
-    kept = calls[call]
+    _check_call(name, call, len(outputs[name]))
+    kept = outputs[name][call]
     # An activation that was overwritten no longer has the value that the module returned.
     if kept.tensor._version != kept.version:
         raise UnsupportedOperation(f"The network overwrites the output of '{name}' in place: choose another module.")
     return kept.tensor
+
+
+def _check_call(name: str, call: int, count: int) -> None:
+    if count == 0:
+        raise UnsupportedModel(f"The module '{name}' was not called, or its output does not depend on the input.")
+    if not 0 <= call < count:
+        raise BadOption(f"Invalid call={call!r}: the module '{name}' was called {count} times, counted from 0.")
 
 
 def _check_is_kept(outputs: ModuleOutputs, name: str) -> None:

@@ -66,12 +66,15 @@ class HeadGrid:
 
     def strongest(self, count: int) -> list[Head]:
         """Return the heads with the largest absolute relevance, the strongest first."""
-        heads: list[Head] = []
-        for _, row in self.rows():
-            heads += row
-        existing = [head for head in heads if head.exists]
-        existing.sort(key=lambda head: -abs(head.relevance))
-        return existing[:count]
+        # Heads that do not exist sort to the end, like those without relevance.
+        order = np.argsort(-np.abs(np.nan_to_num(self.values)), axis=None, kind="stable")
+        heads = [self._head(int(index)) for index in order]
+        return [head for head in heads if head.exists][:count]
+
+    def _head(self, index: int) -> Head:
+        """Return a head by its index in the flattened grid."""
+        block, head = divmod(index, len(self.columns))
+        return Head(block, head, float(self.values[block, head]))
 
 
 def _require_heads(explanation: Explanation) -> Array:
