@@ -57,7 +57,9 @@ def expected_scores(reference, row):
     received = [attention.mean((0, 1)) for attention, _ in maps]
     positive = [(attention * coefficient.clamp(min=0)).mean(0)[row] for attention, coefficient in maps]
     others = torch.ones(last.shape[-1], dtype=torch.float64)
-    others[row] = 0
+    # A class token is left out, the last word of a decoder is not.
+    if row == 0:
+        others[row] = 0
     weight = (last_coefficient[:, row] * others).sum(-1) / others.sum()
     return {
         "cat": sum(impacts),
