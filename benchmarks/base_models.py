@@ -1,7 +1,7 @@
 """Run all methods and the papers' tables on the embedded models and on models of base size, several runs at a time.
 
     python benchmarks/base_models.py --data ../shared/data --models runs --out results [--jobs 8] [--device cuda]
-    python benchmarks/base_models.py … --only default- --limit 24                # the comparison of all methods, small
+    python benchmarks/base_models.py … --only default-                           # the comparison of all methods alone
 
 `--models` is the folder with mpnet-mlm, mpnet-sst2, mpnet-agnews and dinov2-pets, made by training/base.py. Each run is
 a `clearhead bench` in a process of its own with a run folder under `--out`, so a second call resumes where the first
@@ -42,6 +42,8 @@ ONE_PASS = (
 )
 SAMPLED = ("integrated-gradients", "smooth-gradient", "gradient-shap", "occlusion", "lime", "shapley-sampling")
 CONTROL = ("random",)
+# Examples of the comparison of all methods, some of which need hundreds of passes each; the papers' tables use all.
+EXAMPLES = {"sst2": "872", "agnews": "1500", "pets": "1000"}
 TEXT_METRICS = "aopc,lodds,comprehensiveness,sufficiency,hiding,revealing"
 IMAGE_METRICS = "positive-perturbation,negative-perturbation,segmentation"
 
@@ -93,10 +95,10 @@ def list_default_runs(folders: Folders) -> Iterator[Run]:
     images = (*methods_arguments((*list_methods(), *SAMPLED[:3], *CONTROL)), "--metrics", IMAGE_METRICS)
     head = ("--lm-head", str(folders.models / "mpnet-mlm" / "model"))
     for name in ("sst2", "agnews"):
-        task = folders.task(name)
+        task = (*folders.task(name), "--limit", EXAMPLES[name])
         yield Run(f"default-{name}-base", (*task, *folders.base_model(f"mpnet-{name}"), *head, *text))
         yield Run(f"default-{name}-small", (*task, "--model", f"clearhead/{name}-minilm", *text))
-    pets = folders.task("pets")
+    pets = (*folders.task("pets"), "--limit", EXAMPLES["pets"])
     yield Run("default-pets-base", (*pets, *folders.base_model("dinov2-pets"), *images))
     yield Run("default-pets-small", (*pets, "--model", "clearhead/pets-vit", *images))
 
@@ -137,7 +139,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--jobs", type=int, default=8, help="runs at a time")
-    parser.add_argument("--limit", type=int, help="examples of each run")
     parser.add_argument("--only", default="", help="runs whose names begin so")
     return parser.parse_args()
 
@@ -148,9 +149,7 @@ def main() -> None:
     folders.out.mkdir(parents=True, exist_ok=True)
     runs = [*list_default_runs(folders), *list_paper_runs(folders)]
     selected = [run for run in runs if run.name.startswith(arguments.only)]
-    common = ["--device", arguments.device]
-    if arguments.limit is not None:
-        common += ["--limit", str(arguments.limit)]
+    common = ["--device", arguments.device, "--shard", "64"]
     print(command(), flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for line in pool.map(lambda run: execute(run, folders, common), selected):

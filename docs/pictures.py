@@ -14,7 +14,7 @@ from playwright.sync_api import Page, sync_playwright
 
 import clearhead
 from clearhead.explanation import Word
-from clearhead.views import blocks, heatmap, html, html_parts
+from clearhead.views import blocks, heads, heatmap, html, html_parts
 from clearhead.views.line_chart import Curve, chart
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -36,6 +36,7 @@ def render_bodies() -> dict[str, str]:
         "classes": render_classes(model),
         "methods": html.methods(by_method),
         "blocks": render_blocks(model),
+        "heads": render_heads(model),
         "curves": html_parts.card(render_deletion_curves(model, by_method)),
     }
 
@@ -50,6 +51,12 @@ def render_blocks(model: clearhead.Model) -> str:
     by_block = clearhead.explain(model, TEXT, "att-cat")
     by_rollout = clearhead.explain(model, TEXT, "rollout", target=by_block.target)
     return html_parts.card(html_parts.render_heading(by_block), blocks.heat_map(by_block, by_rollout))
+
+
+def render_heads(model: clearhead.Model) -> str:
+    """Render the relevance per attention head."""
+    by_head = clearhead.explain(model, TEXT, "attn-lrp", heads=True)
+    return html_parts.card(html_parts.render_heading(by_head), heads.heat_map(by_head))
 
 
 def render_deletion_curves(model: clearhead.Model, explanations: dict[str, clearhead.Explanation]) -> str:

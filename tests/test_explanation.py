@@ -79,7 +79,7 @@ def test_a_heat_map_interpolates_between_patch_centres():
 
 @pytest.fixture(scope="module")
 def explanations():
-    texts = clearhead.compare(text_model(), "a joyless film", ["trans-att", "att-cat"])
+    texts = clearhead.compare(text_model(), "a joyless film", ["trans-att", "att-cat:heads=true"])
     pair = clearhead.explain(text_model(), ("a film", "not bad"), "rollout")
     picture = clearhead.explain(image_model(), Image.new("RGB", (50, 40), (9, 80, 200)), "lrp")
     return [*texts.values(), pair, picture]
@@ -94,7 +94,7 @@ def test_saved_and_read_back(explanations, tmp_path, ending, place):
         assert getattr(back, name) == getattr(one, name), name
     assert dict(back.diagnostics) == dict(one.diagnostics)
     assert dict(back.options) == dict(one.options)
-    for name in ("relevance", "special", "layers", "pixels"):
+    for name in ("relevance", "special", "layers", "pixels", "heads"):
         wanted = getattr(one, name)
         assert (getattr(back, name) is None) == (wanted is None)
         if wanted is not None:
@@ -138,6 +138,19 @@ def test_a_file_of_the_first_format_is_read(tmp_path, monkeypatch):
     path = made().save(tmp_path / "one.safetensors")
     monkeypatch.undo()
     assert clearhead.read(path).top() == made().top()
+
+
+@pytest.mark.parametrize("ending", ["json", "safetensors"])
+def test_missing_heads_are_kept_as_nan(tmp_path, ending):
+    heads = np.array([[0.5, np.nan], [-1.0, 2.0]])
+    back = clearhead.read(made(heads=heads).save(tmp_path / f"one.{ending}"))
+    np.testing.assert_array_equal(back.heads, heads)
+
+
+def test_a_file_from_before_heads_is_read():
+    plain = serialization.to_dict(made())
+    del plain["heads"]
+    assert serialization.from_dict(plain).heads is None
 
 
 def test_other_files_are_refused(tmp_path):

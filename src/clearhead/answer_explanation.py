@@ -86,7 +86,9 @@ class AnswerExplanation(Explanation):
         label = name_steps(self.answer, self.steps, steps)
         probability = float(np.prod([self.steps[step].probability for step in steps]))
         relevance = self.matrix[list(steps)].sum(0)
-        return replace(self, relevance=relevance, explained=steps, label=label, probability=probability, layers=None)
+        # Only the relevance of tokens is known for each step.
+        tokens_only = replace(self, layers=None, heads=None)
+        return replace(tokens_only, relevance=relevance, explained=steps, label=label, probability=probability)
 
 
 def find_steps(answer: str, offsets: Sequence[tuple[int, int]], focus: Focus) -> tuple[int, ...]:

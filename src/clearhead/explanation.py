@@ -45,8 +45,10 @@ class Explanation:
     """Relevance per token of one input, for one target, with the provenance of the numbers.
 
     `relevance` has one number per token without padding; `special` marks class, separator and register tokens;
-    `offsets` point into `text`. Images have a `grid` of patches instead of a text. `changed_options` are the `options`
-    that differ from the method's defaults; None if the defaults are unknown, as in files of earlier versions.
+    `offsets` point into `text`. Images have a `grid` of patches instead of a text. `layers` (blocks × tokens) and
+    `heads` (blocks × heads, NaN where a block has fewer) are None unless the method was asked for them or has them
+    anyway. `changed_options` are the `options` that differ from the method's defaults; None if the defaults are
+    unknown, as in files of earlier versions.
     """
 
     tokens: tuple[str, ...]
@@ -67,6 +69,7 @@ class Explanation:
     model: str = ""
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     changed_options: Mapping[str, Any] | None = None
+    heads: Array | None = None
 
     def __repr__(self) -> str:
         best = ", ".join(f"{token} {relevance:+.3g}" for token, relevance in self.top(3))

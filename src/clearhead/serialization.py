@@ -20,7 +20,7 @@ from clearhead.files import unreadable_file, write_atomically
 from clearhead.model.target import Target
 from clearhead.version import __version__
 
-ARRAYS = ("relevance", "special", "layers", "pixels")
+ARRAYS = ("relevance", "special", "layers", "pixels", "heads")
 TUPLES = ("tokens", "text", "grid", "box")
 """Fields that are tuples, or may be, which JSON knows as lists only."""
 JSON_FORMATS = (1,)
@@ -53,7 +53,8 @@ def from_dict(plain: Mapping[str, Any]) -> Explanation:
     values["image"] = _decode_png(values["image"])
     values["offsets"] = _read_offsets(values["offsets"])
     for name in ARRAYS:
-        values[name] = _read_array(name, values[name])
+        # Files of earlier versions have no heads.
+        values[name] = _read_array(name, values.get(name))
     for name in TUPLES:
         values[name] = _read_tuple(values[name])
     return Explanation(**values)

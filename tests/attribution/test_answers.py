@@ -6,8 +6,13 @@ import torch
 
 import clearhead
 from clearhead.attribution import batch
+from clearhead.attribution.answers import list_steps
 from clearhead.engine import memory
+from clearhead.engine.step_trace import StepTrace
 from clearhead.errors import BadInput, BadOption
+from clearhead.model.answer_inputs import add_answer, encode_prompt, tokenise_answer
+from clearhead.model.inputs import collate
+from clearhead.model.target import AnswerTarget
 from tests.helpers.language_models import DECODERS, make_decoder, make_tokenizer
 
 PROMPT = "the capital of france is"
@@ -22,6 +27,9 @@ METHODS = (
     "rollout",
     "grads",
     "attention-gradcam",
+    "balanced-cat",
+    "trans-att:backward=attn-lrp",
+    "grads:backward=balanced",
 )
 
 
@@ -115,6 +123,38 @@ def test_a_focus_explains_some_words_of_the_answer(llama):
     np.testing.assert_allclose(whole.span("and").relevance, focused.relevance, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(whole.span(1).relevance, focused.relevance, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(whole.span((6, 9)).relevance, focused.relevance, rtol=1e-9, atol=1e-12)
+
+
+def test_heads_belong_to_the_whole_answer(gpt2):
+    explanation = clearhead.explain(gpt2, PROMPT, "attn-lrp:heads=true", answer=ANSWER, matrix=True)
+    assert explanation.heads.ndim == 2
+    assert np.abs(explanation.heads).max() > 0
+    assert explanation.span("paris").heads is None
+
+
+def test_the_relevance_of_units_step_by_step(gpt2):
+    trace, steps, name = trace_steps(gpt2)
+    together = steps.module_relevance(name)
+    assert len(together) == 3
+    for row, target in enumerate(steps.targets):
+        alone = trace.with_target([target]).module_relevance(name)
+        torch.testing.assert_close(together[row : row + 1], alone)
+
+
+def test_steps_refuse_an_unknown_backward(gpt2):
+    _, steps, _ = trace_steps(gpt2)
+    with pytest.raises(BadOption, match="Invalid backward='lrp'"):
+        steps.coefficients("lrp")
+
+
+def trace_steps(model):
+    """The trace of an answer with a kept module, and that of its steps."""
+    (name,) = [name for name, _ in model.network.named_modules() if name.endswith("h.0.mlp.act")]
+    encoded = encode_prompt(model, PROMPT)
+    row = add_answer(model, encoded, tokenise_answer(model, encoded, ANSWER))
+    ids = tuple(row.item.answer.ids)
+    trace = clearhead.capture(model, collate(model, [row]), AnswerTarget(steps=(0, 1, 2), tokens=ids), modules=name)
+    return trace, StepTrace(trace, list_steps(trace)), name
 
 
 def test_words_stand_on_both_sides(llama):

@@ -36,6 +36,16 @@ def test_long_texts_are_refused_truncated_or_cut_into_windows():
     assert len(clearhead.explain(explained, ["good", words], "att-cat", overflow="windows")) == 2
 
 
+def test_heads_are_averaged_over_windows():
+    explained = clearhead.load(network("bert", max_position_embeddings=16), word_piece_tokenizer(limit=16))
+    words = "the film is not good , never very good . a dull film finds its heart ! " * 2
+    whole = clearhead.explain(explained, words, "attn-lrp:heads=true", target=1, overflow="windows")
+    windows = windows_of(explained, encode(explained, words, overflow="windows"))
+    trace = clearhead.capture(explained, collate(explained, windows).tensors, 1)
+    expected = trace.head_relevance("attn-lrp").mean(0).numpy()
+    np.testing.assert_allclose(whole.heads, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_windows_are_counted_while_they_are_explained(monkeypatch):
     from contextlib import contextmanager
 

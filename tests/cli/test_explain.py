@@ -136,7 +136,7 @@ def test_json_is_what_python_gives(run, model):
     assert [token["relevance"] for token in found["tokens"]] == pytest.approx(wanted.relevance.tolist())
     assert found["label"] == "negative"
     assert found["probability"] == pytest.approx(wanted.probability)
-    assert found["options"] == {"hidden": "input"}
+    assert found["options"] == {"hidden": "input", "backward": "gradient", "heads": False}
     assert found["target"] == {"index": 0, "versus": None, "span": None}
 
 

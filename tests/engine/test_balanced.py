@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 import torch
-from helpers.balanced_reference import Transcription, wrap_activations
+from helpers.balanced_reference import first_logit, transcribe
 from helpers.tiny_models import alone, model, network, tensors, text_model
 from torch import nn
 from transformers import BertForQuestionAnswering
@@ -24,29 +24,9 @@ WITHOUT_BIASES = {"bert": 1e-12, "vit": 1e-12, "llama": 1e-6, "gemma": 1e-6, "t5
 RULES = [ATTN_LRP, BALANCED]
 
 
-def first_logit(output):
-    return output.logits[:, 0].sum()
-
-
-def transcribe(plain, batch, rule, score=first_logit):
-    """The coefficient at the input by plain autograd on rewritten operations."""
-    plain.requires_grad_(False)
-    inputs = dict(batch)
-    if "pixel_values" in batch:
-        mode = Transcription(rule)
-        mode.leaf = inputs["pixel_values"] = batch["pixel_values"].detach().clone().requires_grad_()
-    else:
-        mode = Transcription(rule, plain.get_input_embeddings().weight)
-    wrap_activations(plain, mode)
-    with mode:
-        output = plain(**inputs)
-    (coefficient,) = torch.autograd.grad(score(output), mode.leaf)
-    return coefficient
-
-
 def assert_transcribed(trace, plain, rule, score=first_logit):
     """Compare a trace with the transcription of a network that attends in elementary steps."""
-    expected = transcribe(plain, trace.inputs.tensors, rule, score)
+    _, expected = transcribe(plain, trace.inputs.tensors, rule, score=score).leaf
     tolerance = 1e-10 * float(expected.abs().max())
     torch.testing.assert_close(trace.coefficients(rule).leaf, expected, rtol=0, atol=tolerance)
 

@@ -22,7 +22,16 @@ from clearhead.model.inputs import from_tensors
 from clearhead.model.model import Model
 
 clearhead.methods()
-BY_GRADIENT = ["attn-lrp", "cp-lrp", "cat", "cat:hidden=input", "gradient", "gradient-x-input", "layer-gradcam"]
+BY_GRADIENT = [
+    "attn-lrp",
+    "cp-lrp",
+    "balanced-cat",
+    "cat",
+    "cat:hidden=input",
+    "gradient",
+    "gradient-x-input",
+    "layer-gradcam",
+]
 WHOLE = [family for family in FAMILIES if family != "swin"]
 
 

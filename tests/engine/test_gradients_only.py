@@ -61,7 +61,8 @@ def test_a_part_that_was_not_kept_is_an_error():
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"), [(["attn-lrp", "cat"], True), (["attn-lrp", "att-cat"], False), (["grads"], False)]
+    ("names", "expected"),
+    [(["attn-lrp", "cat"], True), (["attn-lrp", "att-cat"], False), (["grads"], False), (["cat:heads=true"], False)],
 )
 def test_explain_keeps_only_what_its_methods_read(names, expected, monkeypatch):
     from clearhead.attribution import batch

@@ -17,7 +17,7 @@ import clearhead
 from clearhead.attribution.method import METHODS, Attribution, method
 from clearhead.model.placement import with_precision
 
-NAMES = ["trans-att", "lrp", "att-cat", "rollout", "gradient"]
+NAMES = ["trans-att", "lrp", "att-cat", "rollout", "gradient", "balanced-cat:heads=true", "grads:backward=balanced"]
 
 
 def state(net):

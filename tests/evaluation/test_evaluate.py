@@ -43,7 +43,7 @@ def test_the_rows_of_a_table(bert, path):
     for row in table.rows:
         assert {"method", "options", "metric", "value", "low", "high", "n"} <= set(row)
         assert row["low"] <= row["value"] <= row["high"] and row["n"] == 5
-    assert table.rows[0]["options"] == {"hidden": "output"}
+    assert table.rows[0]["options"] == {"hidden": "output", "backward": "gradient", "heads": False}
 
 
 def test_values_are_those_of_explanations_made_one_by_one(bert, path):

@@ -46,4 +46,4 @@ def test_a_file_of_an_earlier_version_shows_all_options(tmp_path):
     del content["explanation"]["changed_options"]
     content["sha256"] = serialization._json_checksum(content["explanation"])
     file.write_text(json.dumps(content), "utf-8")
-    assert captions.format_method(clearhead.read(file)) == "att-cat (hidden=output)"
+    assert captions.format_method(clearhead.read(file)) == "att-cat (hidden=output, backward=gradient, heads=False)"

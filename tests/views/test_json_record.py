@@ -24,3 +24,11 @@ def test_record_is_plain_and_whole():
     }
     assert [word["word"] for word in plain["words"]][:3] == ["A", "joyless", ","]
     assert record(pictured())["grid"] == [4, 4]
+    assert plain["heads"] is None
+
+
+def test_heads_that_a_block_lacks_are_null():
+    import json
+
+    plain = json.loads(line(review(heads=np.array([[0.5, np.nan], [-1.0, 2.0]]))))
+    assert plain["heads"] == [[0.5, None], [-1.0, 2.0]]

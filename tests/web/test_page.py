@@ -46,6 +46,19 @@ def test_ask_and_see_a_text(visit):
     assert sorted(int(title.split("rank ")[1].split()[0]) for title in titles) == list(range(1, 8))
 
 
+def test_heads_are_shown_if_they_are_asked_for(visit):
+    page = explain(visit())
+    page.select_option("#method", "attn-lrp")
+    expect(page.locator("#heads")).to_be_hidden()
+    page.locator("#options summary").click()
+    page.locator("#option-heads").check()
+    page.locator("#heads summary").click()
+    expect(page.locator("#heads td.f9, #heads td.a9").first).to_be_visible()
+    names = page.locator("#heads tbody th").all_inner_texts()
+    assert names == [f"block {block}" for block in reversed(range(len(names)))]
+    assert re.match(r"block 0, head 0 · [+-]?\d", page.locator("#heads tr:last-child td").first.get_attribute("title"))
+
+
 def test_another_class_and_a_contrast(visit):
     page = explain(visit())
     expect_text(page, "#versus option", ["No contrast", "negative", "positive"])

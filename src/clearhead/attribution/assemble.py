@@ -88,8 +88,9 @@ def _build_explanation(
         text=item.text,
         offsets=item.offsets,
         layers=_copy_layers(rows.get("layers_BLT"), context.real),
+        heads=_copy(rows.get("heads_BLH")),
         grid=context.grid,
-        pixels=_copy_pixels(rows.get("pixels_BPQ")),
+        pixels=_copy(rows.get("pixels_BPQ")),
         image=item.image,
         box=item.box,
         probability=context.probability,
@@ -107,10 +108,10 @@ def _copy_layers(layers_LT: Array | None, real: list[slice]) -> Array | None:
     return _select_real(layers_LT, real)
 
 
-def _copy_pixels(pixels_PQ: Array | None) -> Array | None:
-    if pixels_PQ is None:
+def _copy(values: Array | None) -> Array | None:
+    if values is None:
         return None
-    return pixels_PQ.copy()
+    return values.copy()
 
 
 def _select_real(values: Array, real: list[slice]) -> Array:
@@ -194,7 +195,7 @@ def _check_shape(trace: Trace, spec: MethodSpec, name: str, shape: tuple[int, ..
     if not _has_axes(shape, axes, {"B": inputs, "T": tokens}):
         raise UnsupportedModel(
             f"'{spec.text}' answered with {name} of shape {shape} for {inputs} inputs of {tokens} tokens. "
-            "B stands for inputs, L for layers, T for tokens, P and Q for pixels."
+            "B stands for inputs, L for layers, H for heads, T for tokens, P and Q for pixels."
         )
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.roll_out import attribute_roll_out, reads_first_token
+from clearhead.engine.backward import GRADIENT
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 
@@ -48,10 +49,13 @@ def rollout(trace: Trace, *, normalise_rows: bool = False) -> Attribution:
 
 
 @method(paper="AttCAT, Sec. 4", signed=True, class_specific=True, needs=("attention", "gradients"))
-def grads(trace: Trace) -> Attribution:
-    """Gradient of the last attention map, averaged over heads: the classification token's row."""
+def grads(trace: Trace, *, backward: str = GRADIENT) -> Attribution:
+    """Gradient of the last attention map, averaged over heads: the classification token's row.
+
+    `backward` replaces the gradient by the coefficients of a balanced backward pass.
+    """
     trace.require_token_maps()
-    gradient_BTS = _visible_gradient(trace.attentions[-1], trace.attention_gradients[-1]).mean(1)
+    gradient_BTS = _visible_gradient(trace.attentions[-1], trace.attention_coefficients(backward)[-1]).mean(1)
     return Attribution(classification_row(trace, gradient_BTS))
 
 
@@ -61,14 +65,17 @@ def _visible_gradient(attention: Tensor, gradient: Tensor) -> Tensor:
 
 
 @method(paper="Grad-SAM; AttCAT, Sec. 4", signed=False, class_specific=True, needs=("attention", "gradients"))
-def att_grads(trace: Trace, *, rows: str = "class") -> Attribution:
-    """Attention × positive gradient, averaged over blocks and heads; `rows="all"` averages all query rows."""
+def att_grads(trace: Trace, *, rows: str = "class", backward: str = GRADIENT) -> Attribution:
+    """Attention × positive gradient, averaged over blocks and heads; `rows="all"` averages all query rows.
+
+    `backward` replaces the gradient by the coefficients of a balanced backward pass.
+    """
     trace.require_token_maps()
     if rows not in ROW_REDUCTIONS:
         raise BadOption(f"Invalid rows={rows!r} for 'att-grads'. Available: {', '.join(ROW_REDUCTIONS)}.")
     reduce_rows = ROW_REDUCTIONS[rows]
     layers = []
-    for attention, gradient in zip(trace.attentions, trace.attention_gradients, strict=True):
+    for attention, gradient in zip(trace.attentions, trace.attention_coefficients(backward), strict=True):
         layers.append(reduce_rows(trace, _positive_product(attention, gradient)))
     layers_BLT = torch.stack(layers, 1)
     return Attribution(layers_BLT.mean(1), layers_BLT)
@@ -93,13 +100,17 @@ def _positive_product(attention_BHTS: Tensor, gradient_BHTS: Tensor) -> Tensor:
 
 
 @method(paper="TransAtt, App. A", signed=False, class_specific=True, needs=("attention", "gradients"))
-def attention_gradcam(trace: Trace) -> Attribution:
-    """Grad-CAM of the last attention map's classification row; a class token itself gets nothing."""
+def attention_gradcam(trace: Trace, *, backward: str = GRADIENT) -> Attribution:
+    """Grad-CAM of the last attention map's classification row; a class token itself gets nothing.
+
+    `backward` replaces the gradient by the coefficients of a balanced backward pass.
+    """
     trace.require_token_maps()
     is_class_token_BS = (trace.reading_BT > 0) & reads_first_token(trace)[:, None]
     # Words that the head reads, such as the last token of a decoder, are not left out.
     others_BS = trace.query_BT & ~is_class_token_BS
-    weight_BH = _mean_over(_head_rows(trace, trace.attention_gradients[-1]), others_BS)
+    gradient_BHTS = trace.attention_coefficients(backward)[-1]
+    weight_BH = _mean_over(_head_rows(trace, gradient_BHTS), others_BS)
     weighted_BHS = weight_BH[..., None] * _head_rows(trace, trace.attentions[-1])
     return Attribution(weighted_BHS.mean(1).clamp(min=0) * others_BS)
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from clearhead.attribution.activation import gradient_x_hidden
+from clearhead.attribution.activation import gradient_x_hidden, relevance_of_heads
 from clearhead.attribution.gradient import attribute_sum
-from clearhead.attribution.method import Attribution, always, method
-from clearhead.engine.backward import ATTN_LRP, BALANCED
+from clearhead.attribution.method import Attribution, method, without_heads
+from clearhead.engine.backward import ATTN_LRP, BALANCED, check_backward
 from clearhead.engine.gradients import Gradients
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
@@ -20,15 +20,16 @@ from clearhead.lazy import LazySequence
     signed=True,
     class_specific=True,
     needs=("gradients",),
-    blockwise=always,
+    blockwise=without_heads,
 )
-def attn_lrp(trace: Trace) -> Attribution:
+def attn_lrp(trace: Trace, *, heads: bool = False) -> Attribution:
     """Relevance at the embedding output (images: at the pixels), with products shared half and half.
 
     One backward pass in which norms are held, activation functions pass φ(x)/x, and the factors of a product, attention
-    included, get half of its relevance each. `layers` has the relevance at the output of every block.
+    included, get half of its relevance each. `layers` has the relevance at the output of every block; `heads` adds that
+    of every attention head.
     """
-    return _attribute_input(trace, ATTN_LRP)
+    return _attribute_input(trace, ATTN_LRP, heads)
 
 
 @method(
@@ -36,18 +37,41 @@ def attn_lrp(trace: Trace) -> Attribution:
     signed=True,
     class_specific=True,
     needs=("gradients",),
-    blockwise=always,
+    blockwise=without_heads,
 )
-def cp_lrp(trace: Trace) -> Attribution:
+def cp_lrp(trace: Trace, *, heads: bool = False) -> Attribution:
     """Relevance at the embedding output (images: at the pixels), with attention maps and gates held constant.
 
     On a network without biases it adds up to the explained logit exactly. `layers` has the relevance at the output of
-    every block.
+    every block; `heads` adds that of every attention head.
     """
-    return _attribute_input(trace, BALANCED)
+    return _attribute_input(trace, BALANCED, heads)
 
 
-def _attribute_input(trace: Trace, backward: str) -> Attribution:
+@method(
+    paper="AttCAT, Eq. 10, with the backward pass of AttnLRP (Achtibat et al. 2024)",
+    signed=True,
+    class_specific=True,
+    needs=("gradients",),
+    blockwise=without_heads,
+)
+def balanced_cat(trace: Trace, *, backward: str = ATTN_LRP, heads: bool = False) -> Attribution:
+    """Relevance at the output of every block, by a balanced backward pass, summed over blocks.
+
+    `backward="balanced"` takes the pass of cp-lrp instead of that of attn-lrp; `heads` adds the relevance of every
+    attention head.
+    """
+    check_backward(backward, (ATTN_LRP, BALANCED))
+    layers_BLT = _block_relevances(trace, trace.hidden_coefficients(backward))
+    return Attribution(
+        layers_BLT.sum(1),
+        layers_BLT,
+        diagnostics=report_completeness(trace, layers_BLT.double().sum(2)),
+        heads_BLH=relevance_of_heads(trace, backward, heads),
+    )
+
+
+def _attribute_input(trace: Trace, backward: str, heads: bool) -> Attribution:
     coefficients = trace.coefficients(backward)
     product = _input_product(trace, coefficients)
     attribution = attribute_sum(trace, product)
@@ -55,7 +79,8 @@ def _attribute_input(trace: Trace, backward: str) -> Attribution:
         attribution.relevance_BT,
         _block_relevances(trace, coefficients.hidden_states),
         attribution.pixels_BPQ,
-        report_completeness(trace, product.double().flatten(1).sum(1)),
+        report_completeness(trace, product.double().flatten(1).sum(1, keepdim=True)),
+        relevance_of_heads(trace, backward, heads),
     )
 
 
@@ -74,13 +99,14 @@ def _block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> Tensor:
     return torch.stack(layers, 1)
 
 
-def report_completeness(trace: Trace, total_B: Tensor) -> Sequence[dict[str, float]]:
+def report_completeness(trace: Trace, totals_BL: Tensor) -> Sequence[dict[str, float]]:
     """Return per sample how far the relevance is from adding up to the explained score, without waiting for the device.
 
-    Biases, and in AttnLRP the softmax, keep a part of the score.
+    Of the sums at several layers the furthest counts. Biases, and in AttnLRP the softmax, keep a part of the score.
     """
     score_B = trace.score_B.double()
-    copy = HostCopy(torch.stack([(total_B - score_B).abs(), score_B], 1))
+    gap_B = (totals_BL - score_B[:, None]).abs().amax(1)
+    copy = HostCopy(torch.stack([gap_B, score_B], 1))
 
     def make() -> list[dict[str, float]]:
         return [{"completeness_gap": gap, "effect": effect} for gap, effect in copy.wait().tolist()]

@@ -229,7 +229,7 @@ def _trace(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> Tra
 
 def read_gradients_only(specs: Iterable[MethodSpec]) -> bool:
     """Return whether no method reads attention maps or relevance, which a trace then need not keep."""
-    return not any(spec.method.needs & {"attention", "relevance"} for spec in specs)
+    return not any(spec.needs & {"attention", "relevance"} for spec in specs)
 
 
 def explain_batch(

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from clearhead.attribution.activation import gradient_x_hidden, layer_saliency, resolve_layer
+from clearhead.attribution.activation import layer_saliency, resolve_layer, signed_saliency
 from clearhead.attribution.method import Attribution, method
+from clearhead.engine.backward import GRADIENT, check_backward
 from clearhead.engine.lm_head import vocabulary_logits
 from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_device_of
 from clearhead.engine.trace import Trace
@@ -14,21 +15,17 @@ from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.validation import require_integer
 
 
-def _signed_saliency(trace: Trace, layer: int) -> Tensor:
-    return gradient_x_hidden(trace.hidden_gradients[layer], trace.hidden_states[layer])
+def _gradient_norm(trace: Trace, layer: int, backward: str) -> Tensor:
+    return trace.hidden_coefficients(backward)[layer].square().sum(-1).sqrt()
 
 
-def _gradient_norm(trace: Trace, layer: int) -> Tensor:
-    return trace.hidden_gradients[layer].square().sum(-1).sqrt()
-
-
-def _hidden_norm(trace: Trace, layer: int) -> Tensor:
+def _hidden_norm(trace: Trace, layer: int, backward: str) -> Tensor:
     return trace.hidden_states[layer].square().sum(-1).sqrt()
 
 
-LAYER_SCORES: dict[str, Callable[[Trace, int], Tensor]] = {
+LAYER_SCORES: dict[str, Callable[[Trace, int, str], Tensor]] = {
     "gradcam": layer_saliency,
-    "gradient-x-hidden": _signed_saliency,
+    "gradient-x-hidden": signed_saliency,
     "gradient": _gradient_norm,
     "norm": _hidden_norm,
 }
@@ -36,17 +33,24 @@ LAYER_SCORES: dict[str, Callable[[Trace, int], Tensor]] = {
 
 @method(paper="Decoded layer saliency, Alg. 1", signed=False, class_specific=True, needs=("gradients",))
 def decoded_gradcam(
-    trace: Trace, *, layer: int | None = None, top: int | None = None, score: str = "gradcam"
+    trace: Trace,
+    *,
+    layer: int | None = None,
+    top: int | None = None,
+    score: str = "gradcam",
+    backward: str = GRADIENT,
 ) -> Attribution:
     """Scores of a layer's positions, shared among the input tokens that the masked-LM head decodes them to.
 
     `layer` is the hidden state, `top` keeps the τ best tokens of every position, `score` is the layer score α.
+    `backward` replaces the gradient by the coefficients of a balanced backward pass.
     """
+    check_backward(backward)
     _check_options(trace, score, top)
     index = resolve_layer(trace, layer)
     ids_BT = _require_ids(trace)
     share_BST = _decode_shares(trace, index, ids_BT, top)
-    alpha_BS = LAYER_SCORES[score](trace, index) * trace.mask_BT
+    alpha_BS = LAYER_SCORES[score](trace, index, backward) * trace.mask_BT
     tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
     # Repeats of a token show what its first occurrence got.
     first_BT = first_occurrence(ids_BT, trace.mask_BT)

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from clearhead.attribution.method import Attribution, always, method
+from clearhead.engine.backward import GRADIENT
 from clearhead.engine.trace import Trace
 
 
@@ -41,6 +42,9 @@ def gradient(trace: Trace) -> Attribution:
     needs=("gradients",),
     blockwise=always,
 )
-def gradient_x_input(trace: Trace) -> Attribution:
-    """Gradient × word embedding, summed over features (images: × pixel)."""
-    return attribute_sum(trace, trace.leaf_gradient * trace.leaf)
+def gradient_x_input(trace: Trace, *, backward: str = GRADIENT) -> Attribution:
+    """Gradient × word embedding, summed over features (images: × pixel).
+
+    `backward` replaces the gradient by the coefficients of a balanced backward pass.
+    """
+    return attribute_sum(trace, trace.coefficients(backward).leaf * trace.leaf)

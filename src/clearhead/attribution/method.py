@@ -20,12 +20,13 @@ DEFAULT_NEEDS = ("attention", "gradients")
 
 @dataclass(frozen=True)
 class Attribution:
-    """The result of a method for a batch: relevance per token and, if it has them, per block and per pixel."""
+    """The result of a method for a batch: relevance per token and, if it has them, per block, pixel and head."""
 
     relevance_BT: Tensor
     layers_BLT: Tensor | None = None
     pixels_BPQ: Tensor | None = None
     diagnostics: Sequence[Mapping[str, Any]] = ()
+    heads_BLH: Tensor | None = None
 
     def start_host_copies(self) -> dict[str, HostCopy]:
         """Start copying the tensors to the CPU, in float32 or wider, and return the copies by field name."""
@@ -53,6 +54,11 @@ def never(options: Mapping[str, Any]) -> bool:
 def always(options: Mapping[str, Any]) -> bool:
     """Return True: a block-by-block trace is enough whatever the options."""
     return True
+
+
+def without_heads(options: Mapping[str, Any]) -> bool:
+    """Return whether a block-by-block trace is enough: the relevance of heads needs attention maps."""
+    return not options["heads"]
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,13 @@ class MethodSpec:
     def all_options(self) -> dict[str, Any]:
         """The given options and the defaults of the others."""
         return {**self.method.options, **self.options}
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the method reads of a trace with these options: the relevance of heads needs attention maps."""
+        if self.all_options.get("heads"):
+            return self.method.needs | {"attention"}
+        return self.method.needs
 
     @property
     def changed_options(self) -> dict[str, Any]:

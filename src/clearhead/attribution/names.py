@@ -9,6 +9,7 @@ METHOD_NAMES = (
     "attention-flow",
     "attention-gradcam",
     "attn-lrp",
+    "balanced-cat",
     "cat",
     "cp-lrp",
     "decoded-gradcam",

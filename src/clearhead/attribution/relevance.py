@@ -8,13 +8,15 @@ from torch import Tensor
 from clearhead.attribution.attention import classification_row
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.roll_out import attribute_roll_out
+from clearhead.engine.backward import GRADIENT, check_backward
 from clearhead.engine.lrp.linear import Z_PLUS
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 
 
 def _weighs_by_gradient(options: Mapping[str, Any]) -> bool:
-    return bool(options["weight"] == "gradient")
+    # Block by block, trans-att carries the gradient alone.
+    return bool(options["weight"] == "gradient" and options["backward"] == GRADIENT)
 
 
 @method(
@@ -31,22 +33,25 @@ def trans_att(
     normalise_rows: bool = False,
     weight: str = "gradient",
     only_block: int | None = None,
+    backward: str = GRADIENT,
 ) -> Attribution:
     """Relevance × gradient of every attention map, rolled out: the classification token's row.
 
     Where the head reads words, what the identities alone give them is removed (`identity_share` in the diagnostics).
     `weight="attention"` replaces the gradient by the map itself and `only_block` uses a single block (the paper's
-    ablations); `first_block` and `normalise_rows` reproduce the authors' code.
+    ablations); `first_block` and `normalise_rows` reproduce the authors' code. `backward` replaces the gradient by the
+    coefficients of a balanced backward pass.
     """
     trace.require_token_maps()
-    maps = _select_blocks(_weighted_maps(trace, weight), first_block, only_block)
+    check_backward(backward)
+    maps = _select_blocks(_weighted_maps(trace, weight, backward), first_block, only_block)
     return attribute_roll_out(trace, maps, normalise_rows=normalise_rows, diagnostics=trace.balance())
 
 
-def _weighted_maps(trace: Trace, weight: str) -> list[Tensor]:
+def _weighted_maps(trace: Trace, weight: str, backward: str) -> list[Tensor]:
     """Return E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13, or the same with A instead of ∇A."""
     if weight == "gradient":
-        return trace.weighted_relevances
+        return trace.relevances_weighted_by(backward)
     if weight != "attention":
         raise BadOption(f"Invalid weight={weight!r} for 'trans-att'. Available: gradient, attention.")
     pairs = zip(trace.attentions, trace.attention_relevances, strict=True)

@@ -159,6 +159,7 @@ def _stitch(item: Item, windows: Sequence[slice], explanations: Sequence[Explana
         special=np.array(item.special[inner]),
         offsets=offsets,
         layers=_join_layers(windows, explanations),
+        heads=_mean_heads(explanations),
         diagnostics={**_merge_diagnostics(explanations), "windows": len(explanations)},
     )
 
@@ -169,6 +170,15 @@ def _join_layers(windows: Sequence[slice], explanations: Sequence[Explanation]) 
     if not layers:
         return None
     return _join(layers, windows)
+
+
+def _mean_heads(explanations: Sequence[Explanation]) -> Array | None:
+    """Return the mean over windows, as the explained score is the mean of the windows' scores."""
+    heads = [explanation.heads for explanation in explanations if explanation.heads is not None]
+    if not heads:
+        return None
+    mean: Array = np.mean(heads, axis=0)
+    return mean
 
 
 def _join(rows: Sequence[Array], windows: Sequence[slice]) -> Array:

@@ -4,14 +4,14 @@ The graph of one forward pass serves the gradient, AttnLRP and the balanced pass
 of their tape when the backward pass reaches them. `clearhead.engine.balanced` says which operation gets which.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.errors import UnsupportedOperation
+from clearhead.errors import BadOption, UnsupportedOperation
 
 GRADIENT = "gradient"
 BALANCED = "balanced"
@@ -22,6 +22,12 @@ Factors = Mapping[str, float]
 """By which a backward pass multiplies coefficients; 1 for a pass that is not named."""
 CoefficientRule = Callable[[Tensor, Tensor], Tensor]
 """Maps an operation's input and the coefficient at its output to the coefficient at its input."""
+
+
+def check_backward(backward: str, available: Sequence[str] = BACKWARDS) -> None:
+    """Raise BadOption unless `backward` names one of the available backward passes."""
+    if backward not in available:
+        raise BadOption(f"Invalid backward={backward!r}. Available: {', '.join(available)}.")
 
 
 class BackwardSwitch:

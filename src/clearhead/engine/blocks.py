@@ -4,7 +4,7 @@ The first pass of a network hooks every module that may be a block. Later passes
 as long as the network uses the same ones.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import get_ident
@@ -20,6 +20,7 @@ from torch.utils.hooks import RemovableHandle
 from clearhead.engine.context import eager_execution, frozen, gc_paused, list_modules
 from clearhead.engine.lrp.context import is_activation
 from clearhead.engine.lrp.rules import unchanged
+from clearhead.engine.module_outputs import KeptOutput
 from clearhead.engine.recorder import Recorder
 from clearhead.engine.tape import AttentionMap, Tape
 
@@ -77,6 +78,34 @@ def _register_hooks(module: nn.Module, recorder: Recorder) -> Iterator[Removable
     hooks = _ModuleHooks(recorder, is_one_operation, is_one_operation and _is_norm(module))
     yield module.register_forward_pre_hook(hooks.before, with_kwargs=True)
     yield module.register_forward_hook(hooks.after, with_kwargs=True)
+
+
+@contextmanager
+def keep_outputs(network: nn.Module, names: Iterable[str], tape: Tape) -> Iterator[None]:
+    """Keep the outputs of named modules on the tape.
+
+    After `hook_modules`, so that the output is kept that takes the place of an activation module's own.
+    """
+    with ExitStack() as stack:
+        for name in names:
+            tape.module_outputs[name] = []
+            hook = _make_keeping_hook(tape.module_outputs[name])
+            stack.callback(network.get_submodule(name).register_forward_hook(hook).remove)
+        yield
+
+
+def _make_keeping_hook(outputs: list[KeptOutput]) -> Callable[..., None]:
+    thread = get_ident()
+
+    def keep(module: nn.Module, args: Any, out: Any) -> None:
+        # Other threads may run the network meanwhile.
+        if get_ident() != thread:
+            return
+        activation = first_activation([out])
+        if activation is not None:
+            outputs.append(KeptOutput(activation, activation._version))
+
+    return keep
 
 
 class _ModuleHooks:
@@ -208,17 +237,19 @@ def record_forward(
     words: Tensor | None,
     leaf: str | None,
     head: Callable[[Any], Tensor],
+    kept: Sequence[str] = (),
     *,
     gradients_only: bool = False,
 ) -> tuple[Tape, Tensor]:
     """Run the network once and return its tape and logits; `head` extracts the logits from the network's output.
 
-    `leaf` names the float input, or is None if the input is looked up in the embedding table `words`.
+    `leaf` names the float input, or is None if the input is looked up in the embedding table `words`. `kept` names
+    modules whose outputs are kept on the tape.
     """
 
     def run(hooked: list[nn.Module]) -> tuple[Tape, Tensor]:
         recorder = Recorder(Tape(gradients_only=gradients_only), network, words)
-        return recorder.tape, run_recorded(recorder, tensors, leaf, head, hooked)
+        return recorder.tape, run_recorded(recorder, tensors, leaf, head, hooked, kept)
 
     modules = list_modules(network)
     module_types = tuple(map(type, modules))
@@ -245,10 +276,17 @@ def run_recorded(
     leaf: str | None,
     head: Callable[[Any], Tensor],
     hooked: list[nn.Module],
+    kept: Sequence[str] = (),
 ) -> Tensor:
     """Run a recorder's network with hooks on some of its modules, and return the logits."""
     network = recorder.network
-    with gc_paused(), eager_execution(input_device(tensors)), frozen(network), hook_modules(hooked, recorder):
+    with (
+        gc_paused(),
+        eager_execution(input_device(tensors)),
+        frozen(network),
+        hook_modules(hooked, recorder),
+        keep_outputs(network, kept, recorder.tape),
+    ):
         inputs = clone_tensors(tensors)
         if leaf is not None:
             inputs[leaf] = recorder.begin(inputs[leaf])

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.engine.backward import GRADIENT
+from clearhead.engine.backward import GRADIENT, check_backward
 from clearhead.engine.block_calls import BlockCall, find_block_calls, record_calls, repeat_recorded
 from clearhead.engine.blocks import composite_modules, run_recorded
 from clearhead.engine.conservation import Arrival, report_conservation
@@ -68,8 +68,8 @@ class BlockwiseForwardPass(ForwardPass):
     def _too_long(self) -> UnsupportedModel:
         return UnsupportedModel(
             f"This input is too long for {self.name} to hold all its attention maps in memory: choose a method that "
-            "works block by block (attn-lrp, cp-lrp, cat, gradient, gradient-x-input, layer-gradcam, trans-att), or a "
-            "shorter input (`clearhead plan` tells how much is needed)."
+            "works block by block (attn-lrp, cp-lrp, balanced-cat, cat, gradient, gradient-x-input, layer-gradcam, "
+            "trans-att), or a shorter input (`clearhead plan` tells how much is needed)."
         )
 
 
@@ -122,6 +122,7 @@ class BlockwiseTrace(Trace):
         return {}
 
     def coefficients(self, backward: str) -> Gradients:
+        check_backward(backward)
         if backward not in self._coefficients:
             self._coefficients[backward] = self._walk_coefficients(backward)
         return self._coefficients[backward]

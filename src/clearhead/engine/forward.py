@@ -1,7 +1,7 @@
 """Forward passes: the activations of one pass that explanations need."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.engine.blocks import record_forward
+from clearhead.engine.module_outputs import check_module_names
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Inputs
@@ -134,14 +135,17 @@ class FullForwardPass(ForwardPass):
             )
 
 
-def run_forward(model: Model, inputs: Inputs, *, gradients_only: bool = False) -> FullForwardPass:
-    """Run the unmodified network once under a recorder."""
+def run_forward(
+    model: Model, inputs: Inputs, kept: Sequence[str] = (), *, gradients_only: bool = False
+) -> FullForwardPass:
+    """Run the unmodified network once under a recorder; `kept` names modules whose outputs are kept."""
+    check_module_names(model.network, kept)
     tensors = inputs.tensors
     words = input_embedding(model.network)
     head = partial(extract_logits, model)
     with explain_size_errors(model, tensors):
         tape, logits = record_forward(
-            model.network, tensors, words, float_input(tensors), head, gradients_only=gradients_only
+            model.network, tensors, words, float_input(tensors), head, kept, gradients_only=gradients_only
         )
     # Parameters are frozen, so logits without a graph do not depend on any input that was recorded.
     if not logits.requires_grad or tape.leaf is None:

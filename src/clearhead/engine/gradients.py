@@ -81,13 +81,14 @@ class GradientCache:
 
     def _iterate_blocks(self) -> Iterator[Tensor]:
         blocks: list[BlockGradients] = []
-        for block in gradients_by_block(self._forward, self._seeds.direction):
+        for block in gradients_by_block(self._forward, self._seeds.direction, self._backward):
             yield block.attention
             # Not kept without need: these are as large as the maps that the caller frees.
             if self.keep_blocks:
                 blocks.append(block)
         if blocks:
-            self._gradients = collect_gradients(self._forward, blocks)
+            with self._forward.tape.switch.use(self._backward):
+                self._gradients = collect_gradients(self._forward, blocks)
 
 
 def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
@@ -105,6 +106,18 @@ def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
         leaf=leaf,
         maps=None if forward.tape.gradients_only else _select(by_id, attentions),
     )
+
+
+def compute_module_coefficients(forward: ForwardPass, direction: Tensor, backward: str) -> dict[str, list[Tensor]]:
+    """Return what a backward pass gives at the outputs of the kept modules, for every call of each."""
+    by_module = forward.tape.module_outputs
+    tensors = [kept.tensor for outputs in by_module.values() for kept in outputs]
+    with forward.tape.switch.use(backward):
+        by_id = _gradients_by_id(forward.output, direction, tensors)
+    coefficients = {}
+    for name, outputs in by_module.items():
+        coefficients[name] = _select(by_id, [kept.tensor for kept in outputs])
+    return coefficients
 
 
 def _attention_maps(forward: ForwardPass) -> list[Tensor]:
@@ -132,13 +145,15 @@ def _select(by_id: dict[int, Tensor | None], tensors: Sequence[Tensor]) -> list[
     return [_or_zeros(by_id[id(tensor)], tensor) for tensor in tensors]
 
 
-def gradients_by_block(forward: ForwardPass, direction: Tensor) -> Iterator[BlockGradients]:
+def gradients_by_block(forward: ForwardPass, direction: Tensor, backward: str) -> Iterator[BlockGradients]:
     """Yield the gradients of each block, from the last to the first; the blocks must form a chain."""
     output = forward.output
     gradient = direction
     for attention, before, after in reversed(forward.chain):
-        (output_gradient,) = vjp(output, gradient, [after])
-        attention_gradient, gradient = vjp(after, output_gradient, [attention, before])
+        # Not held while the caller has the block: it may run another backward pass meanwhile.
+        with forward.tape.switch.use(backward):
+            (output_gradient,) = vjp(output, gradient, [after])
+            attention_gradient, gradient = vjp(after, output_gradient, [attention, before])
         output = before
         yield BlockGradients(attention_gradient, gradient, output_gradient)
 

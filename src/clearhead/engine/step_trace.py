@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from clearhead.engine.backward import GRADIENT
+from clearhead.engine.backward import ATTN_LRP, GRADIENT, check_backward
 from clearhead.engine.context import full_precision_autograd
 from clearhead.engine.forward import ForwardPass, not_differentiable
 from clearhead.engine.gradients import Gradients
@@ -65,6 +65,7 @@ class StepTrace(Trace):
         return {}
 
     def coefficients(self, backward: str) -> Gradients:
+        check_backward(backward)
         if backward not in self._batched:
             with self.forward.tape.switch.use(backward):
                 self._batched[backward] = compute_batched_gradients(self.forward, self._seeds.direction)
@@ -78,9 +79,11 @@ class StepTrace(Trace):
     def attention_relevances(self) -> list[Tensor]:
         return self._gather_each(lambda trace: trace.attention_relevances)
 
-    @cached_property
-    def weighted_relevances(self) -> list[Tensor]:
-        return self._gather_each(lambda trace: trace.weighted_relevances)
+    def _weigh_relevances(self, backward: str) -> list[Tensor]:
+        return self._gather_each(lambda trace: trace.relevances_weighted_by(backward))
+
+    def module_relevance(self, name: str, backward: str = ATTN_LRP, *, call: int = 0) -> Tensor:
+        return self._gather(lambda trace: trace.module_relevance(name, backward, call=call))
 
     @cached_property
     def reading_BT(self) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from clearhead.engine.backward import BackwardSwitch
 from clearhead.engine.lrp.context import Backward, RelevanceContext, Shares
 from clearhead.engine.lrp.saved import SavedTensors
+from clearhead.engine.module_outputs import KeptOutput
 from clearhead.errors import UnsupportedOperation
 
 GRADIENTS_ONLY = (
@@ -50,8 +51,9 @@ class Tape:
     """The steps of a forward pass in order, its leaf (embeddings or pixels), and its attention maps.
 
     `patches` are the rows and columns of the patch convolution of an image; `switch` selects the backward pass that
-    autograd runs over the same operations. A tape for `gradients_only` keeps no attention maps, and its steps have no
-    relevance rules, which would keep activations that autograd does not need.
+    autograd runs over the same operations; `module_outputs` are the outputs of the modules that are kept. A tape for
+    `gradients_only` keeps no attention maps, and its steps have no relevance rules, which would keep activations that
+    autograd does not need.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -62,6 +64,7 @@ class Tape:
     saved: SavedTensors = field(default_factory=SavedTensors)
     switch: BackwardSwitch = field(default_factory=BackwardSwitch)
     gradients_only: bool = False
+    module_outputs: dict[str, list[KeptOutput]] = field(default_factory=dict)
 
     @property
     def blocks(self) -> list[AttentionMap]:

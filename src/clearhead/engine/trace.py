@@ -11,13 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.engine.backward import GRADIENT
+from clearhead.engine.backward import ATTN_LRP, GRADIENT, check_backward
 from clearhead.engine.conservation import report_conservation
 from clearhead.engine.forward import ForwardPass, run_forward
-from clearhead.engine.gradients import GradientCache, Gradients
+from clearhead.engine.gradients import GradientCache, Gradients, compute_module_coefficients
+from clearhead.engine.head_relevance import head_relevances
 from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE, READING
 from clearhead.engine.lrp.propagation import RelevancePass
+from clearhead.engine.module_outputs import find_output
 from clearhead.engine.patches import PatchGrid
 from clearhead.engine.relevance_cache import RelevanceCache
 from clearhead.engine.seeds import Seeds
@@ -147,32 +149,44 @@ class Trace:
 
     @cached_property
     def _coefficient_caches(self) -> dict[str, GradientCache]:
-        return {}
+        return {GRADIENT: self._gradient_cache}
+
+    def _coefficient_cache(self, backward: str) -> GradientCache:
+        check_backward(backward)
+        if backward not in self._coefficient_caches:
+            cache = GradientCache(self.forward, self._seeds, backward)
+            cache.keep_blocks = self._gradient_cache.keep_blocks
+            self._coefficient_caches[backward] = cache
+        return self._coefficient_caches[backward]
 
     def coefficients(self, backward: str) -> Gradients:
         """Return what a backward pass gives at all activations: gradients, or the coefficients of a balanced pass."""
-        if backward == GRADIENT:
-            return self.gradients
-        if backward not in self._coefficient_caches:
-            self._coefficient_caches[backward] = GradientCache(self.forward, self._seeds, backward)
-        return self._coefficient_caches[backward].get()
+        return self._coefficient_cache(backward).get()
 
     def keep_gradients(self) -> None:
         """Keep gradients that trans-att computes block by block, because other methods will ask for them."""
         self._gradient_cache.keep_blocks = True
 
+    def attention_coefficients(self, backward: str) -> list[Tensor]:
+        """Return what a backward pass gives at the attention maps, each (B,H,T,S)."""
+        # First of all, so that no backward pass is spent on a network without maps.
+        self.forward.require_attentions()
+        return self.coefficients(backward).attentions
+
+    def hidden_coefficients(self, backward: str) -> list[Tensor]:
+        """Return what a backward pass gives at the hidden states, each (B,T,D)."""
+        self.forward.require_blocks()
+        return self.coefficients(backward).hidden_states
+
     @property
     def attention_gradients(self) -> list[Tensor]:
         """Gradients at the attention maps, each (B,H,T,S)."""
-        # First of all, so that no backward pass is spent on a network without maps.
-        self.forward.require_attentions()
-        return self.gradients.attentions
+        return self.attention_coefficients(GRADIENT)
 
     @property
     def hidden_gradients(self) -> list[Tensor]:
         """Gradients at the hidden states, each (B,T,D)."""
-        self.forward.require_blocks()
-        return self.gradients.hidden_states
+        return self.hidden_coefficients(GRADIENT)
 
     @property
     def leaf_gradient(self) -> Tensor:
@@ -195,7 +209,39 @@ class Trace:
     @cached_property
     def weighted_relevances(self) -> list[Tensor]:
         """E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13."""
-        return compute_weighted_relevances(self.forward, self._gradient_cache, self._relevance_cache)
+        return self._weigh_relevances(GRADIENT)
+
+    def relevances_weighted_by(self, backward: str) -> list[Tensor]:
+        """Return E_h (c ⊙ R)⁺ of every block (B,T,S), where c is what a backward pass gives at the attention map."""
+        if backward == GRADIENT:
+            return self.weighted_relevances
+        return self._weigh_relevances(backward)
+
+    def _weigh_relevances(self, backward: str) -> list[Tensor]:
+        return compute_weighted_relevances(self.forward, self._coefficient_cache(backward), self._relevance_cache)
+
+    def module_relevance(self, name: str, backward: str = ATTN_LRP, *, call: int = 0) -> Tensor:
+        """Return activation × coefficient of each unit at the output of a module (B,T,D), signed.
+
+        `name` is one of the `modules` given to `capture`; `call` tells the calls apart of a module that the network
+        uses several times.
+        """
+        output = find_output(self.forward.tape.module_outputs, name, call)
+        check_backward(backward)
+        if backward not in self._module_coefficients:
+            coefficients = compute_module_coefficients(self.forward, self._seeds.direction, backward)
+            self._module_coefficients[backward] = coefficients
+        return output.detach() * self._module_coefficients[backward][name][call]
+
+    @cached_property
+    def _module_coefficients(self) -> dict[str, dict[str, list[Tensor]]]:
+        """What each backward pass gave at the outputs of the kept modules."""
+        return {}
+
+    def head_relevance(self, backward: str = ATTN_LRP) -> Tensor:
+        """Return activation × coefficient of every attention head, summed over tokens and features (B,L,H), signed."""
+        coefficients = self.attention_coefficients(backward)
+        return head_relevances(self.attentions, coefficients, len(self.logits), backward)
 
     def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
         """Return the relevance of the embedding output, summed over features (B,T)."""
@@ -318,6 +364,10 @@ def _detach(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [tensor.detach() for tensor in tensors]
 
 
+def _as_names(modules: str | Sequence[str]) -> Sequence[str]:
+    return (modules,) if isinstance(modules, str) else modules
+
+
 def capture(
     model: Any,
     inputs: Any,
@@ -325,16 +375,18 @@ def capture(
     *,
     precision: str | None = None,
     gradients_only: bool = False,
+    modules: str | Sequence[str] = (),
 ) -> Trace:
     """Run the unmodified model once and keep what explanations need.
 
     `model` and `inputs` are anything `explain` takes; `target` one target, or a list with one per sample.
     `precision="float64"` runs a float64 copy of the model, for the last digits of relevance. `gradients_only` keeps
-    neither attention maps nor what relevance needs, which saves memory for methods such as attn-lrp and cat.
+    neither attention maps nor what relevance needs, which saves memory for methods such as attn-lrp and cat. `modules`
+    names modules of the network whose outputs are kept for `Trace.module_relevance`.
     """
     model = with_precision(as_model(model), precision)
     batch = as_inputs(model, inputs)
-    forward = run_forward(model, batch, gradients_only=gradients_only)
+    forward = run_forward(model, batch, _as_names(modules), gradients_only=gradients_only)
     # Before targets are resolved: the prediction of NaN logits would be arbitrary.
     check_finite(model, forward.host_output)
     return Trace(model, batch, forward, resolve_targets(model, batch, forward.host_output, target))

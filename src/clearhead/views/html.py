@@ -5,7 +5,7 @@ from html import escape
 
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
-from clearhead.views import blocks, heatmap, html_parts
+from clearhead.views import blocks, heads, heatmap, html_parts
 from clearhead.views.text_spans import (
     default_level,
     escape_hidden,
@@ -72,6 +72,7 @@ def _text_card(explanation: Explanation, level: str, rollout: Explanation | None
         html_parts.render_footer(explanation),
         html_parts.render_numbers(explanation, level),
         _render_blocks(explanation, rollout),
+        _render_heads(explanation),
     )
 
 
@@ -80,6 +81,7 @@ def _image_card(explanation: Explanation) -> str:
         html_parts.render_heading(explanation),
         render_input(explanation),
         html_parts.render_footer(explanation),
+        _render_heads(explanation),
     )
 
 
@@ -87,6 +89,12 @@ def _render_blocks(explanation: Explanation, rollout: Explanation | None) -> str
     if explanation.layers is None:
         return ""
     return html_parts.details("Block by block", blocks.heat_map(explanation, rollout))
+
+
+def _render_heads(explanation: Explanation) -> str:
+    if explanation.heads is None:
+        return ""
+    return html_parts.details("Head by head", heads.heat_map(explanation))
 
 
 def cards(explanations: Sequence[Explanation]) -> list[str]:

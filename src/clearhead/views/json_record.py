@@ -30,6 +30,7 @@ def record(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
         "tokens": _token_records(explanation),
         "words": _word_records(explanation),
         "grid": _list_if_tuple(explanation.grid),
+        "heads": _list_heads(explanation),
         "diagnostics": _convert_values(explanation.diagnostics),
     }
 
@@ -61,6 +62,13 @@ def _list_if_tuple(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     return value
+
+
+def _list_heads(explanation: Explanation) -> list[list[float]] | None:
+    if explanation.heads is None:
+        return None
+    rows: list[list[float]] = explanation.heads.tolist()
+    return rows
 
 
 def _target_record(explanation: Explanation) -> dict[str, Any]:

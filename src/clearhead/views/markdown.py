@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from clearhead.explanation import Explanation
 from clearhead.views.captions import format_diagnostics, format_headline, format_relevance
+from clearhead.views.heads import HeadGrid
 from clearhead.views.text_spans import (
     WHITESPACE,
     TextSpan,
@@ -38,12 +39,13 @@ def comparison(explanations: Mapping[str, Explanation]) -> str:
 
 
 def section(explanation: Explanation) -> str:
-    """Render heading, quoted text with strong words emphasised, table, model and diagnostics."""
+    """Render heading, quoted text with strong words emphasised, tables, model and diagnostics."""
     lines = [f"## {escape(format_headline(explanation))}", ""]
     lines += _quote_text(explanation)
     lines += _list_strongest(explanation)
     # A blank line ends the table.
     lines.append("")
+    lines += _list_heads(explanation)
     notes = _list_notes(explanation)
     if notes:
         lines.append(f"{escape(notes)}\n")
@@ -99,6 +101,15 @@ def _choose_mark(span: TextSpan) -> str:
 def _list_strongest(explanation: Explanation) -> list[str]:
     rows = map(_format_row, strongest_spans(explanation, MAX_TABLE_ROWS))
     return [f"| {_name_rows(explanation)} | relevance | rank |", "|:--|--:|--:|", *rows]
+
+
+def _list_heads(explanation: Explanation) -> list[str]:
+    """Return a table of the strongest attention heads, if the explanation has them."""
+    if explanation.heads is None:
+        return []
+    heads = HeadGrid(explanation).strongest(MAX_TABLE_ROWS)
+    rows = [f"| {head.name} | {format_relevance(head.relevance)} |" for head in heads]
+    return ["| attention head | relevance |", "|:--|--:|", *rows, ""]
 
 
 def _name_rows(explanation: Explanation) -> str:

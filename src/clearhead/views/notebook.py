@@ -17,6 +17,7 @@ from clearhead.views.captions import (
     format_tooltip,
 )
 from clearhead.views.color import STEPS, color_step, translucent_tint
+from clearhead.views.heads import Head, HeadGrid
 from clearhead.views.html_parts import full_scale
 from clearhead.views.text_spans import (
     TextSpan,
@@ -51,6 +52,7 @@ def _render_parts(explanation: Explanation, level: str) -> Iterator[str]:
     yield from _render_text(explanation, level)
     yield from _render_footer(explanation)
     yield _render_other_level(explanation, level)
+    yield _render_heads(explanation)
 
 
 def listing(explanations: Sequence[Explanation]) -> str:
@@ -175,6 +177,37 @@ def _render_other_level(explanation: Explanation, level: str) -> str:
     summary = _render_small(f"{other.title()}s")
     paragraphs = _render_paragraphs(split_segments(explanation, other), full_scale(explanation))
     return f"<details><summary>{summary}</summary>{''.join(paragraphs)}</details>"
+
+
+def _render_heads(explanation: Explanation) -> str:
+    """Render the relevance of attention heads as a table, folded away."""
+    if explanation.heads is None:
+        return ""
+    grid = HeadGrid(explanation)
+    rows = "".join(_render_head_row(name, heads, grid.full) for name, heads in grid.rows())
+    numbers = "".join(f"<th>{number}</th>" for number in grid.columns)
+    table = f'<table style="white-space:nowrap"><tr><th>head</th>{numbers}</tr>{rows}</table>'
+    return f"<details><summary>{_render_small('Heads')}</summary>{table}</details>"
+
+
+def _render_head_row(name: str, heads: Iterable[Head], full: float) -> str:
+    cells = "".join(_render_head_cell(head, full) for head in heads)
+    return f"<tr><th>{name}</th>{cells}</tr>"
+
+
+def _render_head_cell(head: Head, full: float) -> str:
+    if not head.exists:
+        return "<td></td>"
+    step = color_step(head.relevance, full)
+    style = f"background:{translucent_tint(step)};text-align:center;min-width:2em"
+    return f'<td style="{style}" title="{head.caption}">{_choose_sign(step)}</td>'
+
+
+def _choose_sign(step: int) -> str:
+    # The sign can be read without colour; the number is in the tooltip, since a row of numbers would be too wide.
+    if step == 0:
+        return "·"
+    return "+" if step > 0 else "−"
 
 
 def _render_paragraphs(segments: Sequence[Sequence[TextSpan]], full: float) -> Iterator[str]:

@@ -15,9 +15,10 @@ from clearhead.views.captions import (
     format_source,
     format_tokens,
 )
-from clearhead.views.color import LIGHT, background_color, format_hex, underline_color
+from clearhead.views.color import LIGHT, background_color, color_step, format_hex, underline_color
 from clearhead.views.fonts import SCALE, draw_text, has_all_glyphs, replace_missing_glyphs
-from clearhead.views.text_layout import MARGIN, SMALL_SIZE, WIDTH, Box, Layout, Spell
+from clearhead.views.heads import HeadGrid
+from clearhead.views.text_layout import MARGIN, SMALL_SIZE, WIDTH, Box, GridCell, Layout, Spell
 from clearhead.views.text_spans import (
     escape_hidden,
     has_negative,
@@ -107,6 +108,9 @@ def _lay_out_explanation(layout: Layout, explanation: Explanation) -> None:
     _lay_out_text(layout, explanation)
     for note in _list_notes(explanation):
         _add_note(layout, note)
+    if explanation.heads is not None:
+        layout.y += GAP
+        _lay_out_heads(layout, explanation)
 
 
 def _lay_out_text(layout: Layout, explanation: Explanation) -> None:
@@ -118,6 +122,17 @@ def _lay_out_text(layout: Layout, explanation: Explanation) -> None:
         layout.add_text(segment, full)
     layout.y += GAP
     layout.add_legend(explanation.label, full, has_negative(scored))
+
+
+def _lay_out_heads(layout: Layout, explanation: Explanation) -> None:
+    """Add the relevance of attention heads as a grid, last block on top, with its own scale."""
+    grid = HeadGrid(explanation)
+    layout.add_grid_head("head", list(map(str, grid.columns)))
+    for name, heads in grid.rows():
+        cells = [GridCell(color_step(head.relevance, grid.full), head.caption) for head in heads if head.exists]
+        layout.add_grid_row(name, cells, len(grid.columns))
+    layout.y += GAP / 2
+    layout.add_legend(explanation.label, grid.full, grid.has_negative)
 
 
 def _lay_out_heading(layout: Layout, explanation: Explanation) -> None:
@@ -259,7 +274,16 @@ def _write_text(box: Box) -> str:
 
 def _write_background(box: Box) -> str:
     color = format_hex(background_color(box.step, LIGHT))
-    return f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" fill="{color}"/>'
+    return (
+        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" fill="{color}">'
+        f"{_write_tooltip(box)}</rect>"
+    )
+
+
+def _write_tooltip(box: Box) -> str:
+    if not box.tooltip:
+        return ""
+    return f"<title>{escape(box.tooltip)}</title>"
 
 
 def _write_underline(box: Box) -> str:

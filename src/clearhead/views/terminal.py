@@ -26,6 +26,7 @@ from clearhead.views.color import (
     color_step,
     format_hex,
 )
+from clearhead.views.heads import Head, HeadGrid
 from clearhead.views.text_spans import (
     TextSpan,
     content_relevance,
@@ -44,6 +45,10 @@ from clearhead.views.text_spans import (
 BAR_WIDTH = 12
 MAX_SPECIAL_TOKENS = 6
 MAX_COMPARED_WORDS = 5
+# Characters of "block 99", and a space.
+HEAD_NAME_WIDTH = 9
+# Terminals may be 80 characters wide.
+MAX_WIDE_HEADS = 23
 # From none to the full relevance; blocks and lines differ without colour.
 POSITIVE_SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ·-=≡"
@@ -101,7 +106,7 @@ def view(explanation: Explanation, *, level: str | None = None, count: int = 8) 
         renderables.append(_render_patches(explanation))
     else:
         renderables += _render_words(explanation, level, count)
-    return Group(*renderables, *_render_footer(explanation))
+    return Group(*renderables, *_render_footer(explanation), *_render_heads(explanation))
 
 
 def _render_words(explanation: Explanation, level: str | None, count: int) -> Iterator[RenderableType]:
@@ -251,6 +256,35 @@ def _render_patches(explanation: Explanation) -> Text:
 def _render_patch_row(values: Iterable[float], full: float) -> Text:
     patches = [_render_patch(value, full) for value in values]
     return Text.assemble(*patches, "\n")
+
+
+def _render_heads(explanation: Explanation) -> list[Text]:
+    """Render the relevance of attention heads as a grid, two characters each, and name the strongest."""
+    if explanation.heads is None:
+        return []
+    grid = HeadGrid(explanation)
+    lines = [Text(), Text(f"{'head':{HEAD_NAME_WIDTH}}{_number_heads(grid.columns)}", style="dim")]
+    for name, heads in grid.rows():
+        lines.append(_render_head_row(name, heads, grid.full))
+    strongest = "  ".join(head.caption for head in grid.strongest(MAX_COMPARED_WORDS))
+    return [*lines, _render_patch_legend(grid.values, grid.full, explanation.label), Text(strongest, style="dim")]
+
+
+def _render_head_row(name: str, heads: Iterable[Head], full: float) -> Text:
+    line = Text(f"{name:{HEAD_NAME_WIDTH}}", style="dim")
+    cells = [_render_patch(head.relevance, full) for head in heads]
+    if len(cells) > MAX_WIDE_HEADS:
+        return line.append(" ").append_text(Text.assemble(*(cell[:1] for cell in cells)))
+    for cell in cells:
+        line.append(" ").append_text(cell)
+    return line
+
+
+def _number_heads(columns: Sequence[int]) -> str:
+    # Many heads get one character each, which leaves no space for their numbers.
+    if len(columns) > MAX_WIDE_HEADS:
+        return f" {columns[0]} … {columns[-1]}"
+    return "".join(f"{number:>3}" for number in columns)
 
 
 def _render_patch(value: float, full: float) -> Text:

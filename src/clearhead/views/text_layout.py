@@ -1,11 +1,13 @@
 """Layout of coloured words in lines, from left to right or from right to left."""
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 from clearhead.views.captions import format_relevance
 from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, Rgb, color_step
@@ -19,6 +21,10 @@ TEXT_WIDTH = WIDTH - 2 * MARGIN
 TEXT_SIZE = 19
 SMALL_SIZE = 14
 SWATCH_WIDTH = 16.0
+# The names of a grid's rows stand left of its cells.
+GRID_LEFT = MARGIN + 80.0
+MAX_CELL_WIDTH = 34.0
+CELL_GAP = 3.0
 LINE_HEIGHT = 1.75
 # Share of the font size from the top of a box to the baseline of its text.
 BASELINE = 1.12
@@ -30,7 +36,7 @@ Spell = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Box:
-    """A word on its colour: position, size, step of the colour scale behind it, and ink."""
+    """A word or cell on its colour: position, size, step of the colour scale behind it, ink, and tooltip in an SVG."""
 
     text: str
     x: float
@@ -39,6 +45,7 @@ class Box:
     size: int
     step: int = 0
     ink: Rgb = LIGHT.ink
+    tooltip: str = ""
 
     @property
     def height(self) -> float:
@@ -55,6 +62,13 @@ class Box:
     @property
     def baseline(self) -> float:
         return self.y + self.size * BASELINE
+
+
+class GridCell(NamedTuple):
+    """A cell of a grid: its step of the colour scale, and its tooltip."""
+
+    step: int
+    tooltip: str
 
 
 @dataclass
@@ -85,6 +99,27 @@ class Layout:
             x = box.right
         self._end_line(SMALL_SIZE)
 
+    def add_grid_head(self, name: str, columns: Sequence[str]) -> None:
+        """Add the names of a grid's columns, centred on them."""
+        self._add_label(name, float(MARGIN))
+        cell_width = _cell_width(len(columns))
+        for index, column in _skip_crowded(columns, cell_width):
+            width = measure_text(column, SMALL_SIZE)
+            self._add_label(column, GRID_LEFT + index * cell_width + (cell_width - CELL_GAP - width) / 2)
+        self._end_line(SMALL_SIZE)
+
+    def add_grid_row(self, name: str, cells: Iterable[GridCell], columns: int) -> None:
+        """Add the name of a row and its cells; all rows of a grid have as many columns."""
+        self._add_label(name, float(MARGIN))
+        cell_width = _cell_width(columns)
+        for index, (step, tooltip) in enumerate(cells):
+            x = GRID_LEFT + index * cell_width
+            self.boxes.append(Box(" ", x, self.y, cell_width - CELL_GAP, SMALL_SIZE, step, tooltip=tooltip))
+        self._end_line(SMALL_SIZE)
+
+    def _add_label(self, text: str, x: float) -> None:
+        self.boxes.append(_make_legend_box(text, 0, x, self.y))
+
     def _wrap(self, spans: Sequence[TextSpan], full: float, size: int) -> list[Box]:
         """Break spans into lines, then order each line by the direction of its words."""
         from_right = _is_right_to_left(spans)
@@ -113,6 +148,17 @@ class Layout:
 
     def _end_line(self, size: int) -> None:
         self.y += size * LINE_HEIGHT
+
+
+def _cell_width(columns: int) -> float:
+    return min(MAX_CELL_WIDTH, (WIDTH - MARGIN - GRID_LEFT) / columns)
+
+
+def _skip_crowded(columns: Sequence[str], cell_width: float) -> list[tuple[int, str]]:
+    """Return the columns with their indices; only every few of them if their names would touch each other."""
+    widest = max(measure_text(column, SMALL_SIZE) for column in columns)
+    step = math.ceil((widest + CELL_GAP) / cell_width)
+    return list(enumerate(columns))[::step]
 
 
 def _measure_run(text: str, size: int) -> float:

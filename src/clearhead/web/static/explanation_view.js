@@ -2,6 +2,7 @@
 
 import { createBar, createElement, find } from "./dom.js";
 import { formatPercent, formatSigned } from "./format.js";
+import { headValues, largestHead, renderHeads } from "./heads_view.js";
 import * as imageView from "./image_view.js";
 import { findMethod, formatOutput, isRegression, session, shownModel, state } from "./state.js";
 import * as textView from "./text_view.js";
@@ -24,6 +25,7 @@ export function showExplanation() {
   showControls(explanation);
   showBlock(explanation);
   showRelevance();
+  showHeads(explanation);
   find("diagnosis").textContent = describeDiagnostics(explanation);
 }
 
@@ -74,6 +76,14 @@ function showBlock({ layers }) {
   find("layer").value = state.layer;
   find("layer-name").textContent = state.layer ? `${state.layer} of ${blocks}` : "all";
   find("layer").setAttribute("aria-valuetext", state.layer ? `block ${state.layer} of ${blocks}` : "all blocks");
+}
+
+function showHeads(explanation) {
+  const { heads } = explanation;
+  find("heads").hidden = heads === null;
+  if (heads === null) return;
+  const hasNegative = headValues(heads).some((value) => value < 0);
+  find("head-grid").replaceChildren(renderHeads(heads), createLegend(explanation, largestHead(heads), hasNegative));
 }
 
 // Relevance of every token; NaN and infinity arrive as null.

@@ -110,7 +110,7 @@ function renderSpan(span, fullScale, rank, isButton) {
 }
 
 // Classes f1 … f9 (for the class) and a1 … a9 (against it) of the style sheet.
-function colorClass(value, fullScale) {
+export function colorClass(value, fullScale) {
   if (!(fullScale > 0)) return "";
   const level = Math.round(Math.min(1, Math.abs(value) / fullScale) * COLOR_LEVELS);
   if (level === 0) return "";
