@@ -35,7 +35,9 @@ def explained_answer(
     in_prompt = _tokenise(prompt, 0)
     in_answer = _tokenise(answer, 1)
     pairs = [*in_prompt, *in_answer[:-1]]
-    steps = tuple(Step(token, start, end, 0.9 / (1 + index)) for index, (token, (_, start, end)) in enumerate(in_answer))
+    steps = tuple(
+        Step(token, start, end, 0.9 / (1 + index)) for index, (token, (_, start, end)) in enumerate(in_answer)
+    )
     explained = tuple(range(len(steps)))
     matrix = _explain_steps(len(steps), len(in_prompt), len(pairs))
     fields = {
