@@ -53,7 +53,8 @@ def test_a_focus_explains_a_part(run, writer):
 
 
 @pytest.mark.parametrize(
-    ("text", "focus"), [(None, None), ("Paris", "Paris"), ("#2", 2), ("#-1", -1), ("3:9", (3, 9)), ("a:b", "a:b")]
+    ("text", "focus"),
+    [(None, None), ("Paris", "Paris"), ("#0", 0), ("#2", 2), ("#-1", -1), ("3:9", (3, 9)), ("a:b", "a:b")],
 )
 def test_focus_flags(text, focus):
     assert parse_focus(text) == focus

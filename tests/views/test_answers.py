@@ -88,7 +88,7 @@ def test_a_grid_of_a_long_prompt_shows_its_strongest_words_and_says_so():
     explanation = explained_answer(" ".join(f"w{index}" for index in range(100)))
     grid = answer_grid.make_grid(explanation, 10)
     assert len(grid.columns) == 10
-    assert grid.note == "Not shown: 90 less relevant words of the prompt."
+    assert grid.note == "90 less relevant words of the prompt are not shown."
     assert answer_grid.make_grid(explained_answer(with_matrix=False)) is None
 
 

@@ -1,7 +1,8 @@
 """Answers of language models: what `ask` and `explain` share."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 # Prompts per call of the library: few, because writing answers takes long and a bar should move.
 MAX_CHUNK = 4
-STEP_MARK = "#"
 
 
 @dataclass(frozen=True)
@@ -34,40 +34,44 @@ class AnswerFlags:
     @property
     def settings(self) -> dict[str, Any]:
         """Arguments of `clearhead.explain`, without those that were not given."""
-        settings = {
-            "answer": self.answer,
-            "versus": self.versus,
-            "focus": parse_focus(self.focus),
-            "matrix": self.matrix or None,
-            "scale": self.scale,
-            "generation": self._generation,
-        }
-        return {name: value for name, value in settings.items() if value is not None}
+        settings = {**asdict(self), "focus": parse_focus(self.focus), "generation": self._generation}
+        del settings["max_new_tokens"]
+        # The library refuses these arguments for models that do not write.
+        return {name: value for name, value in settings.items() if _is_given(value)}
 
     @property
     def _generation(self) -> dict[str, int] | None:
         if self.max_new_tokens is None:
             return None
+        self._refuse_answer()
+        return {"max_new_tokens": self.max_new_tokens}
+
+    def _refuse_answer(self) -> None:
         if self.answer is not None:
             raise BadOption("--max-new-tokens limits what the model writes, but --answer gives the answer: omit one.")
-        return {"max_new_tokens": self.max_new_tokens}
+
+
+def _is_given(value: Any) -> bool:
+    # Not by its truth value: 0 is the first step.
+    return value is not None and value is not False
 
 
 def parse_focus(text: str | None) -> "Focus":
     """Return words of the answer, the step of #N, or the characters of START:END."""
-    if text is None:
-        return None
-    if text.startswith(STEP_MARK) and text[1:].lstrip("-").isdecimal():
-        return int(text[1:])
-    start, colon, end = text.partition(":")
-    if colon and start.isdecimal() and end.isdecimal():
-        return int(start), int(end)
+    step = re.fullmatch(r"#(-?\d+)", text or "")
+    if step:
+        return int(step[1])
+    characters = re.fullmatch(r"(\d+):(\d+)", text or "")
+    if characters:
+        return int(characters[1]), int(characters[2])
     return text
 
 
 def make_chats(prompts: Sequence[str], system: str | None) -> list[list[dict[str, str]]]:
     """Return each prompt as the message of a user, after the system's message if there is one."""
-    before = [] if system is None else [{"role": "system", "content": system}]
+    before = []
+    if system is not None:
+        before.append({"role": "system", "content": system})
     return [[*before, {"role": "user", "content": prompt}] for prompt in prompts]
 
 
@@ -83,11 +87,17 @@ def explain_answers(
     """Explain the answer to each prompt, with a spinner or a bar on a terminal."""
     from clearhead.progress import spinner
 
-    if len(prompts) == 1:
-        label = "explaining" if "answer" in settings else "writing and explaining"
-        with spinner(f"{model.name} is {label}"):
-            return list(_explain_chunks(model, prompts, spec, settings))
-    return list(_explain_chunks(model, prompts, spec, settings))
+    explanations = _explain_chunks(model, prompts, spec, settings)
+    if len(prompts) > 1:
+        return list(explanations)
+    with spinner(f"{model.name}: {_name_work(settings)}"):
+        return list(explanations)
+
+
+def _name_work(settings: Mapping[str, Any]) -> str:
+    if "answer" in settings:
+        return "explaining the answer"
+    return "writing and explaining an answer"
 
 
 def _explain_chunks(

@@ -1,6 +1,6 @@
 """clearhead ask."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,6 +8,9 @@ from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.errors import BadInput
+
+if TYPE_CHECKING:
+    from clearhead.model.model import Model
 
 DEFAULT_LANGUAGE_MODEL = "clearhead/smollm2"
 
@@ -73,9 +76,19 @@ def ask(
     answers.require_texts(texts)
     outputs.check_count(out, len(texts))
     loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None)
+    _require_writer(loaded)
+    inputs = _prepare_prompts(texts, system, chat=chat)
+    answers.deliver(answers.explain_answers(loaded, inputs, spec, settings), spec, out=out, json=json)
+
+
+def _prepare_prompts(texts: list[str], system: str | None, *, chat: bool) -> list[Any]:
+    if chat or system is not None:
+        return answers.make_chats(texts, system)
+    return texts
+
+
+def _require_writer(loaded: "Model") -> None:
     if not loaded.writes:
         raise BadInput(
             f"{loaded.name} is no language model: it does not write. Use clearhead explain, or another model."
         )
-    inputs = answers.make_chats(texts, system) if chat or system is not None else texts
-    answers.deliver(answers.explain_answers(loaded, inputs, spec, settings), spec, out=out, json=json)

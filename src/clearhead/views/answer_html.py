@@ -5,22 +5,28 @@ The choices are radio buttons, so that keyboard and screen readers work as every
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from clearhead.answer_explanation import AnswerExplanation
+from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.views import answer_grid, blocks, heads, html_parts
 from clearhead.views.answers import (
     AnswerWord,
-    answer_colors,
+    Segments,
+    Share,
+    color_words,
     describe_source,
+    foil_probability,
     format_foil,
     format_rounded,
+    format_share,
     format_shares,
     format_sink,
     format_special,
-    format_word_probability,
     full_scale,
+    has_foil,
     is_explained,
     iterate_answer,
     list_choices,
@@ -43,73 +49,110 @@ HINT = "Choose a word to see what led to it."
 
 @dataclass(frozen=True)
 class _Choice:
-    """What may be chosen, with its colours: a step for each span of the prompt and for each word of the answer."""
+    """What may be chosen: the explanation of some of the answer's words."""
 
     explanation: AnswerExplanation
     name: str
-    full: float
-    prompt: list[int]
-    answer: list[int]
-    signed: bool
+    level: str
+
+    @cached_property
+    def segments(self) -> Segments:
+        return split_segments(self.explanation, self.level)
+
+    @cached_property
+    def full(self) -> float:
+        return full_scale(self.explanation, self.segments)
+
+    @cached_property
+    def prompt_colors(self) -> list[int]:
+        return [color_step(span.relevance, self.full) for span in self.segments[0]]
+
+    @cached_property
+    def answer_colors(self) -> list[int]:
+        return color_words(self.explanation, self.segments, list_words(self.explanation, self.level))
+
+    @cached_property
+    def strongest(self) -> list[TextSpan]:
+        return strongest_words(self.explanation, MAX_TABLE_ROWS, self.level)
+
+    @property
+    def legend(self) -> str:
+        return html_parts.render_legend(self.full, self.name, has_negative(select_scored(self.segments)))
+
+
+@dataclass(frozen=True)
+class _Card:
+    """An answer with its choices; `group` is a name of the radio buttons that no other card of a document has."""
+
+    explanation: AnswerExplanation
+    words: Sequence[AnswerWord]
+    choices: Sequence[_Choice]
+    group: str
+
+    @property
+    def has_choices(self) -> bool:
+        return len(self.choices) > 1
+
+    @property
+    def start(self) -> _Choice:
+        return self.choices[0]
 
 
 def card(explanation: AnswerExplanation, *, group: str | None = None) -> str:
     """Render an answer in full; `group` is a name of the radio buttons that no other card of a document has."""
+    words = list_words(explanation)
+    choices = [_make_start(explanation), *_make_choices(explanation, words)]
+    shown = _Card(explanation, words, choices, group or _hash(explanation))
+    return f'<article class="ch-card ch-answer">{"".join(_render_parts(shown))}</article>'
+
+
+def _make_start(explanation: AnswerExplanation) -> _Choice:
+    return _Choice(explanation, name_start(explanation), default_level(explanation))
+
+
+def _make_choices(explanation: AnswerExplanation, words: Sequence[AnswerWord]) -> Iterator[_Choice]:
     level = default_level(explanation)
-    words = list_words(explanation, level)
-    choices = _make_choices(explanation, words, level)
-    bodies = [
-        html_parts.render_heading(explanation),
-        _render_answer(explanation, words, choices, group or _name_group(explanation)),
-        _render_prompt(split_segments(explanation, level)[0], choices),
-        *_render_choices(choices, level),
-        _render_sources(explanation),
-        answer_grid.render(explanation),
-        _render_steps(explanation),
-        _render_blocks(explanation),
-        _render_footer(explanation),
-    ]
-    return f'<article class="ch-card ch-answer">{_render_rules(len(choices))}{"".join(bodies)}</article>'
+    # There may be no choices, or as many as words.
+    for word, chosen in zip(words, list_choices(explanation, words), strict=False):
+        yield _Choice(chosen, clip(word.text), level)
+
+
+def _hash(explanation: AnswerExplanation) -> str:
+    """Return a name that differs between explanations."""
+    content = repr((explanation.text, explanation.method, explanation.relevance.tobytes()))
+    return f"ch{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+
+def _render_parts(shown: _Card) -> Iterator[str]:
+    yield _render_rules(len(shown.choices))
+    yield html_parts.render_heading(shown.explanation)
+    yield _render_answer(shown)
+    yield _render_prompt(shown)
+    yield from map(_render_choice, range(len(shown.choices)), shown.choices)
+    yield from _render_details(shown.explanation)
+
+
+def _render_details(explanation: AnswerExplanation) -> Iterator[str]:
+    """Iterate over what does not depend on the choice."""
+    yield _render_sources(explanation)
+    yield answer_grid.render(explanation)
+    yield html_parts.details("Steps of the answer", _render_steps(explanation))
+    yield from _render_blocks(explanation)
+    yield from _render_footer(explanation)
 
 
 def render_input(explanation: AnswerExplanation) -> str:
     """Render answer and prompt on their colours with a legend, without choices."""
-    level = default_level(explanation)
-    words = list_words(explanation, level)
-    choice = _make_choice(explanation, words, level, name_start(explanation))
-    answer = _render_answer(explanation, words, [choice], "")
-    prompt = _render_prompt(split_segments(explanation, level)[0], [choice])
-    return f'<div class="ch-answer">{answer}{prompt}{_render_legend(choice)}</div>'
-
-
-def _make_choices(explanation: AnswerExplanation, words: Sequence[AnswerWord], level: str) -> list[_Choice]:
-    """Return what is explained, then each word of the answer if there is a matrix."""
-    choices = [_make_choice(explanation, words, level, name_start(explanation))]
-    for word, chosen in zip(words, list_choices(explanation, words), strict=False):
-        choices.append(_make_choice(chosen, words, level, clip(word.text)))
-    return choices
-
-
-def _make_choice(explanation: AnswerExplanation, words: Sequence[AnswerWord], level: str, name: str) -> _Choice:
-    segments = split_segments(explanation, level)
-    full = full_scale(explanation, segments)
-    prompt = [color_step(span.relevance, full) for span in segments[0]]
-    answer = [color_step(relevance, full) for relevance in answer_colors(segments, words)]
-    return _Choice(explanation, name, full, prompt, answer, has_negative(select_scored(segments)))
-
-
-def _name_group(explanation: AnswerExplanation) -> str:
-    """Return a name that differs between explanations."""
-    content = repr((explanation.text, explanation.method, explanation.relevance.tobytes())).encode()
-    return f"ch{hashlib.sha256(content).hexdigest()[:12]}"
+    start = _make_start(explanation)
+    shown = _Card(explanation, list_words(explanation), [start], "")
+    return f'<div class="ch-answer">{_render_answer(shown)}{_render_prompt(shown)}{start.legend}</div>'
 
 
 def _render_rules(count: int) -> str:
     """Render the rules by which a choice selects its colours and its details."""
     if count < 2:
         return ""
-    rules = "".join(map(_render_rule, range(1, count)))
-    return f"<style>{rules}</style>"
+    return f"<style>{''.join(map(_render_rule, range(1, count)))}</style>"
 
 
 def _render_rule(index: int) -> str:
@@ -117,100 +160,129 @@ def _render_rule(index: int) -> str:
     return f"{chosen} .ch-tint{{--s:var(--c{index},0)}}{chosen} .ch-k{index}{{display:block}}"
 
 
-def _render_answer(
-    explanation: AnswerExplanation, words: Sequence[AnswerWord], choices: Sequence[_Choice], group: str
-) -> str:
+def _render_answer(shown: _Card) -> str:
     """Render the answer, each word with its probability; a radio button each if there are choices."""
-    has_choices = len(choices) > 1
-    text = ""
-    for index, (before, word) in enumerate(iterate_answer(explanation, words)):
-        steps = [choice.answer[index] for choice in choices]
-        button = _render_button(group, index + 1) if has_choices else ""
-        text += escape(before) + _render_word(explanation, word, steps, button)
-    # Line breaks at the end would only be an empty line.
-    text += escape(explanation.answer[words[-1].end :].rstrip() if words else "")
+    text = "".join(_render_words(shown))
     paragraph = f'<p class="ch-text" dir="auto" lang="">{text}</p>'
-    if not has_choices:
+    if not shown.has_choices:
         return f'<h3>Answer</h3><div class="ch-steps">{paragraph}</div>'
-    start = f'<label class="ch-step">{_render_button(group, 0)}<span>{escape(choices[0].name)}</span></label>'
     legend = f'<legend>Answer <span class="ch-faint">{HINT}</span></legend>'
-    return f'<fieldset class="ch-steps" role="radiogroup">{legend}{start}{paragraph}</fieldset>'
+    return f'<fieldset class="ch-steps" role="radiogroup">{legend}{_render_start(shown)}{paragraph}</fieldset>'
 
 
-def _render_button(group: str, index: int) -> str:
-    checked = " checked" if index == 0 else ""
-    return f'<input type="radio" class="ch-sr" name="{group}" value="{index}"{checked}>'
+def _render_start(shown: _Card) -> str:
+    return f'<label class="ch-step">{_render_button(shown, 0)}<span>{escape(shown.start.name)}</span></label>'
 
 
-def _render_word(explanation: AnswerExplanation, word: AnswerWord, steps: Sequence[int], button: str) -> str:
-    tag = "label" if button else "span"
-    css = "ch-step" if is_explained(explanation, word) else "ch-step ch-dim"
+def _render_words(shown: _Card) -> Iterator[str]:
+    for index, (before, word) in enumerate(iterate_answer(shown.explanation, shown.words)):
+        yield escape(before)
+        yield _render_word(shown, word, index)
+
+
+def _render_button(shown: _Card, index: int) -> str:
+    if not shown.has_choices:
+        return ""
+    checked = " checked" * (index == 0)
+    return f'<input type="radio" class="ch-sr" name="{shown.group}" value="{index}"{checked}>'
+
+
+def _render_word(shown: _Card, word: AnswerWord, index: int) -> str:
+    colors = _style_colors(choice.answer_colors[index] for choice in shown.choices)
+    # Only the word is coloured: its probability would be hard to read.
+    text = f'<span class="ch-tint"{colors}>{escape(word.text)}</span>'
+    body = f"{_render_button(shown, index + 1)}{text}{_render_probabilities(word)}"
+    return _wrap_word(shown, word, body)
+
+
+def _wrap_word(shown: _Card, word: AnswerWord, body: str) -> str:
+    tag = _choose_tag(shown)
+    tooltip = escape_attribute(_format_steps(shown.explanation, word))
+    return f'<{tag} class="{_name_class(shown.explanation, word)}" title="{tooltip}">{body}</{tag}>'
+
+
+def _choose_tag(shown: _Card) -> str:
+    if shown.has_choices:
+        return "label"
+    return "span"
+
+
+def _name_class(explanation: AnswerExplanation, word: AnswerWord) -> str:
+    if is_explained(explanation, word):
+        return "ch-step"
+    return "ch-step ch-dim"
+
+
+def _render_probabilities(word: AnswerWord) -> str:
+    below = f"<small>{escape(format_rounded(word.probability))}</small>"
     foil = format_foil(word)
-    below = escape(format_word_probability(word))
     if foil:
-        below += f"</small><small>rather than {escape(foil)}"
-    tooltip = escape_attribute(_format_steps(explanation, word))
-    colored = f'<span class="ch-tint"{_style_colors(steps)}>{escape(word.text)}</span>'
-    return f'<{tag} class="{css}" title="{tooltip}">{button}{colored}<small>{below}</small></{tag}>'
+        below += f"<small>rather than {escape(foil)}</small>"
+    return below
 
 
 def _format_steps(explanation: AnswerExplanation, word: AnswerWord) -> str:
-    steps = [explanation.steps[index] for index in word.steps]
-    return " · ".join(f"{spell_token(step.token)} {format_percent(step.probability)}" for step in steps)
+    return " · ".join(_format_step(explanation.steps[index]) for index in word.steps)
 
 
-def _style_colors(steps: Sequence[int]) -> str:
+def _format_step(step: Step) -> str:
+    return f"{spell_token(step.token)} {format_percent(step.probability)}"
+
+
+def _style_colors(steps: Iterable[int]) -> str:
     """Return a style with the colour for each choice; 0, which has none, is the default."""
     colors = ";".join(f"--c{index}:{step}" for index, step in enumerate(steps) if step)
-    return f' style="{colors}"' if colors else ""
+    if not colors:
+        return ""
+    return f' style="{colors}"'
 
 
-def _render_prompt(spans: Sequence[TextSpan], choices: Sequence[_Choice]) -> str:
-    rendered = []
-    for index, span in enumerate(spans):
-        rendered.append(_render_span(span, [choice.prompt[index] for choice in choices]))
-    return f'<h3>Prompt</h3><p class="ch-text" dir="auto" lang="">{"".join(rendered)}</p>'
+def _render_prompt(shown: _Card) -> str:
+    columns = zip(*(choice.prompt_colors for choice in shown.choices), strict=True)
+    words = "".join(map(_render_span, shown.start.segments[0], columns))
+    return f'<h3>Prompt</h3><p class="ch-text" dir="auto" lang="">{words}</p>'
 
 
-def _render_span(span: TextSpan, steps: Sequence[int]) -> str:
+def _render_span(span: TextSpan, colors: Sequence[int]) -> str:
     if span.relevance is not None:
-        tooltip = escape_attribute(f"{format_relevance(span.relevance)} · rank {span.rank}")
-        return f'<span class="ch-tint"{_style_colors(steps)} title="{tooltip}">{escape(span.text)}</span>'
-    if span.text.strip():
-        # The template of a chat, whose tokens are special.
-        return f'<span class="ch-dim">{escape(span.text)}</span>'
-    return escape(span.text)
+        tooltip = f"{format_relevance(span.relevance)} · rank {span.rank}"
+        return f'<span class="ch-tint"{_style_colors(colors)} title="{tooltip}">{escape(span.text)}</span>'
+    return _render_unscored(span.text)
 
 
-def _render_choices(choices: Sequence[_Choice], level: str) -> Iterable[str]:
-    for index, choice in enumerate(choices):
-        yield f'<div class="ch-choice ch-k{index}">{_render_choice(choice, level)}</div>'
+def _render_unscored(text: str) -> str:
+    if not text.strip():
+        return escape(text)
+    # The template of a chat, whose tokens are special.
+    return f'<span class="ch-dim">{escape(text)}</span>'
 
 
-def _render_choice(choice: _Choice, level: str) -> str:
-    """Render legend, shares and strongest words of a choice."""
-    explanation = choice.explanation
-    strongest = strongest_words(explanation, MAX_TABLE_ROWS, level)
-    spoken = ", ".join(map(format_word, strongest[:MAX_SPOKEN_WORDS]))
-    sink = format_sink(explanation)
-    return "".join(
-        [
-            f'<p class="ch-sr">Strongest {level}s for {escape(choice.name)}: {escape(spoken)}.</p>',
-            _render_legend(choice),
-            _render_shares(explanation),
-            html_parts.render_faint(sink) if sink else "",
-            html_parts.details(f"Strongest {level}s as numbers", _render_numbers(strongest, level)),
-        ]
-    )
+def _render_choice(index: int, choice: _Choice) -> str:
+    return f'<div class="ch-choice ch-k{index}">{"".join(_describe_choice(choice))}</div>'
 
 
-def _render_legend(choice: _Choice) -> str:
-    return html_parts.render_legend(choice.full, choice.name, choice.signed)
+def _describe_choice(choice: _Choice) -> Iterator[str]:
+    """Iterate over spoken summary, legend, shares and strongest words of a choice."""
+    yield _render_spoken(choice)
+    yield choice.legend
+    yield _render_shares(choice.explanation)
+    yield from _render_notes([format_sink(choice.explanation)])
+    yield _render_numbers(choice)
 
 
-def _render_numbers(spans: Iterable[TextSpan], level: str) -> str:
-    rows = [(escape(span.text), format_relevance(span.relevance_or_zero)) for span in spans]
-    return html_parts.table((level, "relevance"), rows)
+def _render_spoken(choice: _Choice) -> str:
+    words = ", ".join(map(format_word, choice.strongest[:MAX_SPOKEN_WORDS]))
+    # Screen readers announce it when another word is chosen.
+    return f'<p class="ch-sr" role="status">Strongest {choice.level}s for {escape(choice.name)}: {escape(words)}.</p>'
+
+
+def _render_numbers(choice: _Choice) -> str:
+    table = html_parts.table((choice.level, "relevance"), map(_number_cells, choice.strongest))
+    return html_parts.details(f"Strongest {choice.level}s as numbers", table)
+
+
+def _number_cells(span: TextSpan) -> tuple[str, str]:
+    return escape(span.text), format_relevance(span.relevance_or_zero)
 
 
 def _render_shares(explanation: AnswerExplanation) -> str:
@@ -218,49 +290,57 @@ def _render_shares(explanation: AnswerExplanation) -> str:
     shares = list_shares(explanation)
     if not shares:
         return ""
-    bars = "".join(f'<i class="ch-{share.group}" style="width:{share.size * 100:.1f}%"></i>' for share in shares)
-    named = "".join(_render_share(share.group, share.name, share.size) for share in shares)
     label = escape_attribute(f"Shares of the relevance: {format_shares(explanation)}")
-    return f'<div class="ch-shares" role="img" aria-label="{label}">{bars}</div><p class="ch-legend">{named}</p>'
+    bar = f'<div class="ch-shares" role="img" aria-label="{label}">{"".join(map(_render_bar, shares))}</div>'
+    return f'{bar}<p class="ch-legend">{"".join(map(_render_share, shares))}</p>'
 
 
-def _render_share(group: str, name: str, size: float) -> str:
-    return f'<span class="ch-share"><i class="ch-{group}"></i><span>{escape(name)} {format_percent(size)}</span></span>'
+def _render_bar(share: Share) -> str:
+    return f'<i class="ch-{share.group}" style="width:{share.size * 100:.1f}%"></i>'
+
+
+def _render_share(share: Share) -> str:
+    return f'<span class="ch-share"><i class="ch-{share.group}"></i><span>{escape(format_share(share))}</span></span>'
 
 
 def _render_sources(explanation: AnswerExplanation) -> str:
     sources = list_sources(explanation)
     if not sources:
         return ""
-    rows = [(escape(describe_source(source)), format_relevance(source.relevance)) for source in sources]
-    return f"<h3>Sources</h3>{html_parts.table(('source', 'relevance'), rows)}"
+    table = html_parts.table(("source", "relevance"), map(_source_cells, sources))
+    return f"<h3>Sources</h3>{table}"
+
+
+def _source_cells(source: Any) -> tuple[str, str]:
+    return escape(describe_source(source)), format_relevance(source.relevance)
 
 
 def _render_steps(explanation: AnswerExplanation) -> str:
-    """Render every token of the answer with its probability as a folded table."""
-    has_foil = any(step.versus is not None for step in explanation.steps)
+    """Render every token of the answer with its probability, and with its foil."""
     columns = ["token", "probability"]
-    if has_foil:
+    if has_foil(explanation):
         columns += ["rather than", "probability"]
-    rows = []
-    for step in explanation.steps:
-        cells = [escape(spell_token(step.token)), format_percent(step.probability)]
-        if has_foil and step.versus is not None:
-            cells += [escape(spell_token(step.versus)), format_rounded(step.versus_probability or 0.0)]
-        rows.append(cells)
-    return html_parts.details("Steps of the answer", html_parts.table(columns, rows))
+    return html_parts.table(columns, map(_step_cells, explanation.steps))
 
 
-def _render_blocks(explanation: AnswerExplanation) -> str:
-    """Render scores per block and per head, as far as there are any."""
-    body = ""
+def _step_cells(step: Step) -> list[str]:
+    cells = [escape(spell_token(step.token)), format_percent(step.probability)]
+    if step.versus is not None:
+        cells += [escape(spell_token(step.versus)), format_percent(foil_probability(step))]
+    return cells
+
+
+def _render_blocks(explanation: AnswerExplanation) -> Iterator[str]:
+    """Iterate over scores per block and per head, as far as there are any."""
     if explanation.layers is not None:
-        body += html_parts.details("Block by block", blocks.heat_map(explanation))
+        yield html_parts.details("Block by block", blocks.heat_map(explanation))
     if explanation.heads is not None:
-        body += html_parts.details("Head by head", heads.heat_map(explanation))
-    return body
+        yield html_parts.details("Head by head", heads.heat_map(explanation))
 
 
-def _render_footer(explanation: AnswerExplanation) -> str:
-    notes = filter(None, [format_special(explanation), format_diagnostics(explanation)])
-    return "".join(map(html_parts.render_faint, notes))
+def _render_footer(explanation: AnswerExplanation) -> Iterator[str]:
+    return _render_notes([format_special(explanation), format_diagnostics(explanation)])
+
+
+def _render_notes(notes: Iterable[str]) -> Iterator[str]:
+    return map(html_parts.render_faint, filter(None, notes))

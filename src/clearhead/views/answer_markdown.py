@@ -1,11 +1,12 @@
 """Answers as Markdown: the answer with probabilities, the prompt with strong words emphasised, shares, and a grid."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.views.answer_grid import Grid, make_grid
 from clearhead.views.answers import (
     describe_source,
+    foil_probability,
     format_rounded,
     format_shares,
     format_sink,
@@ -26,49 +27,60 @@ MAX_GRID_COLUMNS = 16
 
 def render(explanation: AnswerExplanation) -> Iterator[str]:
     """Iterate over the lines of answer, steps, prompt, shares, strongest words, sources and grid."""
-    yield "Answer:"
-    yield ""
-    yield from _quote_segment(explanation, 1)
-    yield ""
+    yield from _quote_answer(explanation)
     yield from _list_steps(explanation)
-    yield "Prompt:"
-    yield ""
-    yield from _quote_segment(explanation, 0)
-    yield ">"
-    yield f"> **bold** speaks for {escape(name_start(explanation))}, *italics* against it"
-    yield ""
+    yield from _quote_prompt(explanation)
     yield from _list_shares(explanation)
     yield from _list_strongest(explanation)
     yield from _list_sources(explanation)
     yield from _list_grid(explanation)
 
 
-def _quote_segment(explanation: AnswerExplanation, number: int) -> Iterator[str]:
-    segments = split_segments(explanation)
-    # Without the original text there is one segment of tokens; the answer is known as text all the same.
-    if number >= len(segments):
-        yield from quote(escape(explanation.answer))
-        return
-    full = full_scale(explanation, segments)
-    is_word_level = default_level(explanation) == "word"
-    yield from quote("".join(emphasise(span, full, is_word_level) for span in segments[number]).rstrip())
-
-
-def _list_steps(explanation: AnswerExplanation) -> Iterator[str]:
-    if has_foil(explanation):
-        yield from _start_table("token", "probability", "rather than", "probability")
-    else:
-        yield from _start_table("token", "probability")
-    for step in explanation.steps:
-        yield _format_row(*_step_cells(step))
+def _quote_answer(explanation: AnswerExplanation) -> Iterator[str]:
+    yield "Answer:"
+    yield ""
+    yield from quote(_emphasise_segments(explanation)[-1])
     yield ""
 
 
-def _step_cells(step: Step) -> list[str]:
+def _quote_prompt(explanation: AnswerExplanation) -> Iterator[str]:
+    yield "Prompt:"
+    yield ""
+    yield from quote(_emphasise_segments(explanation)[0])
+    yield ">"
+    yield f"> **bold** speaks for {escape(name_start(explanation))}, *italics* against it"
+    yield ""
+
+
+def _emphasise_segments(explanation: AnswerExplanation) -> list[str]:
+    """Return prompt and answer with their strong words emphasised."""
+    segments = split_segments(explanation)
+    full = full_scale(explanation, segments)
+    is_word_level = default_level(explanation) == "word"
+    texts = []
+    for segment in segments:
+        words = [emphasise(span, full, is_word_level) for span in segment]
+        texts.append("".join(words).rstrip())
+    # Without the original text there is one segment of tokens; the answer is known as text all the same.
+    if len(texts) == 1:
+        texts.append(escape(explanation.answer))
+    return texts
+
+
+def _list_steps(explanation: AnswerExplanation) -> Iterator[str]:
+    columns = ["token", "probability"]
+    if has_foil(explanation):
+        columns += ["rather than", "probability"]
+    yield from _start_table(*columns)
+    yield from map(_format_step, explanation.steps)
+    yield ""
+
+
+def _format_step(step: Step) -> str:
     cells = [escape(spell_token(step.token)), format_rounded(step.probability)]
     if step.versus is not None:
-        cells += [escape(spell_token(step.versus)), format_rounded(step.versus_probability or 0.0)]
-    return cells
+        cells += [escape(spell_token(step.versus)), format_rounded(foil_probability(step))]
+    return _format_row(*cells)
 
 
 def _start_table(*columns: str) -> Iterator[str]:
@@ -81,10 +93,8 @@ def _format_row(*cells: str) -> str:
 
 
 def _list_shares(explanation: AnswerExplanation) -> Iterator[str]:
-    shares = format_shares(explanation)
-    if shares:
-        yield escape(f"Relevance: {shares}")
-        yield ""
+    yield escape(f"Relevance: {format_shares(explanation)}")
+    yield ""
     sink = format_sink(explanation)
     if sink:
         yield escape(sink)
@@ -99,10 +109,9 @@ def _list_strongest(explanation: AnswerExplanation) -> Iterator[str]:
 
 def _list_sources(explanation: AnswerExplanation) -> Iterator[str]:
     sources = list_sources(explanation)
-    if not sources:
-        return
-    yield ""
-    yield from _start_table("source", "relevance")
+    if sources:
+        yield ""
+        yield from _start_table("source", "relevance")
     for source in sources:
         yield _format_row(escape(describe_source(source)), format_relevance(source.relevance))
 
@@ -116,13 +125,13 @@ def _list_grid(explanation: AnswerExplanation) -> Iterator[str]:
     yield from _start_table("prompt × answer", *map(escape, grid.columns))
     for row, name in enumerate(grid.rows):
         yield _format_row(escape(name), *_grid_cells(grid, row))
-    if grid.note:
-        yield ""
-        yield escape(grid.note)
+    yield ""
+    yield escape(grid.note)
 
 
-def _grid_cells(grid: Grid, row: int) -> Sequence[str]:
-    cells = [format_relevance(float(value)) for value in grid.values[row]]
-    strongest = int(abs(grid.values[row]).argmax())
+def _grid_cells(grid: Grid, row: int) -> list[str]:
+    values = grid.values[row].tolist()
+    cells = list(map(format_relevance, values))
+    strongest = values.index(max(values, key=abs))
     cells[strongest] = f"**{cells[strongest]}**"
     return cells

@@ -9,24 +9,26 @@ from rich.table import Table
 from rich.text import Text
 
 from clearhead.answer_explanation import AnswerExplanation
-from clearhead.views.answer_grid import Grid, make_grid
+from clearhead.views.answer_grid import TITLE, Grid, make_grid
 from clearhead.views.answers import (
     AnswerWord,
-    answer_colors,
+    ColoredWord,
+    Segments,
+    Share,
+    color_answer,
     describe_source,
     format_foil,
     format_rounded,
+    format_share,
     format_sink,
     format_special,
     full_scale,
-    iterate_answer,
     list_shares,
     list_sources,
-    list_words,
     name_start,
     strongest_words,
 )
-from clearhead.views.captions import format_diagnostics, format_percent, format_relevance, format_word
+from clearhead.views.captions import format_diagnostics, format_relevance, format_word
 from clearhead.views.color import color_step
 from clearhead.views.terminal_parts import choose_shade, render_legend, render_ranking, sign_color, word_style
 from clearhead.views.text_spans import TextSpan, escape_hidden, has_negative, select_scored, split_segments
@@ -51,6 +53,11 @@ class _Cell:
     def width(self) -> int:
         return max(cell_len(self.text), cell_len(self.below)) + 1
 
+    @property
+    def word(self) -> Text:
+        gap = " " * (self.width - cell_len(self.text))
+        return Text.assemble((self.text, self.style), gap)
+
 
 @dataclass(frozen=True)
 class _AnswerLines:
@@ -60,33 +67,30 @@ class _AnswerLines:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         for line in self._break_lines(options.max_width):
-            yield Text.assemble(*(_render_word(cell) for cell in line), overflow="fold")
+            yield Text.assemble(*(cell.word for cell in line), overflow="fold")
             yield Text("".join(cell.below.ljust(cell.width) for cell in line), style="dim", overflow="fold")
 
     def _break_lines(self, width: int) -> Iterator[list[_Cell]]:
         line: list[_Cell] = []
-        used = 0
         for cell in self.cells:
-            if line and (cell.begins_line or used + cell.width > width):
+            if line and (cell.begins_line or _measure([*line, cell]) > width):
                 yield line
-                line, used = [], 0
+                line = []
             line.append(cell)
-            used += cell.width
-        if line:
-            yield line
+        yield line
 
 
-def _render_word(cell: _Cell) -> Text:
-    gap = cell.width - cell_len(cell.text)
-    return Text(cell.text, style=cell.style).append(" " * gap, style="not underline not underline2 on default")
+def _measure(cells: Sequence[_Cell]) -> int:
+    return sum(cell.width for cell in cells)
 
 
 def render(explanation: AnswerExplanation, level: str | None, count: int) -> Iterator[RenderableType]:
     """Iterate over answer, prompt, legend, shares, the `count` strongest words, sources, grid and notes."""
-    yield from render_input(explanation, level)[:-1]
+    segments = split_segments(explanation, level)
+    yield from _render_texts(explanation, segments)
     yield Text()
-    yield _render_legend(explanation, level)
-    yield _render_shares(explanation)
+    yield _render_legend(explanation, segments)
+    yield from _render_shares(explanation)
     yield Text()
     yield render_ranking(strongest_words(explanation, count, level))
     yield from _render_sources(explanation)
@@ -96,102 +100,111 @@ def render(explanation: AnswerExplanation, level: str | None, count: int) -> Ite
 
 def render_input(explanation: AnswerExplanation, level: str | None) -> list[RenderableType]:
     """Return answer and prompt on their colours, and the strongest words in one line."""
-    segments = split_segments(explanation, level)
-    full = full_scale(explanation, segments)
     strongest = map(format_word, strongest_words(explanation, MAX_COMPARED_WORDS, level))
-    return [
-        _render_answer(explanation, segments, full),
-        Text(),
-        _render_prompt(segments[0], full),
-        Text("  ".join(strongest), style="dim"),
-    ]
+    texts = _render_texts(explanation, split_segments(explanation, level))
+    return [*texts, Text("  ".join(strongest), style="dim")]
 
 
-def _render_answer(explanation: AnswerExplanation, segments: Sequence[Sequence[TextSpan]], full: float) -> _AnswerLines:
-    words = list_words(explanation)
-    colors = answer_colors(segments, words)
-    cells = []
-    for (before, word), relevance in zip(iterate_answer(explanation, words), colors, strict=True):
-        style = word_style(color_step(relevance, full))
-        cells.append(_Cell(escape_hidden(word.text), _format_below(word), style, "\n" in before))
-    return _AnswerLines(cells)
+def _render_texts(explanation: AnswerExplanation, segments: Segments) -> Iterator[RenderableType]:
+    yield _AnswerLines(list(map(_make_cell, color_answer(explanation, segments))))
+    yield Text()
+    yield _render_prompt(segments[0], full_scale(explanation, segments))
 
 
-def _format_below(word: AnswerWord) -> str:
-    foil = format_foil(word)
-    below = format_rounded(word.probability)
-    return f"{below}, {foil}" if foil else below
+def _make_cell(colored: ColoredWord) -> _Cell:
+    word = colored.word
+    return _Cell(escape_hidden(word.text), _format_probabilities(word), word_style(colored.step), colored.begins_line)
+
+
+def _format_probabilities(word: AnswerWord) -> str:
+    probabilities = [format_rounded(word.probability), format_foil(word)]
+    return ", ".join(filter(None, probabilities))
 
 
 def _render_prompt(spans: Sequence[TextSpan], full: float) -> Text:
     line = Text(overflow="fold")
     for span in spans:
-        # Text without relevance is blanks, or the template of a chat.
-        style = "dim" if span.relevance is None else word_style(color_step(span.relevance, full))
-        line.append(escape_hidden(span.text), style=style)
+        line.append(escape_hidden(span.text), style=_choose_style(span, full))
     line.rstrip()
     return line
 
 
-def _render_legend(explanation: AnswerExplanation, level: str | None) -> Text:
-    segments = split_segments(explanation, level)
-    signed = has_negative(select_scored(segments))
-    return render_legend(full_scale(explanation, segments), name_start(explanation), signed)
+def _choose_style(span: TextSpan, full: float) -> str:
+    # Text without relevance is blanks, or the template of a chat.
+    if span.relevance is None:
+        return "dim"
+    return word_style(color_step(span.relevance, full))
 
 
-def _render_shares(explanation: AnswerExplanation) -> Text:
-    """Return a bar of the shares of relevance with its legend."""
-    bar = Text()
-    legend = Text(style="dim")
-    for share in list_shares(explanation):
-        shade = SHARE_SHADES[share.group]
-        bar.append(shade * round(share.size * SHARE_BAR_WIDTH))
-        legend.append(f"  {shade} {share.name} {format_percent(share.size)}")
-    return Text.assemble(bar, "\n", legend) if bar else Text()
+def _render_legend(explanation: AnswerExplanation, segments: Segments) -> Text:
+    full = full_scale(explanation, segments)
+    return render_legend(full, name_start(explanation), has_negative(select_scored(segments)))
+
+
+def _render_shares(explanation: AnswerExplanation) -> Iterator[Text]:
+    """Iterate over a bar of the shares of relevance and its legend."""
+    shares = list_shares(explanation)
+    if shares:
+        yield Text("".join(map(_render_bar, shares)))
+        yield Text("  ".join(map(_format_share, shares)), style="dim")
+
+
+def _render_bar(share: Share) -> str:
+    return SHARE_SHADES[share.group] * round(share.size * SHARE_BAR_WIDTH)
+
+
+def _format_share(share: Share) -> str:
+    return f"{SHARE_SHADES[share.group]} {format_share(share)}"
 
 
 def _render_sources(explanation: AnswerExplanation) -> Iterator[RenderableType]:
     sources = list_sources(explanation)
     if not sources:
         return
-    yield Text()
-    yield Text("Sources", style="bold")
-    table = Table.grid(padding=(0, 2))
+    yield from _render_title("Sources")
     for source in sources:
-        table.add_row(Text(format_relevance(source.relevance), justify="right"), escape_hidden(describe_source(source)))
-    yield table
+        yield Text(f"{format_relevance(source.relevance):>8}  {escape_hidden(describe_source(source))}")
+
+
+def _render_title(title: str) -> Iterator[Text]:
+    yield Text()
+    yield Text(title, style="bold")
 
 
 def _render_grid(explanation: AnswerExplanation) -> Iterator[RenderableType]:
-    """Iterate over the lines of the grid: columns are numbered, and their words are listed below."""
+    """Iterate over the grid, whose columns are numbered, the words of the columns, and a note."""
     grid = make_grid(explanation, MAX_GRID_COLUMNS)
     if grid is None:
         return
-    yield Text()
-    yield Text("Prompt × answer", style="bold")
+    yield from _render_title(TITLE)
     yield _make_table(grid)
-    columns = "  ".join(f"{number} {escape_hidden(name)}" for number, name in enumerate(grid.columns, 1))
-    yield Text(columns, style="dim")
+    yield Text(_list_columns(grid), style="dim")
     if grid.note:
         yield Text(grid.note, style="dim")
 
 
+def _list_columns(grid: Grid) -> str:
+    return "  ".join(f"{number} {escape_hidden(name)}" for number, name in enumerate(grid.columns, 1))
+
+
 def _make_table(grid: Grid) -> Table:
     table = Table.grid(padding=(0, 1, 0, 0))
-    numbers = [Text(f"{number:>2}", style="dim") for number in range(1, len(grid.columns) + 1)]
-    table.add_row(Text(), *numbers)
+    table.add_row(Text(), *map(_render_number, range(1, len(grid.columns) + 1)))
     for row, name in enumerate(grid.rows):
         table.add_row(Text(escape_hidden(name)), *map(_render_cell, grid.steps(row)))
     return table
+
+
+def _render_number(number: int) -> Text:
+    return Text(f"{number:>2}", style="dim")
 
 
 def _render_cell(step: int) -> Text:
     return Text(2 * choose_shade(step), style=sign_color(step))
 
 
-def _render_footer(explanation: AnswerExplanation) -> Iterator[RenderableType]:
+def _render_footer(explanation: AnswerExplanation) -> Iterator[Text]:
+    yield Text()
     notes = [format_sink(explanation), format_special(explanation), format_diagnostics(explanation)]
-    for index, note in enumerate(filter(None, notes)):
-        if index == 0:
-            yield Text()
+    for note in filter(None, notes):
         yield Text(note, style="dim")

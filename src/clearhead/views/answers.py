@@ -1,8 +1,9 @@
-"""What the views of answers share: the words of the answer, choices among them, shares, the first token, sources."""
+"""What the views of answers share: words with their probabilities, choices, the first token, shares and sources."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.arrays import Array
 from clearhead.views.captions import clip, format_percent, format_relevance
+from clearhead.views.color import color_step
 from clearhead.views.text_spans import (
     TextSpan,
     default_level,
@@ -28,6 +30,8 @@ BLANKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n", "ĉ": "\t"})
 VISIBLE_BLANKS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 SHARE_NAMES = {"prompt": "prompt", "own": "its own earlier words", "special": "special tokens"}
 SINK_NOTE = "decoders often leave there what they do not need"
+Segments = Sequence[Sequence[TextSpan]]
+"""The spans of prompt and answer."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,15 @@ class AnswerWord:
     probability: float
     versus: str = ""
     versus_probability: float | None = None
+
+
+@dataclass(frozen=True)
+class ColoredWord:
+    """A word of an answer with its step of the colour scale, and whether a line begins with it."""
+
+    word: AnswerWord
+    step: int
+    begins_line: bool
 
 
 @dataclass(frozen=True)
@@ -65,61 +78,90 @@ def is_blank(step: Step) -> bool:
 
 def list_words(explanation: AnswerExplanation, level: str | None = None) -> list[AnswerWord]:
     """Return the words of the answer, or its tokens where the script has no blanks between words."""
-    if (level or default_level(explanation)) == "word":
-        groups = _group_by_word(explanation)
-    else:
-        groups = _group_by_token(explanation)
+    continues = JOINS[level or default_level(explanation)]
+    groups = _group_steps(explanation.steps, continues)
     return [_make_word(explanation, group) for group in groups]
 
 
-def _group_by_word(explanation: AnswerExplanation) -> list[list[int]]:
-    """Return the steps of each word between blanks."""
+def _group_steps(steps: Sequence[Step], continues: Callable[[Step, Step], bool]) -> list[list[int]]:
+    """Group steps each of which continues the one before; those of blanks belong to no group."""
     groups: list[list[int]] = []
-    end = -1
-    for index, step in enumerate(explanation.steps):
+    for index, step in enumerate(steps):
         if is_blank(step):
             continue
-        # Without a blank between them two tokens are of one word.
-        if groups and step.start <= end:
+        if groups and continues(steps[groups[-1][-1]], step):
             groups[-1].append(index)
         else:
             groups.append([index])
-        end = step.end
     return groups
 
 
-def _group_by_token(explanation: AnswerExplanation) -> list[list[int]]:
-    """Return a group per token; those that share a character, such as the bytes of an emoji, are one."""
-    groups: list[list[int]] = []
-    is_complete = True
-    for index, step in enumerate(explanation.steps):
-        if is_blank(step):
-            continue
-        if is_complete:
-            groups.append([index])
-        else:
-            groups[-1].append(index)
-        is_complete = step.end > step.start
-    return groups
+def _continues_word(previous: Step, step: Step) -> bool:
+    # A blank between them would be a character of neither.
+    return step.start <= previous.end
+
+
+def _continues_character(previous: Step, step: Step) -> bool:
+    # The first bytes of a character, such as an emoji, have no characters of their own.
+    return previous.end <= previous.start
+
+
+JOINS = {"word": _continues_word, "token": _continues_character}
 
 
 def _make_word(explanation: AnswerExplanation, group: list[int]) -> AnswerWord:
     steps = [explanation.steps[index] for index in group]
-    start, end = steps[0].start, steps[-1].end
+    start = steps[0].start
+    end = steps[-1].end
     # A character whose last bytes were never written has a name only.
     text = explanation.answer[start:end] or spell_token(steps[0].token)
-    contrasts = [step for step in steps if step.versus is not None]
-    probability = math.prod(step.probability for step in steps)
-    versus = "".join(str(step.versus) for step in contrasts)
-    return AnswerWord(
-        text, start, end, tuple(group), probability, spell_token(versus) if versus else "", _join_foils(contrasts)
-    )
+    return AnswerWord(text, start, end, tuple(group), *_join_probabilities(steps))
 
 
-def _join_foils(contrasts: Sequence[Step]) -> float | None:
-    if not contrasts:
-        return None
-    return math.prod(step.versus_probability or 0.0 for step in contrasts)
+def _join_probabilities(steps: Sequence[Step]) -> tuple[float, str, float | None]:
+    """Return the probability of some steps together, their foil, and its probability."""
+    # A product, because each is the probability of a token after those before it.
+    return math.prod(map(attrgetter("probability"), steps)), *_join_foils(steps)
+
+
+def _join_foils(steps: Iterable[Step]) -> tuple[str, float | None]:
+    """Return the text and the probability of the foils of some steps."""
+    foils = [step for step in steps if step.versus is not None]
+    if not foils:
+        return "", None
+    return _spell_foils(foils), math.prod(map(foil_probability, foils))
+
+
+def _spell_foils(foils: Iterable[Step]) -> str:
+    # Together, because a blank between two words is the first character of the second.
+    return spell_token("".join(step.versus or "" for step in foils))
+
+
+def foil_probability(step: Step) -> float:
+    """Return the probability of a step's foil; 0 where it is unknown."""
+    return step.versus_probability or 0.0
+
+
+def color_answer(explanation: AnswerExplanation, segments: Segments) -> Iterator[ColoredWord]:
+    """Iterate over the words of the answer on their colours."""
+    words = list_words(explanation)
+    steps = color_words(explanation, segments, words)
+    for (before, word), step in zip(iterate_answer(explanation, words), steps, strict=True):
+        yield ColoredWord(word, step, "\n" in before)
+
+
+def color_words(explanation: AnswerExplanation, segments: Segments, words: Sequence[AnswerWord]) -> list[int]:
+    """Return the steps of the colour scale of words of the answer."""
+    full = full_scale(explanation, segments)
+    return [color_step(relevance, full) for relevance in answer_relevance(segments, words)]
+
+
+def iterate_answer(explanation: AnswerExplanation, words: Sequence[AnswerWord]) -> Iterator[tuple[str, AnswerWord]]:
+    """Iterate over the words, each with the characters before it."""
+    position = 0
+    for word in words:
+        yield explanation.answer[position : word.start], word
+        position = max(position, word.end)
 
 
 def is_explained(explanation: AnswerExplanation, word: AnswerWord) -> bool:
@@ -127,24 +169,27 @@ def is_explained(explanation: AnswerExplanation, word: AnswerWord) -> bool:
     return not set(word.steps).isdisjoint(explanation.explained)
 
 
-def name_start(explanation: AnswerExplanation) -> str:
-    """Return what is explained before a word is chosen."""
-    is_whole = len(explanation.explained) == len(explanation.steps) > 1
-    if is_whole and not has_foil(explanation):
-        return "whole answer"
-    return clip(explanation.label)
-
-
 def has_foil(explanation: AnswerExplanation) -> bool:
     """Return whether any step is contrasted with another token."""
     return any(step.versus is not None for step in explanation.steps)
 
 
+def name_start(explanation: AnswerExplanation) -> str:
+    """Return what is explained before a word is chosen."""
+    if _is_whole(explanation) and not has_foil(explanation):
+        return "whole answer"
+    return clip(explanation.label)
+
+
+def _is_whole(explanation: AnswerExplanation) -> bool:
+    return len(explanation.explained) == len(explanation.steps) > 1
+
+
 def list_choices(explanation: AnswerExplanation, words: Sequence[AnswerWord]) -> list[AnswerExplanation]:
     """Return the explanation of each word; none without a matrix, or if there would be too many colours."""
-    is_large = len(words) * len(explanation.tokens) > MAX_CHOICE_COLORS
+    colors = len(words) * len(explanation.tokens)
     # A single word is the whole answer.
-    if explanation.matrix is None or is_large or len(words) < 2:
+    if explanation.matrix is None or len(words) < 2 or colors > MAX_CHOICE_COLORS:
         return []
     return [explanation.select_steps(word.steps) for word in words]
 
@@ -152,20 +197,18 @@ def list_choices(explanation: AnswerExplanation, words: Sequence[AnswerWord]) ->
 def has_sink(explanation: AnswerExplanation) -> bool:
     """Return whether the very first token has more relevance than any other, as an attention sink has."""
     sizes = np.abs(explanation.relevance)
-    return len(sizes) > 1 and bool(sizes[0] > 0) and int(sizes.argmax()) == 0
+    return bool(sizes[0] > sizes[1:].max(initial=0.0))
 
 
-def split_sink(
-    explanation: AnswerExplanation, segments: Sequence[Sequence[TextSpan]]
-) -> tuple[TextSpan | None, list[TextSpan]]:
+def split_sink(explanation: AnswerExplanation, segments: Segments) -> tuple[TextSpan | None, list[TextSpan]]:
     """Return the word of a sink, None if there is none in the text, and all other words."""
     scored = select_scored(segments)
-    if has_sink(explanation) and not explanation.special[0] and scored:
+    if scored and has_sink(explanation) and not explanation.special[0]:
         return scored[0], scored[1:]
     return None, scored
 
 
-def full_scale(explanation: AnswerExplanation, segments: Sequence[Sequence[TextSpan]]) -> float:
+def full_scale(explanation: AnswerExplanation, segments: Segments) -> float:
     """Return the relevance of the full colour; a sink, which would leave the others pale, does not count."""
     _, others = split_sink(explanation, segments)
     return max_relevance(others)
@@ -177,68 +220,100 @@ def strongest_words(explanation: AnswerExplanation, count: int, level: str | Non
     return sorted(others, key=lambda span: -abs(span.relevance_or_zero))[:count]
 
 
+def answer_relevance(segments: Segments, words: Sequence[AnswerWord]) -> list[float]:
+    """Return the relevance of each word of the answer for what follows it."""
+    # Without the original text there is one segment of tokens, and the answer has no colours.
+    positions: list[tuple[int, float]] = []
+    if len(segments) > 1:
+        positions = list(_locate_spans(segments[1]))
+    return [_sum_within(positions, word) for word in words]
+
+
+def _locate_spans(spans: Iterable[TextSpan]) -> Iterator[tuple[int, float]]:
+    """Iterate over the first character and the relevance of each span."""
+    start = 0
+    for span in spans:
+        yield start, span.relevance_or_zero
+        start += len(span.text)
+
+
+def _sum_within(positions: Iterable[tuple[int, float]], word: AnswerWord) -> float:
+    return math.fsum(relevance for position, relevance in positions if word.start <= position < word.end)
+
+
 def list_shares(explanation: AnswerExplanation) -> list[Share]:
     """Return the shares of absolute relevance, the first token's apart; none where there is no relevance."""
-    weights = np.abs(explanation.relevance)
-    total = float(weights.sum())
-    if total == 0:
-        return []
+    weights = _weigh_groups(explanation)
+    total = math.fsum(weights.values())
     shares = []
-    for group, mask in _group_tokens(explanation).items():
-        size = float(weights[mask].sum()) / total
-        if size > 0:
-            shares.append(Share(group, _name_group(explanation, group), size))
+    for group, weight in weights.items():
+        # An empty group has no bar.
+        if weight > 0:
+            shares.append(Share(group, _name_group(explanation, group), weight / total))
     return shares
+
+
+def _weigh_groups(explanation: AnswerExplanation) -> dict[str, float]:
+    sizes = np.abs(explanation.relevance)
+    return {group: float(sizes[mask].sum()) for group, mask in _group_tokens(explanation).items()}
 
 
 def _group_tokens(explanation: AnswerExplanation) -> dict[str, Array]:
     position = np.arange(len(explanation.tokens))
-    in_prompt = position < explanation.prompt_length
     is_first = position == 0
-    content = ~explanation.special & ~is_first
+    is_word = ~explanation.special & ~is_first
+    in_prompt = position < explanation.prompt_length
     return {
         "first": is_first,
-        "prompt": in_prompt & content,
-        "own": ~in_prompt & content,
+        "prompt": in_prompt & is_word,
+        "own": ~in_prompt & is_word,
         "special": explanation.special & ~is_first,
     }
 
 
 def _name_group(explanation: AnswerExplanation, group: str) -> str:
     if group == "first":
-        return f"first token “{escape_hidden(spell_token(explanation.tokens[0]))}”"
+        return f"first token “{_spell_first(explanation)}”"
     return SHARE_NAMES[group]
+
+
+def _spell_first(explanation: AnswerExplanation) -> str:
+    return escape_hidden(spell_token(explanation.tokens[0]))
+
+
+def format_share(share: Share) -> str:
+    """Format a share with its name."""
+    return f"{share.name} {format_percent(share.size)}"
 
 
 def format_shares(explanation: AnswerExplanation) -> str:
     """Format the shares of relevance in one line."""
-    return " · ".join(f"{share.name} {format_percent(share.size)}" for share in list_shares(explanation))
+    return " · ".join(map(format_share, list_shares(explanation)))
 
 
 def format_sink(explanation: AnswerExplanation) -> str:
     """Format the relevance of the first token if it is a sink, else return ""."""
     if not has_sink(explanation):
         return ""
-    token = escape_hidden(spell_token(explanation.tokens[0]))
     relevance = format_relevance(float(explanation.relevance[0]))
-    return f"First token, ranked apart: {token} {relevance} ({SINK_NOTE})."
+    return f"First token, ranked apart: {_spell_first(explanation)} {relevance} ({SINK_NOTE})."
 
 
 def format_special(explanation: AnswerExplanation) -> str:
     """Format the strongest tokens outside of the words: special tokens, and those of blanks; "" if there are none."""
-    tokens = sorted(special_tokens(explanation), key=lambda entry: -abs(entry[1]))
-    if not tokens:
+    names = list(_list_special(explanation))
+    if not names:
         return ""
-    named = [f"{escape_hidden(spell_token(token))} {format_relevance(size)}" for token, size in tokens]
-    rest = len(named) - MAX_SPECIAL_TOKENS
-    if rest > 0:
-        named[MAX_SPECIAL_TOKENS:] = [f"and {rest} more"]
-    return f"Special tokens and blanks: {', '.join(named)}"
+    return f"Special tokens and blanks: {', '.join(names)}"
 
 
-def format_word_probability(word: AnswerWord) -> str:
-    """Format the probability of a word, rounded to fit below it."""
-    return format_rounded(word.probability)
+def _list_special(explanation: AnswerExplanation) -> Iterator[str]:
+    tokens = sorted(special_tokens(explanation), key=lambda token: -abs(token[1]))
+    for token, relevance in tokens[:MAX_SPECIAL_TOKENS]:
+        yield f"{escape_hidden(spell_token(token))} {format_relevance(relevance)}"
+    # The template of a chat alone has dozens.
+    if len(tokens) > MAX_SPECIAL_TOKENS:
+        yield f"and {len(tokens) - MAX_SPECIAL_TOKENS} more"
 
 
 def format_foil(word: AnswerWord) -> str:
@@ -249,7 +324,7 @@ def format_foil(word: AnswerWord) -> str:
 
 
 def format_rounded(probability: float) -> str:
-    """Format a probability in few characters."""
+    """Format a probability in few characters, to fit below a word."""
     percent = probability * 100
     if percent >= 10:
         return f"{percent:.0f} %"
@@ -258,42 +333,14 @@ def format_rounded(probability: float) -> str:
     return "<0.1 %"
 
 
-def answer_colors(segments: Sequence[Sequence[TextSpan]], words: Sequence[AnswerWord]) -> list[float]:
-    """Return the relevance of each word of the answer for what follows it."""
-    # Without the original text there is one segment of tokens, and the answer has no colours.
-    positions = _locate_spans(segments[1]) if len(segments) > 1 else []
-    return [_sum_between(positions, word.start, word.end) for word in words]
-
-
-def _locate_spans(spans: Iterable[TextSpan]) -> list[tuple[int, float]]:
-    """Return the first character and the relevance of each span."""
-    positions = []
-    start = 0
-    for span in spans:
-        positions.append((start, span.relevance_or_zero))
-        start += len(span.text)
-    return positions
-
-
-def _sum_between(positions: Iterable[tuple[int, float]], start: int, end: int) -> float:
-    return math.fsum(relevance for position, relevance in positions if start <= position < end)
-
-
 def list_sources(explanation: AnswerExplanation) -> list[Any]:
     """Return the sources of the prompt by relevance, if there are at least two to compare."""
-    sources: Iterable[Any] = getattr(explanation, "sources", ())
-    ranked = sorted(sources, key=lambda source: -source.relevance)
-    return ranked if len(ranked) > 1 else []
+    sources = sorted(getattr(explanation, "sources", ()), key=attrgetter("relevance"), reverse=True)
+    if len(sources) < 2:
+        return []
+    return sources
 
 
 def describe_source(source: Any) -> str:
     """Return the name of a source, and the beginning of its text."""
-    return clip(f"{source.name}: {source.text}" if source.name else source.text)
-
-
-def iterate_answer(explanation: AnswerExplanation, words: Sequence[AnswerWord]) -> Iterator[tuple[str, AnswerWord]]:
-    """Iterate over the words, each with the characters before it."""
-    position = 0
-    for word in words:
-        yield explanation.answer[position : word.start], word
-        position = max(position, word.end)
+    return clip(": ".join(filter(None, [source.name, source.text])))
