@@ -24,6 +24,8 @@ from clearhead.version import __version__
 ARRAYS = ("relevance", "special", "layers", "pixels", "heads", "matrix")
 TUPLES = ("tokens", "text", "grid", "box", "explained")
 """Fields that are tuples, or may be, which JSON knows as lists only."""
+RECORDS = {"steps": Step}
+"""Fields of answers that are tuples of records, and the types of these."""
 JSON_FORMATS = (1,)
 """The JSON formats that can be read; the last is written."""
 SAFETENSORS_FORMATS = (1, 2)
@@ -34,7 +36,7 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
     """Return plain data for JSON: arrays as lists, the image as PNG in base64."""
     plain = {attribute.name: getattr(explanation, attribute.name) for attribute in fields(explanation)}
     arrays = {name: array.tolist() for name, array in _list_arrays(explanation).items()}
-    return {**plain, **arrays, **_plain_objects(explanation), **_plain_steps(explanation)}
+    return {**plain, **arrays, **_plain_objects(explanation), **_plain_records(explanation)}
 
 
 def _plain_objects(explanation: Explanation) -> dict[str, Any]:
@@ -47,11 +49,11 @@ def _plain_objects(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _plain_steps(explanation: Explanation) -> dict[str, Any]:
-    """Return the steps of an answer as plain data; nothing for other explanations."""
+def _plain_records(explanation: Explanation) -> dict[str, Any]:
+    """Return the records of an answer as plain data; nothing for other explanations."""
     if not isinstance(explanation, AnswerExplanation):
         return {}
-    return {"steps": list(map(asdict, explanation.steps))}
+    return {name: list(map(asdict, getattr(explanation, name))) for name in RECORDS}
 
 
 def from_dict(plain: Mapping[str, Any]) -> Explanation:
@@ -68,7 +70,8 @@ def from_dict(plain: Mapping[str, Any]) -> Explanation:
     # Only answers have steps.
     if "steps" not in values:
         return Explanation(**values)
-    values["steps"] = tuple(Step(**step) for step in values["steps"])
+    for name in values.keys() & RECORDS.keys():
+        values[name] = tuple(RECORDS[name](**record) for record in values[name])
     return AnswerExplanation(**values)
 
 

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.views import answer_grid, blocks, heads, html_parts
@@ -17,8 +16,7 @@ from clearhead.views.answers import (
     Segments,
     Share,
     color_words,
-    describe_source,
-    foil_probability,
+    describe_scale,
     format_foil,
     format_rounded,
     format_share,
@@ -26,21 +24,24 @@ from clearhead.views.answers import (
     format_sink,
     format_special,
     full_scale,
-    has_foil,
     is_explained,
     iterate_answer,
     list_choices,
     list_shares,
+    list_source_cells,
     list_sources,
+    list_step_cells,
+    list_word_cells,
     list_words,
     name_start,
+    name_step_columns,
     spell_token,
     strongest_words,
 )
 from clearhead.views.captions import clip, format_diagnostics, format_percent, format_relevance, format_word
 from clearhead.views.color import color_step
 from clearhead.views.html_parts import escape, escape_attribute
-from clearhead.views.text_spans import TextSpan, default_level, has_negative, select_scored, split_segments
+from clearhead.views.text_spans import TextSpan, default_level, split_segments
 
 MAX_TABLE_ROWS = 10
 MAX_SPOKEN_WORDS = 5
@@ -77,7 +78,8 @@ class _Choice:
 
     @property
     def legend(self) -> str:
-        return html_parts.render_legend(self.full, self.name, has_negative(select_scored(self.segments)))
+        full, _, signed = describe_scale(self.explanation, self.segments)
+        return html_parts.render_legend(full, self.name, signed)
 
 
 @dataclass(frozen=True)
@@ -214,11 +216,15 @@ def _name_class(explanation: AnswerExplanation, word: AnswerWord) -> str:
 
 
 def _render_probabilities(word: AnswerWord) -> str:
-    below = f"<small>{escape(format_rounded(word.probability))}</small>"
+    probability = _render_small(format_rounded(word.probability))
     foil = format_foil(word)
-    if foil:
-        below += f"<small>rather than {escape(foil)}</small>"
-    return below
+    if not foil:
+        return probability
+    return probability + _render_small(f"rather than {foil}")
+
+
+def _render_small(text: str) -> str:
+    return f"<small>{escape(text)}</small>"
 
 
 def _format_steps(explanation: AnswerExplanation, word: AnswerWord) -> str:
@@ -231,10 +237,16 @@ def _format_step(step: Step) -> str:
 
 def _style_colors(steps: Iterable[int]) -> str:
     """Return a style with the colour for each choice; 0, which has none, is the default."""
-    colors = ";".join(f"--c{index}:{step}" for index, step in enumerate(steps) if step)
+    colors = ";".join(_declare_colors(steps))
     if not colors:
         return ""
     return f' style="{colors}"'
+
+
+def _declare_colors(steps: Iterable[int]) -> Iterator[str]:
+    for index, step in enumerate(steps):
+        if step:
+            yield f"--c{index}:{step}"
 
 
 def _render_prompt(shown: _Card) -> str:
@@ -277,12 +289,8 @@ def _render_spoken(choice: _Choice) -> str:
 
 
 def _render_numbers(choice: _Choice) -> str:
-    table = html_parts.table((choice.level, "relevance"), map(_number_cells, choice.strongest))
+    table = _render_table((choice.level, "relevance"), map(list_word_cells, choice.strongest))
     return html_parts.details(f"Strongest {choice.level}s as numbers", table)
-
-
-def _number_cells(span: TextSpan) -> tuple[str, str]:
-    return escape(span.text), format_relevance(span.relevance_or_zero)
 
 
 def _render_shares(explanation: AnswerExplanation) -> str:
@@ -307,27 +315,20 @@ def _render_sources(explanation: AnswerExplanation) -> str:
     sources = list_sources(explanation)
     if not sources:
         return ""
-    table = html_parts.table(("source", "relevance"), map(_source_cells, sources))
-    return f"<h3>Sources</h3>{table}"
-
-
-def _source_cells(source: Any) -> tuple[str, str]:
-    return escape(describe_source(source)), format_relevance(source.relevance)
+    return f"<h3>Sources</h3>{_render_table(('source', 'relevance'), map(list_source_cells, sources))}"
 
 
 def _render_steps(explanation: AnswerExplanation) -> str:
     """Render every token of the answer with its probability, and with its foil."""
-    columns = ["token", "probability"]
-    if has_foil(explanation):
-        columns += ["rather than", "probability"]
-    return html_parts.table(columns, map(_step_cells, explanation.steps))
+    return _render_table(name_step_columns(explanation), map(list_step_cells, explanation.steps))
 
 
-def _step_cells(step: Step) -> list[str]:
-    cells = [escape(spell_token(step.token)), format_percent(step.probability)]
-    if step.versus is not None:
-        cells += [escape(spell_token(step.versus)), format_percent(foil_probability(step))]
-    return cells
+def _render_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return html_parts.table(columns, map(_escape_cells, rows))
+
+
+def _escape_cells(cells: Iterable[str]) -> list[str]:
+    return list(map(escape, cells))
 
 
 def _render_blocks(explanation: AnswerExplanation) -> Iterator[str]:

@@ -13,18 +13,17 @@ from clearhead.views.answers import (
     Segments,
     Share,
     color_answer,
+    describe_scale,
     describe_source,
     format_foil,
     format_rounded,
     format_share,
-    format_sink,
-    format_special,
     full_scale,
+    list_notes,
     list_shares,
     list_sources,
-    name_start,
 )
-from clearhead.views.captions import clip, format_diagnostics, format_relevance
+from clearhead.views.captions import clip, format_relevance
 from clearhead.views.color import LIGHT, Rgb
 from clearhead.views.fonts import measure_text
 from clearhead.views.text_layout import (
@@ -39,7 +38,7 @@ from clearhead.views.text_layout import (
     is_right_to_left,
     mirror,
 )
-from clearhead.views.text_spans import TextSpan, has_negative, select_scored, split_segments
+from clearhead.views.text_spans import TextSpan, split_segments
 
 GAP = 14
 CAPTION_SIZE = 12
@@ -87,12 +86,8 @@ def lay_out(layout: Layout, explanation: AnswerExplanation) -> None:
     _add_shares(layout, list_shares(explanation))
     _add_sources(layout, explanation)
     _add_grid(layout, make_grid(explanation, MAX_GRID_COLUMNS))
-    for note in _list_notes(explanation):
+    for note in list_notes(explanation):
         _add_note(layout, note)
-
-
-def _list_notes(explanation: AnswerExplanation) -> Iterator[str]:
-    return filter(None, [format_sink(explanation), format_special(explanation), format_diagnostics(explanation)])
 
 
 def _add_note(layout: Layout, text: str) -> None:
@@ -176,8 +171,8 @@ def _strip_end(spans: Sequence[TextSpan]) -> list[TextSpan]:
 
 def _add_legend(layout: Layout, explanation: AnswerExplanation, segments: Segments) -> None:
     layout.y += GAP
-    full = full_scale(explanation, segments)
-    layout.add_legend(name_start(explanation), full, has_negative(select_scored(segments)))
+    full, label, signed = describe_scale(explanation, segments)
+    layout.add_legend(label, full, signed)
 
 
 def _add_shares(layout: Layout, shares: Sequence[Share]) -> None:

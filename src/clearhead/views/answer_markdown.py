@@ -1,20 +1,19 @@
 """Answers as Markdown: the answer with probabilities, the prompt with strong words emphasised, shares, and a grid."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from clearhead.answer_explanation import AnswerExplanation, Step
-from clearhead.views.answer_grid import Grid, make_grid
+from clearhead.answer_explanation import AnswerExplanation
+from clearhead.views.answer_grid import TITLE, Grid, make_grid
 from clearhead.views.answers import (
-    describe_source,
-    foil_probability,
-    format_rounded,
     format_shares,
     format_sink,
     full_scale,
-    has_foil,
+    list_source_cells,
     list_sources,
+    list_step_cells,
+    list_word_cells,
     name_start,
-    spell_token,
+    name_step_columns,
     strongest_words,
 )
 from clearhead.views.captions import format_relevance
@@ -68,28 +67,22 @@ def _emphasise_segments(explanation: AnswerExplanation) -> list[str]:
 
 
 def _list_steps(explanation: AnswerExplanation) -> Iterator[str]:
-    columns = ["token", "probability"]
-    if has_foil(explanation):
-        columns += ["rather than", "probability"]
-    yield from _start_table(*columns)
-    yield from map(_format_step, explanation.steps)
+    yield from _render_table(name_step_columns(explanation), map(list_step_cells, explanation.steps))
     yield ""
 
 
-def _format_step(step: Step) -> str:
-    cells = [escape(spell_token(step.token)), format_rounded(step.probability)]
-    if step.versus is not None:
-        cells += [escape(spell_token(step.versus)), format_rounded(foil_probability(step))]
-    return _format_row(*cells)
+def _render_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield from _start_table(columns)
+    yield from map(_format_row, rows)
 
 
-def _start_table(*columns: str) -> Iterator[str]:
-    yield _format_row(*columns)
+def _start_table(columns: Sequence[str]) -> Iterator[str]:
+    yield _format_row(columns)
     yield "|:--" + "|--:" * (len(columns) - 1) + "|"
 
 
-def _format_row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+def _format_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(map(escape, cells))} |"
 
 
 def _list_shares(explanation: AnswerExplanation) -> Iterator[str]:
@@ -102,36 +95,28 @@ def _list_shares(explanation: AnswerExplanation) -> Iterator[str]:
 
 
 def _list_strongest(explanation: AnswerExplanation) -> Iterator[str]:
-    yield from _start_table(default_level(explanation), "relevance")
-    for span in strongest_words(explanation, MAX_TABLE_ROWS):
-        yield _format_row(escape(span.text), format_relevance(span.relevance_or_zero))
+    words = strongest_words(explanation, MAX_TABLE_ROWS)
+    yield from _render_table([default_level(explanation), "relevance"], map(list_word_cells, words))
 
 
 def _list_sources(explanation: AnswerExplanation) -> Iterator[str]:
     sources = list_sources(explanation)
     if sources:
         yield ""
-        yield from _start_table("source", "relevance")
-    for source in sources:
-        yield _format_row(escape(describe_source(source)), format_relevance(source.relevance))
+        yield from _render_table(["source", "relevance"], map(list_source_cells, sources))
 
 
 def _list_grid(explanation: AnswerExplanation) -> Iterator[str]:
-    """Iterate over a table of the prompt's words by the answer's; the strongest cell of a row is bold."""
+    """Iterate over a table of the prompt's words by the answer's."""
     grid = make_grid(explanation, MAX_GRID_COLUMNS)
     if grid is None:
         return
     yield ""
-    yield from _start_table("prompt × answer", *map(escape, grid.columns))
-    for row, name in enumerate(grid.rows):
-        yield _format_row(escape(name), *_grid_cells(grid, row))
+    yield from _render_table([TITLE, *grid.columns], _grid_rows(grid))
     yield ""
     yield escape(grid.note)
 
 
-def _grid_cells(grid: Grid, row: int) -> list[str]:
-    values = grid.values[row].tolist()
-    cells = list(map(format_relevance, values))
-    strongest = values.index(max(values, key=abs))
-    cells[strongest] = f"**{cells[strongest]}**"
-    return cells
+def _grid_rows(grid: Grid) -> Iterator[list[str]]:
+    for name, values in zip(grid.rows, grid.values.tolist(), strict=True):
+        yield [name, *map(format_relevance, values)]

@@ -16,22 +16,21 @@ from clearhead.views.answers import (
     Segments,
     Share,
     color_answer,
+    describe_scale,
     describe_source,
     format_foil,
     format_rounded,
     format_share,
-    format_sink,
-    format_special,
     full_scale,
+    list_notes,
     list_shares,
     list_sources,
-    name_start,
     strongest_words,
 )
-from clearhead.views.captions import format_diagnostics, format_relevance, format_word
+from clearhead.views.captions import format_relevance, format_word
 from clearhead.views.color import color_step
 from clearhead.views.terminal_parts import choose_shade, render_legend, render_ranking, sign_color, word_style
-from clearhead.views.text_spans import TextSpan, escape_hidden, has_negative, select_scored, split_segments
+from clearhead.views.text_spans import TextSpan, escape_hidden, split_segments
 
 SHARE_BAR_WIDTH = 40
 # Without colour the groups differ by their shades.
@@ -89,7 +88,7 @@ def render(explanation: AnswerExplanation, level: str | None, count: int) -> Ite
     segments = split_segments(explanation, level)
     yield from _render_texts(explanation, segments)
     yield Text()
-    yield _render_legend(explanation, segments)
+    yield render_legend(*describe_scale(explanation, segments))
     yield from _render_shares(explanation)
     yield Text()
     yield render_ranking(strongest_words(explanation, count, level))
@@ -134,11 +133,6 @@ def _choose_style(span: TextSpan, full: float) -> str:
     if span.relevance is None:
         return "dim"
     return word_style(color_step(span.relevance, full))
-
-
-def _render_legend(explanation: AnswerExplanation, segments: Segments) -> Text:
-    full = full_scale(explanation, segments)
-    return render_legend(full, name_start(explanation), has_negative(select_scored(segments)))
 
 
 def _render_shares(explanation: AnswerExplanation) -> Iterator[Text]:
@@ -205,6 +199,5 @@ def _render_cell(step: int) -> Text:
 
 def _render_footer(explanation: AnswerExplanation) -> Iterator[Text]:
     yield Text()
-    notes = [format_sink(explanation), format_special(explanation), format_diagnostics(explanation)]
-    for note in filter(None, notes):
+    for note in list_notes(explanation):
         yield Text(note, style="dim")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.arrays import Array
-from clearhead.views.captions import clip, format_percent, format_relevance
+from clearhead.views.captions import clip, format_diagnostics, format_percent, format_relevance
 from clearhead.views.color import color_step
 from clearhead.views.text_spans import (
     TextSpan,
     default_level,
     escape_hidden,
+    has_negative,
     max_relevance,
     select_scored,
     special_tokens,
@@ -111,8 +113,7 @@ JOINS = {"word": _continues_word, "token": _continues_character}
 
 def _make_word(explanation: AnswerExplanation, group: list[int]) -> AnswerWord:
     steps = [explanation.steps[index] for index in group]
-    start = steps[0].start
-    end = steps[-1].end
+    start, end = steps[0].start, steps[-1].end
     # A character whose last bytes were never written has a name only.
     text = explanation.answer[start:end] or spell_token(steps[0].token)
     return AnswerWord(text, start, end, tuple(group), *_join_probabilities(steps))
@@ -126,10 +127,14 @@ def _join_probabilities(steps: Sequence[Step]) -> tuple[float, str, float | None
 
 def _join_foils(steps: Iterable[Step]) -> tuple[str, float | None]:
     """Return the text and the probability of the foils of some steps."""
-    foils = [step for step in steps if step.versus is not None]
+    foils = list(filter(_is_contrasted, steps))
     if not foils:
         return "", None
     return _spell_foils(foils), math.prod(map(foil_probability, foils))
+
+
+def _is_contrasted(step: Step) -> bool:
+    return step.versus is not None
 
 
 def _spell_foils(foils: Iterable[Step]) -> str:
@@ -171,7 +176,7 @@ def is_explained(explanation: AnswerExplanation, word: AnswerWord) -> bool:
 
 def has_foil(explanation: AnswerExplanation) -> bool:
     """Return whether any step is contrasted with another token."""
-    return any(step.versus is not None for step in explanation.steps)
+    return any(map(_is_contrasted, explanation.steps))
 
 
 def name_start(explanation: AnswerExplanation) -> str:
@@ -203,9 +208,10 @@ def has_sink(explanation: AnswerExplanation) -> bool:
 def split_sink(explanation: AnswerExplanation, segments: Segments) -> tuple[TextSpan | None, list[TextSpan]]:
     """Return the word of a sink, None if there is none in the text, and all other words."""
     scored = select_scored(segments)
-    if scored and has_sink(explanation) and not explanation.special[0]:
-        return scored[0], scored[1:]
-    return None, scored
+    # A special token is in no word.
+    if not scored or explanation.special[0] or not has_sink(explanation):
+        return None, scored
+    return scored[0], scored[1:]
 
 
 def full_scale(explanation: AnswerExplanation, segments: Segments) -> float:
@@ -217,7 +223,12 @@ def full_scale(explanation: AnswerExplanation, segments: Segments) -> float:
 def strongest_words(explanation: AnswerExplanation, count: int, level: str | None = None) -> list[TextSpan]:
     """Return the words with the largest absolute relevance, without a sink."""
     _, others = split_sink(explanation, split_segments(explanation, level))
-    return sorted(others, key=lambda span: -abs(span.relevance_or_zero))[:count]
+    return sorted(others, key=_negate_size)[:count]
+
+
+def _negate_size(span: TextSpan) -> float:
+    # Sorting by it puts the strongest first and keeps the order of equals.
+    return -abs(span.relevance_or_zero)
 
 
 def answer_relevance(segments: Segments, words: Sequence[AnswerWord]) -> list[float]:
@@ -243,19 +254,16 @@ def _sum_within(positions: Iterable[tuple[int, float]], word: AnswerWord) -> flo
 
 def list_shares(explanation: AnswerExplanation) -> list[Share]:
     """Return the shares of absolute relevance, the first token's apart; none where there is no relevance."""
-    weights = _weigh_groups(explanation)
-    total = math.fsum(weights.values())
-    shares = []
-    for group, weight in weights.items():
-        # An empty group has no bar.
-        if weight > 0:
-            shares.append(Share(group, _name_group(explanation, group), weight / total))
-    return shares
+    shares = [_make_share(explanation, *group) for group in _group_tokens(explanation).items()]
+    # An empty group has no bar.
+    return list(filter(attrgetter("size"), shares))
 
 
-def _weigh_groups(explanation: AnswerExplanation) -> dict[str, float]:
+def _make_share(explanation: AnswerExplanation, group: str, mask: Array) -> Share:
     sizes = np.abs(explanation.relevance)
-    return {group: float(sizes[mask].sum()) for group, mask in _group_tokens(explanation).items()}
+    # Without any relevance all shares are 0.
+    total = float(sizes.sum()) or 1.0
+    return Share(group, _name_group(explanation, group), float(sizes[mask].sum()) / total)
 
 
 def _group_tokens(explanation: AnswerExplanation) -> dict[str, Array]:
@@ -273,12 +281,8 @@ def _group_tokens(explanation: AnswerExplanation) -> dict[str, Array]:
 
 def _name_group(explanation: AnswerExplanation, group: str) -> str:
     if group == "first":
-        return f"first token “{_spell_first(explanation)}”"
+        return f"first token “{escape_hidden(spell_token(explanation.tokens[0]))}”"
     return SHARE_NAMES[group]
-
-
-def _spell_first(explanation: AnswerExplanation) -> str:
-    return escape_hidden(spell_token(explanation.tokens[0]))
 
 
 def format_share(share: Share) -> str:
@@ -295,8 +299,8 @@ def format_sink(explanation: AnswerExplanation) -> str:
     """Format the relevance of the first token if it is a sink, else return ""."""
     if not has_sink(explanation):
         return ""
-    relevance = format_relevance(float(explanation.relevance[0]))
-    return f"First token, ranked apart: {_spell_first(explanation)} {relevance} ({SINK_NOTE})."
+    first = _format_token(explanation.tokens[0], float(explanation.relevance[0]))
+    return f"First token, ranked apart: {first} ({SINK_NOTE})."
 
 
 def format_special(explanation: AnswerExplanation) -> str:
@@ -309,11 +313,26 @@ def format_special(explanation: AnswerExplanation) -> str:
 
 def _list_special(explanation: AnswerExplanation) -> Iterator[str]:
     tokens = sorted(special_tokens(explanation), key=lambda token: -abs(token[1]))
-    for token, relevance in tokens[:MAX_SPECIAL_TOKENS]:
-        yield f"{escape_hidden(spell_token(token))} {format_relevance(relevance)}"
+    yield from starmap(_format_token, tokens[:MAX_SPECIAL_TOKENS])
+    rest = len(tokens) - MAX_SPECIAL_TOKENS
     # The template of a chat alone has dozens.
-    if len(tokens) > MAX_SPECIAL_TOKENS:
-        yield f"and {len(tokens) - MAX_SPECIAL_TOKENS} more"
+    if rest > 0:
+        yield f"and {rest} more"
+
+
+def _format_token(token: str, relevance: float) -> str:
+    return f"{escape_hidden(spell_token(token))} {format_relevance(relevance)}"
+
+
+def list_notes(explanation: AnswerExplanation) -> Iterator[str]:
+    """Iterate over the notes below an answer: first token, special tokens, diagnostics."""
+    return filter(None, [format_sink(explanation), format_special(explanation), format_diagnostics(explanation)])
+
+
+def describe_scale(explanation: AnswerExplanation, segments: Segments) -> tuple[float, str, bool]:
+    """Return what a legend tells: the relevance of the full colour, its name, and whether there is evidence against."""
+    full = full_scale(explanation, segments)
+    return full, name_start(explanation), has_negative(select_scored(segments))
 
 
 def format_foil(word: AnswerWord) -> str:
@@ -331,6 +350,32 @@ def format_rounded(probability: float) -> str:
     if percent >= 0.1:
         return f"{percent:.1f} %"
     return "<0.1 %"
+
+
+def name_step_columns(explanation: AnswerExplanation) -> list[str]:
+    """Return the headings of a table of steps."""
+    columns = ["token", "probability"]
+    if has_foil(explanation):
+        columns += ["rather than", "probability"]
+    return columns
+
+
+def list_step_cells(step: Step) -> list[str]:
+    """Return the cells of a step in a table: token and probability, and those of its foil."""
+    cells = [spell_token(step.token), format_rounded(step.probability)]
+    if step.versus is not None:
+        cells += [spell_token(step.versus), format_rounded(foil_probability(step))]
+    return cells
+
+
+def list_word_cells(span: TextSpan) -> list[str]:
+    """Return the cells of a word in a table."""
+    return [span.text, format_relevance(span.relevance_or_zero)]
+
+
+def list_source_cells(source: Any) -> list[str]:
+    """Return the cells of a source in a table."""
+    return [describe_source(source), format_relevance(source.relevance)]
 
 
 def list_sources(explanation: AnswerExplanation) -> list[Any]:
