@@ -93,6 +93,14 @@ def test_sentences_of_a_classified_text(llama):
     assert abs(explanation.relevance[1]) > abs(explanation.relevance[-2])
 
 
+def test_a_single_sentence_of_a_classified_text_has_its_effect():
+    explanation = clearhead.explain(clearhead.load(), "A joyless, tedious film", "context-cite", target="negative")
+    effect = clearhead.explain(
+        clearhead.load(), "A joyless, tedious film", "occlusion", target="negative", unit="sentence", output="log-odds"
+    )
+    np.testing.assert_allclose(explanation.relevance, effect.relevance, rtol=0.05)
+
+
 def test_lasso_weights_fulfil_the_optimality_conditions():
     generator = np.random.default_rng(0)
     design = generator.random((40, 60)) < 0.5

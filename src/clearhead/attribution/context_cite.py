@@ -37,7 +37,8 @@ def context_cite(
     require_integer("samples", samples)
     _check_penalty(penalty)
     perturbation = prepare(trace, _make_options(trace, unit, replacement, batch))
-    _require_sources(perturbation)
+    if trace.model.writes:
+        _require_sources(perturbation)
     masks = perturbation.draw(draw_masks, samples, seed)
     values = []
     for row, target in zip(perturbation.list_rows(perturbation.score(masks)), trace.targets, strict=True):
@@ -64,6 +65,7 @@ def _make_options(trace: Trace, unit: str | None, replacement: str | None, batch
 
 
 def _require_sources(perturbation: Perturbation) -> None:
+    """Raise BadInput if a prompt has a single source: that it matters at all is no answer to which does."""
     for features in perturbation.groups:
         if features.count < 2:
             raise BadInput(

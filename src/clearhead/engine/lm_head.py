@@ -107,13 +107,22 @@ def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) ->
 
 def _require_lm(model: Model) -> Any:
     if model.writes:
-        return model.network.language_model
+        return _require_decoder(model)
     if model.lm is None:
         raise UnsupportedModel(
             f"decoded-gradcam needs the masked-LM head that {model.name} was trained from. Load it with "
             "clearhead.load(…, lm_head=<masked-LM model or folder>)."
         )
     return model.lm
+
+
+def _require_decoder(model: Model) -> Any:
+    """Return the language model itself, whose head reads the states of all tokens."""
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise UnsupportedModel(
+            f"decoded-gradcam cannot decode the encoder of {model.name}: the language-model head reads its decoder."
+        )
+    return model.network.language_model
 
 
 def _check_vocabulary(model: Model, input_ids_BT: Tensor, vocabulary_size: int) -> None:
