@@ -27,7 +27,12 @@ class AnswerReader:
     difference is the log-odds of the token, without cancellation when its probability is close to 1.
     """
 
-    pairs: Sequence[Sequence[Pair]]
+    target_sets: Sequence[Sequence[Target]]
+
+    @cached_property
+    def pairs(self) -> list[list[Pair]]:
+        """The pairs of each input, for all of its targets."""
+        return list(map(_list_pairs, self.target_sets))
 
     @cached_property
     def keys(self) -> list[bytes]:
@@ -42,13 +47,15 @@ class AnswerReader:
 
     def read(self, logits_BNV: Tensor, example_B: Tensor) -> Tensor:
         """Return z and the others' sum of some rows (B,P,2)."""
-        step_BP, token_BP = self._table_EP2[example_B].to(logits_BNV.device).unbind(-1)
-        index_BPV = step_BP[..., None].expand(-1, -1, logits_BNV.shape[-1])
-        # Half-precision sums over a vocabulary would be worthless.
-        scores_BPV = torch.gather(logits_BNV, 1, index_BPV).to(torch.promote_types(logits_BNV.dtype, torch.float32))
-        chosen_BP1 = scores_BPV.gather(2, token_BP[..., None])
-        scores_BPV.scatter_(2, token_BP[..., None], -torch.inf)
+        step_BP1, token_BP1 = self._table_EP2[example_B].to(logits_BNV.device).split(1, -1)
+        scores_BPV = _gather_steps(logits_BNV, step_BP1)
+        chosen_BP1 = scores_BPV.gather(2, token_BP1)
+        scores_BPV.scatter_(2, token_BP1, -torch.inf)
         return torch.cat([chosen_BP1, scores_BPV.logsumexp(-1, keepdim=True)], -1).double()
+
+    def score_each(self, read_RP2: Tensor, example: int, output: str | None = None) -> Tensor:
+        """Return the scores of all targets of an input in rows of it (targets × rows)."""
+        return torch.stack([self.score(read_RP2, example, target, output) for target in self.target_sets[example]])
 
     def score(self, read_RP2: Tensor, example: int, target: Target, output: str | None = None) -> Tensor:
         """Return the score of a target in rows of one input."""
@@ -64,9 +71,11 @@ class AnswerReader:
         return read_RP2[:, columns]
 
 
-def make_reader(target_sets: Sequence[Sequence[Target]]) -> AnswerReader:
-    """Return the reader for several targets per input."""
-    return AnswerReader([_list_pairs(targets) for targets in target_sets])
+def _gather_steps(logits_BNV: Tensor, step_BP1: Tensor) -> Tensor:
+    """Return a copy of the logits of some steps, in float32 or wider."""
+    scores_BPV = logits_BNV.gather(1, step_BP1.expand(-1, -1, logits_BNV.shape[-1]))
+    # Half-precision sums over a vocabulary would be worthless.
+    return scores_BPV.to(torch.promote_types(scores_BPV.dtype, torch.float32))
 
 
 def _list_pairs(targets: Sequence[Target]) -> list[Pair]:

@@ -20,7 +20,7 @@ from clearhead.model.inputs import Inputs, as_inputs
 from clearhead.model.model import Model
 from clearhead.model.outputs import finite_logits
 from clearhead.model.target import Target
-from clearhead.perturbation.answer_scores import AnswerReader, make_reader
+from clearhead.perturbation.answer_scores import AnswerReader
 from clearhead.perturbation.features import Features, group_features
 from clearhead.perturbation.replacement import make_replacement, resolve_replacement
 from clearhead.perturbation.rows import Replacement, Rows, chunk_rows
@@ -155,12 +155,9 @@ def score_target_sets(
         logits = perturbed_logits(model, inputs, masks, units, replacement=replacement, batch_size=batch_size)
         pairs = zip(logits, target_sets, strict=True)
         return [_score_each(rows, targets, model.problem, output) for rows, targets in pairs]
-    reader = make_reader(target_sets)
+    reader = AnswerReader(target_sets)
     read = _read_perturbed(model, inputs, masks, units, replacement, batch_size, reader)
-    scores = []
-    for example, targets in enumerate(target_sets):
-        scores.append(torch.stack([reader.score(read[example], example, target, output) for target in targets]))
-    return scores
+    return [reader.score_each(read[example], example, output) for example in range(len(target_sets))]
 
 
 def _score_each(logits: Tensor, targets: Sequence[Target], problem: str, output: str | None) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 from clearhead.errors import BadOption
 from clearhead.model.outputs import class_probabilities
 from clearhead.model.target import LOG_PROB, LOGIT, AnswerTarget, Target
-from clearhead.perturbation.answer_scores import LOG_ODDS, PROBABILITY, log_odds, make_reader
+from clearhead.perturbation.answer_scores import LOG_ODDS, PROBABILITY, AnswerReader, log_odds
 
 OUTPUTS = (PROBABILITY, LOGIT, LOG_PROB, LOG_ODDS)
 
@@ -36,7 +36,7 @@ def score_targets(logits: Tensor, target: Target, problem: str, output: str | No
 
 
 def _score_answer(logits_RNV: Tensor, target: AnswerTarget, output: str | None) -> Tensor:
-    reader = make_reader([[target]])
+    reader = AnswerReader([[target]])
     # All rows are of the one target's input.
     example_R = torch.zeros(len(logits_RNV), dtype=torch.long)
     return reader.score(reader.read(logits_RNV, example_R), 0, target, output)
