@@ -32,12 +32,22 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class SourceSpan:
+    """A source of a prompt, a part that is explained as a whole, by its name and its characters."""
+
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
 class Item:
     """One input as a person sees it.
 
     `offsets` are (start, end) in `text`, or (segment, start, end) for a pair; special tokens have the empty span
     (0, 0). `box` is where the network's input lies on the original image, in its pixels. A prompt has the `answer` that
-    a language model gave, or could give; its tokens are followed by those of the answer, but for the last.
+    a language model gave, or could give; its tokens are followed by those of the answer, but for the last. `sources`
+    are parts of a prompt, such as documents or sentences.
     """
 
     tokens: tuple[str, ...] = ()
@@ -47,6 +57,7 @@ class Item:
     image: Image.Image | None = None
     box: Box | None = None
     answer: Answer | None = None
+    sources: tuple[SourceSpan, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 ANSWER_POSITIONS = "answer_positions"
 """The input tensor (B,N) that tells at which positions the network predicts the answer's tokens."""
+SOURCE_LENGTH = "source_length"
+"""The input tensor (B,1) that tells how many tokens the encoder of an encoder–decoder reads."""
 CAUSAL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 
 
