@@ -70,9 +70,9 @@ def explain_answers(
         full_prompt = insert_sources(prompt, sources[index])
         encoded_prompt = encode_prompt(model, full_prompt)
         spans = find_sources(encoded_prompt.item, full_prompt, sources[index])
-        row, target = _encode(model, encoded_prompt, answers[index], foils[index], options)
+        row, answer = encode_answer(model, encoded_prompt, answers[index], options.generation)
         encoded[index] = replace(row, item=replace(row.item, sources=spans))
-        targets.append(target)
+        targets.append(choose_target(model, encoded_prompt, answer, foils[index], options))
     request = AttributionRequest(model, specs, targets)
     if options.matrix:
         return [_explain_steps(request, index, row) for index, row in encoded.items()]
@@ -110,22 +110,29 @@ def _is_division(value: Any) -> bool:
     return isinstance(value, list | tuple | Mapping) and not is_pair
 
 
-def _encode(
-    model: Model, encoded_prompt: Encoded, answer: str | None, foil: str | None, options: AnswerOptions
-) -> tuple[Encoded, AnswerTarget]:
-    """Return a prompt with its answer, and what of it is explained."""
+def encode_answer(
+    model: Model, encoded_prompt: Encoded, answer: str | None, generation: Mapping[str, Any]
+) -> tuple[Encoded, Answer]:
+    """Return a prompt with its answer, and the answer; None lets the model write one."""
     if answer is None:
-        ids = generate_answer(model, encoded_prompt, options.generation)
+        ids = generate_answer(model, encoded_prompt, generation)
     else:
         ids = tokenise_answer(model, encoded_prompt, answer)
     encoded = add_answer(model, encoded_prompt, ids)
     written = encoded.item.answer
     assert written is not None
-    steps = find_steps(written.text, written.offsets, options.focus)
+    return encoded, written
+
+
+def choose_target(
+    model: Model, encoded_prompt: Encoded, answer: Answer, foil: str | None, options: AnswerOptions
+) -> AnswerTarget:
+    """Return what of an answer is explained."""
+    steps = find_steps(answer.text, answer.offsets, options.focus)
     foil_ids = None
     if foil is not None:
-        foil_ids = _tokenise_foil(model, encoded_prompt, foil, written, steps)
-    return encoded, _make_target(written, steps, foil_ids, options.scale)
+        foil_ids = _tokenise_foil(model, encoded_prompt, foil, answer, steps)
+    return _make_target(answer, steps, foil_ids, options.scale)
 
 
 def _tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, steps: Sequence[int]) -> tuple[int, ...]:
@@ -158,15 +165,16 @@ def _explain_steps(request: AttributionRequest, index: int, row: Encoded) -> lis
     """Explain one answer, and each of its steps, from one forward pass."""
     # A whole trace: the batched backward pass over all steps has no rule for fused attention.
     trace = capture_batch(request.model, collate(request.model, [row]), request.targets_at([index]))
-    explanations: list[Explanation] = []
-    for spec in request.specs:
-        if spec.method.shares_passes:
-            explanations.append(_explain_together(trace, spec))
-            continue
-        (explanation,) = explain_trace(trace, spec)
-        assert isinstance(explanation, AnswerExplanation)
-        explanations.append(replace(explanation, matrix=compute_matrix(trace, spec)))
-    return explanations
+    return [explain_every_step(trace, spec) for spec in request.specs]
+
+
+def explain_every_step(trace: Trace, spec: MethodSpec) -> Explanation:
+    """Explain the answer of a trace with the relevance of each of its steps."""
+    if spec.method.shares_passes:
+        return _explain_together(trace, spec)
+    (explanation,) = explain_trace(trace, spec)
+    assert isinstance(explanation, AnswerExplanation)
+    return replace(explanation, matrix=compute_matrix(trace, spec))
 
 
 def _explain_together(trace: Trace, spec: MethodSpec) -> Explanation:

@@ -10,7 +10,7 @@ from clearhead.attribution.method import MethodSpec
 from clearhead.engine.trace import Trace
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded
-from clearhead.model.target import Target, TargetLike
+from clearhead.model.target import AnswerTarget, Target, TargetLike
 from clearhead.web.limits import Limits
 
 FORWARD_PASS = None
@@ -59,6 +59,8 @@ class CachedTraces:
 
 def make_target_key(target: Target) -> Hashable:
     """Return what distinguishes a target from others."""
+    if isinstance(target, AnswerTarget):
+        return target.steps, target.foil
     return target.index, target.versus, target.span
 
 

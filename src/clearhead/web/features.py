@@ -7,7 +7,7 @@ import torch
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput
 from clearhead.model.batches import Item
-from clearhead.perturbation.features import Features, group_features
+from clearhead.perturbation.features import Features, group_features, restrict_features
 
 
 def number_hideable_tokens(trace: Trace) -> dict[int, int]:
@@ -23,7 +23,11 @@ def _find_special_tokens(trace: Trace) -> Sequence[bool]:
     # Images: the classification token (and others, such as DeiT's distillation token) come before the patches.
     if trace.is_image:
         return [index < trace.leading for index in range(trace.mask_BT.shape[1])]
-    return _get_input(trace).special
+    item = _get_input(trace)
+    if item.answer is None:
+        return item.special
+    # Only the prompt can be hidden, not what the model has written itself.
+    return [is_special or index >= item.answer.start for index, is_special in enumerate(item.special)]
 
 
 def _get_input(trace: Trace) -> Item:
@@ -42,7 +46,9 @@ def group_tokens(trace: Trace, unit: str) -> list[list[int]]:
 def make_features(trace: Trace, unit: str) -> Features:
     """Return the words, tokens or patches of `group_tokens` as features of the perturbation engine, in its order."""
     (features,) = group_features(trace.model, trace.inputs, _choose_grouping(trace, unit))
-    return features
+    if _get_input(trace).answer is None:
+        return features
+    return restrict_features(features, ~torch.tensor(_find_special_tokens(trace)))
 
 
 def _choose_grouping(trace: Trace, unit: str) -> str | None:

@@ -15,6 +15,9 @@ class Limits:
     # Base64 makes the 8 MB that the page allows a photo a third larger.
     max_body_bytes: int = 12_000_000
     max_characters: int = 100_000
+    # Of language models: the prompt, and the answer that is written or given.
+    max_prompt_tokens: int = 2048
+    max_answer_tokens: int = 256
     # Checked before decoding: a small file can claim a huge size.
     max_pixels: int = 25_000_000
     # Larger images are scaled down: models see far fewer pixels.

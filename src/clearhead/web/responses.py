@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from clearhead.answer_explanation import AnswerExplanation
 from clearhead.arrays import Array
 from clearhead.explanation import Explanation
 from clearhead.views import html, json_record, static_image
+from clearhead.web.answers import describe_answer
 from clearhead.web.cache import Answer
 
 MEDIA_TYPES = {"html": "text/html; charset=utf-8", "png": "image/png", "json": "application/json"}
@@ -25,7 +27,15 @@ def make_explanation_body(answer: Answer) -> dict[str, Any]:
         "size": _find_image_size(explanation),
         "box": _list_box(explanation),
         "pixels": _pack_pixels(explanation),
+        **_add_to_answer(explanation, body),
     }
+
+
+def _add_to_answer(explanation: Explanation, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a language model with what only the page needs."""
+    if not isinstance(explanation, AnswerExplanation):
+        return {}
+    return {"answer": {**body["answer"], **json_record.finite(describe_answer(explanation))}}
 
 
 def _list_layers(explanation: Explanation) -> Any:

@@ -102,7 +102,8 @@ def _describe_model(name: str, model: Model) -> ModelInfo:
         name=name,
         kind="image" if model.takes_images else "text",
         problem=model.problem,
-        labels=model.labels,
+        labels=[] if model.writes else model.labels,
+        chat=model.writes and bool(getattr(model.processor, "chat_template", None)),
         summary=_find_summary(name),
     )
 

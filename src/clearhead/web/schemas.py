@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.errors import BadInput
 from clearhead.web.limits import LIMITS
 
 MAX_INTEGER_OPTION = int(LIMITS.max_option)
@@ -17,6 +18,17 @@ OptionValue = bool | Integer | Number | Name | None
 TokenIndex = Annotated[int, Field(ge=0, le=100_000)]
 TokenIndices = Annotated[list[TokenIndex], Field(max_length=5_000)]
 ClassChoice = Annotated[int, Field(ge=0, le=1_000_000)] | Name | None
+CharacterIndex = Annotated[int, Field(ge=0, le=LIMITS.max_characters)]
+MAX_MESSAGES = 32
+
+
+class Message(BaseModel):
+    """One message of a chat."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["system", "user", "assistant"]
+    content: Text
 
 
 class InputRequest(BaseModel):
@@ -29,6 +41,16 @@ class InputRequest(BaseModel):
     image: Annotated[str, Field(max_length=LIMITS.max_body_bytes)] | None = Field(
         None, description="A JPEG, PNG, WebP, GIF or BMP in base64, with or without a data: prefix."
     )
+    chat: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)] | None = Field(
+        None, description="The messages of a chat, for language models with a chat template."
+    )
+    answer: Text | None = Field(None, description="The answer of a language model; default: the model writes it.")
+    max_new_tokens: Annotated[int, Field(ge=1, le=LIMITS.max_answer_tokens)] | None = Field(
+        None, description="The longest answer that a language model may write."
+    )
+    focus: tuple[CharacterIndex, CharacterIndex] | None = Field(
+        None, description="The characters of the answer that are explained, start and end; default: all."
+    )
     overflow: Literal["error", "truncate"] = Field(
         "error",
         # `long` is the former name of this field, still accepted from existing clients.
@@ -37,21 +59,40 @@ class InputRequest(BaseModel):
     )
     model: Name | None = Field(None, description="A name from /api/models; default: the first that fits the input.")
     target: ClassChoice = Field(None, description="The class to explain, by label or number; default: the prediction.")
-    versus: ClassChoice = Field(None, description="Explain the target in contrast to this class.")
+    versus: ClassChoice = Field(
+        None, description="Explain the target in contrast to this class; of a language model, to these words."
+    )
     span: tuple[TokenIndex, TokenIndex] | None = Field(
         None, description="For models that answer with a span: its first and last token."
     )
 
     @model_validator(mode="after")
     def _require_one_input(self) -> "InputRequest":
-        sources = (self.text, self.pair, self.image)
-        if sources.count(None) != 2:
-            raise ValueError("Give exactly one of text, pair and image.")
+        sources = (self.text, self.pair, self.image, self.chat)
+        if sources.count(None) != 3:
+            raise ValueError("Give exactly one of text, pair, image and chat.")
         return self
 
     @property
-    def source(self) -> str | tuple[str, str]:
-        """The text, the pair of texts, or the encoded image."""
+    def needs_language_model(self) -> bool:
+        """Whether a field is given that only language models have."""
+        fields = (self.chat, self.answer, self.max_new_tokens, self.focus)
+        return fields.count(None) < len(fields)
+
+    @property
+    def prompt(self) -> str | list[dict[str, str]]:
+        """The prompt of a language model: a text, or the messages of a chat."""
+        if self.chat is not None:
+            return [message.model_dump() for message in self.chat]
+        if self.text is None:
+            raise BadInput("A language model takes one text or a chat.")
+        return self.text
+
+    @property
+    def source(self) -> str | tuple[str, str] | list[dict[str, str]]:
+        """The text, the pair of texts, the chat, or the encoded image."""
+        if self.chat is not None:
+            return self.prompt
         if self.text is not None:
             return self.text
         if self.pair is not None:
@@ -65,6 +106,7 @@ class ExplainRequest(InputRequest):
 
     method: Name = Field(DEFAULT_METHOD, description="A name from /api/methods, or name:option=value,…")
     options: dict[Name, OptionValue] = Field(default_factory=dict, max_length=20, description="Options of the method.")
+    matrix: bool = Field(False, description="Of a language model: explain every step of the answer as well.")
 
 
 class HideRequest(InputRequest):
@@ -74,7 +116,10 @@ class HideRequest(InputRequest):
 
 
 class HideResponse(BaseModel):
-    """For each list of hidden tokens, the target's score and the probability of every class."""
+    """For each list of hidden tokens, the target's score and the probability of every class.
+
+    The score of an answer is its log-probability; against other words, the difference of logits.
+    """
 
     values: list[float]
     classes: list[list[float]]
@@ -108,8 +153,9 @@ class ModelInfo(BaseModel):
 
     name: str
     kind: Literal["text", "image"]
-    problem: str
+    problem: str = Field(description="answer for language models.")
     labels: list[str]
+    chat: bool = Field(description="Whether it has a chat template.")
     summary: str
 
 

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from PIL import Image
 
 from clearhead.arrays import Array
+from clearhead.attribution.answers import explain_every_step
 from clearhead.attribution.batch import (
     AttributionRequest,
     Batch,
@@ -28,9 +28,10 @@ from clearhead.model.outputs import class_probabilities
 from clearhead.model.target import Target
 from clearhead.perturbation.curves import random_orders, score_orders
 from clearhead.perturbation.features import Features
-from clearhead.perturbation.run import perturbed_logits
+from clearhead.perturbation.run import perturbed_logits, perturbed_scores
 from clearhead.perturbation.scores import score_targets
 from clearhead.registry import unknown_name
+from clearhead.web import answers
 from clearhead.web.cache import Answer, CachedInput, InputCache, make_target_key
 from clearhead.web.features import group_tokens, make_features, mask_hidden_tokens
 from clearhead.web.job_queue import Interrupted
@@ -39,7 +40,7 @@ from clearhead.web.schemas import CurveRequest, CurveResponse, ExplainRequest, H
 from clearhead.web.upload import decode_image
 
 MAX_TEXT_STEPS = 20
-MAX_IMAGE_STEPS = 10
+MAX_SLOW_STEPS = 10
 COST_OPTIONS = ("samples", "steps", "segments", "window", "batch", "top")
 """Options that multiply the cost of a method."""
 
@@ -60,12 +61,11 @@ class ExplainService:
 
     def find_model(self, request: InputRequest) -> Model:
         """Return the requested model, or the first one that reads this type of input."""
-        needs_images = request.image is not None
         if request.model is None:
-            return self._find_default_model(needs_images)
+            return self._find_default_model(request)
         model = self._get_model(request.model)
-        if model.takes_images != needs_images:
-            raise _wrong_input_type(request.model, needs_images)
+        if not _reads(model, request):
+            raise _wrong_input_type(request.model, request)
         return model
 
     def _get_model(self, name: str) -> Model:
@@ -73,11 +73,11 @@ class ExplainService:
             raise unknown_name("model of this server", name, list(self.models))
         return self.models[name]
 
-    def _find_default_model(self, needs_images: bool) -> Model:
+    def _find_default_model(self, request: InputRequest) -> Model:
         for model in self.models.values():
-            if model.takes_images == needs_images:
+            if _reads(model, request):
                 return model
-        raise _wrong_input_type("No model of this server", needs_images)
+        raise _wrong_input_type("No model of this server", request)
 
     def find_method(self, request: ExplainRequest) -> MethodSpec:
         """Return the requested method; raise BadOption if it would compute too much."""
@@ -96,8 +96,8 @@ class ExplainService:
             method = self.find_method(request)
         except ClearheadError:
             return None
-        # Inputs of different lengths need padding to share a batch.
-        if not model.can_pad:
+        # Inputs of different lengths need padding to share a batch; answers are written one after the other.
+        if not model.can_pad or model.writes:
             return None
         return model.name, method.method.name, _freeze(method.options)
 
@@ -118,10 +118,19 @@ class ExplainService:
         (request,) = requests
         trace = self._trace(request)
         masks = mask_hidden_tokens(trace, request.hidden)
+        if trace.model.writes:
+            return [self._hide_prompt(trace, masks)]
         logits = self._run_masks(trace, masks)
         values = score_targets(logits, trace.targets[0], trace.model.problem)
         classes = [compute_class_outputs(trace.model, row) for row in logits]
         return [HideResponse(values=values.tolist(), classes=classes)]
+
+    def _hide_prompt(self, trace: Trace, masks: torch.Tensor) -> HideResponse:
+        """Return the score of an answer with tokens of its prompt hidden."""
+        features = make_features(trace, "token")
+        with self._interruptible(trace.model):
+            (scores,) = perturbed_scores(trace.model, trace.inputs, [masks], trace.targets, [features])
+        return HideResponse(values=scores.tolist(), classes=[[] for _ in masks])
 
     def compute_curve(self, requests: list[CurveRequest]) -> Sequence[CurveResponse]:
         """Return the target's score as the most relevant features are hidden, and as random ones are."""
@@ -144,18 +153,24 @@ class ExplainService:
         return model, self.cache.get(key, lambda: self._encode(model, request))
 
     def _encode(self, model: Model, request: InputRequest) -> Encoded:
+        if model.writes:
+            with self._interruptible(model):
+                return answers.encode_request(model, request, self.limits)
         return encode(model, self._decode_source(request), overflow=request.overflow)
 
-    def _decode_source(self, request: InputRequest) -> str | tuple[str, str] | Image.Image:
+    def _decode_source(self, request: InputRequest) -> Any:
         if request.image is None:
             return request.source
         return decode_image(request.image, self.limits)
 
-    def _trace(self, request: InputRequest) -> Trace:
-        """Return the trace of one input for its target; all targets and methods share one forward pass."""
+    def _trace(self, request: InputRequest, methods: Sequence[MethodSpec] = ()) -> Trace:
+        """Return the trace of one input for its target; all targets and methods share one forward pass.
+
+        Hiding tokens needs no more of a trace than the input, the target and the logits, so it names no methods.
+        """
         model, cached = self._find_input(request)
-        # Without methods: hiding tokens needs no more of a trace than the input, the target and the logits.
-        attribution = AttributionRequest(model, [], [_make_target(request)], cache=cached.traces)
+        target = _make_target(model, cached, request)
+        attribution = AttributionRequest(model, methods, [target], cache=cached.traces)
         with self._interruptible(model):
             return trace_batch(attribution, _make_batch(model, [cached]))
 
@@ -177,17 +192,19 @@ class ExplainService:
         request = AttributionRequest(model, [method], targets, note_logits, cache=cache)
         with self._interruptible(model):
             results = attribute_batch(request, _make_batch(model, inputs))
-        answers = []
+        explained = []
         for index, result in enumerate(results):
             (explanation,) = single_target(result)
-            answers.append(Answer(explanation, compute_class_outputs(model, logits[index]), method))
-        return answers
+            explained.append(Answer(explanation, compute_class_outputs(model, logits[index]), method))
+        return explained
 
     @contextmanager
     def _interruptible(self, model: Model) -> Iterator[None]:
         """Check before every forward pass inside whether a client still waits for the answer."""
         # A hook, because methods run as many forward passes as they like and know nothing of clients.
-        hook = model.network.register_forward_pre_hook(lambda *_: self.check_interrupted())
+        # Writing an answer calls the language model itself, not the network around it.
+        network = model.network.language_model if model.writes else model.network
+        hook = network.register_forward_pre_hook(lambda *_: self.check_interrupted())
         try:
             yield
         finally:
@@ -206,16 +223,16 @@ class ExplainService:
         model = self.find_model(requests[0])
         method = self.find_method(requests[0])
         inputs = [self._find_input(request)[1] for request in requests]
-        targets = [_make_target(request) for request in requests]
+        targets = [_make_target(model, cached, request) for cached, request in zip(inputs, requests, strict=True)]
         try:
             # Without a cache: a trace of the batch would hold the memory of all its inputs.
-            answers = self._attribute(model, method, inputs, targets)
+            explained = self._attribute(model, method, inputs, targets)
         except Interrupted:
             raise
         except Exception:
             # One bad request must not fail the others: each is explained alone afterwards and gets its own error.
             return
-        for request, cached, answer in zip(requests, inputs, answers, strict=True):
+        for request, cached, answer in zip(requests, inputs, explained, strict=True):
             cached.answers[_make_answer_key(request)] = answer
 
     def _explain_or_fail(self, request: ExplainRequest) -> Answer | Exception:
@@ -230,9 +247,22 @@ class ExplainService:
         if key not in cached.answers:
             method = self.find_method(request)
             with _explain_option_errors(method):
-                (answer,) = self._attribute(model, method, [cached], [_make_target(request)], cached.traces)
-            cached.answers[key] = answer
+                cached.answers[key] = self._compute_answer(model, method, cached, request)
         return cached.answers[key]
+
+    def _compute_answer(self, model: Model, method: MethodSpec, cached: CachedInput, request: ExplainRequest) -> Answer:
+        if request.matrix:
+            return self._explain_every_step(model, method, request)
+        target = _make_target(model, cached, request)
+        (answer,) = self._attribute(model, method, [cached], [target], cached.traces)
+        return answer
+
+    def _explain_every_step(self, model: Model, method: MethodSpec, request: ExplainRequest) -> Answer:
+        if not model.writes:
+            raise BadOption(f"matrix=true needs a language model: {model.name} does not write.")
+        trace = self._trace(request, [method])
+        with self._interruptible(model):
+            return Answer(explain_every_step(trace, method), [], method)
 
     def _score_random_orders(self, request: CurveRequest, trace: Trace, features: Features, counts: list[int]) -> Array:
         """Return scores of random orders, which are the same for all methods and so computed once per input."""
@@ -260,7 +290,8 @@ def _exceeds(value: object, limit: int) -> bool:
 
 def _hash_source(request: InputRequest) -> bytes:
     # A digest, so that the cache does not hold every text and image a second time.
-    return hashlib.blake2b(repr(request.source).encode("utf-8", "replace")).digest()
+    source = (request.source, request.answer, request.max_new_tokens)
+    return hashlib.blake2b(repr(source).encode("utf-8", "replace")).digest()
 
 
 def _rank_groups(groups: Sequence[Feature], relevance: Array) -> list[int]:
@@ -278,7 +309,9 @@ def compute_class_outputs(model: Model, logits: torch.Tensor) -> list[float]:
     return class_probabilities(logits, model.problem).tolist()
 
 
-def _make_target(request: InputRequest) -> Target:
+def _make_target(model: Model, cached: CachedInput, request: InputRequest) -> Target:
+    if model.writes:
+        return answers.make_target(model, cached.encoded, request)
     return Target(request.target, versus=request.versus, span=request.span)
 
 
@@ -287,7 +320,8 @@ def _make_batch(model: Model, inputs: Sequence[CachedInput]) -> Batch:
 
 
 def _make_answer_key(request: ExplainRequest) -> Hashable:
-    return request.method, _freeze(request.options), make_target_key(_make_target(request))
+    target = (request.target, request.versus, request.span, request.focus)
+    return request.method, _freeze(request.options), target, request.matrix
 
 
 def _freeze(options: Mapping[str, Any]) -> str:
@@ -302,8 +336,8 @@ def _count_steps(trace: Trace, features: int) -> list[int]:
 
 
 def _max_steps(trace: Trace) -> int:
-    # Images have fewer steps, because their forward passes are slower than those of a sentence.
-    return MAX_IMAGE_STEPS if trace.is_image else MAX_TEXT_STEPS
+    # Images and language models have fewer steps: their forward passes are slower than those of a sentence.
+    return MAX_SLOW_STEPS if trace.is_image or trace.model.writes else MAX_TEXT_STEPS
 
 
 def _make_curve_response(
@@ -319,8 +353,16 @@ def _make_curve_response(
     )
 
 
-def _wrong_input_type(name: str, needs_images: bool) -> BadInput:
-    input_type = "images" if needs_images else "texts"
+def _reads(model: Model, request: InputRequest) -> bool:
+    if request.needs_language_model:
+        return model.writes
+    return model.takes_images == (request.image is not None)
+
+
+def _wrong_input_type(name: str, request: InputRequest) -> BadInput:
+    if request.needs_language_model:
+        return BadInput(f"{name} is no language model, which chat, answer, max_new_tokens and focus need.")
+    input_type = "texts" if request.image is None else "images"
     return BadInput(f"{name} does not read {input_type}. Choose another model.")
 
 
