@@ -1,6 +1,6 @@
 // Calls of the JSON API. Explanations are cached, so that switching back to a method is immediate.
 
-const MAX_CACHED = 60;
+const MAX_CACHED = 200;
 const CATALOGUE = ["models", "methods", "characters", "runs"];
 const explanations = new Map();
 

@@ -34,6 +34,13 @@ export function createBar(share) {
   return track;
 }
 
+// A line of a list of bars: name, bar and number.
+export function createBarRow(name, share, number, className = "") {
+  const text = createElement("dd", { className: "share", textContent: number });
+  const bar = createElement("dd", {}, createBar(share));
+  return createElement("div", { className }, createElement("dt", { textContent: name }), bar, text);
+}
+
 // Makes the items of a group one stop of the Tab key (roving tabindex): arrow keys move, Space and Enter choose.
 export function addRovingFocus(group, items, columns, onChoose) {
   if (!items.length) return;

@@ -1,32 +1,52 @@
 // The explanation: prediction, classes, and the text or photo with the colours of its relevance.
 
+import { answerScale, checkWord, colorWords, describeAnswer, renderAnswer, renderShares } from "./answer_view.js";
 import { createBar, createElement, find } from "./dom.js";
 import { formatPercent, formatSigned } from "./format.js";
 import { headValues, largestHead, renderHeads } from "./heads_view.js";
 import * as imageView from "./image_view.js";
-import { findMethod, formatOutput, isRegression, session, shownModel, state } from "./state.js";
+import { findMethod, formatOutput, isAnswer, isRegression, session, shownModel, state } from "./state.js";
 import * as textView from "./text_view.js";
 
 const MAX_CLASSES = 5;
+const MAX_SPECIAL = 6;
 const PANELS = ["explanation-body", "test", "compare", "save"];
 
 // What is on the page: features (words, tokens or patches) with their elements, and the image if there is one.
 const view = { features: [], items: [], image: null, values: [], fullScale: 0 };
 let toggleTokens = () => {};
+let chooseWord = () => {};
+let answerView = { group: null, items: [] };
 
 export const onToggle = (handler) => (toggleTokens = handler);
+export const onChooseWord = (handler) => (chooseWord = handler);
+
+// Words, tokens or patches on the page, with the indices of their tokens and their relevance.
+export const shownFeatures = () => view.features;
 
 export function showExplanation() {
   const { explanation } = session;
   find("empty").hidden = true;
   for (const id of PANELS) find(id).hidden = false;
-  showPrediction(explanation);
-  showClasses(explanation);
+  for (const id of ["answer-view", "shares"]) find(id).hidden = !isAnswer();
+  find("prediction").hidden = isAnswer();
+  if (isAnswer()) showAnswer(explanation);
+  else showDecision(explanation);
   showControls(explanation);
   showBlock(explanation);
   showRelevance();
   showHeads(explanation);
   find("diagnosis").textContent = describeDiagnostics(explanation);
+}
+
+function showAnswer(explanation) {
+  answerView = renderAnswer(explanation, state.word, chooseWord);
+  find("answer").replaceChildren(answerView.group);
+}
+
+function showDecision(explanation) {
+  showPrediction(explanation);
+  showClasses(explanation);
 }
 
 function showPrediction(explanation) {
@@ -95,12 +115,32 @@ function relevanceOfBlock(explanation) {
 }
 
 export function showRelevance() {
-  const { explanation } = session;
-  const values = relevanceOfBlock(explanation);
-  if (explanation.grid) showImage(explanation, values);
-  else showText(explanation, values);
+  const { chosen } = session;
+  const values = relevanceOfBlock(chosen);
+  if (chosen.grid) showImage(chosen, values);
+  else if (chosen.answer) showPrompt(chosen, values);
+  else showText(chosen, values);
   showHidden();
 }
+
+// The prompt on the colours of what is explained, and the answer's words on those of what follows them.
+function showPrompt(chosen, values) {
+  const spans = textView.splitText(chosen, state.level, values);
+  const fullScale = answerScale(chosen, spans);
+  const features = spans.filter((span) => span.segment === 0);
+  const { group, items } = textView.renderText({ text: chosen.text?.[0] ?? null }, features, fullScale, toggleFeature);
+  Object.assign(view, { features, items, image: null, values: [], fullScale });
+  colorWords(answerView.items, session.explanation.answer.words, spans, fullScale);
+  checkWord(answerView.group, state.word);
+  find("relevance").replaceChildren(createElement("h3", { textContent: "Prompt" }), group);
+  find("answer-summary").textContent = `${nameChosen(chosen)}: ${describeAnswer(chosen)}`;
+  find("shares").replaceChildren(...renderShares(chosen), createElement("p", { className: "ch-faint", textContent: chosen.answer.sink }));
+  const label = nameChosen(chosen);
+  find("legend").replaceChildren(createLegend({ label }, fullScale, spans.some((span) => span.value < 0)));
+  find("diagnosis").textContent = describeDiagnostics(chosen);
+}
+
+const nameChosen = (chosen) => (state.word ? `“${chosen.label}”` : chosen.answer.start);
 
 const toggleFeature = (index) => toggleTokens(view.features[index].tokens);
 
@@ -169,10 +209,19 @@ const createLabel = (text) => createElement("span", { textContent: text });
 
 const createSwatches = (classNames) => createElement("b", {}, ...classNames.map((className) => createElement("i", { className })));
 
+// The strongest, because the template of a chat has many.
+function listSpecial(tokens) {
+  const ranked = [...tokens].sort((first, second) => Math.abs(second.relevance) - Math.abs(first.relevance));
+  const shown = tokens.filter((token) => ranked.indexOf(token) < MAX_SPECIAL);
+  const names = shown.map((token) => `${token.token} ${formatSigned(token.relevance)}`);
+  if (tokens.length > shown.length) names.push(`and ${tokens.length - shown.length} more`);
+  return names.join(", ");
+}
+
 function describeDiagnostics({ tokens, diagnostics }) {
-  const special = tokens.filter((token) => token.special).map((token) => `${token.token} ${formatSigned(token.relevance)}`);
   const notes = [];
-  if (special.length) notes.push(`special tokens: ${special.join(", ")}`);
+  const special = tokens.filter((token) => token.special);
+  if (special.length) notes.push(`special tokens: ${listSpecial(special)}`);
   const { conservation_gap: conservation, identity_share: identity, completeness_gap: completeness, samples } = diagnostics;
   if (conservation !== undefined) notes.push(`relevance conserved within ${Number(conservation).toExponential(1)}`);
   if (identity !== undefined) notes.push(`identity path removed, ${Number(identity).toPrecision(4)} of the total`);

@@ -1,32 +1,41 @@
 // The form: what is typed and chosen, until it is asked.
 
 import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
-import { acceptsKind, findModel, pick, session } from "./state.js";
+import { acceptsKind, DEFAULT_QUESTION, findModel, pick, session } from "./state.js";
 
-const KINDS = { text: "Text", pair: "Pair", image: "Photo" };
-const TEXT_FIELDS = ["text", "second", "overflow"];
+const KINDS = { text: "Text", pair: "Pair", image: "Photo", prompt: "Prompt" };
+const TEXT_FIELDS = ["text", "second", "overflow", "prompt", "system", "answer", "foil", "length"];
+const FIELD_IDS = { answer: "answer-text" }; // where the id is not the name of the field
 const EXAMPLES = {
   "clearhead/sst2-minilm": ["a joyless , tedious film that never finds its heart", "slow at first , but never dull , and very funny in the end"],
   "clearhead/agnews-minilm": ["Oil prices climb as storms shut refineries along the coast", "The striker scored twice in the last ten minutes of the final"],
 };
+const PROMPTS = [
+  { format: "plain", prompt: "The capital of France is", answer: "", foil: "" },
+  { format: "plain", prompt: "Anna lives in Oslo. Ben lives in Rome. The city where Ben lives is called", answer: "", foil: "" },
+  { format: "chat", prompt: "Which river flows through Paris?", answer: "", foil: "" },
+];
+const MAX_LENGTH = 256;
 const FILE_HINT = find("picture-name").textContent;
 
-const form = { kind: "text", image: null, imageName: "", model: "", target: "", versus: "" };
-const lastChoices = {}; // model and classes, by whether the input was a photo
+const form = { kind: "text", image: null, imageName: "", format: "plain", model: "", target: "", versus: "" };
+const lastChoices = {}; // model and classes, by the models that the input needs
+
+const fieldOf = (key) => find(FIELD_IDS[key] ?? key);
 
 export const modelsForKind = (kind) => session.models.filter((model) => acceptsKind(model, kind)).map((model) => model.name);
 
 // Pairs of number and label; models that answer a number or a span have no classes.
 export function classesOf(modelName) {
   const { problem, labels } = findModel(modelName);
-  if (["span", "regression"].includes(problem)) return [];
+  if (["span", "regression", "answer"].includes(problem)) return [];
   return labels.map((label, index) => [String(index), label]);
 }
 
 // Fills in the values of a question; what it does not mention stays as it was typed.
 export function fillForm(values = {}) {
   for (const key in form) if (key in values) form[key] = values[key];
-  for (const key of TEXT_FIELDS) if (key in values) find(key).value = values[key];
+  for (const key of TEXT_FIELDS) if (key in values) fieldOf(key).value = values[key];
   const kinds = Object.keys(KINDS).filter((kind) => modelsForKind(kind).length);
   if (!kinds.includes(form.kind)) form.kind = kinds[0];
   const legend = find("kinds").firstElementChild;
@@ -41,10 +50,10 @@ function createKindRadio(kind) {
   return createElement("label", {}, input, createElement("span", { textContent: KINDS[kind] }));
 }
 
-// Texts and photos need different models, so each remembers its own choice.
+// Texts, photos and prompts need different models, so each remembers its own choice.
 function chooseKind(kind) {
-  lastChoices[form.kind === "image"] = pick(form, ["model", "target", "versus"]);
-  Object.assign(form, { kind }, lastChoices[kind === "image"]);
+  lastChoices[modelsForKind(form.kind)] = pick(form, ["model", "target", "versus"]);
+  Object.assign(form, { kind }, lastChoices[modelsForKind(kind)]);
   fillModels();
 }
 
@@ -61,6 +70,20 @@ function showFieldsOfKind() {
     block.hidden = !block.dataset.kind.split(" ").includes(form.kind);
   }
   find("text-name").textContent = form.kind === "pair" ? "First text" : "Text";
+  find("explain").textContent = form.kind === "prompt" ? "Ask" : "Explain";
+  if (form.kind === "prompt") showFormat();
+}
+
+// Only models with a chat template take a chat.
+function showFormat() {
+  const hasChat = findModel(form.model).chat;
+  if (!hasChat) form.format = "plain";
+  for (const radio of document.querySelectorAll("[name=format]")) {
+    radio.checked = radio.value === form.format;
+    radio.disabled = radio.value === "chat" && !hasChat;
+  }
+  find("system-field").hidden = form.format !== "chat";
+  find("prompt-name").textContent = form.format === "chat" ? "User message" : "Prompt";
 }
 
 const chooseModel = (name) => Object.assign(form, { model: name, target: "", versus: "" });
@@ -71,31 +94,46 @@ function fillClasses() {
   find("class-choice").hidden = !classes.length;
   fillSelect(find("target"), [["", "Predicted"], ...classes], form.target);
   fillSelect(find("versus"), [["", "No contrast"], ...classes], form.versus);
-  const examples = form.kind === "text" ? (EXAMPLES[form.model] ?? []) : [];
-  find("examples").replaceChildren(...examples.map(createExampleButton));
+  find("examples").replaceChildren(...listExamples().map(createExampleButton));
 }
 
-function createExampleButton(text) {
+// What an example fills in; its first text is its name.
+function listExamples() {
+  if (form.kind === "prompt") return PROMPTS.filter(({ format }) => format === "plain" || findModel(form.model).chat);
+  return form.kind === "text" ? (EXAMPLES[form.model] ?? []).map((text) => ({ text })) : [];
+}
+
+function createExampleButton(values) {
+  const name = values.text ?? values.prompt;
   const onclick = () => {
-    find("text").value = text;
+    fillForm(values);
     find("input-form").requestSubmit();
   };
-  return createElement("button", { type: "button", textContent: text, title: text, onclick });
+  return createElement("button", { type: "button", textContent: name, title: name, onclick });
 }
 
 // Says what is missing before the form can be submitted; empty if nothing is.
 function describeMissing() {
+  if (form.kind === "prompt") return describeMissingPrompt();
   if (form.kind === "image") return form.image ? "" : "Choose a photo first, or drop one on the page.";
   if (!find("text").value.trim()) return "Enter a text first: there is nothing to explain.";
   if (form.kind === "pair" && !find("second").value.trim()) return "Enter the second text too: a pair needs both.";
   return "";
 }
 
+function describeMissingPrompt() {
+  if (!find("prompt").value.trim()) return "Enter a prompt first: there is nothing to continue.";
+  const length = Number(find("length").value);
+  const isValid = Number.isInteger(length) && length >= 1 && length <= MAX_LENGTH;
+  return isValid ? "" : `Invalid length of the answer: give a number of tokens from 1 to ${MAX_LENGTH}.`;
+}
+
 // The question as it is filled in; throws if something is missing.
 export function readForm() {
   const missing = describeMissing();
   if (missing) throw new Error(missing);
-  return { ...form, ...Object.fromEntries(TEXT_FIELDS.map((key) => [key, find(key).value])) };
+  const texts = Object.fromEntries(TEXT_FIELDS.map((key) => [key, fieldOf(key).value]));
+  return { ...form, ...texts, length: Number(texts.length) || DEFAULT_QUESTION.length };
 }
 
 export function wireForm(submit) {
@@ -110,6 +148,12 @@ export function wireForm(submit) {
     chooseModel(find("model").value);
     fillModels();
   };
+  for (const radio of document.querySelectorAll("[name=format]")) {
+    radio.onchange = () => {
+      form.format = radio.value;
+      showFormat();
+    };
+  }
   for (const id of ["target", "versus"]) find(id).onchange = () => chooseClass(id, submit);
 }
 

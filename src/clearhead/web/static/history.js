@@ -6,6 +6,7 @@ import { formatPercent } from "./format.js";
 import { explainFields, session, takeSnapshot } from "./state.js";
 
 const MAX_ENTRIES = 30;
+const MAX_LABEL = 40;
 let entries = [];
 
 export function addToHistory(onRecall) {
@@ -20,13 +21,17 @@ function createEntry() {
   const share = explanation.probability === null ? "" : ` ${formatPercent(explanation.probability)}`;
   return {
     title: describeInput(question),
-    result: `${explanation.label}${share} · ${question.method}`,
+    result: `${clip(explanation.label)}${share} · ${question.method}`,
     key: JSON.stringify(explainFields()),
     snapshot: structuredClone(takeSnapshot()), // a copy, because the view changes afterwards
   };
 }
 
-function describeInput({ kind, text, second, imageName }) {
+// Answers may be long.
+const clip = (label) => (label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label);
+
+function describeInput({ kind, text, second, imageName, prompt }) {
+  if (kind === "prompt") return prompt;
   if (kind === "image") return imageName || "a photo";
   return [text, kind === "pair" && second].filter(Boolean).join(" · ");
 }

@@ -1,16 +1,17 @@
 // Start of the page: loads the lists of the server and connects the controls.
 
+import { chooseWord, wireGrid } from "./answers.js";
 import { fetchCatalogue, fetchFile } from "./api.js";
 import { showComparison, wireComparison } from "./comparison.js";
 import { createElement, fillSelectWithNames, find } from "./dom.js";
 import { guard, reportError } from "./errors.js";
-import { onToggle, showExplanation, showHidden, showRelevance } from "./explanation_view.js";
+import { onChooseWord, onToggle, showExplanation, showHidden, showRelevance } from "./explanation_view.js";
 import { fillForm, wireForm, wirePhotoInput } from "./form.js";
 import { decodeLink, fitsInLink, updateAddress } from "./link.js";
 import { hideTop, measureHidden, startTest, toggleTokens } from "./perturbation_test.js";
-import { chooseMethod, fillMethod, openExample, openSnapshot, submitForm, usePhoto } from "./questions.js";
+import { chooseMethod, fillMethod, openExample, openSnapshot, stopQuestion, submitForm, usePhoto } from "./questions.js";
 import { startRuns } from "./runs.js";
-import { explainFields, session, state, takeSnapshot } from "./state.js";
+import { explainFields, isAnswer, session, state, takeSnapshot } from "./state.js";
 import { setInvisibleRanges } from "./text_view.js";
 
 const THEMES = ["automatic", "light", "dark"];
@@ -39,6 +40,9 @@ function wireExplanation() {
     toggleTokens(tokens);
     updateAddress();
   });
+  onChooseWord(guard(chooseWord));
+  wireGrid();
+  find("stop").onclick = stopQuestion;
   find("method").onchange = guard(chooseMethod);
   for (const radio of document.querySelectorAll("[name=level]")) radio.onchange = guard(() => chooseLevel(radio.value));
   for (const radio of document.querySelectorAll("[name=smooth]")) {
@@ -85,11 +89,14 @@ function wireSave() {
 }
 
 async function download(type) {
-  const url = URL.createObjectURL(await fetchFile(type, explainFields()));
+  const url = URL.createObjectURL(await fetchFile(type, fileFields()));
   createElement("a", { href: url, download: `clearhead.${type}` }).click();
   setTimeout(() => URL.revokeObjectURL(url), DOWNLOAD_LIFETIME_MS); // the browser reads it after click() has returned
   find("save-status").textContent = `Saved clearhead.${type}`;
 }
+
+// The file of an answer explains every word of it, as the page does.
+const fileFields = () => (isAnswer() ? { ...explainFields(), matrix: true } : explainFields());
 
 async function copyLink() {
   updateAddress();

@@ -1,11 +1,13 @@
 // The test: hide the most relevant features, or any others, and compare the model's output with random hiding.
 
+import { hideTopWords, measureAnswer, startAnswerTest } from "./answer_test.js";
 import { fetchCurve, fetchHidden } from "./api.js";
 import { drawChart, interpolate } from "./curve_chart.js";
-import { createBar, createElement, find } from "./dom.js";
+import { createBarRow, find } from "./dom.js";
 import { reportError } from "./errors.js";
 import { showHidden } from "./explanation_view.js";
-import { explainFields, formatOutput, inputFields, isRegression, session, state } from "./state.js";
+import { updateAddress } from "./link.js";
+import { explainFields, formatOutput, inputFields, isAnswer, isRegression, session, state } from "./state.js";
 
 const MEASURE_DELAY_MS = 40; // several choices in a row are measured once
 const NOTICEABLE_CHANGE = 0.02;
@@ -21,6 +23,12 @@ export async function startTest() {
   curveRequest = new AbortController();
   const { signal } = curveRequest;
   resetTest();
+  find("chart").hidden = isAnswer();
+  find("sources").hidden = true;
+  if (isAnswer()) {
+    await startAnswerTest(toggleAndSave);
+    return;
+  }
   try {
     const curve = await fetchCurve({ ...explainFields(), unit: state.level }, signal);
     if (signal.aborted) return;
@@ -76,6 +84,12 @@ export function unitName() {
 // A step of the slider. Its value is part of the curve, so no request is needed.
 export function hideTop(step) {
   const { curve } = session;
+  if (isAnswer()) {
+    hideTopWords(step);
+    showHidden();
+    measureSoon();
+    return;
+  }
   if (!curve) return;
   cancelMeasurement();
   const count = curve.counts[step];
@@ -91,14 +105,27 @@ export function toggleTokens(tokens) {
   for (const token of tokens) isHidden ? hidden.delete(token) : hidden.add(token);
   state.hidden = [...hidden].sort((first, second) => first - second);
   showHidden();
+  measureSoon();
+}
+
+function measureSoon() {
   cancelMeasurement();
-  if (session.curve) setBusy(true, NUMBERS);
+  if (session.curve || isAnswer()) setBusy(true, NUMBERS);
   measureTimer = setTimeout(() => measureHidden().catch(reportError), MEASURE_DELAY_MS);
+}
+
+function toggleAndSave(tokens) {
+  toggleTokens(tokens);
+  updateAddress();
 }
 
 // Shows the output with the present choice hidden: from the curve if it is one of its steps, otherwise from the model.
 export async function measureHidden() {
   const { curve } = session;
+  if (isAnswer()) {
+    await measureAnswer();
+    return;
+  }
   if (!curve) return;
   cancelMeasurement();
   const features = findHiddenFeatures(curve);
@@ -168,17 +195,13 @@ function showOutput(count, value, step = null) {
 function showBars(count, value, random) {
   const { values, counts } = session.curve;
   find("bars").replaceChildren(
-    createBarRow("Nothing hidden", values[0]),
-    createBarRow(`${count} of ${counts.at(-1)} ${unitName()}`, value, "now"),
-    createBarRow("As many at random", random),
+    createOutputRow("Nothing hidden", values[0]),
+    createOutputRow(`${count} of ${counts.at(-1)} ${unitName()}`, value, "now"),
+    createOutputRow("As many at random", random),
   );
 }
 
-function createBarRow(name, value, className = "") {
-  const number = createElement("dd", { className: "share", textContent: formatOutput(value) });
-  const bar = createElement("dd", {}, createBar(barLength(value)));
-  return createElement("div", { className }, createElement("dt", { textContent: name }), bar, number);
-}
+const createOutputRow = (name, value, className) => createBarRow(name, barLength(value), formatOutput(value), className);
 
 // A probability is its own length; the number of a regression is scaled to the range of the curve.
 function barLength(value) {

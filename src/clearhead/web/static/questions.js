@@ -1,5 +1,6 @@
 // Takes questions from the form, a file, a link, the history or a run, and shows their explanations.
 
+import { fetchChosen, fillGrid } from "./answers.js";
 import { fetchExplanation, fetchRunImage, readDataUrl } from "./api.js";
 import { fillComparison, showComparison } from "./comparison.js";
 import { find } from "./dom.js";
@@ -11,16 +12,41 @@ import { loadImage } from "./image_view.js";
 import { parseSnapshot, updateAddress } from "./link.js";
 import { fillOptions, parseMethod } from "./method_options.js";
 import { startTest } from "./perturbation_test.js";
-import { askedQuestion, DEFAULT_QUESTION, explainFields, findMethod, findModel, hasSameInput, session, state } from "./state.js";
+import {
+  askedQuestion, DEFAULT_QUESTION, explainFields, findMethod, findModel, hasSameInput, isAnswer, pick, session, state,
+} from "./state.js";
+import { startWorking, stopWorking } from "./working.js";
 
 const MAX_FILE_BYTES = 8_000_000;
 const PREFETCHED = ["trans-att", "att-cat", "rollout", "raw-attention", "attention-gradcam", "gradient-x-input", "lrp", "cat", "att-grads"];
+
+// The method that was last used for prompts, and for everything else.
+const lastMethods = { true: { method: "attn-lrp", options: {} }, false: pick(DEFAULT_QUESTION, ["method", "options"]) };
 
 let request = new AbortController();
 let actions = 0; // counts what the user does, so that slow reading can tell that it was overtaken
 let waitingForPhoto = null; // a snapshot from a link that was too small for its photo
 
-export const submitForm = (changes = {}) => explainQuestion({ ...changes, ...readForm() });
+export function submitForm(changes = {}) {
+  const filled = readForm();
+  return explainQuestion({ ...switchMethod(filled.kind), ...changes, ...filled });
+}
+
+// The default method of classifiers is slow for language models, so prompts have a method of their own.
+function switchMethod(kind) {
+  const isPrompt = kind === "prompt";
+  const wasPrompt = state.kind === "prompt";
+  if (isPrompt === wasPrompt) return {};
+  lastMethods[wasPrompt] = pick(state, ["method", "options"]);
+  return lastMethods[isPrompt];
+}
+
+// Gives up the question that is being answered.
+export function stopQuestion() {
+  request.abort();
+  restoreShownQuestion();
+}
+
 export const chooseMethod = () => explainQuestion({ method: find("method").value, options: {} });
 const chooseOptions = (options) => explainQuestion({ options });
 
@@ -40,24 +66,32 @@ async function explainQuestion(changes, view = null) {
   Object.assign(state, changes);
   if ("method" in changes) fillMethod();
   await fetchAndShow(askedQuestion(), view, signal);
-  for (const step of [startTest, showComparison, prefetchMethods]) {
+  const prefetch = isAnswer() ? fillGrid : prefetchMethods;
+  find("grid").hidden = true;
+  for (const step of [startTest, showComparison, prefetch]) {
     if (!signal.aborted) await guard(step)(signal);
   }
 }
 
 async function fetchAndShow(question, view, signal) {
   document.body.classList.add("busy");
+  startWorking(question);
   try {
     const photo = question.kind === "image" ? await loadImage(question.image) : null;
     const explanation = await fetchExplanation(explainFields({}, question), signal);
-    if (!signal.aborted) showResult({ question, photo, explanation }, view);
+    const word = view ? view.word : hasSameInput(session.question, question) ? state.word : null;
+    const chosen = await fetchChosen(question, explanation, word, signal);
+    if (!signal.aborted) showResult({ question, photo, explanation, chosen }, view);
   } catch (error) {
     if (signal.aborted) return;
     restoreShownQuestion();
     throw error;
   } finally {
     // A later question may already be under way.
-    if (request.signal === signal) document.body.classList.remove("busy");
+    if (request.signal === signal) {
+      document.body.classList.remove("busy");
+      stopWorking();
+    }
   }
 }
 
@@ -76,9 +110,15 @@ function showResult(result, view) {
 // Hidden tokens and the block belong to one input; a link brings its own, which may name tokens that do not exist.
 function updateView(previous, view) {
   if (view) Object.assign(state, view);
-  else if (!hasSameInput(previous, session.question)) Object.assign(state, { hidden: [], layer: 0 });
-  state.hidden = state.hidden.filter((token) => session.explanation.tokens[token]?.special === false);
+  else if (!hasSameInput(previous, session.question)) Object.assign(state, { hidden: [], layer: 0, word: null });
+  state.hidden = state.hidden.filter(canHide);
   if (view) fillViewControls();
+}
+
+// Of an answer only the prompt can be hidden.
+function canHide(index) {
+  const token = session.explanation.tokens[index];
+  return token?.special === false && (!isAnswer() || token.segment === 0);
 }
 
 function fillViewControls() {

@@ -1,20 +1,26 @@
 // State of the page: the question that the user is asking, the question that is shown, and how it is viewed.
-// A question is an input with a model, a method and a class. Texts of the form belong to form.js until they are asked.
+// A question is an input with a model, a method and a class; of a language model, a prompt and perhaps an answer.
+// Texts of the form belong to form.js until they are asked.
 
 import { formatNumber, formatPercent } from "./format.js";
 
 export const DEFAULT_QUESTION = {
   kind: "text", text: "", second: "", overflow: "error", image: null, imageName: "",
+  format: "plain", prompt: "", system: "", answer: "", foil: "", length: 32,
   model: "", method: "trans-att", options: {}, target: "", versus: "",
 };
-export const DEFAULT_VIEW = { level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], compared: [] };
-export const INPUT_KEYS = { text: ["text", "overflow"], pair: ["text", "second", "overflow"], image: ["image", "imageName"] };
+// `word` is the chosen word of an answer, as its first and last character; null is the whole answer.
+export const DEFAULT_VIEW = { level: "word", smooth: true, opacity: 75, layer: 0, word: null, hidden: [], compared: [] };
+export const INPUT_KEYS = {
+  text: ["text", "overflow"], pair: ["text", "second", "overflow"], image: ["image", "imageName"],
+  prompt: ["format", "prompt", "system", "answer", "foil", "length"],
+};
 
 export const state = { ...DEFAULT_QUESTION, ...DEFAULT_VIEW };
 
 // `question` is the one whose explanation is shown: tests, comparisons and files are about that one, also while the
-// next question is being answered.
-export const session = { models: [], methods: [], question: null, explanation: null, photo: null, curve: null };
+// next question is being answered. `chosen` explains the chosen word of an answer, or is the explanation itself.
+export const session = { models: [], methods: [], question: null, explanation: null, chosen: null, photo: null, curve: null };
 
 export const pick = (source, keys) => Object.fromEntries(keys.map((key) => [key, source[key]]));
 
@@ -35,7 +41,14 @@ export function hasSameInput(first, second) {
 
 export const findModel = (name) => session.models.find((model) => model.name === name);
 export const findMethod = (name) => session.methods.find((method) => method.name === name);
-export const acceptsKind = (model, kind) => (model.kind === "image") === (kind === "image");
+export const isLanguageModel = (model) => model.problem === "answer";
+export const isAnswer = () => Boolean(session.explanation?.answer);
+
+export function acceptsKind(model, kind) {
+  if (kind === "prompt" || isLanguageModel(model)) return kind === "prompt" && isLanguageModel(model);
+  return (model.kind === "image") === (kind === "image");
+}
+
 export const shownModel = () => findModel(session.question.model);
 export const isRegression = () => shownModel().problem === "regression";
 
@@ -45,13 +58,33 @@ export const formatOutput = (value) => (isRegression() ? formatNumber(value) : f
 // Fields of a request that say what the input, the model and the class are.
 export function inputFields(changes = {}, question = session.question) {
   const choice = { ...pick(question, ["model", "target", "versus"]), ...changes };
-  return { ...sourceFields(question), model: choice.model, ...classFields(choice) };
+  return { ...sourceFields(question), model: choice.model, ...classFields(choice), ...wordFields(question, changes.word) };
 }
 
-function sourceFields({ kind, text, second, image, overflow }) {
+function sourceFields(question) {
+  const { kind, text, second, image, overflow } = question;
+  if (kind === "prompt") return promptFields(question);
   if (kind === "image") return { image };
   if (kind === "pair") return { pair: [text, second], overflow };
   return { text, overflow };
+}
+
+// Without an answer the model writes one.
+function promptFields({ format, prompt, system, answer, length }) {
+  const source = format === "chat" ? { chat: listMessages(system, prompt) } : { text: prompt };
+  return answer.trim() ? { ...source, answer } : { ...source, max_new_tokens: length };
+}
+
+function listMessages(system, prompt) {
+  const messages = [{ role: "user", content: prompt }];
+  return system.trim() ? [{ role: "system", content: system }, ...messages] : messages;
+}
+
+// What the answer is compared with belongs to its beginning: a chosen word is explained by itself.
+function wordFields({ kind, foil }, word) {
+  if (kind !== "prompt") return {};
+  if (word) return { focus: word };
+  return foil.trim() ? { versus: foil.trim() } : {};
 }
 
 // An empty choice is left out: the server then explains the prediction.
