@@ -90,7 +90,7 @@ export const logProbability = ({ answer }) =>
 export function describeAnswer(explanation) {
   const steps = explanation.answer.steps.filter((step) => step.explained);
   const total = logProbability(explanation);
-  const mean = steps.length > 1 ? ` · mean of a token ${formatPercent(Math.exp(total / steps.length))}` : "";
+  const mean = steps.length > 1 ? ` · mean per token ${formatPercent(Math.exp(total / steps.length))}` : "";
   return `log p ${formatNumber(total)} · probability ${formatPercent(Math.exp(total))}${mean}`;
 }
 

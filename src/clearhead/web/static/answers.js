@@ -5,7 +5,7 @@ import { fetchExplanation } from "./api.js";
 import { find } from "./dom.js";
 import { showRelevance } from "./explanation_view.js";
 import { updateAddress } from "./link.js";
-import { measureHidden } from "./perturbation_test.js";
+import { startTest } from "./perturbation_test.js";
 import { explainFields, isAnswer, session, state } from "./state.js";
 
 const MAX_ROWS = 60;
@@ -41,7 +41,7 @@ export async function chooseWord(word) {
     }
   }
   updateAddress();
-  await measureHidden();
+  await startTest();
 }
 
 export async function fillGrid(signal) {
@@ -65,6 +65,7 @@ async function fetchRows(signal) {
     addRow(grid, word, await fetchExplanation(explainFields({ word: [word.start, word.end] }), signal));
     showProgress(index + 1);
   }
+  addRow(grid, { text: explanation.answer.start }, explanation);
 }
 
 function showProgress(count) {

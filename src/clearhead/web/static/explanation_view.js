@@ -129,6 +129,7 @@ function showPrompt(chosen, values) {
   const fullScale = answerScale(chosen, spans);
   const features = spans.filter((span) => span.segment === 0);
   const { group, items } = textView.renderText({ text: chosen.text?.[0] ?? null }, features, fullScale, toggleFeature);
+  group.classList.add("prompt");
   Object.assign(view, { features, items, image: null, values: [], fullScale });
   colorWords(answerView.items, session.explanation.answer.words, spans, fullScale);
   checkWord(answerView.group, state.word);
@@ -213,7 +214,7 @@ const createSwatches = (classNames) => createElement("b", {}, ...classNames.map(
 function listSpecial(tokens) {
   const ranked = [...tokens].sort((first, second) => Math.abs(second.relevance) - Math.abs(first.relevance));
   const shown = tokens.filter((token) => ranked.indexOf(token) < MAX_SPECIAL);
-  const names = shown.map((token) => `${token.token} ${formatSigned(token.relevance)}`);
+  const names = shown.map((token) => `${token.token.replaceAll("Ċ", "⏎")} ${formatSigned(token.relevance)}`);
   if (tokens.length > shown.length) names.push(`and ${tokens.length - shown.length} more`);
   return names.join(", ");
 }

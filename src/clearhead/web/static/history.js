@@ -6,7 +6,7 @@ import { formatPercent } from "./format.js";
 import { explainFields, session, takeSnapshot } from "./state.js";
 
 const MAX_ENTRIES = 30;
-const MAX_LABEL = 40;
+const MAX_LABEL = 30;
 let entries = [];
 
 export function addToHistory(onRecall) {
