@@ -22,7 +22,7 @@ def test_one_text_gives_one_explanation(text):
     assert one.offsets[3] == (5, 9)
     assert one.text[5:9] == "less"
     assert one.relevance.shape == (10,)
-    assert one.method == "trans-att"
+    assert one.method == "balanced-cat"
     assert one.label in ("negative", "neutral", "positive")
     assert 0 < one.probability < 1
     assert one.diagnostics["conservation_gap"] < 1e-9

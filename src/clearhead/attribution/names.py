@@ -1,6 +1,6 @@
 """Names of methods as plain data, for shell completion and reports, which must not import torch."""
 
-DEFAULT_METHOD = "trans-att"
+DEFAULT_METHOD = "balanced-cat"
 CONTROL_METHODS = ("random",)
 """Attributions without information, which show what chance reaches."""
 METHOD_NAMES = (

@@ -14,7 +14,7 @@ import { startTest } from "./perturbation_test.js";
 import { askedQuestion, DEFAULT_QUESTION, explainFields, findMethod, findModel, hasSameInput, session, state } from "./state.js";
 
 const MAX_FILE_BYTES = 8_000_000;
-const PREFETCHED = ["trans-att", "att-cat", "rollout", "raw-attention", "attention-gradcam", "gradient-x-input", "lrp", "cat", "att-grads"];
+const PREFETCHED = ["balanced-cat", "trans-att", "att-cat", "rollout", "raw-attention", "attention-gradcam", "gradient-x-input", "lrp", "cat", "att-grads"];
 
 let request = new AbortController();
 let actions = 0; // counts what the user does, so that slow reading can tell that it was overtaken

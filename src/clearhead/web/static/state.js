@@ -5,7 +5,7 @@ import { formatNumber, formatPercent } from "./format.js";
 
 export const DEFAULT_QUESTION = {
   kind: "text", text: "", second: "", overflow: "error", image: null, imageName: "",
-  model: "", method: "trans-att", options: {}, target: "", versus: "",
+  model: "", method: "balanced-cat", options: {}, target: "", versus: "",
 };
 export const DEFAULT_VIEW = { level: "word", smooth: true, opacity: 75, layer: 0, hidden: [], compared: [] };
 export const INPUT_KEYS = { text: ["text", "overflow"], pair: ["text", "second", "overflow"], image: ["image", "imageName"] };
