@@ -94,6 +94,16 @@ def test_every_kind_of_file(run, writer, tmp_path, ending):
         assert out.read_text("utf-8").count('type="radio"') == 4
 
 
+def test_methods_are_compared_on_one_answer(run, writer, tmp_path):
+    page = tmp_path / "methods.html"
+    arguments = ("compare", PROMPT, "-m", writer, "--methods", "gradient-x-input,rollout", "--answer", "paris")
+    code, output, _ = run(*arguments, "--out", str(page), "--json")
+    assert code == 0
+    assert [record["answer"]["text"] for record in records(output)] == ["paris", "paris"]
+    assert page.read_text("utf-8").count("Prompt</h3>") == 2
+    assert run(*arguments)[0] == 0
+
+
 def test_mistakes_are_one_line(run, writer, tmp_path):
     classifier = str(save_text_model(tmp_path / "classifier"))
     one_line(*run("ask", PROMPT, "-m", classifier), "does not write")
