@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from clearhead.version import __version__
 
 if TYPE_CHECKING:
+    from clearhead.answer_explanation import AnswerExplanation, Step
     from clearhead.api import compare, explain
     from clearhead.attribution.method import methods
     from clearhead.bench.benchmark import benchmarks
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from clearhead.serialization import read
 
 _HOMES = {
+    "AnswerExplanation": "answer_explanation",
     "ClearheadError": "errors",
     "Explanation": "explanation",
     "Model": "model.model",
+    "Step": "answer_explanation",
     "Table": "evaluation.evaluate",
     "Target": "model.target",
     "Trace": "engine.trace",
@@ -42,9 +45,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "AnswerExplanation",
     "ClearheadError",
     "Explanation",
     "Model",
+    "Step",
     "Table",
     "Target",
     "Trace",

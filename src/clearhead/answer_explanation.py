@@ -82,7 +82,11 @@ class AnswerExplanation(Explanation):
             raise BadOption(
                 "This explanation has no matrix of steps: explain with matrix=True, or give focus= at once."
             )
-        steps = find_steps(self.answer, [(step.start, step.end) for step in self.steps], focus)
+        return self.select_steps(find_steps(self.answer, [(step.start, step.end) for step in self.steps], focus))
+
+    def select_steps(self, steps: tuple[int, ...]) -> "AnswerExplanation":
+        """Return the explanation of these steps, the sum of their rows of the matrix."""
+        assert self.matrix is not None
         label = name_steps(self.answer, self.steps, steps)
         probability = float(np.prod([self.steps[step].probability for step in steps]))
         relevance = self.matrix[list(steps)].sum(0)

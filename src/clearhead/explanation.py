@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ class Explanation:
         reduce = _find_reduction(reduction)
         self._require_text()
         words = []
-        for segment, match in self._find_words():
+        for segment, match in self.find_words():
             indices = self._tokens_within(segment, *match.span())
             # A truncated text has words without tokens.
             if indices:
@@ -110,11 +111,19 @@ class Explanation:
         if self.text is None or self.offsets is None:
             raise BadOption("This explanation has no original text, so it has no words: use its tokens.")
 
-    def _find_words(self) -> Iterator[tuple[int, re.Match[str]]]:
-        """Yield every word between blanks with the index of its text."""
+    def find_words(self) -> Iterator[tuple[int, re.Match[str]]]:
+        """Yield every word between blanks and special tokens, with the index of its text."""
         for index, segment in enumerate(self._segments):
-            for match in re.finditer(r"\S+", segment):
+            for match in re.finditer(r"\S+", self._blank_special(segment, index)):
                 yield index, match
+
+    def _blank_special(self, text: str, segment: int) -> str:
+        """Replace special tokens that stand in the text, such as those of a chat template, by blanks."""
+        for offset in compress(self.offsets or (), self.special):
+            start, end = offset[-2:]
+            if _is_in_segment(offset, segment) and start < end:
+                text = text[:start] + " " * (end - start) + text[end:]
+        return text
 
     @property
     def _segments(self) -> tuple[str, ...]:

@@ -108,6 +108,24 @@ def _rich_progress(console: "Console") -> "Progress":
 
 
 @contextmanager
+def spinner(label: str) -> Iterator[None]:
+    """Show that work of unknown length goes on, on a terminal's stderr."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True)
+    # As for a bar: nested work must not draw a second one.
+    if not console.is_terminal or not BAR.acquire(blocking=False):
+        yield
+        return
+    try:
+        with console.status(escape(label)):
+            yield
+    finally:
+        BAR.release()
+
+
+@contextmanager
 def progress(total: int | None, label: str, *, at_once: bool = False) -> Iterator[ProgressBar]:
     """Count items as they finish, with a bar on a terminal's stderr.
 

@@ -6,23 +6,26 @@ import io
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.explanation import Explanation
 from clearhead.files import unreadable_file, write_atomically
-from clearhead.model.target import Target
+from clearhead.model.target import AnswerTarget, Target
 from clearhead.version import __version__
 
-ARRAYS = ("relevance", "special", "layers", "pixels", "heads")
-TUPLES = ("tokens", "text", "grid", "box")
+ARRAYS = ("relevance", "special", "layers", "pixels", "heads", "matrix")
+TUPLES = ("tokens", "text", "grid", "box", "explained")
 """Fields that are tuples, or may be, which JSON knows as lists only."""
+RECORDS = {"steps": Step}
+"""Fields of answers that are tuples of records, and the types of these."""
 JSON_FORMATS = (1,)
 """The JSON formats that can be read; the last is written."""
 SAFETENSORS_FORMATS = (1, 2)
@@ -33,17 +36,24 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
     """Return plain data for JSON: arrays as lists, the image as PNG in base64."""
     plain = {attribute.name: getattr(explanation, attribute.name) for attribute in fields(explanation)}
     arrays = {name: array.tolist() for name, array in _list_arrays(explanation).items()}
-    return {**plain, **arrays, **_plain_objects(explanation)}
+    return {**plain, **arrays, **_plain_objects(explanation), **_plain_records(explanation)}
 
 
 def _plain_objects(explanation: Explanation) -> dict[str, Any]:
     """Return the fields that are objects, as plain data."""
     return {
-        "target": _write_target(explanation.target),
+        "target": asdict(explanation.target),
         "image": _encode_png(explanation.image),
         "options": dict(explanation.options),
         "diagnostics": dict(explanation.diagnostics),
     }
+
+
+def _plain_records(explanation: Explanation) -> dict[str, Any]:
+    """Return the records of an answer as plain data; nothing for other explanations."""
+    if not isinstance(explanation, AnswerExplanation):
+        return {}
+    return {name: list(map(asdict, getattr(explanation, name))) for name in RECORDS}
 
 
 def from_dict(plain: Mapping[str, Any]) -> Explanation:
@@ -52,12 +62,17 @@ def from_dict(plain: Mapping[str, Any]) -> Explanation:
     values["target"] = _read_target(values["target"])
     values["image"] = _decode_png(values["image"])
     values["offsets"] = _read_offsets(values["offsets"])
-    for name in ARRAYS:
-        # Files of earlier versions have no heads.
-        values[name] = _read_array(name, values.get(name))
-    for name in TUPLES:
+    # Files of earlier versions have no heads, and only answers a matrix.
+    for name in values.keys() & set(ARRAYS):
+        values[name] = _read_array(name, values[name])
+    for name in values.keys() & set(TUPLES):
         values[name] = _read_tuple(values[name])
-    return Explanation(**values)
+    # Only answers have steps.
+    if "steps" not in values:
+        return Explanation(**values)
+    for name in values.keys() & RECORDS.keys():
+        values[name] = tuple(RECORDS[name](**record) for record in values[name])
+    return AnswerExplanation(**values)
 
 
 def _read_offsets(offsets: Any) -> Any:
@@ -68,7 +83,7 @@ def _read_offsets(offsets: Any) -> Any:
 
 def _list_arrays(explanation: Explanation) -> dict[str, Array]:
     """Return the arrays that an explanation has, by field name."""
-    arrays = {name: getattr(explanation, name) for name in ARRAYS}
+    arrays = {name: getattr(explanation, name, None) for name in ARRAYS}
     return {name: array for name, array in arrays.items() if array is not None}
 
 
@@ -84,13 +99,12 @@ def _read_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _write_target(target: Target) -> dict[str, Any]:
-    return {"index": target.index, "versus": target.versus, "span": target.span}
-
-
 def _read_target(plain: Mapping[str, Any]) -> Target:
-    # JSON knows the span as a list.
-    return Target(plain["index"], plain["versus"], _read_tuple(plain["span"]))
+    # JSON knows spans, steps and tokens as lists.
+    values = {name: _read_tuple(value) for name, value in plain.items()}
+    if "steps" in values:
+        return AnswerTarget(**values)
+    return Target(**values)
 
 
 def _encode_png(image: Image.Image | None) -> str | None:
@@ -141,7 +155,7 @@ def _to_safetensors(explanation: Explanation) -> bytes:
 
     arrays = {name: np.ascontiguousarray(array) for name, array in _list_arrays(explanation).items()}
     # The arrays stay out of the metadata, which is text.
-    rest = {**to_dict(explanation), **dict.fromkeys(ARRAYS)}
+    rest = {**to_dict(explanation), **dict.fromkeys(arrays)}
     format_number = SAFETENSORS_FORMATS[-1]
     metadata = {
         "format": str(format_number),
@@ -226,8 +240,7 @@ def _from_safetensors(content: bytes, path: Path) -> Explanation:
     # All but the arrays, in whose places it holds None.
     rest = json.loads(metadata["explanation"])
     _check_checksum(_safetensors_checksum(format_number, rest, arrays), metadata["sha256"], path)
-    stored = {name: arrays.get(name) for name in ARRAYS}
-    return from_dict({**rest, **stored})
+    return from_dict({**rest, **arrays})
 
 
 def _read_metadata(content: bytes) -> dict[str, str]:

@@ -40,7 +40,15 @@ def test_version(run):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["explain", "--help"], ["compare", "-h"], ["words", "-h"], ["plan", "-h"], ["list", "--help"]],
+    [
+        ["--help"],
+        ["explain", "--help"],
+        ["ask", "--help"],
+        ["compare", "-h"],
+        ["words", "-h"],
+        ["plan", "-h"],
+        ["list", "--help"],
+    ],
 )
 def test_help_of_every_command(run, arguments):
     code, output, _ = run(*arguments)

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import transformers
+from helpers.language_models import make_decoder, make_tokenizer
 from helpers.tiny_models import image_processor
 from helpers.tiny_tokenizers import letter_tokenizer
 
@@ -41,4 +42,11 @@ def save_image_model(folder: Path) -> Path:
     torch.manual_seed(0)
     transformers.ViTForImageClassification(config).save_pretrained(folder)
     image_processor().save_pretrained(folder)
+    return folder
+
+
+def save_language_model(folder: Path) -> Path:
+    """Save a tiny decoder with its tokenizer, which has a chat template."""
+    make_decoder("gpt2").float().save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
     return folder

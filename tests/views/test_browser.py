@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.answers import CHAT, contrasted_answer, explained_answer
 from helpers.browser import find_violations, launch_browser, needs_axe, needs_chromium
 from helpers.explanations import HOSTILE, explained, pictured, review
 from helpers.timing import quickest
@@ -36,6 +37,10 @@ def render_everything() -> str:
         html_parts.card(line_chart.chart([line, random], title="Hiding the strongest tokens")),
         render_many_curves(),
         class_words.summary(top_words(records), overlap_rows(records)),
+        html.card(explained_answer()),
+        html.card(explained_answer(CHAT, with_matrix=False)),
+        html.card(contrasted_answer()),
+        html.methods({"attn-lrp": explained_answer(), "cp-lrp": explained_answer()}),
         html.card(explained(HOSTILE)),
         html.card(explained("هذا الفيلم ممل جدا 👩‍👧")),
     ]
@@ -171,6 +176,36 @@ def test_the_outline_belongs_to_the_view_that_is_shown(visit):
     assert page.evaluate(visible_layers) == ["ch-photo", "ch-heat ch-exact"]
 
 
+def test_arrow_keys_choose_a_word_of_an_answer(visit):
+    page = visit(html.page([html.card(explained_answer()), html.card(contrasted_answer())], "x"))
+    color = "node => getComputedStyle(node).backgroundImage + getComputedStyle(node).backgroundColor"
+    capital = page.locator(".ch-tint", has_text="capital").first
+    whole = capital.evaluate(color)
+    assert page.get_by_text("for whole answer").first.is_visible()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.value") == "0"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.closest('label').innerText").startswith("on")
+    assert page.locator("label:has(:focus-visible)").evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
+    assert capital.evaluate(color) != whole
+    assert page.locator(".ch-k2 .ch-legend").first.is_visible()
+    assert not page.locator(".ch-k0 .ch-legend").first.is_visible()
+    # What comes after the chosen word did not lead to it.
+    later = page.locator(".ch-step .ch-tint", has_text="the").first
+    assert later.evaluate("node => getComputedStyle(node).getPropertyValue('--s')").strip() == "0"
+    assert page.messages == []
+
+
+def test_a_mouse_chooses_a_word_of_an_answer_and_the_other_card_stays(visit):
+    other = explained_answer(answer="London on the Thames")
+    page = visit(html.page([html.card(explained_answer()), html.card(other)], "x"))
+    page.get_by_text("Seine", exact=True).first.click()
+    first, second = page.locator(".ch-answer").all()
+    assert first.locator("input:checked").get_attribute("value") == "4"
+    assert second.locator("input:checked").get_attribute("value") == "0"
+
+
 def test_sign_survives_without_colour(visit):
     page = visit(html.page([html.card(review())], "x"))
     style = "node => getComputedStyle(node).borderBottomStyle"
@@ -186,6 +221,7 @@ def render_cell(theme: str) -> str:
         notebook.listing([review(), explained(HOSTILE)] * 3),
         notebook.comparison({"att-cat": review(), "trans-att": review()}),
         notebook.fragment(pictured()),
+        notebook.fragment(explained_answer()),
     ]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>x</title><link rel="icon" href="data:,">'
@@ -198,7 +234,7 @@ def render_cell(theme: str) -> str:
 def test_a_cell_follows_the_notebook(visit, theme, paper):
     page = visit(render_cell(theme))
     behind = "node => getComputedStyle(node).backgroundColor"
-    assert page.locator(".clearhead").evaluate(behind) == paper
+    assert page.locator(".clearhead").first.evaluate(behind) == paper
     ink = page.locator("#out > div > p u").first.evaluate("node => getComputedStyle(node).color")
     assert ink == ("rgb(33, 33, 33)" if theme == "light" else "rgb(224, 224, 224)")
     assert (page.messages, [url for url in page.requests if not url.startswith(("file:", "data:"))]) == ([], [])
@@ -215,7 +251,7 @@ def test_a_cell_is_accessible(visit, theme):
     assert violations == {}
 
 
-@pytest.mark.parametrize("explanation", [review(), pictured()])
+@pytest.mark.parametrize("explanation", [review(), pictured(), explained_answer()])
 def test_a_cell_leaves_its_surroundings_alone(visit, explanation):
     outside = "<!doctype html><title>x</title><p id=one class=f9>text</p><table id=two><tr><th>a<td>b</table>"
     measure = """() => ['one', 'two'].map(id => JSON.stringify(

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 VIEWS = (
-    *("annotations", "blocks", "heatmap", "html", "json_record"),
+    *("annotations", "answers", "blocks", "heatmap", "html", "json_record"),
     *("line_chart", "markdown", "notebook", "static_image", "terminal"),
 )
 

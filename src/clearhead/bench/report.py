@@ -13,7 +13,7 @@ from clearhead.bench.run_folder import RunFolder
 from clearhead.bench.sections import Cell, Chart, Grid, Section, section_html, section_markdown
 from clearhead.bench.verdict import examples_text, verdict
 from clearhead.model import zoo
-from clearhead.views import html, markdown
+from clearhead.views import html, markdown_parts
 from clearhead.views.line_chart import Curve
 
 # More lines in one chart cannot be told apart.
@@ -42,7 +42,7 @@ def page(run: RunFolder, summary: Summary) -> str:
 
 def document(run: RunFolder, summary: Summary) -> str:
     """Return the report as Markdown; curves become tables."""
-    heading = f"# {markdown.escape(title(run))}"
+    heading = f"# {markdown_parts.escape(title(run))}"
     blocks = map(section_markdown, sections(run, summary))
     return "\n\n".join([heading, *blocks]) + "\n"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from clearhead.bench.format import format_number
-from clearhead.views import html_parts, line_chart, markdown
+from clearhead.views import html_parts, line_chart, markdown_parts
 from clearhead.views.line_chart import Curve
 
 # Cells of digits, signs, intervals and units.
@@ -104,7 +104,7 @@ def section_markdown(section: Section) -> str:
 
 
 def _paragraphs_markdown(section: Section) -> list[str]:
-    paragraphs = list(map(markdown.escape, section.paragraphs))
+    paragraphs = list(map(markdown_parts.escape, section.paragraphs))
     # The sentences of a verdict are independent of each other, and read best as a list.
     if section.title == "Verdict":
         return ["\n".join(f"- {line}" for line in paragraphs)]
@@ -112,11 +112,11 @@ def _paragraphs_markdown(section: Section) -> list[str]:
 
 
 def _chart_markdown(chart: Chart) -> str:
-    return f"### {markdown.escape(chart.title)}\n\n{_grid_markdown(_chart_grid(chart))}"
+    return f"### {markdown_parts.escape(chart.title)}\n\n{_grid_markdown(_chart_grid(chart))}"
 
 
 def _grid_markdown(grid: Grid) -> str:
-    headings = map(markdown.escape, grid.columns)
+    headings = map(markdown_parts.escape, grid.columns)
     # The first column, of names, is aligned left, the others, mostly of numbers, right.
     alignment = "|:--|" + "--:|" * (len(grid.columns) - 1)
     rows = [_row_markdown(map(_cell_markdown, row)) for row in grid.rows]
@@ -138,7 +138,7 @@ def _escape_name(text: str) -> str:
     # Numbers stay unescaped, so that they read as numbers in the source too.
     if NUMERIC.fullmatch(text):
         return text
-    return markdown.escape(text)
+    return markdown_parts.escape(text)
 
 
 def _chart_grid(chart: Chart) -> Grid:

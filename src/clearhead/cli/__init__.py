@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from clearhead.cli.ask import ask
 from clearhead.cli.bench import bench
 from clearhead.cli.compare import compare
 from clearhead.cli.explain import explain
@@ -43,6 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("explain")(explain)
+app.command("ask")(ask)
 app.command("compare")(compare)
 app.command("plan")(plan)
 app.command("words")(words)

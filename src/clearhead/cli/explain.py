@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.attribution.names import DEFAULT_METHOD
-from clearhead.cli import options, outputs
+from clearhead.cli import answers, options, outputs
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks
 from clearhead.cli.inputs import InputReader, check_text_column
@@ -26,6 +26,11 @@ def explain(
     method: options.Method = DEFAULT_METHOD,
     target: options.Target = None,
     versus: options.Versus = None,
+    answer: options.Answer = None,
+    focus: options.Focus = None,
+    matrix: options.Matrix = False,
+    scale: options.Scale = None,
+    max_new_tokens: options.MaxNewTokens = None,
     out: options.Out = None,
     json: options.Json = False,
     method_options: options.MethodOptions = None,
@@ -40,7 +45,18 @@ def explain(
     device: options.Device = None,
     lm_head: options.LmHead = None,
 ) -> None:
-    """Explain texts or images: which words or patches made the model decide."""
+    """Explain texts or images: which words or patches made the model decide.
+
+    For a language model the inputs are prompts, and its answer is explained.
+
+    Examples:
+
+    clearhead explain "a joyless , tedious film" --out review.html
+
+    clearhead explain photo.jpg --model clearhead/pets-vit --target cat
+
+    clearhead explain prompt.txt --model M --answer Paris --versus London
+    """
     outputs.check_path(out, page_options={"--curves": curves, "--gold": bool(gold)})
     check_text_column(inputs, text_column)
     # Before the model is loaded, which may take long.
@@ -52,6 +68,13 @@ def explain(
     outputs.check_count(out, len(raw_inputs))
     chosen = options.choose_overflow(overflow, long)
     settings = {"precision": precision, "batch_size": batch_size, "overflow": chosen}
+    flags = answers.AnswerFlags(answer, versus if loaded.writes else None, focus, matrix, scale, max_new_tokens)
+    settings.update(flags.settings)
+    if loaded.writes:
+        _refuse_class_flags({"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
+        answers.require_texts(raw_inputs)
+        answers.deliver(answers.explain_answers(loaded, raw_inputs, spec, settings), spec, out=out, json=json)
+        return
     targets = options.parse_target(loaded, target, versus)
     explanations = list(explain_in_chunks(loaded, raw_inputs, spec, targets, settings))
     page = _Page(loaded, spec, settings, curves=curves, annotated=bool(gold))
@@ -62,6 +85,14 @@ def explain(
         render_page=partial(page.render, raw_inputs, explanations, annotations),
         show=partial(outputs.show_explanations, explanations, everything=out is None),
     )
+
+
+def _refuse_class_flags(flags: Mapping[str, Any]) -> None:
+    for flag, value in flags.items():
+        if value:
+            raise BadOption(
+                f"{flag} is for models with classes; a language model takes --answer, --versus and --focus."
+            )
 
 
 def _read_annotations(reader: InputReader, arguments: Sequence[str], raw_inputs: Sequence[Any]) -> list[Any]:

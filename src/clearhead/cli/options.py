@@ -76,7 +76,9 @@ Target = Annotated[
     str | None,
     typer.Option(metavar="LABEL", help="Class to explain, by label or index; default: the predicted class."),
 ]
-Versus = Annotated[str | None, typer.Option(metavar="LABEL", help="Explain the target relative to this class.")]
+Versus = Annotated[
+    str | None, typer.Option(metavar="LABEL", help="Explain the target relative to this class, or to this answer.")
+]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -120,6 +122,25 @@ Precision = Annotated[
 ]
 BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Inputs per forward pass.")]
 Device = Annotated[str | None, typer.Option(metavar="D", help="Device, such as cpu, cuda or cuda:1.")]
+Answer = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Answer to explain; default: what the language model writes.")
+]
+Foil = Annotated[str | None, typer.Option(metavar="TEXT", help="Explain the answer relative to this one.")]
+Focus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORDS", help="Part of the answer to explain: its words, #N for a token, or START:END for characters."
+    ),
+]
+Matrix = Annotated[
+    bool, typer.Option("--matrix", help="Explain every token of the answer too: choose words on the page, see a grid.")
+]
+Scale = Annotated[
+    str | None, typer.Option(metavar="log-prob|logit", help="What of an answer is explained; default: log-prob.")
+]
+MaxNewTokens = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Tokens that the language model may write; default: 64.")
+]
 LmHead = Annotated[
     str | None, typer.Option(metavar="FOLDER", help="Masked-LM model that decoded-gradcam decodes with.")
 ]

@@ -1,12 +1,16 @@
 """Captions that every view shares: numbers, methods, tooltips and diagnostics."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import starmap
 from typing import Any
 
+from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
 from clearhead.views.text_spans import TextSpan, escape_hidden, special_tokens
 
+# Characters of a label; answers may be long.
+MAX_LABEL = 60
 # Diagnostics that a reader of the view can judge; the others are in the JSON record.
 DIAGNOSTICS = {
     "conservation_gap": "relevance conserved within {:.1g}",
@@ -63,17 +67,42 @@ def format_source(explanation: Explanation, *, method: bool = True) -> str:
 
 def format_probability(explanation: Explanation) -> str:
     """Format the probability as it follows the label, or "" if there is none."""
+    certainty = format_certainty(explanation)
+    return f" · {certainty}" if certainty else ""
+
+
+def format_certainty(explanation: Explanation) -> str:
+    """Format the probability, or "" if there is none; of several tokens of an answer it is the geometric mean."""
     if explanation.probability is None:
         return ""
-    return f" · {format_percent(explanation.probability)}"
+    if not isinstance(explanation, AnswerExplanation) or len(explanation.explained) == 1:
+        return format_percent(explanation.probability)
+    # Through logarithms, because the product of many probabilities underflows.
+    logarithms = [math.log(max(explanation.steps[step].probability, 1e-300)) for step in explanation.explained]
+    return f"{format_percent(math.exp(math.fsum(logarithms) / len(logarithms)))} per token"
+
+
+def format_label(explanation: Explanation) -> str:
+    """Format what is explained; a long answer is cut."""
+    if isinstance(explanation, AnswerExplanation):
+        return clip(explanation.label)
+    return explanation.label
+
+
+def clip(text: str, length: int = MAX_LABEL) -> str:
+    """Return a text on one line, cut to a length."""
+    line = " ".join(text.split())
+    if len(line) <= length:
+        return line
+    return f"{line[: length - 1].rstrip()}…"
 
 
 def format_headline(explanation: Explanation) -> str:
     """Format label, probability and method in one line."""
-    label = escape_hidden(explanation.label)
+    label = escape_hidden(format_label(explanation))
     # Regression and some targets have no probability.
     if explanation.probability is not None:
-        label += f" {format_percent(explanation.probability)}"
+        label += f" {format_certainty(explanation)}"
     return f"{label} · {format_method(explanation)}"
 
 

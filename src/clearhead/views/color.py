@@ -19,7 +19,8 @@ class Theme:
     """Background, text colours and the two ends of the scale.
 
     `faint` is for secondary text, `line` for borders. `above` and `below` underline words for and against the class,
-    so that the sign can be read without colour.
+    so that the sign can be read without colour. `prompt` and `own` are the shares of an answer's relevance on the
+    prompt and on its own earlier words.
     """
 
     paper: Rgb
@@ -30,6 +31,8 @@ class Theme:
     negative: Rgb
     above: Rgb
     below: Rgb
+    prompt: Rgb
+    own: Rgb
 
 
 LIGHT = Theme(
@@ -41,6 +44,8 @@ LIGHT = Theme(
     negative=(104, 164, 246),
     above=(140, 66, 0),
     below=(20, 78, 168),
+    prompt=(122, 91, 184),
+    own=(31, 138, 112),
 )
 DARK = Theme(
     paper=(24, 26, 31),
@@ -51,6 +56,8 @@ DARK = Theme(
     negative=(34, 98, 190),
     above=(255, 178, 104),
     below=(150, 196, 255),
+    prompt=(169, 139, 232),
+    own=(79, 195, 161),
 )
 
 # Strong colours: mixed with any paper at little opacity they stay distinct.

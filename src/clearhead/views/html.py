@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from clearhead.answer_explanation import AnswerExplanation
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
-from clearhead.views import blocks, heads, heatmap, html_parts
+from clearhead.views import answer_html, blocks, heads, heatmap, html_parts
+from clearhead.views.captions import format_label
 from clearhead.views.text_spans import (
     default_level,
     escape_hidden,
@@ -58,6 +60,8 @@ def card(explanation: Explanation, *, level: str | None = None, rollout: Explana
     """Render one explanation in full; `rollout` adds its row to the scores per block."""
     if is_image(explanation):
         return _image_card(explanation)
+    if isinstance(explanation, AnswerExplanation):
+        return answer_html.card(explanation)
     return _text_card(explanation, level or default_level(explanation), rollout)
 
 
@@ -146,7 +150,7 @@ def make_title(explanations: Sequence[Explanation]) -> str:
     """Return a title for a page of explanations."""
     labels = {explanation.label for explanation in explanations}
     if len(labels) == 1:
-        return f"Why “{explanations[0].label}”?"
+        return f"Why “{format_label(explanations[0])}”?"
     return f"{len(explanations)} explanations by {_list_methods(explanations)}"
 
 
@@ -158,6 +162,8 @@ def _list_methods(explanations: Sequence[Explanation]) -> str:
 
 def render_input(explanation: Explanation, full: float | None = None) -> str:
     """Render the coloured text or image with its legend; `full` is the relevance of the full colour."""
+    if isinstance(explanation, AnswerExplanation):
+        return answer_html.render_input(explanation)
     full = full or _full_scale(explanation)
     if is_image(explanation):
         return _render_image(explanation, full)

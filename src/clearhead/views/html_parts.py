@@ -9,6 +9,7 @@ from itertools import starmap
 
 from clearhead.explanation import Explanation
 from clearhead.views.captions import (
+    format_label,
     format_notes,
     format_probability,
     format_relevance,
@@ -52,6 +53,10 @@ COLOR_VARIABLES = {
     "line": "line",
     "for": "above",
     "against": "below",
+    "warm": "positive",
+    "cold": "negative",
+    "prompt": "prompt",
+    "own": "own",
 }
 
 
@@ -221,7 +226,7 @@ def full_scale(explanation: Explanation) -> float:
 
 def render_heading(explanation: Explanation, *, method: bool = True, tag: str = "h2") -> str:
     """Render the explained class, its probability, and where the numbers come from."""
-    heading = f"<{tag}>{escape(explanation.label)}{format_probability(explanation)}</{tag}>"
+    heading = f"<{tag}>{escape(format_label(explanation))}{format_probability(explanation)}</{tag}>"
     source = format_source(explanation, method=method)
     if source:
         heading += render_faint(source)

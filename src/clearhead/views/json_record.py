@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation, Word
 from clearhead.version import __version__
 from clearhead.views.text_spans import has_text
@@ -16,6 +18,13 @@ FORMAT = 1
 
 def record(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     """Return one explanation as plain data; `name` is the method as the user wrote it."""
+    plain = _common_record(explanation, name)
+    if isinstance(explanation, AnswerExplanation):
+        plain["answer"] = _answer_record(explanation)
+    return plain
+
+
+def _common_record(explanation: Explanation, name: str | None) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "clearhead": __version__,
@@ -35,6 +44,24 @@ def record(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     }
 
 
+def _answer_record(explanation: AnswerExplanation) -> dict[str, Any]:
+    """Return what only the explanation of an answer has."""
+    return {
+        "text": explanation.answer,
+        "steps": _step_records(explanation),
+        "shares": explanation.shares,
+        "first_token_share": explanation.first_token_share,
+        "matrix": None if explanation.matrix is None else explanation.matrix.tolist(),
+    }
+
+
+def _step_records(explanation: AnswerExplanation) -> list[dict[str, Any]]:
+    records = []
+    for index, step in enumerate(explanation.steps):
+        records.append({**asdict(step), "explained": index in explanation.explained})
+    return records
+
+
 def line(explanation: Explanation, name: str | None = None) -> str:
     """Return the record as one line of JSON; NaN and infinity become null."""
     return json.dumps(finite(record(explanation, name)), ensure_ascii=False, allow_nan=False)
@@ -43,7 +70,7 @@ def line(explanation: Explanation, name: str | None = None) -> str:
 def row(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     """Return the record as a table row; values whose keys differ between methods become JSON text."""
     columns: dict[str, Any] = finite(record(explanation, name))
-    for key in ("options", "target", "diagnostics"):
+    for key in columns.keys() & {"options", "target", "diagnostics", "answer"}:
         columns[key] = json.dumps(columns[key])
     # A column has one type: the second text of a pair is a column of its own.
     columns["text"], columns["second"] = _split_pair(columns["text"])

@@ -1,16 +1,16 @@
 """Markdown for issues and notes: the text with its strong words emphasised, and a table of them."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
+from clearhead.views import answer_markdown
 from clearhead.views.captions import format_diagnostics, format_headline, format_relevance
 from clearhead.views.heads import HeadGrid
+from clearhead.views.markdown_parts import emphasise, escape, quote
 from clearhead.views.text_spans import (
-    WHITESPACE,
     TextSpan,
     default_level,
-    escape_hidden,
     is_image,
     max_relevance,
     select_scored,
@@ -19,13 +19,6 @@ from clearhead.views.text_spans import (
 )
 
 MAX_TABLE_ROWS = 10
-# A word is emphasised from a third of the strongest word's relevance on.
-EMPHASIS_DIVISOR = 3
-# Markdown, HTML and the formulas of GitHub and Jupyter.
-SPECIAL_CHARACTERS = "\\`*_[]<>#|~&$!"
-# At the start of a line these begin a list or underline a heading.
-LIST_MARKER = re.compile(r"^(\s*\d*)([-+.)=])")
-ESCAPED_LIST_MARKER = r"\1\\\2"
 
 
 def document(explanations: Sequence[Explanation]) -> str:
@@ -41,8 +34,7 @@ def comparison(explanations: Mapping[str, Explanation]) -> str:
 def section(explanation: Explanation) -> str:
     """Render heading, quoted text with strong words emphasised, tables, model and diagnostics."""
     lines = [f"## {escape(format_headline(explanation))}", ""]
-    lines += _quote_text(explanation)
-    lines += _list_strongest(explanation)
+    lines += _render_body(explanation)
     # A blank line ends the table.
     lines.append("")
     lines += _list_heads(explanation)
@@ -50,6 +42,14 @@ def section(explanation: Explanation) -> str:
     if notes:
         lines.append(f"{escape(notes)}\n")
     return "\n".join(lines)
+
+
+def _render_body(explanation: Explanation) -> Iterator[str]:
+    if isinstance(explanation, AnswerExplanation):
+        yield from answer_markdown.render(explanation)
+        return
+    yield from _quote_text(explanation)
+    yield from _list_strongest(explanation)
 
 
 def _list_notes(explanation: Explanation) -> str:
@@ -62,8 +62,7 @@ def _quote_text(explanation: Explanation) -> Iterator[str]:
     if is_image(explanation):
         return
     for text in _emphasise_segments(explanation):
-        for line in text.splitlines():
-            yield f"> {_escape_list_marker(line)}"
+        yield from quote(text)
         yield ">"
     yield f"> **bold** speaks for {escape(explanation.label)}, *italics* against it"
     yield ""
@@ -74,28 +73,7 @@ def _emphasise_segments(explanation: Explanation) -> Iterator[str]:
     is_word_level = default_level(explanation) == "word"
     full = max_relevance(select_scored(segments))
     for segment in segments:
-        yield "".join(_emphasise(span, full, is_word_level) for span in segment)
-
-
-def _emphasise(span: TextSpan, full: float, is_word_level: bool) -> str:
-    # Line breaks are kept here: each line of the text becomes a line of the quote.
-    text = "\n".join(map(_escape_characters, span.text.split("\n")))
-    # Inside a word, Markdown takes stars as emphasis only around letters and digits.
-    can_be_emphasised = is_word_level or span.text.isalnum()
-    if not _is_strong(span, full) or not can_be_emphasised:
-        return text
-    mark = _choose_mark(span)
-    return f"{mark}{text}{mark}"
-
-
-def _is_strong(span: TextSpan, full: float) -> bool:
-    return abs(span.relevance_or_zero) * EMPHASIS_DIVISOR >= full > 0
-
-
-def _choose_mark(span: TextSpan) -> str:
-    if span.relevance_or_zero > 0:
-        return "**"
-    return "*"
+        yield "".join(emphasise(span, full, is_word_level) for span in segment)
 
 
 def _list_strongest(explanation: Explanation) -> list[str]:
@@ -120,25 +98,3 @@ def _name_rows(explanation: Explanation) -> str:
 
 def _format_row(span: TextSpan) -> str:
     return f"| {escape(span.text)} | {format_relevance(span.relevance_or_zero)} | {span.rank} |"
-
-
-def escape(text: str) -> str:
-    """Escape every character that Markdown or HTML would interpret."""
-    return _escape_list_marker(_escape_characters(text))
-
-
-def _escape_list_marker(line: str) -> str:
-    return LIST_MARKER.sub(ESCAPED_LIST_MARKER, line)
-
-
-def _escape_characters(text: str) -> str:
-    return "".join(map(_escape_character, escape_hidden(text)))
-
-
-def _escape_character(character: str) -> str:
-    if character in SPECIAL_CHARACTERS:
-        return f"\\{character}"
-    # Line breaks would end a table row, a heading or a quote.
-    if character in WHITESPACE:
-        return " "
-    return character

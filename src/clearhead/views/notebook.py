@@ -4,11 +4,13 @@ Colours are translucent and text has the notebook's own colour, which is legible
 affect the rest of the notebook.
 """
 
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
+from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
-from clearhead.views import html
+from clearhead.views import answer_html, html
 from clearhead.views.captions import (
     format_notes,
     format_probability,
@@ -41,10 +43,17 @@ PARAGRAPH_STYLE = "line-height:1.9;margin:0;text-underline-offset:.3em"
 
 def fragment(explanation: Explanation) -> str:
     """Render one explanation without its scores per block; `html.with_style([blocks.heat_map(e)])` shows those."""
-    # The layers of an image need the style sheet; compared with the image itself it is small.
-    if is_image(explanation):
-        return html.with_style([html.card(explanation)])
+    # The layers of an image, or the choices of an answer, need the style sheet; compared with them it is small.
+    if _needs_style(explanation):
+        return html.with_style([_render_card(explanation)])
     return _render_frame(_render_parts(explanation, default_level(explanation)))
+
+
+def _render_card(explanation: Explanation) -> str:
+    if not isinstance(explanation, AnswerExplanation):
+        return html.card(explanation)
+    # Radio buttons of one name exclude each other, also between cells that show the same explanation.
+    return answer_html.card(explanation, group=f"ch{secrets.token_hex(6)}")
 
 
 def _render_parts(explanation: Explanation, level: str) -> Iterator[str]:
@@ -59,15 +68,15 @@ def listing(explanations: Sequence[Explanation]) -> str:
     """Render many explanations: the input of each, at most a hundred."""
     shown = explanations[:MAX_SHOWN]
     rest = _render_rest(explanations)
-    if _has_image(shown):
-        # Cards of images share one style sheet.
+    if _need_style(shown):
+        # Cards of images or answers share one style sheet.
         return html.with_style([*_render_cards(shown), rest])
     return "".join(_render_fragments(shown)) + rest
 
 
 def _render_cards(explanations: Sequence[Explanation]) -> Iterable[str]:
     if len(explanations) <= MAX_FULL_CARDS:
-        return map(html.card, explanations)
+        return map(_render_card, explanations)
     return map(html.brief_card, explanations)
 
 
@@ -80,13 +89,17 @@ def _render_fragments(explanations: Sequence[Explanation]) -> Iterable[str]:
 def comparison(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> str:
     """Render several methods on one input, or on each of many, at most a hundred."""
     rows = _group_by_input(explanations)[:MAX_SHOWN]
-    if any(_has_image(row.values()) for row in rows):
+    if any(_need_style(row.values()) for row in rows):
         return html.with_style(map(html.methods, rows))
     return "".join(map(_render_methods, rows))
 
 
-def _has_image(explanations: Iterable[Explanation]) -> bool:
-    return any(map(is_image, explanations))
+def _need_style(explanations: Iterable[Explanation]) -> bool:
+    return any(map(_needs_style, explanations))
+
+
+def _needs_style(explanation: Explanation) -> bool:
+    return is_image(explanation) or isinstance(explanation, AnswerExplanation)
 
 
 def _group_by_input(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> list[dict[str, Explanation]]:

@@ -6,19 +6,21 @@ from operator import attrgetter, itemgetter
 
 from PIL import Image, ImageDraw
 
+from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
-from clearhead.views import heatmap
+from clearhead.views import answer_image, heatmap
 from clearhead.views.captions import (
     format_diagnostics,
+    format_label,
     format_method,
     format_probability,
     format_source,
     format_tokens,
 )
-from clearhead.views.color import LIGHT, background_color, color_step, format_hex, underline_color
+from clearhead.views.color import LIGHT, Rgb, background_color, color_step, format_hex, underline_color
 from clearhead.views.fonts import SCALE, draw_text, has_all_glyphs, replace_missing_glyphs
 from clearhead.views.heads import HeadGrid
-from clearhead.views.text_layout import MARGIN, SMALL_SIZE, WIDTH, Box, GridCell, Layout, Spell
+from clearhead.views.text_layout import BASELINE, MARGIN, SMALL_SIZE, WIDTH, Box, GridCell, Layout, Spell
 from clearhead.views.text_spans import (
     escape_hidden,
     has_negative,
@@ -105,12 +107,19 @@ def _is_drawable(explanation: Explanation) -> bool:
 def _lay_out_explanation(layout: Layout, explanation: Explanation) -> None:
     """Add heading, text, legend, special tokens and diagnostics of one explanation."""
     _lay_out_heading(layout, explanation)
-    _lay_out_text(layout, explanation)
-    for note in _list_notes(explanation):
-        _add_note(layout, note)
+    if isinstance(explanation, AnswerExplanation):
+        answer_image.lay_out(layout, explanation)
+    else:
+        _lay_out_text(layout, explanation)
+        _lay_out_notes(layout, explanation)
     if explanation.heads is not None:
         layout.y += GAP
         _lay_out_heads(layout, explanation)
+
+
+def _lay_out_notes(layout: Layout, explanation: Explanation) -> None:
+    for note in _list_notes(explanation):
+        _add_note(layout, note)
 
 
 def _lay_out_text(layout: Layout, explanation: Explanation) -> None:
@@ -136,7 +145,7 @@ def _lay_out_heads(layout: Layout, explanation: Explanation) -> None:
 
 
 def _lay_out_heading(layout: Layout, explanation: Explanation) -> None:
-    layout.add_line(f"{explanation.label}{format_probability(explanation)}", TITLE_SIZE)
+    layout.add_line(f"{format_label(explanation)}{format_probability(explanation)}", TITLE_SIZE)
     _add_note(layout, format_source(explanation))
 
 
@@ -162,12 +171,23 @@ def _draw_boxes(boxes: Sequence[Box], height: float) -> Image.Image:
     # All backgrounds first: letters may reach beyond their box.
     _draw_backgrounds(image, boxes)
     for box in boxes:
-        draw_text(image, (box.x, box.baseline), box.text, box.size, box.ink)
+        _draw_label(image, box)
     return image
+
+
+def _draw_label(image: Image.Image, box: Box) -> None:
+    if not box.is_rotated:
+        draw_text(image, (box.x, box.baseline), box.text, box.size, box.ink)
+        return
+    label = Image.new("RGB", (round(SCALE * box.width), round(SCALE * box.height)), LIGHT.paper)
+    draw_text(label, (0, box.size * BASELINE), box.text, box.size, box.ink)
+    image.paste(label.rotate(90, expand=True), (round(SCALE * box.x), round(SCALE * box.y)))
 
 
 def _draw_backgrounds(image: Image.Image, boxes: Sequence[Box]) -> None:
     canvas = ImageDraw.Draw(image)
+    for box in filter(attrgetter("fill"), boxes):
+        canvas.rectangle(_box_corners(box), fill=box.fill)
     # A step of 0 has no colour.
     for box in filter(attrgetter("step"), boxes):
         _draw_background(canvas, box)
@@ -175,8 +195,11 @@ def _draw_backgrounds(image: Image.Image, boxes: Sequence[Box]) -> None:
 
 
 def _draw_background(canvas: ImageDraw.ImageDraw, box: Box) -> None:
-    corners = (SCALE * box.x, SCALE * box.y, SCALE * box.right, SCALE * box.bottom)
-    canvas.rectangle(corners, fill=background_color(box.step, LIGHT))
+    canvas.rectangle(_box_corners(box), fill=background_color(box.step, LIGHT))
+
+
+def _box_corners(box: Box) -> tuple[float, float, float, float]:
+    return (SCALE * box.x, SCALE * box.y, SCALE * box.right, SCALE * box.bottom)
 
 
 def _draw_underline(canvas: ImageDraw.ImageDraw, box: Box) -> None:
@@ -256,6 +279,8 @@ def _write_svg(width: float, height: float, body: str, title: str) -> str:
 
 def _write_box(box: Box) -> str:
     elements = []
+    if box.fill is not None:
+        elements.append(_write_rectangle(box, box.fill))
     if box.step:
         elements += [_write_background(box), _write_underline(box)]
     if box.text.strip():
@@ -266,14 +291,24 @@ def _write_box(box: Box) -> str:
 def _write_text(box: Box) -> str:
     # A fixed textLength makes colour and word agree whatever font the reader has.
     return (
-        f'<text x="{box.x:.1f}" y="{box.baseline:.1f}" font-size="{box.size}" '
+        f'<text {_write_position(box)} font-size="{box.size}" '
         f'fill="{format_hex(box.ink)}" textLength="{box.width:.1f}" lengthAdjust="spacingAndGlyphs" '
         f'xml:space="preserve">{escape(box.text)}</text>'
     )
 
 
+def _write_position(box: Box) -> str:
+    if box.is_rotated:
+        return f'transform="translate({box.x + box.size * BASELINE:.1f} {box.y + box.width:.1f}) rotate(-90)"'
+    return f'x="{box.x:.1f}" y="{box.baseline:.1f}"'
+
+
 def _write_background(box: Box) -> str:
-    color = format_hex(background_color(box.step, LIGHT))
+    return _write_rectangle(box, background_color(box.step, LIGHT))
+
+
+def _write_rectangle(box: Box, fill: Rgb) -> str:
+    color = format_hex(fill)
     return (
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" fill="{color}">'
         f"{_write_tooltip(box)}</rect>"

@@ -4,29 +4,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from clearhead.answer_explanation import AnswerExplanation
 from clearhead.arrays import Array
 from clearhead.explanation import Explanation
+from clearhead.views import answer_terminal
 from clearhead.views.captions import (
     format_diagnostics,
-    format_percent,
     format_relevance,
-    format_source,
     format_tokens,
     format_word,
 )
-from clearhead.views.color import (
-    LEGEND_STEPS,
-    LIGHT,
-    NEGATIVE_LEGEND_STEPS,
-    STEPS,
-    background_color,
-    color_step,
-    format_hex,
-)
+from clearhead.views.color import color_step
 from clearhead.views.heads import Head, HeadGrid
+from clearhead.views.terminal_parts import (
+    NEGATIVE_SHADES,
+    POSITIVE_SHADES,
+    choose_shade,
+    render_heading,
+    render_legend,
+    render_ranking,
+    sign_color,
+    word_style,
+)
 from clearhead.views.text_spans import (
     TextSpan,
     content_relevance,
@@ -41,17 +42,12 @@ from clearhead.views.text_spans import (
     strongest_spans,
 )
 
-# Characters of the bar of the strongest word.
-BAR_WIDTH = 12
 MAX_SPECIAL_TOKENS = 6
 MAX_COMPARED_WORDS = 5
 # Characters of "block 99", and a space.
 HEAD_NAME_WIDTH = 9
 # Terminals may be 80 characters wide.
 MAX_WIDE_HEADS = 23
-# From none to the full relevance; blocks and lines differ without colour.
-POSITIVE_SHADES = " ░▒▓█"
-NEGATIVE_SHADES = " ·-=≡"
 # Texts come from users: nothing in them is markup, an emoji code or a number to highlight.
 LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
@@ -101,7 +97,10 @@ def _make_recorder(width: int, color: bool) -> Console:
 
 def view(explanation: Explanation, *, level: str | None = None, count: int = 8) -> RenderableType:
     """Return heading, text or patches, legend, the `count` strongest words, special tokens and diagnostics."""
-    renderables: list[RenderableType] = [_render_heading(explanation), Text()]
+    renderables: list[RenderableType] = [render_heading(explanation), Text()]
+    if isinstance(explanation, AnswerExplanation):
+        body = answer_terminal.render(explanation, level, count)
+        return Group(*renderables, *body, *_render_heads(explanation))
     if is_image(explanation):
         renderables.append(_render_patches(explanation))
     else:
@@ -112,15 +111,16 @@ def view(explanation: Explanation, *, level: str | None = None, count: int = 8) 
 def _render_words(explanation: Explanation, level: str | None, count: int) -> Iterator[RenderableType]:
     yield from _render_texts(explanation, level)
     yield Text()
-    yield _render_legend(explanation, level)
+    spans = scored_spans(explanation, level)
+    yield render_legend(max_relevance(spans), explanation.label, has_negative(spans))
     yield Text()
-    yield _render_strongest(explanation, level, count)
+    yield render_ranking(strongest_spans(explanation, count, level))
 
 
 def methods(explanations: Mapping[str, Explanation], *, level: str | None = None) -> RenderableType:
     """Return several methods on the same input below each other."""
     first = next(iter(explanations.values()))
-    renderables: list[RenderableType] = [_render_heading(first, method=False), Text()]
+    renderables: list[RenderableType] = [render_heading(first, method=False), Text()]
     for name, explanation in explanations.items():
         renderables.append(Text(name, style="bold"))
         renderables += _render_compared(explanation, level)
@@ -128,18 +128,12 @@ def methods(explanations: Mapping[str, Explanation], *, level: str | None = None
     return Group(*renderables)
 
 
-def _render_compared(explanation: Explanation, level: str | None) -> list[Text]:
+def _render_compared(explanation: Explanation, level: str | None) -> Sequence[RenderableType]:
+    if isinstance(explanation, AnswerExplanation):
+        return answer_terminal.render_input(explanation, level)
     if is_image(explanation):
         return [_render_patches(explanation)]
     return [*_render_texts(explanation, level), _render_short_list(explanation)]
-
-
-def _render_heading(explanation: Explanation, *, method: bool = True) -> Text:
-    line = Text(escape_hidden(explanation.label), style="bold")
-    if explanation.probability is not None:
-        line.append(f"  {format_percent(explanation.probability)}", style="bold")
-    source = escape_hidden(format_source(explanation, method=method))
-    return line.append(f"   {source}", style="dim")
 
 
 def _render_texts(explanation: Explanation, level: str | None) -> list[Text]:
@@ -152,90 +146,8 @@ def _render_text(spans: Sequence[TextSpan], full: float) -> Text:
     # Folding breaks a long word instead of cutting it off at the edge.
     line = Text(overflow="fold")
     for span in spans:
-        line.append(escape_hidden(span.text), style=_word_style(color_step(span.relevance, full)))
+        line.append(escape_hidden(span.text), style=word_style(color_step(span.relevance, full)))
     return line
-
-
-def _word_style(step: int) -> str:
-    """Return the style of a word; negative words are underlined twice."""
-    if step == 0:
-        return ""
-    underline = _choose_underline(step)
-    # On a dark terminal the palest background would stand out most, so the lowest step has none.
-    if abs(step) == 1:
-        return underline
-    return f"{underline} {_format_colors(step)}"
-
-
-def _format_colors(step: int) -> str:
-    # Dark ink on the light scale is legible in any terminal.
-    return f"{format_hex(LIGHT.ink)} on {format_hex(background_color(step, LIGHT))}"
-
-
-def _choose_underline(step: int) -> str:
-    # The sign can be read without colour.
-    if step > 0:
-        return "underline"
-    return "underline2"
-
-
-def _render_legend(explanation: Explanation, level: str | None) -> Text:
-    spans = scored_spans(explanation, level)
-    full = max_relevance(spans)
-    line = Text(style="dim")
-    if has_negative(spans):
-        line.append_text(_render_negative_legend(full))
-    line.append("0 ").append_text(_render_swatches(LEGEND_STEPS))
-    return line.append(f" {format_relevance(full)} for {escape_hidden(explanation.label)}")
-
-
-def _render_negative_legend(full: float) -> Text:
-    return Text(f"against {format_relevance(-full)} ").append_text(_render_swatches(NEGATIVE_LEGEND_STEPS)).append(" ")
-
-
-def _render_swatches(steps: Iterable[int]) -> Text:
-    return Text.assemble(*map(_render_swatch, steps))
-
-
-def _render_swatch(step: int) -> Text:
-    # The shade of the block shows the sign without colour.
-    return Text(_sign_block(step), style=f"not dim {format_hex(background_color(step, LIGHT))}")
-
-
-def _sign_block(value: float) -> str:
-    """Return a full block for the class, a light one against it."""
-    if value > 0:
-        return "█"
-    return "░"
-
-
-def _render_strongest(explanation: Explanation, level: str | None, count: int) -> Table:
-    spans = strongest_spans(explanation, count, level)
-    full = max_relevance(spans)
-    table = Table.grid(padding=(0, 2))
-    for span in spans:
-        table.add_row(*_render_row(span, full))
-    return table
-
-
-def _render_row(span: TextSpan, full: float) -> tuple[Text, Text, Text]:
-    relevance = span.relevance_or_zero
-    number = Text(format_relevance(relevance), justify="right")
-    return Text(escape_hidden(span.text)), number, _render_bar(relevance, full)
-
-
-def _render_bar(relevance: float, full: float) -> Text:
-    return Text(_sign_block(relevance) * _bar_length(relevance, full), style=_sign_color(relevance))
-
-
-def _bar_length(relevance: float, full: float) -> int:
-    return abs(color_step(relevance, full)) * BAR_WIDTH // STEPS
-
-
-def _sign_color(relevance: float) -> str:
-    if relevance > 0:
-        return format_hex(LIGHT.positive)
-    return format_hex(LIGHT.negative)
 
 
 def _render_short_list(explanation: Explanation) -> Text:
@@ -291,18 +203,7 @@ def _render_patch(value: float, full: float) -> Text:
     step = color_step(value, full)
     if step == 0:
         return Text("  ")
-    return Text(2 * _choose_shade(step), style=_sign_color(value))
-
-
-def _choose_shade(step: int) -> str:
-    # A shade per quarter of the scale; the first, a space, is for less than an eighth.
-    return _choose_shades(step)[round(abs(step) / STEPS * 4)]
-
-
-def _choose_shades(step: int) -> str:
-    if step > 0:
-        return POSITIVE_SHADES
-    return NEGATIVE_SHADES
+    return Text(2 * choose_shade(step), style=sign_color(value))
 
 
 def _render_patch_legend(values: Array, full: float, label: str) -> Text:

@@ -32,11 +32,16 @@ BASELINE = 1.12
 MAX_RUN_LENGTH = 40
 # Turns text of the user into text that can be drawn: `replace_missing_glyphs` for PNG, `escape_hidden` for SVG.
 Spell = Callable[[str], str]
+# A text that fits a line, its step of the colour scale, and its ink.
+_Run = tuple[str, int, Rgb]
 
 
 @dataclass(frozen=True)
 class Box:
-    """A word or cell on its colour: position, size, step of the colour scale behind it, ink, and tooltip in an SVG."""
+    """A word or cell on its colour: position, size, step of the colour scale behind it, ink, and tooltip in an SVG.
+
+    `fill` is a colour outside of the scale. A rotated box reads from bottom to top, and its width is that of the text.
+    """
 
     text: str
     x: float
@@ -46,6 +51,8 @@ class Box:
     step: int = 0
     ink: Rgb = LIGHT.ink
     tooltip: str = ""
+    fill: Rgb | None = None
+    is_rotated: bool = False
 
     @property
     def height(self) -> float:
@@ -86,9 +93,9 @@ class Layout:
         for box in self._wrap(words, 0.0, size):
             self.boxes.append(replace(box, ink=ink))
 
-    def add_text(self, spans: Sequence[TextSpan], full: float) -> None:
-        """Add words on their colours, wrapped."""
-        self.boxes += self._wrap(spans, full, TEXT_SIZE)
+    def add_text(self, spans: Sequence[TextSpan], full: float, unscored_ink: Rgb = LIGHT.ink) -> None:
+        """Add words on their colours, wrapped; `unscored_ink` is that of text without relevance."""
+        self.boxes += self._wrap(spans, full, TEXT_SIZE, unscored_ink)
 
     def add_legend(self, label: str, full: float, signed: bool) -> None:
         """Add the colour scale on one line."""
@@ -120,28 +127,28 @@ class Layout:
     def _add_label(self, text: str, x: float) -> None:
         self.boxes.append(_make_legend_box(text, 0, x, self.y))
 
-    def _wrap(self, spans: Sequence[TextSpan], full: float, size: int) -> list[Box]:
+    def _wrap(self, spans: Sequence[TextSpan], full: float, size: int, unscored_ink: Rgb = LIGHT.ink) -> list[Box]:
         """Break spans into lines, then order each line by the direction of its words."""
-        from_right = _is_right_to_left(spans)
+        from_right = is_right_to_left(spans)
         # Lines are broken in logical order, as the text is read, and only then ordered for display.
-        boxes = self._break_lines(_split_runs(spans, full, self.spell), size)
+        boxes = self._break_lines(_split_runs(spans, full, self.spell, unscored_ink), size)
         ordered: list[Box] = []
         for _, line in groupby(boxes, key=attrgetter("y")):
             ordered += _order_line(list(line), from_right)
         return ordered
 
-    def _break_lines(self, runs: Iterable[tuple[str, int]], size: int) -> list[Box]:
+    def _break_lines(self, runs: Iterable[_Run], size: int) -> list[Box]:
         """Place runs from left to right; a run that does not fit begins a new line, where spaces are dropped."""
         boxes: list[Box] = []
         x = 0.0
-        for text, step in runs:
+        for text, step, ink in runs:
             width = _measure_run(text, size)
             if _begins_line(text, x + width):
                 x = 0.0
                 self._end_line(size)
             # A line break is a space at the start of the line that it begins.
             if x > 0 or not text.isspace():
-                boxes.append(Box(text, x + MARGIN, self.y, width, size, step))
+                boxes.append(Box(text, x + MARGIN, self.y, width, size, step, ink))
                 x += width
         self._end_line(size)
         return boxes
@@ -188,12 +195,13 @@ def _split_at_spaces(text: str) -> list[str]:
     return re.findall(r" |[^ ]+", text)
 
 
-def _split_runs(spans: Sequence[TextSpan], full: float, spell: Spell) -> Iterator[tuple[str, int]]:
+def _split_runs(spans: Sequence[TextSpan], full: float, spell: Spell, unscored_ink: Rgb) -> Iterator[_Run]:
     """Iterate over runs of text that fit a line, with their colour steps; line breaks are runs of their own."""
     for span in spans:
         step = color_step(span.relevance, full)
+        ink = unscored_ink if span.relevance is None else LIGHT.ink
         for text in _split_lines(spell(span.text)):
-            yield text, step
+            yield text, step, ink
 
 
 def _split_lines(text: str) -> Iterator[str]:
@@ -221,7 +229,7 @@ def _order_line(line: list[Box], from_right: bool) -> list[Box]:
             run = _mirror_run(run)
         ordered += run
     if from_right:
-        return _mirror(ordered, WIDTH)
+        return mirror(ordered, WIDTH)
     return ordered
 
 
@@ -234,10 +242,10 @@ def _group_by_direction(line: list[Box], from_right: bool) -> Iterator[tuple[boo
 
 def _mirror_run(boxes: list[Box]) -> list[Box]:
     first, last = boxes[0], boxes[-1]
-    return _mirror(boxes, first.x + last.x + last.width)
+    return mirror(boxes, first.x + last.x + last.width)
 
 
-def _mirror(boxes: list[Box], ends: float) -> list[Box]:
+def mirror(boxes: list[Box], ends: float) -> list[Box]:
     """Mirror boxes in the middle of an area; `ends` is the sum of its left and right ends."""
     return [replace(box, x=ends - box.x - box.width) for box in boxes]
 
@@ -271,7 +279,7 @@ def _first_known(directions: Iterable[bool | None], default: bool) -> bool:
     return default
 
 
-def _is_right_to_left(spans: Sequence[TextSpan]) -> bool:
+def is_right_to_left(spans: Sequence[TextSpan]) -> bool:
     """Return whether the text as a whole reads from right to left; text without any direction does not."""
     return bool(_reads_from_right("".join(span.text for span in spans)))
 

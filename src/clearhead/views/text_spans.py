@@ -4,7 +4,6 @@ Also spells out characters that are invisible or that reorder the text around th
 """
 
 import math
-import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
@@ -255,11 +254,7 @@ def _find_owner(words: Sequence[_Range], token: _Range) -> _Range | None:
 
 
 def _find_words(explanation: Explanation) -> list[_Range]:
-    words = []
-    for number, segment in enumerate(text_segments(explanation)):
-        for match in re.finditer(r"\S+", segment):
-            words.append(_Range(number, *match.span()))
-    return words
+    return [_Range(segment, *match.span()) for segment, match in explanation.find_words()]
 
 
 def _contains_start(word: _Range, token: _Range) -> bool:

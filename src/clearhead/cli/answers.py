@@ -1,0 +1,130 @@
+"""Answers of language models: what `ask` and `explain` share."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clearhead.cli import outputs
+from clearhead.errors import BadOption
+
+if TYPE_CHECKING:
+    from clearhead.answer_explanation import Focus
+    from clearhead.attribution.method import MethodSpec
+    from clearhead.explanation import Explanation
+    from clearhead.model.model import Model
+
+# Prompts per call of the library: few, because writing answers takes long and a bar should move.
+MAX_CHUNK = 4
+
+
+@dataclass(frozen=True)
+class AnswerFlags:
+    """The flags that only language models have, as they were given."""
+
+    answer: str | None = None
+    versus: str | None = None
+    focus: str | None = None
+    matrix: bool = False
+    scale: str | None = None
+    max_new_tokens: int | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Arguments of `clearhead.explain`, without those that were not given."""
+        settings = {**asdict(self), "focus": parse_focus(self.focus), "generation": self._generation}
+        del settings["max_new_tokens"]
+        # The library refuses these arguments for models that do not write.
+        return {name: value for name, value in settings.items() if _is_given(value)}
+
+    @property
+    def _generation(self) -> dict[str, int] | None:
+        if self.max_new_tokens is None:
+            return None
+        self._refuse_answer()
+        return {"max_new_tokens": self.max_new_tokens}
+
+    def _refuse_answer(self) -> None:
+        if self.answer is not None:
+            raise BadOption("--max-new-tokens limits what the model writes, but --answer gives the answer: omit one.")
+
+
+def _is_given(value: Any) -> bool:
+    # Not by its truth value: 0 is the first step.
+    return value is not None and value is not False
+
+
+def parse_focus(text: str | None) -> "Focus":
+    """Return words of the answer, the step of #N, or the characters of START:END."""
+    step = re.fullmatch(r"#(-?\d+)", text or "")
+    if step:
+        return int(step[1])
+    characters = re.fullmatch(r"(\d+):(\d+)", text or "")
+    if characters:
+        return int(characters[1]), int(characters[2])
+    return text
+
+
+def make_chats(prompts: Sequence[str], system: str | None) -> list[list[dict[str, str]]]:
+    """Return each prompt as the message of a user, after the system's message if there is one."""
+    before = []
+    if system is not None:
+        before.append({"role": "system", "content": system})
+    return [[*before, {"role": "user", "content": prompt}] for prompt in prompts]
+
+
+def require_texts(prompts: Sequence[Any]) -> None:
+    """Raise BadOption for pairs of texts."""
+    if not all(isinstance(prompt, str) for prompt in prompts):
+        raise BadOption("A prompt is one text: name one column with --text-column, and leave out --pair.")
+
+
+def explain_answers(
+    model: "Model", prompts: Sequence[Any], spec: "MethodSpec", settings: Mapping[str, Any]
+) -> "list[Explanation]":
+    """Explain the answer to each prompt, with a spinner or a bar on a terminal."""
+    from clearhead.progress import spinner
+
+    explanations = _explain_chunks(model, prompts, spec, settings)
+    if len(prompts) > 1:
+        return list(explanations)
+    with spinner(f"{model.name}: {_name_work(settings)}"):
+        return list(explanations)
+
+
+def _name_work(settings: Mapping[str, Any]) -> str:
+    if "answer" in settings:
+        return "explaining the answer"
+    return "writing and explaining an answer"
+
+
+def _explain_chunks(
+    model: "Model", prompts: Sequence[Any], spec: "MethodSpec", settings: Mapping[str, Any]
+) -> "Iterator[Explanation]":
+    from clearhead.api import explain
+    from clearhead.progress import progress
+
+    with progress(len(prompts), "answers") as advance:
+        for start in range(0, len(prompts), MAX_CHUNK):
+            chunk = prompts[start : start + MAX_CHUNK]
+            yield from explain(model, list(chunk), spec, **settings)
+            advance(len(chunk))
+
+
+def deliver(explanations: "Sequence[Explanation]", spec: "MethodSpec", *, out: Path | None, json: bool) -> None:
+    """Write and print the explanations of answers."""
+    outputs.deliver(
+        [(spec.text, explanation) for explanation in explanations],
+        out=out,
+        json=json,
+        render_page=partial(_render_page, explanations),
+        show=partial(outputs.show_explanations, explanations, everything=out is None),
+    )
+
+
+def _render_page(explanations: "Sequence[Explanation]") -> list[str]:
+    from clearhead.views import html
+
+    return html.cards(explanations)

@@ -1,0 +1,94 @@
+"""clearhead ask."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.cli import answers, options, outputs
+from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.errors import BadInput
+
+if TYPE_CHECKING:
+    from clearhead.model.model import Model
+
+DEFAULT_LANGUAGE_MODEL = "clearhead/smollm2"
+
+Prompts = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PROMPT",
+        show_default=False,
+        help="A text, - for standard input, a .txt file, or a .csv, .tsv, .jsonl or .parquet table of prompts.",
+    ),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="M",
+        autocompletion=options.complete_models,
+        help=f"Language model: folder or hub id; default: {DEFAULT_LANGUAGE_MODEL}.",
+    ),
+]
+Chat = Annotated[bool, typer.Option("--chat", help="Pass the prompt as a user's message through the chat template.")]
+System = Annotated[str | None, typer.Option(metavar="TEXT", help="System message before the prompt; implies --chat.")]
+
+
+def ask(
+    prompts: Prompts,
+    model: ModelName = None,
+    method: options.Method = DEFAULT_METHOD,
+    answer: options.Answer = None,
+    versus: options.Foil = None,
+    focus: options.Focus = None,
+    matrix: options.Matrix = False,
+    scale: options.Scale = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    chat: Chat = False,
+    system: System = None,
+    out: options.Out = None,
+    json: options.Json = False,
+    method_options: options.MethodOptions = None,
+    text_column: options.TextColumn = None,
+    precision: options.Precision = None,
+    batch_size: options.BatchSize = None,
+    device: options.Device = None,
+) -> None:
+    """Let a language model answer, and explain which words of the prompt and of the answer led to it.
+
+    Examples:
+
+    clearhead ask "Which river flows through Paris?" --chat --matrix --out river.html
+
+    clearhead ask "The capital of France is" --answer Paris --versus London
+
+    clearhead ask prompts.jsonl --text-column prompt --max-new-tokens 20 --json
+    """
+    outputs.check_path(out)
+    check_text_column(prompts, text_column)
+    flags = answers.AnswerFlags(answer, versus, focus, matrix, scale, max_new_tokens)
+    settings = {"precision": precision, "batch_size": batch_size, **flags.settings}
+    # Before the model is loaded, which may take long.
+    spec = options.parse_method(method, method_options)
+    texts = InputReader(images=False, text_column=text_column).read(prompts)
+    answers.require_texts(texts)
+    outputs.check_count(out, len(texts))
+    loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None)
+    _require_writer(loaded)
+    inputs = _prepare_prompts(texts, system, chat=chat)
+    answers.deliver(answers.explain_answers(loaded, inputs, spec, settings), spec, out=out, json=json)
+
+
+def _prepare_prompts(texts: list[str], system: str | None, *, chat: bool) -> list[Any]:
+    if chat or system is not None:
+        return answers.make_chats(texts, system)
+    return texts
+
+
+def _require_writer(loaded: "Model") -> None:
+    if not loaded.writes:
+        raise BadInput(
+            f"{loaded.name} is no language model: it does not write. Use clearhead explain, or another model."
+        )

@@ -1,0 +1,122 @@
+"""Answers as Markdown: the answer with probabilities, the prompt with strong words emphasised, shares, and a grid."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from clearhead.answer_explanation import AnswerExplanation
+from clearhead.views.answer_grid import TITLE, Grid, make_grid
+from clearhead.views.answers import (
+    format_shares,
+    format_sink,
+    full_scale,
+    list_source_cells,
+    list_sources,
+    list_step_cells,
+    list_word_cells,
+    name_start,
+    name_step_columns,
+    strongest_words,
+)
+from clearhead.views.captions import format_relevance
+from clearhead.views.markdown_parts import emphasise, escape, quote
+from clearhead.views.text_spans import default_level, split_segments
+
+MAX_TABLE_ROWS = 10
+MAX_GRID_COLUMNS = 16
+
+
+def render(explanation: AnswerExplanation) -> Iterator[str]:
+    """Iterate over the lines of answer, steps, prompt, shares, strongest words, sources and grid."""
+    yield from _quote_answer(explanation)
+    yield from _list_steps(explanation)
+    yield from _quote_prompt(explanation)
+    yield from _list_shares(explanation)
+    yield from _list_strongest(explanation)
+    yield from _list_sources(explanation)
+    yield from _list_grid(explanation)
+
+
+def _quote_answer(explanation: AnswerExplanation) -> Iterator[str]:
+    yield "Answer:"
+    yield ""
+    yield from quote(_emphasise_segments(explanation)[-1])
+    yield ""
+
+
+def _quote_prompt(explanation: AnswerExplanation) -> Iterator[str]:
+    yield "Prompt:"
+    yield ""
+    yield from quote(_emphasise_segments(explanation)[0])
+    yield ">"
+    yield f"> **bold** speaks for {escape(name_start(explanation))}, *italics* against it"
+    yield ""
+
+
+def _emphasise_segments(explanation: AnswerExplanation) -> list[str]:
+    """Return prompt and answer with their strong words emphasised."""
+    segments = split_segments(explanation)
+    full = full_scale(explanation, segments)
+    is_word_level = default_level(explanation) == "word"
+    texts = []
+    for segment in segments:
+        words = [emphasise(span, full, is_word_level) for span in segment]
+        texts.append("".join(words).rstrip())
+    # Without the original text there is one segment of tokens; the answer is known as text all the same.
+    if len(texts) == 1:
+        texts.append(escape(explanation.answer))
+    return texts
+
+
+def _list_steps(explanation: AnswerExplanation) -> Iterator[str]:
+    yield from _render_table(name_step_columns(explanation), map(list_step_cells, explanation.steps))
+    yield ""
+
+
+def _render_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield from _start_table(columns)
+    yield from map(_format_row, rows)
+
+
+def _start_table(columns: Sequence[str]) -> Iterator[str]:
+    yield _format_row(columns)
+    yield "|:--" + "|--:" * (len(columns) - 1) + "|"
+
+
+def _format_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(map(escape, cells))} |"
+
+
+def _list_shares(explanation: AnswerExplanation) -> Iterator[str]:
+    yield escape(f"Relevance: {format_shares(explanation)}")
+    yield ""
+    sink = format_sink(explanation)
+    if sink:
+        yield escape(sink)
+        yield ""
+
+
+def _list_strongest(explanation: AnswerExplanation) -> Iterator[str]:
+    words = strongest_words(explanation, MAX_TABLE_ROWS)
+    yield from _render_table([default_level(explanation), "relevance"], map(list_word_cells, words))
+
+
+def _list_sources(explanation: AnswerExplanation) -> Iterator[str]:
+    sources = list_sources(explanation)
+    if sources:
+        yield ""
+        yield from _render_table(["source", "relevance"], map(list_source_cells, sources))
+
+
+def _list_grid(explanation: AnswerExplanation) -> Iterator[str]:
+    """Iterate over a table of the prompt's words by the answer's."""
+    grid = make_grid(explanation, MAX_GRID_COLUMNS)
+    if grid is None:
+        return
+    yield ""
+    yield from _render_table([TITLE, *grid.columns], _grid_rows(grid))
+    yield ""
+    yield escape(grid.note)
+
+
+def _grid_rows(grid: Grid) -> Iterator[list[str]]:
+    for name, values in zip(grid.rows, grid.values.tolist(), strict=True):
+        yield [name, *map(format_relevance, values)]

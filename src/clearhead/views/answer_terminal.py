@@ -1,0 +1,203 @@
+"""Answers in a terminal: each word above its probability, the prompt on its colours, shares, and a grid."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from clearhead.answer_explanation import AnswerExplanation
+from clearhead.views.answer_grid import TITLE, Grid, make_grid
+from clearhead.views.answers import (
+    AnswerWord,
+    ColoredWord,
+    Segments,
+    Share,
+    color_answer,
+    describe_scale,
+    describe_source,
+    format_foil,
+    format_rounded,
+    format_share,
+    full_scale,
+    list_notes,
+    list_shares,
+    list_sources,
+    strongest_words,
+)
+from clearhead.views.captions import format_relevance, format_word
+from clearhead.views.color import color_step
+from clearhead.views.terminal_parts import choose_shade, render_legend, render_ranking, sign_color, word_style
+from clearhead.views.text_spans import TextSpan, escape_hidden, split_segments
+
+SHARE_BAR_WIDTH = 40
+# Without colour the groups differ by their shades.
+SHARE_SHADES = {"first": "░", "prompt": "█", "own": "▓", "special": "▒"}
+MAX_GRID_COLUMNS = 24
+MAX_COMPARED_WORDS = 5
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A word of the answer above its probability."""
+
+    text: str
+    below: str
+    style: str
+    begins_line: bool
+
+    @property
+    def width(self) -> int:
+        return max(cell_len(self.text), cell_len(self.below)) + 1
+
+    @property
+    def word(self) -> Text:
+        gap = " " * (self.width - cell_len(self.text))
+        return Text.assemble((self.text, self.style), gap)
+
+
+@dataclass(frozen=True)
+class _AnswerLines:
+    """The words of an answer with their probabilities below them, in lines as wide as the console."""
+
+    cells: Sequence[_Cell]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        for line in self._break_lines(options.max_width):
+            yield Text.assemble(*(cell.word for cell in line), overflow="fold")
+            yield Text("".join(cell.below.ljust(cell.width) for cell in line), style="dim", overflow="fold")
+
+    def _break_lines(self, width: int) -> Iterator[list[_Cell]]:
+        line: list[_Cell] = []
+        for cell in self.cells:
+            if line and (cell.begins_line or _measure([*line, cell]) > width):
+                yield line
+                line = []
+            line.append(cell)
+        yield line
+
+
+def _measure(cells: Sequence[_Cell]) -> int:
+    return sum(cell.width for cell in cells)
+
+
+def render(explanation: AnswerExplanation, level: str | None, count: int) -> Iterator[RenderableType]:
+    """Iterate over answer, prompt, legend, shares, the `count` strongest words, sources, grid and notes."""
+    segments = split_segments(explanation, level)
+    yield from _render_texts(explanation, segments)
+    yield Text()
+    yield render_legend(*describe_scale(explanation, segments))
+    yield from _render_shares(explanation)
+    yield Text()
+    yield render_ranking(strongest_words(explanation, count, level))
+    yield from _render_sources(explanation)
+    yield from _render_grid(explanation)
+    yield from _render_footer(explanation)
+
+
+def render_input(explanation: AnswerExplanation, level: str | None) -> list[RenderableType]:
+    """Return answer and prompt on their colours, and the strongest words in one line."""
+    strongest = map(format_word, strongest_words(explanation, MAX_COMPARED_WORDS, level))
+    texts = _render_texts(explanation, split_segments(explanation, level))
+    return [*texts, Text("  ".join(strongest), style="dim")]
+
+
+def _render_texts(explanation: AnswerExplanation, segments: Segments) -> Iterator[RenderableType]:
+    yield _AnswerLines(list(map(_make_cell, color_answer(explanation, segments))))
+    yield Text()
+    yield _render_prompt(segments[0], full_scale(explanation, segments))
+
+
+def _make_cell(colored: ColoredWord) -> _Cell:
+    word = colored.word
+    return _Cell(escape_hidden(word.text), _format_probabilities(word), word_style(colored.step), colored.begins_line)
+
+
+def _format_probabilities(word: AnswerWord) -> str:
+    probabilities = [format_rounded(word.probability), format_foil(word)]
+    return ", ".join(filter(None, probabilities))
+
+
+def _render_prompt(spans: Sequence[TextSpan], full: float) -> Text:
+    line = Text(overflow="fold")
+    for span in spans:
+        line.append(escape_hidden(span.text), style=_choose_style(span, full))
+    line.rstrip()
+    return line
+
+
+def _choose_style(span: TextSpan, full: float) -> str:
+    # Text without relevance is blanks, or the template of a chat.
+    if span.relevance is None:
+        return "dim"
+    return word_style(color_step(span.relevance, full))
+
+
+def _render_shares(explanation: AnswerExplanation) -> Iterator[Text]:
+    """Iterate over a bar of the shares of relevance and its legend."""
+    shares = list_shares(explanation)
+    if shares:
+        yield Text("".join(map(_render_bar, shares)))
+        yield Text("  ".join(map(_format_share, shares)), style="dim")
+
+
+def _render_bar(share: Share) -> str:
+    return SHARE_SHADES[share.group] * round(share.size * SHARE_BAR_WIDTH)
+
+
+def _format_share(share: Share) -> str:
+    return f"{SHARE_SHADES[share.group]} {format_share(share)}"
+
+
+def _render_sources(explanation: AnswerExplanation) -> Iterator[RenderableType]:
+    sources = list_sources(explanation)
+    if not sources:
+        return
+    yield from _render_title("Sources")
+    for source in sources:
+        yield Text(f"{format_relevance(source.relevance):>8}  {escape_hidden(describe_source(source))}")
+
+
+def _render_title(title: str) -> Iterator[Text]:
+    yield Text()
+    yield Text(title, style="bold")
+
+
+def _render_grid(explanation: AnswerExplanation) -> Iterator[RenderableType]:
+    """Iterate over the grid, whose columns are numbered, the words of the columns, and a note."""
+    grid = make_grid(explanation, MAX_GRID_COLUMNS)
+    if grid is None:
+        return
+    yield from _render_title(TITLE)
+    yield _make_table(grid)
+    yield Text(_list_columns(grid), style="dim")
+    if grid.note:
+        yield Text(grid.note, style="dim")
+
+
+def _list_columns(grid: Grid) -> str:
+    return "  ".join(f"{number} {escape_hidden(name)}" for number, name in enumerate(grid.columns, 1))
+
+
+def _make_table(grid: Grid) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_row(Text(), *map(_render_number, range(1, len(grid.columns) + 1)))
+    for row, name in enumerate(grid.rows):
+        table.add_row(Text(escape_hidden(name)), *map(_render_cell, grid.steps(row)))
+    return table
+
+
+def _render_number(number: int) -> Text:
+    return Text(f"{number:>2}", style="dim")
+
+
+def _render_cell(step: int) -> Text:
+    return Text(2 * choose_shade(step), style=sign_color(step))
+
+
+def _render_footer(explanation: AnswerExplanation) -> Iterator[Text]:
+    yield Text()
+    for note in list_notes(explanation):
+        yield Text(note, style="dim")

@@ -1,0 +1,391 @@
+"""What the views of answers share: words with their probabilities, choices, the first token, shares and sources."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from clearhead.answer_explanation import AnswerExplanation, Step
+from clearhead.arrays import Array
+from clearhead.views.captions import clip, format_diagnostics, format_percent, format_relevance
+from clearhead.views.color import color_step
+from clearhead.views.text_spans import (
+    TextSpan,
+    default_level,
+    escape_hidden,
+    has_negative,
+    max_relevance,
+    select_scored,
+    special_tokens,
+    split_segments,
+)
+
+MAX_SPECIAL_TOKENS = 6
+# A page holds a colour per choice and word; more would make it slow to open.
+MAX_CHOICE_COLORS = 300_000
+# How tokenizers write blanks, tabs and line breaks.
+BLANKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n", "ĉ": "\t"})
+VISIBLE_BLANKS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
+SHARE_NAMES = {"prompt": "prompt", "own": "its own earlier words", "special": "special tokens"}
+SINK_NOTE = "decoders often leave there what they do not need"
+Segments = Sequence[Sequence[TextSpan]]
+"""The spans of prompt and answer."""
+
+
+@dataclass(frozen=True)
+class AnswerWord:
+    """A word of an answer with the probability of its steps, and the foil of those that are contrasted."""
+
+    text: str
+    start: int
+    end: int
+    steps: tuple[int, ...]
+    probability: float
+    versus: str = ""
+    versus_probability: float | None = None
+
+
+@dataclass(frozen=True)
+class ColoredWord:
+    """A word of an answer with its step of the colour scale, and whether a line begins with it."""
+
+    word: AnswerWord
+    step: int
+    begins_line: bool
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of the absolute relevance lies on tokens of a group: first, prompt, own or special."""
+
+    group: str
+    name: str
+    size: float
+
+
+def spell_token(token: str) -> str:
+    """Return the name of a token as people write it; tokens of nothing but blanks show them as symbols."""
+    text = token.translate(BLANKS)
+    return text.strip() or text.translate(VISIBLE_BLANKS)
+
+
+def is_blank(step: Step) -> bool:
+    """Return whether a step writes nothing but blanks."""
+    return not step.token.translate(BLANKS).strip()
+
+
+def list_words(explanation: AnswerExplanation, level: str | None = None) -> list[AnswerWord]:
+    """Return the words of the answer, or its tokens where the script has no blanks between words."""
+    continues = JOINS[level or default_level(explanation)]
+    groups = _group_steps(explanation.steps, continues)
+    return [_make_word(explanation, group) for group in groups]
+
+
+def _group_steps(steps: Sequence[Step], continues: Callable[[Step, Step], bool]) -> list[list[int]]:
+    """Group steps each of which continues the one before; those of blanks belong to no group."""
+    groups: list[list[int]] = []
+    for index, step in enumerate(steps):
+        if is_blank(step):
+            continue
+        if groups and continues(steps[groups[-1][-1]], step):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return groups
+
+
+def _continues_word(previous: Step, step: Step) -> bool:
+    # A blank between them would be a character of neither.
+    return step.start <= previous.end
+
+
+def _continues_character(previous: Step, step: Step) -> bool:
+    # The first bytes of a character, such as an emoji, have no characters of their own.
+    return previous.end <= previous.start
+
+
+JOINS = {"word": _continues_word, "token": _continues_character}
+
+
+def _make_word(explanation: AnswerExplanation, group: list[int]) -> AnswerWord:
+    steps = [explanation.steps[index] for index in group]
+    start, end = steps[0].start, steps[-1].end
+    # A character whose last bytes were never written has a name only.
+    text = explanation.answer[start:end] or spell_token(steps[0].token)
+    return AnswerWord(text, start, end, tuple(group), *_join_probabilities(steps))
+
+
+def _join_probabilities(steps: Sequence[Step]) -> tuple[float, str, float | None]:
+    """Return the probability of some steps together, their foil, and its probability."""
+    # A product, because each is the probability of a token after those before it.
+    return math.prod(map(attrgetter("probability"), steps)), *_join_foils(steps)
+
+
+def _join_foils(steps: Iterable[Step]) -> tuple[str, float | None]:
+    """Return the text and the probability of the foils of some steps."""
+    foils = list(filter(_is_contrasted, steps))
+    if not foils:
+        return "", None
+    return _spell_foils(foils), math.prod(map(foil_probability, foils))
+
+
+def _is_contrasted(step: Step) -> bool:
+    return step.versus is not None
+
+
+def _spell_foils(foils: Iterable[Step]) -> str:
+    # Together, because a blank between two words is the first character of the second.
+    return spell_token("".join(step.versus or "" for step in foils))
+
+
+def foil_probability(step: Step) -> float:
+    """Return the probability of a step's foil; 0 where it is unknown."""
+    return step.versus_probability or 0.0
+
+
+def color_answer(explanation: AnswerExplanation, segments: Segments) -> Iterator[ColoredWord]:
+    """Iterate over the words of the answer on their colours."""
+    words = list_words(explanation)
+    steps = color_words(explanation, segments, words)
+    for (before, word), step in zip(iterate_answer(explanation, words), steps, strict=True):
+        yield ColoredWord(word, step, "\n" in before)
+
+
+def color_words(explanation: AnswerExplanation, segments: Segments, words: Sequence[AnswerWord]) -> list[int]:
+    """Return the steps of the colour scale of words of the answer."""
+    full = full_scale(explanation, segments)
+    return [color_step(relevance, full) for relevance in answer_relevance(segments, words)]
+
+
+def iterate_answer(explanation: AnswerExplanation, words: Sequence[AnswerWord]) -> Iterator[tuple[str, AnswerWord]]:
+    """Iterate over the words, each with the characters before it."""
+    position = 0
+    for word in words:
+        yield explanation.answer[position : word.start], word
+        position = max(position, word.end)
+
+
+def is_explained(explanation: AnswerExplanation, word: AnswerWord) -> bool:
+    """Return whether a word is part of what is explained."""
+    return not set(word.steps).isdisjoint(explanation.explained)
+
+
+def has_foil(explanation: AnswerExplanation) -> bool:
+    """Return whether any step is contrasted with another token."""
+    return any(map(_is_contrasted, explanation.steps))
+
+
+def name_start(explanation: AnswerExplanation) -> str:
+    """Return what is explained before a word is chosen."""
+    if _is_whole(explanation) and not has_foil(explanation):
+        return "whole answer"
+    return clip(explanation.label)
+
+
+def _is_whole(explanation: AnswerExplanation) -> bool:
+    return len(explanation.explained) == len(explanation.steps) > 1
+
+
+def list_choices(explanation: AnswerExplanation, words: Sequence[AnswerWord]) -> list[AnswerExplanation]:
+    """Return the explanation of each word; none without a matrix, or if there would be too many colours."""
+    colors = len(words) * len(explanation.tokens)
+    # A single word is the whole answer.
+    if explanation.matrix is None or len(words) < 2 or colors > MAX_CHOICE_COLORS:
+        return []
+    return [explanation.select_steps(word.steps) for word in words]
+
+
+def has_sink(explanation: AnswerExplanation) -> bool:
+    """Return whether the very first token has more relevance than any other, as an attention sink has."""
+    sizes = np.abs(explanation.relevance)
+    return bool(sizes[0] > sizes[1:].max(initial=0.0))
+
+
+def split_sink(explanation: AnswerExplanation, segments: Segments) -> tuple[TextSpan | None, list[TextSpan]]:
+    """Return the word of a sink, None if there is none in the text, and all other words."""
+    scored = select_scored(segments)
+    # A special token is in no word.
+    if not scored or explanation.special[0] or not has_sink(explanation):
+        return None, scored
+    return scored[0], scored[1:]
+
+
+def full_scale(explanation: AnswerExplanation, segments: Segments) -> float:
+    """Return the relevance of the full colour; a sink, which would leave the others pale, does not count."""
+    _, others = split_sink(explanation, segments)
+    return max_relevance(others)
+
+
+def strongest_words(explanation: AnswerExplanation, count: int, level: str | None = None) -> list[TextSpan]:
+    """Return the words with the largest absolute relevance, without a sink."""
+    _, others = split_sink(explanation, split_segments(explanation, level))
+    return sorted(others, key=_negate_size)[:count]
+
+
+def _negate_size(span: TextSpan) -> float:
+    # Sorting by it puts the strongest first and keeps the order of equals.
+    return -abs(span.relevance_or_zero)
+
+
+def answer_relevance(segments: Segments, words: Sequence[AnswerWord]) -> list[float]:
+    """Return the relevance of each word of the answer for what follows it."""
+    # Without the original text there is one segment of tokens, and the answer has no colours.
+    positions: list[tuple[int, float]] = []
+    if len(segments) > 1:
+        positions = list(_locate_spans(segments[1]))
+    return [_sum_within(positions, word) for word in words]
+
+
+def _locate_spans(spans: Iterable[TextSpan]) -> Iterator[tuple[int, float]]:
+    """Iterate over the first character and the relevance of each span."""
+    start = 0
+    for span in spans:
+        yield start, span.relevance_or_zero
+        start += len(span.text)
+
+
+def _sum_within(positions: Iterable[tuple[int, float]], word: AnswerWord) -> float:
+    return math.fsum(relevance for position, relevance in positions if word.start <= position < word.end)
+
+
+def list_shares(explanation: AnswerExplanation) -> list[Share]:
+    """Return the shares of absolute relevance, the first token's apart; none where there is no relevance."""
+    shares = [_make_share(explanation, *group) for group in _group_tokens(explanation).items()]
+    # An empty group has no bar.
+    return list(filter(attrgetter("size"), shares))
+
+
+def _make_share(explanation: AnswerExplanation, group: str, mask: Array) -> Share:
+    sizes = np.abs(explanation.relevance)
+    # Without any relevance all shares are 0.
+    total = float(sizes.sum()) or 1.0
+    return Share(group, _name_group(explanation, group), float(sizes[mask].sum()) / total)
+
+
+def _group_tokens(explanation: AnswerExplanation) -> dict[str, Array]:
+    position = np.arange(len(explanation.tokens))
+    is_first = position == 0
+    is_word = ~explanation.special & ~is_first
+    in_prompt = position < explanation.prompt_length
+    return {
+        "first": is_first,
+        "prompt": in_prompt & is_word,
+        "own": ~in_prompt & is_word,
+        "special": explanation.special & ~is_first,
+    }
+
+
+def _name_group(explanation: AnswerExplanation, group: str) -> str:
+    if group == "first":
+        return f"first token “{escape_hidden(spell_token(explanation.tokens[0]))}”"
+    return SHARE_NAMES[group]
+
+
+def format_share(share: Share) -> str:
+    """Format a share with its name."""
+    return f"{share.name} {format_percent(share.size)}"
+
+
+def format_shares(explanation: AnswerExplanation) -> str:
+    """Format the shares of relevance in one line."""
+    return " · ".join(map(format_share, list_shares(explanation)))
+
+
+def format_sink(explanation: AnswerExplanation) -> str:
+    """Format the relevance of the first token if it is a sink, else return ""."""
+    if not has_sink(explanation):
+        return ""
+    first = _format_token(explanation.tokens[0], float(explanation.relevance[0]))
+    return f"First token, ranked apart: {first} ({SINK_NOTE})."
+
+
+def format_special(explanation: AnswerExplanation) -> str:
+    """Format the strongest tokens outside of the words: special tokens, and those of blanks; "" if there are none."""
+    names = list(_list_special(explanation))
+    if not names:
+        return ""
+    return f"Special tokens and blanks: {', '.join(names)}"
+
+
+def _list_special(explanation: AnswerExplanation) -> Iterator[str]:
+    tokens = sorted(special_tokens(explanation), key=lambda token: -abs(token[1]))
+    yield from starmap(_format_token, tokens[:MAX_SPECIAL_TOKENS])
+    rest = len(tokens) - MAX_SPECIAL_TOKENS
+    # The template of a chat alone has dozens.
+    if rest > 0:
+        yield f"and {rest} more"
+
+
+def _format_token(token: str, relevance: float) -> str:
+    return f"{escape_hidden(spell_token(token))} {format_relevance(relevance)}"
+
+
+def list_notes(explanation: AnswerExplanation) -> Iterator[str]:
+    """Iterate over the notes below an answer: first token, special tokens, diagnostics."""
+    return filter(None, [format_sink(explanation), format_special(explanation), format_diagnostics(explanation)])
+
+
+def describe_scale(explanation: AnswerExplanation, segments: Segments) -> tuple[float, str, bool]:
+    """Return what a legend tells: the relevance of the full colour, its name, and whether there is evidence against."""
+    full = full_scale(explanation, segments)
+    return full, name_start(explanation), has_negative(select_scored(segments))
+
+
+def format_foil(word: AnswerWord) -> str:
+    """Format the foil of a word with its probability, "" if it has none."""
+    if word.versus_probability is None:
+        return ""
+    return f"{escape_hidden(word.versus)} {format_rounded(word.versus_probability)}"
+
+
+def format_rounded(probability: float) -> str:
+    """Format a probability in few characters, to fit below a word."""
+    percent = probability * 100
+    if percent >= 10:
+        return f"{percent:.0f} %"
+    if percent >= 0.1:
+        return f"{percent:.1f} %"
+    return "<0.1 %"
+
+
+def name_step_columns(explanation: AnswerExplanation) -> list[str]:
+    """Return the headings of a table of steps."""
+    columns = ["token", "probability"]
+    if has_foil(explanation):
+        columns += ["rather than", "probability"]
+    return columns
+
+
+def list_step_cells(step: Step) -> list[str]:
+    """Return the cells of a step in a table: token and probability, and those of its foil."""
+    cells = [spell_token(step.token), format_rounded(step.probability)]
+    if step.versus is not None:
+        cells += [spell_token(step.versus), format_rounded(foil_probability(step))]
+    return cells
+
+
+def list_word_cells(span: TextSpan) -> list[str]:
+    """Return the cells of a word in a table."""
+    return [span.text, format_relevance(span.relevance_or_zero)]
+
+
+def list_source_cells(source: Any) -> list[str]:
+    """Return the cells of a source in a table."""
+    return [describe_source(source), format_relevance(source.relevance)]
+
+
+def list_sources(explanation: AnswerExplanation) -> list[Any]:
+    """Return the sources of the prompt by relevance, if there are at least two to compare."""
+    sources = sorted(getattr(explanation, "sources", ()), key=attrgetter("relevance"), reverse=True)
+    if len(sources) < 2:
+        return []
+    return sources
+
+
+def describe_source(source: Any) -> str:
+    """Return the name of a source, and the beginning of its text."""
+    return clip(": ".join(filter(None, [source.name, source.text])))

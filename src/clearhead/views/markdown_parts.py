@@ -1,0 +1,64 @@
+"""Parts that the Markdown views share: escaped text, emphasised words, quotes."""
+
+import re
+from collections.abc import Iterator
+
+from clearhead.views.text_spans import WHITESPACE, TextSpan, escape_hidden
+
+# A word is emphasised from a third of the strongest word's relevance on.
+EMPHASIS_DIVISOR = 3
+# Markdown, HTML and the formulas of GitHub and Jupyter.
+SPECIAL_CHARACTERS = "\\`*_[]<>#|~&$!"
+# At the start of a line these begin a list or underline a heading.
+LIST_MARKER = re.compile(r"^(\s*\d*)([-+.)=])")
+ESCAPED_LIST_MARKER = r"\1\\\2"
+
+
+def emphasise(span: TextSpan, full: float, is_word_level: bool) -> str:
+    """Return the escaped text of a span; words for the class are bold, words against it in italics."""
+    # Line breaks are kept here: each line of the text becomes a line of the quote.
+    text = "\n".join(map(_escape_characters, span.text.split("\n")))
+    # Inside a word, Markdown takes stars as emphasis only around letters and digits.
+    can_be_emphasised = is_word_level or span.text.isalnum()
+    if not _is_strong(span, full) or not can_be_emphasised:
+        return text
+    mark = _choose_mark(span)
+    return f"{mark}{text}{mark}"
+
+
+def _is_strong(span: TextSpan, full: float) -> bool:
+    return abs(span.relevance_or_zero) * EMPHASIS_DIVISOR >= full > 0
+
+
+def _choose_mark(span: TextSpan) -> str:
+    if span.relevance_or_zero > 0:
+        return "**"
+    return "*"
+
+
+def escape(text: str) -> str:
+    """Escape every character that Markdown or HTML would interpret."""
+    return _escape_list_marker(_escape_characters(text))
+
+
+def _escape_list_marker(line: str) -> str:
+    return LIST_MARKER.sub(ESCAPED_LIST_MARKER, line)
+
+
+def _escape_characters(text: str) -> str:
+    return "".join(map(_escape_character, escape_hidden(text)))
+
+
+def _escape_character(character: str) -> str:
+    if character in SPECIAL_CHARACTERS:
+        return f"\\{character}"
+    # Line breaks would end a table row, a heading or a quote.
+    if character in WHITESPACE:
+        return " "
+    return character
+
+
+def quote(text: str) -> Iterator[str]:
+    """Iterate over the lines of an escaped text as a quotation."""
+    for line in text.splitlines():
+        yield f"> {_escape_list_marker(line)}"

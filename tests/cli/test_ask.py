@@ -1,0 +1,117 @@
+"""clearhead ask, and clearhead explain with a language model."""
+
+import json
+
+import pytest
+from helpers.commands import one_line, records
+from helpers.saved_models import save_language_model, save_text_model
+
+import clearhead
+from clearhead.cli.answers import parse_focus
+
+PROMPT = "the capital of france is"
+METHOD = ("--method", "gradient-x-input")
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory):
+    return str(save_language_model(tmp_path_factory.mktemp("language-model")))
+
+
+def test_ask_writes_and_explains_an_answer(run, writer):
+    code, output, errors = run("ask", PROMPT, "--model", writer, *METHOD, "--max-new-tokens", "3", "--json")
+    assert (code, errors) == (0, "")
+    (record,) = records(output)
+    assert len(record["answer"]["steps"]) == 3
+    assert record["text"][0] == PROMPT
+    assert sum(record["answer"]["shares"].values()) == pytest.approx(1)
+    assert record["answer"]["matrix"] is None
+
+
+def test_a_given_answer_against_another(run, writer):
+    code, output, _ = run("ask", PROMPT, "-m", writer, *METHOD, "--answer", "paris", "--versus", "london")
+    assert code == 0
+    assert "paris rather than london" in output
+    code, output, _ = run(
+        "explain", PROMPT, "-m", writer, *METHOD, "--answer", "paris", "--versus", "london", "--json", "--matrix"
+    )
+    (record,) = records(output)
+    assert record["label"] == "paris rather than london"
+    (step,) = record["answer"]["steps"]
+    assert step["versus"].endswith("london")
+    assert step["explained"] is True
+    assert len(record["answer"]["matrix"]) == 1
+
+
+def test_a_focus_explains_a_part(run, writer):
+    flags = ("-m", writer, *METHOD, "--answer", "paris and london", "--json")
+    _, by_words, _ = run("ask", PROMPT, *flags, "--focus", "and")
+    _, by_step, _ = run("ask", PROMPT, *flags, "--focus", "#1")
+    _, by_characters, _ = run("ask", PROMPT, *flags, "--focus", "6:9")
+    assert json.loads(by_words)["label"] == "and"
+    assert by_words == by_step == by_characters
+
+
+@pytest.mark.parametrize(
+    ("text", "focus"),
+    [(None, None), ("Paris", "Paris"), ("#0", 0), ("#2", 2), ("#-1", -1), ("3:9", (3, 9)), ("a:b", "a:b")],
+)
+def test_focus_flags(text, focus):
+    assert parse_focus(text) == focus
+
+
+def test_a_chat_goes_through_the_template(run, writer):
+    flags = ("-m", writer, *METHOD, "--answer", "paris", "--json")
+    _, plain, _ = run("ask", PROMPT, *flags)
+    _, chat, _ = run("ask", PROMPT, *flags, "--system", "be short")
+    assert json.loads(plain)["text"][0] == PROMPT
+    assert json.loads(chat)["text"][0].startswith("<|system|>\nbe short\n<|user|>")
+
+
+def test_a_table_of_prompts(run, writer, tmp_path):
+    table = tmp_path / "prompts.jsonl"
+    table.write_text('{"prompt": "the river in paris"}\n{"prompt": "the river in london is"}\n')
+    page = tmp_path / "answers.html"
+    arguments = ("ask", str(table), "--text-column", "prompt", "-m", writer, *METHOD, "--answer", "grey")
+    code, output, errors = run(*arguments, "--out", str(page), "--json")
+    assert code == 0
+    assert [record["text"][0] for record in records(output)] == ["the river in paris", "the river in london is"]
+    assert page.read_text("utf-8").count("<article") == 2
+    assert errors == f"Wrote {page}\n"
+
+
+@pytest.mark.parametrize("ending", ["html", "png", "svg", "md", "jsonl", "parquet", "json"])
+def test_every_kind_of_file(run, writer, tmp_path, ending):
+    out = tmp_path / f"answer.{ending}"
+    code, _, _ = run(
+        "ask", PROMPT, "-m", writer, *METHOD, "--answer", "paris and london", "--matrix", "--out", str(out)
+    )
+    assert code == 0
+    assert out.stat().st_size > 0
+    if ending == "json":
+        assert clearhead.read(out).answer == "paris and london"
+    if ending == "html":
+        assert out.read_text("utf-8").count('type="radio"') == 4
+
+
+def test_methods_are_compared_on_one_answer(run, writer, tmp_path):
+    page = tmp_path / "methods.html"
+    arguments = ("compare", PROMPT, "-m", writer, "--methods", "gradient-x-input,rollout", "--answer", "paris")
+    code, output, _ = run(*arguments, "--out", str(page), "--json")
+    assert code == 0
+    assert [record["answer"]["text"] for record in records(output)] == ["paris", "paris"]
+    assert page.read_text("utf-8").count("Prompt</h3>") == 2
+    assert run(*arguments)[0] == 0
+
+
+def test_mistakes_are_one_line(run, writer, tmp_path):
+    classifier = str(save_text_model(tmp_path / "classifier"))
+    one_line(*run("ask", PROMPT, "-m", classifier), "does not write")
+    one_line(*run("explain", PROMPT, "-m", classifier, "--answer", "x"), "no language model")
+    one_line(*run("explain", PROMPT, "-m", writer, "--target", "1"), "--answer")
+    one_line(*run("explain", PROMPT, "-m", writer, "--curves", "--out", str(tmp_path / "x.html")), "--curves")
+    one_line(*run("ask", PROMPT, "-m", writer, "--answer", "x", "--max-new-tokens", "3"), "omit one")
+    one_line(*run("ask", PROMPT, "-m", writer, "--answer", "paris", "--versus", "paris and london"), "foil")
+    one_line(*run("ask", PROMPT, "-m", writer, "--answer", "paris", "--focus", "rome"), "rome")
+    one_line(*run("ask", PROMPT, "-m", writer, "--answer", " "), "empty")
+    one_line(*run("ask", PROMPT, "-m", writer, "--scale", "x"), "log-prob")
