@@ -13,7 +13,7 @@ from torch import nn
 from clearhead.errors import BadFile, BadOption, UnsupportedModel, first_line
 from clearhead.model import zoo
 from clearhead.model.cpu_features import require_bfloat16
-from clearhead.model.language import AnswerNetwork, is_causal_lm
+from clearhead.model.language import AnswerNetwork, wrap_language_model
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
 from clearhead.model.placement import place_model
@@ -27,6 +27,9 @@ AUTO_CLASSES = {
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
     "ForCausalLM": "AutoModelForCausalLM",
     "LMHeadModel": "AutoModelForCausalLM",
+    "ForConditionalGeneration": "AutoModelForSeq2SeqLM",
+    "Seq2SeqLM": "AutoModelForSeq2SeqLM",
+    "MTModel": "AutoModelForSeq2SeqLM",
 }
 
 
@@ -216,9 +219,12 @@ def _no_transformer(source: Any) -> UnsupportedModel:
 
 def _wrap_language_model(model: Model) -> Model:
     """Return a Model whose network answers with the logits of an answer's tokens, if it is a language model."""
-    if isinstance(model.network, AnswerNetwork) or not is_causal_lm(model.network):
+    if isinstance(model.network, AnswerNetwork):
         return model
-    return replace(model, network=AnswerNetwork(model.network), copies={})
+    wrapped = wrap_language_model(model.network)
+    if wrapped is model.network:
+        return model
+    return replace(model, network=wrapped, copies={})
 
 
 def _find_pipeline_processor(pipeline: Any) -> Any:
