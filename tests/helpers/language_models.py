@@ -58,3 +58,43 @@ def make_decoder(family: str, *, seed: int = 0) -> Any:
     network_type = getattr(transformers, f"{prefix}ForCausalLM", None) or getattr(transformers, f"{prefix}LMHeadModel")
     torch.manual_seed(seed)
     return network_type(config).double().eval()
+
+
+STACKS = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+SHAPES = {"d_model": 32, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 64, **STACKS}
+ENCODER_DECODERS = {
+    # Gated layers and a head of its own, as in Flan-T5.
+    "t5": (
+        "T5ForConditionalGeneration",
+        {
+            "d_model": 32,
+            "d_kv": 8,
+            "d_ff": 48,
+            "num_layers": 2,
+            "num_heads": 4,
+            "feed_forward_proj": "gated-gelu",
+            "tie_word_embeddings": False,
+            "relative_attention_num_buckets": 8,
+        },
+    ),
+    "bart": ("BartForConditionalGeneration", {**SHAPES, "forced_bos_token_id": 0, "decoder_start_token_id": 1}),
+    "marian": ("MarianMTModel", {**SHAPES, "scale_embedding": True, "decoder_start_token_id": 1}),
+    "mbart": ("MBartForConditionalGeneration", {**SHAPES, "decoder_start_token_id": 5}),
+    "pegasus": ("PegasusForConditionalGeneration", {**SHAPES, "decoder_start_token_id": 1}),
+}
+
+
+def make_encoder_decoder(family: str, *, seed: int = 0, **settings: Any) -> Any:
+    """Return a tiny encoder–decoder with random weights, in float64."""
+    name, sizes = ENCODER_DECODERS[family]
+    network_type = getattr(transformers, name)
+    tokens = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "decoder_start_token_id": 1}
+    config = network_type.config_class(vocab_size=len(make_tokenizer()), **{**tokens, **sizes, **settings})
+    torch.manual_seed(seed)
+    network = network_type(config).double().eval()
+    # Larger weights, so that attention and answers depend on the input.
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() > 1 and not settings.get("keep_scale"):
+                parameter.mul_(8 if family != "t5" else 1)
+    return network

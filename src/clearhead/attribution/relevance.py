@@ -103,6 +103,6 @@ def _add_left_behind(diagnostics: Sequence[Mapping[str, float]], pixels_BPQ: Ten
 def partial_lrp(trace: Trace) -> Attribution:
     """Positive relevance (z-plus) of the last attention map, averaged over heads: the classification row."""
     trace.require_token_maps()
-    last_BHTS = trace.relevance_at(trace.forward.attentions[-1], Z_PLUS)
+    last_BHTS = trace.last_map_relevance(Z_PLUS)
     relevance_BT = classification_row(trace, last_BHTS.clamp(min=0).mean(1))
     return Attribution(relevance_BT, diagnostics=trace.balance_at_the_last_map(Z_PLUS))

@@ -16,6 +16,7 @@ from clearhead.engine.conservation import report_conservation
 from clearhead.engine.forward import ForwardPass, run_forward
 from clearhead.engine.gradients import GradientCache, Gradients, compute_module_coefficients
 from clearhead.engine.head_relevance import head_relevances
+from clearhead.engine.lookups import source_tokens
 from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE, READING
 from clearhead.engine.lrp.propagation import RelevancePass
@@ -62,17 +63,27 @@ class Trace:
     @property
     def attentions(self) -> list[Tensor]:
         """Attention maps of all blocks, each (B,H,T,S)."""
-        return _detach(self.forward.attentions)
+        return self.forward.joint_maps
 
     @property
     def hidden_states(self) -> list[Tensor]:
         """Embedding output and output of every block, each (B,T,D)."""
-        return _detach(self.forward.hidden_states)
+        return self.forward.joint_states
 
     @property
     def block_inputs(self) -> list[Tensor]:
         """What each block received: hidden state b, unless the network changes it between blocks."""
-        return _detach(self.forward.block_inputs)
+        return self.forward.joint_inputs
+
+    @property
+    def depth(self) -> int:
+        """The number of layers that every input sequence goes through."""
+        return self.forward.depth
+
+    @cached_property
+    def source_tokens(self) -> int:
+        """How many tokens the encoder of an encoder–decoder reads, the first ones; 0 if there is one sequence."""
+        return source_tokens(self.inputs.tensors)
 
     @property
     def leaf(self) -> Tensor:
@@ -145,7 +156,7 @@ class Trace:
     @property
     def gradients(self) -> Gradients:
         """Gradients of the explained score."""
-        return self._gradient_cache.get()
+        return self._gradient_cache.joint
 
     @cached_property
     def _coefficient_caches(self) -> dict[str, GradientCache]:
@@ -161,7 +172,7 @@ class Trace:
 
     def coefficients(self, backward: str) -> Gradients:
         """Return what a backward pass gives at all activations: gradients, or the coefficients of a balanced pass."""
-        return self._coefficient_cache(backward).get()
+        return self._coefficient_cache(backward).joint
 
     def keep_gradients(self) -> None:
         """Keep gradients that trans-att computes block by block, because other methods will ask for them."""
@@ -204,7 +215,7 @@ class Trace:
     @property
     def attention_relevances(self) -> list[Tensor]:
         """Relevance of every attention map under the rules of TransAtt (B,H,T,S)."""
-        return self._relevance_cache.attention_maps()
+        return self.forward.join_maps(self._relevance_cache.attention_maps())
 
     @cached_property
     def weighted_relevances(self) -> list[Tensor]:
@@ -218,7 +229,8 @@ class Trace:
         return self._weigh_relevances(backward)
 
     def _weigh_relevances(self, backward: str) -> list[Tensor]:
-        return compute_weighted_relevances(self.forward, self._coefficient_cache(backward), self._relevance_cache)
+        maps = compute_weighted_relevances(self.forward, self._coefficient_cache(backward), self._relevance_cache)
+        return self.forward.join_maps(maps)
 
     def module_relevance(self, name: str, backward: str = ATTN_LRP, *, call: int = 0) -> Tensor:
         """Return activation × coefficient of each unit at the output of a module (B,T,D), signed.
@@ -240,12 +252,17 @@ class Trace:
 
     def head_relevance(self, backward: str = ATTN_LRP) -> Tensor:
         """Return activation × coefficient of every attention head, summed over tokens and features (B,L,H), signed."""
-        coefficients = self.attention_coefficients(backward)
-        return head_relevances(self.attentions, coefficients, len(self.logits), backward)
+        coefficients = self.forward.separate_maps(self.attention_coefficients(backward))
+        attentions = self.forward.separate_maps(self.attentions)
+        return head_relevances(attentions, coefficients, len(self.logits), backward)
 
     def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
         """Return the relevance of the embedding output, summed over features (B,T)."""
-        return self.relevance_at(self.forward.hidden_states[0], rules)
+        return torch.cat([self.relevance_at(embedding, rules) for embedding in self.forward.embeddings], 1)
+
+    def last_map_relevance(self, rules: RuleSet) -> Tensor:
+        """Return the relevance of the last block's attention map (B,H,T,S)."""
+        return self.forward.join_last_maps([self.relevance_at(attention, rules) for attention in self.forward.last_maps])
 
     def pixel_relevance(self) -> Tensor:
         """Return the z-plus relevance of the pixels, through the patch convolution (B,C,P,Q)."""
@@ -309,7 +326,7 @@ class Trace:
     def as_patches(self, scores_BT: Tensor) -> Tensor:
         """Divide the scores of merged patches among the patches; return scores of other tokens as they are."""
         count = scores_BT.shape[1]
-        if count == self.forward.hidden_states[0].shape[1]:
+        if count == self.forward.joint_states[0].shape[1]:
             return scores_BT
         factor = self._require_merge_factor(count)
         return self.patch_grid.spread_merged(scores_BT, factor)
@@ -333,10 +350,10 @@ class Trace:
 
     def require_token_maps(self) -> None:
         """Raise UnsupportedModel unless every attention map relates all tokens to all tokens."""
-        embedding = self.forward.hidden_states[0]
+        embedding = self.forward.joint_states[0]
         tokens = embedding.shape[1]
         self.require_tokens(tokens)
-        for attention in self.forward.attentions:
+        for attention in self.forward.joint_maps:
             if not _relates_tokens(attention, embedding):
                 raise UnsupportedModel(
                     f"The attention maps of {self.model.name} have shape {tuple(attention.shape)}, which does not "
