@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clearhead.attribution.attention import classification_row
 from clearhead.attribution.method import Attribution, method
-from clearhead.attribution.roll_out import attribute_roll_out
+from clearhead.attribution.two_sequences import attribute_maps
 from clearhead.engine.backward import GRADIENT, check_backward
 from clearhead.engine.lrp.linear import Z_PLUS
 from clearhead.engine.trace import Trace
@@ -45,7 +45,7 @@ def trans_att(
     trace.require_token_maps()
     check_backward(backward)
     maps = _select_blocks(_weighted_maps(trace, weight, backward), first_block, only_block)
-    return attribute_roll_out(trace, maps, normalise_rows=normalise_rows, diagnostics=trace.balance())
+    return attribute_maps(trace, maps, normalise_rows=normalise_rows, diagnostics=trace.balance())
 
 
 def _weighted_maps(trace: Trace, weight: str, backward: str) -> list[Tensor]:
