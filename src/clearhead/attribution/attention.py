@@ -30,8 +30,8 @@ def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
 
 def _share_equally(queries_BT: Tensor, source: int) -> Tensor:
     """Return the mask of queries as weights that sum to one over each sequence."""
-    parts = queries_BT.tensor_split([source], 1)
-    return torch.cat([part / part.sum(1, keepdim=True) for part in parts], 1)
+    sequences = queries_BT.tensor_split([source], 1)
+    return torch.cat([sequence / sequence.sum(1, keepdim=True) for sequence in sequences], 1)
 
 
 ROW_REDUCTIONS: dict[str, Callable[[Trace, Tensor], Tensor]] = {

@@ -1,11 +1,11 @@
 """Attention maps of an encoder–decoder, in the order in which they are computed, and how relevance passes through them.
 
-A layer of a trace holds the maps of a block of the encoder and of one of the decoder side by side, but the decoder reads
-what the last block of the encoder wrote: so the layers are unfolded into one map after the other.
+A layer of a trace holds the maps of a block of the encoder and of one of the decoder side by side. But the decoder
+reads what the last block of the encoder wrote, so the layers are unfolded into one map after the other.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,21 +17,37 @@ from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 
 
+class LayerMaps(NamedTuple):
+    """The kinds of attention in a map between all tokens: of the source, of the decoder's input, and across."""
+
+    source: Tensor
+    target: Tensor
+    cross: Tensor
+
+
+def split_map(map_BTS: Tensor, source: int) -> LayerMaps:
+    """Return the kinds of attention of a layer; `source` counts the tokens of the source."""
+    of_source = map_BTS[..., :source, :]
+    of_target = map_BTS[..., source:, :]
+    return LayerMaps(of_source[..., :source], of_target[..., source:], of_target[..., :source])
+
+
 def unfold_maps(maps: Sequence[Tensor], source: int) -> list[Tensor]:
     """Return maps between all tokens in the order of computation, each with one kind of attention and zero elsewhere.
 
-    First the encoder's, then for each block of the decoder self-attention and cross-attention. `source` counts the
-    tokens of the source; with one sequence, 0, the maps are as they were.
+    First the encoder's, then for each block of the decoder self-attention and cross-attention. With one sequence, a
+    `source` of no tokens, the maps are as they were.
     """
     if source == 0:
         return list(maps)
     target = maps[0].shape[-1] - source
-    of_source = [F.pad(map_TS[..., :source, :source], (0, target, 0, target)) for map_TS in maps]
-    of_target = []
-    for map_TS in maps:
-        of_target.append(F.pad(map_TS[..., source:, source:], (source, 0, source, 0)))
-        of_target.append(F.pad(map_TS[..., source:, :source], (0, target, source, 0)))
-    return of_source + of_target
+    of_encoder = []
+    of_decoder = []
+    for layer in [split_map(map_BTS, source) for map_BTS in maps]:
+        of_encoder.append(F.pad(layer.source, (0, target, 0, target)))
+        of_decoder.append(F.pad(layer.target, (source, 0, source, 0)))
+        of_decoder.append(F.pad(layer.cross, (0, target, source, 0)))
+    return of_encoder + of_decoder
 
 
 def attribute_maps(
@@ -56,23 +72,22 @@ def attribute_maps(
 def relate_sequences(maps: Sequence[Tensor], source: int) -> Tensor:
     """Return the relevance of all tokens for each token of the decoder's input, without the identity (B,T,S).
 
-    Chefer et al., ICCV 2021, Eq. 6–10, with s for the source and q for the decoder's input. R̂ = R − I is carried
+    Chefer et al., ICCV 2021, Eq. 6–10, with i for the source and q for the decoder's input. R̂ = R − I is carried
     instead of R, whose identity would cost the digits of small relevance.
     """
-    extra_ss = torch.zeros_like(maps[0][:, :source, :source])
-    extra_qq = torch.zeros_like(maps[0][:, source:, source:])
-    relevance_qs = torch.zeros_like(maps[0][:, source:, :source])
-    for map_BTS in maps:
-        extra_ss = _attend(map_BTS[:, :source, :source], extra_ss)
-    context_ss = _normalise(extra_ss)
-    for map_BTS in maps:
-        own_qq = map_BTS[:, source:, source:]
-        cross_qs = map_BTS[:, source:, :source]
-        extra_qq = _attend(own_qq, extra_qq)
-        relevance_qs = torch.baddbmm(relevance_qs, own_qq, relevance_qs)
+    layers = [split_map(map_BTS, source) for map_BTS in maps]
+    extra_ii = torch.zeros_like(layers[0].source)
+    for layer in layers:
+        extra_ii = _attend(layer.source, extra_ii)
+    context_ii = _normalise(extra_ii)
+    extra_qq = torch.zeros_like(layers[0].target)
+    relevance_qi = torch.zeros_like(layers[0].cross)
+    for layer in layers:
+        extra_qq = _attend(layer.target, extra_qq)
+        relevance_qi = torch.baddbmm(relevance_qi, layer.target, relevance_qi)
         # Eq. 10.
-        relevance_qs = relevance_qs + _normalise(extra_qq).mT @ cross_qs @ context_ss
-    return torch.cat([relevance_qs, extra_qq], 2)
+        relevance_qi = relevance_qi + _normalise(extra_qq).mT @ layer.cross @ context_ii
+    return torch.cat([relevance_qi, extra_qq], 2)
 
 
 def _attend(map_BTS: Tensor, extra_BTS: Tensor) -> Tensor:

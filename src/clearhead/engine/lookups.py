@@ -43,8 +43,8 @@ class WordLookups:
 
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Return the embeddings of all tokens, each from the table of its part."""
-        parts = ids_BT.split(self._lengths, 1)
-        pairs = zip(parts, self._tables, strict=True)
+        sequences = torch.split(ids_BT, self._lengths, 1)
+        pairs = zip(sequences, self._tables, strict=True)
         return torch.cat([F.embedding(ids, table) for ids, table in pairs if table is not None], 1)
 
 

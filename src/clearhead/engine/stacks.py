@@ -48,9 +48,9 @@ class Stacks(NamedTuple):
     def join_maps(self, maps: Sequence[Tensor]) -> list[Tensor]:
         """Join values at the attention maps into maps between all tokens, layer by layer."""
         count = len(self.encoder)
-        parts = (maps[:count], maps[count::2], maps[count + 1 :: 2])
-        layers = max(map(len, parts))
-        stacks = [_extend(list(part), layers) for part in parts]
+        groups = (maps[:count], maps[count::2], maps[count + 1 :: 2])
+        layers = max(map(len, groups))
+        stacks = [_extend(list(group), layers) for group in groups]
         return [join_layer(*layer) for layer in zip(*stacks, strict=True)]
 
     def separate_maps(self, layers: Sequence[Tensor]) -> list[Tensor]:

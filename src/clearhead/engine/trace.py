@@ -262,7 +262,9 @@ class Trace:
 
     def last_map_relevance(self, rules: RuleSet) -> Tensor:
         """Return the relevance of the last block's attention map (B,H,T,S)."""
-        return self.forward.join_last_maps([self.relevance_at(attention, rules) for attention in self.forward.last_maps])
+        return self.forward.join_last_maps(
+            [self.relevance_at(attention, rules) for attention in self.forward.last_maps]
+        )
 
     def pixel_relevance(self) -> Tensor:
         """Return the z-plus relevance of the pixels, through the patch convolution (B,C,P,Q)."""

@@ -171,25 +171,26 @@ def _decode(model: Model, ids: Sequence[int]) -> str:
     return text
 
 
-def tokenise_answer(
-    model: Model, prompt: Encoded, answer: str, *, after: str = "", name: str = "answer"
-) -> list[int]:
+def tokenise_answer(model: Model, prompt: Encoded, answer: str, *, after: str = "", name: str = "answer") -> list[int]:
     """Return the tokens of an answer as they would follow the prompt, or words `after` which it goes on."""
     if not isinstance(answer, str):
         raise BadInput(f"The {name} is a {type(answer).__name__}: give a text.")
     if not answer.strip():
         raise BadInput(f"The {name} is empty: give a text, or leave it out to explain what the model writes.")
-    if model.is_encoder_decoder:
-        ids = _tokenise_after(partial(tokenise_target, model), after, answer)
-    else:
-        before = f"{prompt.item.text} {after}".rstrip() if after else str(prompt.item.text)
-        ids = _tokenise_after(partial(_tokenise, model), before, answer)
+    ids = _tokenise_after(*_find_context(model, prompt, after), answer)
     if not ids:
         raise BadInput(f"The tokenizer finds no token in the {name} {answer!r}.")
     unknown = model.processor.unk_token_id
     if unknown is not None and unknown in ids:
         raise BadInput(f"The {name} {answer!r} contains characters that the vocabulary of {model.name} does not have.")
     return ids
+
+
+def _find_context(model: Model, prompt: Encoded, after: str) -> tuple[Callable[[str], list[int]], str]:
+    """Return what tokenises an answer, and the text that comes before it in its own sequence."""
+    if model.is_encoder_decoder:
+        return partial(tokenise_target, model), after
+    return partial(_tokenise, model), f"{prompt.item.text} {after}".rstrip() if after else str(prompt.item.text)
 
 
 def _tokenise(model: Model, text: str) -> list[int]:
@@ -221,9 +222,7 @@ def generate_answer(model: Model, prompt: Encoded, options: Mapping[str, Any]) -
     network = model.network.language_model
     ids = torch.tensor([prompt.values["input_ids"]], device=model.device)
     with torch.inference_mode():
-        written = network.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), **_complete_settings(options)
-        )
+        written = network.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_complete_settings(options))
     return _keep_answer(model, written[0, ids.shape[1] :].tolist())
 
 

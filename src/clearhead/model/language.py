@@ -9,7 +9,7 @@ from torch import Tensor, nn
 ANSWER_POSITIONS = "answer_positions"
 """The input tensor (B,N) that tells at which positions the network predicts the answer's tokens."""
 SOURCE_LENGTH = "source_length"
-"""The input tensor (B,1) that tells an encoder–decoder how many tokens its encoder reads; its decoder reads the rest."""
+"""The input tensor (B,1) that tells how many of the tokens an encoder reads; the decoder reads the others."""
 CAUSAL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 SEQUENCE_ENDINGS = ("ForConditionalGeneration", "Seq2SeqLM", "MTModel")
 
@@ -29,6 +29,13 @@ def is_encoder_decoder(network: Any) -> bool:
     # Speech and images are read by encoders too.
     reads_text = getattr(network, "main_input_name", "input_ids") == "input_ids"
     return reads_text and bool(getattr(network.config, "is_encoder_decoder", False))
+
+
+def encoder_decoder_architectures() -> dict[str, str]:
+    """Return the encoder–decoders of Transformers that write text, by the model type of their config."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+
+    return dict(MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
 
 
 def wrap_language_model(network: Any) -> Any:

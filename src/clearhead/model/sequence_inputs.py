@@ -1,7 +1,6 @@
 """Encode sources and answers for encoder–decoders, whose decoder reads the answer's own beginning."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,6 +10,8 @@ from clearhead.model.batches import Answer, Encoded, Item
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
 from clearhead.model.model import Model
 from clearhead.model.text_inputs import validate_length
+
+LENGTH_ADVICE = (" Shorten the answer.",)
 
 
 def tokenise_target(model: Model, text: str) -> list[int]:
@@ -24,35 +25,32 @@ def find_start(model: Model, options: Mapping[str, Any]) -> list[int]:
 
     `options` are those of a generation, which may name another language to write in.
     """
-    settings = model.network.language_model.generation_config.to_dict()
-    settings.update(options)
-    start = settings.get("decoder_start_token_id")
-    if start is None:
-        # As generation does.
-        start = settings.get("bos_token_id")
-    if start is None:
-        raise BadOption(
-            f"{model.name} does not say which token its decoder starts with: give "
-            "generation={'decoder_start_token_id': …}."
-        )
+    settings = {**model.network.language_model.generation_config.to_dict(), **options}
+    start = _start_token(model, settings)
     forced = settings.get("forced_bos_token_id")
-    following = _leading_special_ids(model) if forced is None else [forced]
-    return [_first_id(start), *following]
+    if forced is None:
+        return [start, *_leading_special_ids(model)]
+    return [start, forced]
 
 
-def _first_id(ids: int | Sequence[int]) -> int:
-    """Return the first of the ids, which a generation may name one for each row."""
-    return ids if isinstance(ids, int) else int(ids[0])
+def _start_token(model: Model, settings: Mapping[str, Any]) -> int:
+    # In the order in which generation looks for it.
+    for name in ("decoder_start_token_id", "bos_token_id"):
+        token_id = settings.get(name)
+        if isinstance(token_id, int):
+            return token_id
+    raise BadOption(
+        f"{model.name} does not say which token its decoder starts with: give decoder_start_token_id in the options of "
+        "the generation."
+    )
 
 
 def _leading_special_ids(model: Model) -> list[int]:
     """Return the special tokens that the tokenizer puts before an answer, such as BART's <s>."""
-    ids = model.processor(text_target="", verbose=False)["input_ids"]
-    # What an empty answer is enclosed in: the end of a text is its own, and may be followed by a language.
-    ends = {model.processor.eos_token_id, None}
-    leading = []
-    for token_id in ids:
-        if token_id in ends:
+    leading: list[int] = []
+    # What encloses an empty answer; what follows its end, such as mBART's language, does not lead.
+    for token_id in model.processor(text_target="", verbose=False)["input_ids"]:
+        if token_id == model.processor.eos_token_id:
             break
         leading.append(token_id)
     return leading
@@ -61,49 +59,61 @@ def _leading_special_ids(model: Model) -> list[int]:
 def generate_target(model: Model, source: Encoded, settings: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     """Let the model answer a source; return the tokens it starts with, and those it writes."""
     ids = torch.tensor([source.values["input_ids"]], device=model.device)
+    network = model.network.language_model
     with torch.inference_mode():
-        written = model.network.language_model.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), **settings
-        )
-    return _split_start(model, written[0].tolist())
+        written = network.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **settings)
+    return _split_start(written[0].tolist(), find_start(model, settings))
 
 
-def _split_start(model: Model, ids: list[int]) -> tuple[list[int], list[int]]:
-    """Split generated tokens after the start token and the special tokens that follow it."""
-    special = set(model.processor.all_special_ids)
-    count = 1
-    while count < len(ids) and ids[count] in special and ids[count] != model.processor.eos_token_id:
-        count += 1
-    return ids[:count], ids[count:]
+def _split_start(written: list[int], start: list[int]) -> tuple[list[int], list[int]]:
+    count = len(start)
+    # A tokenizer may put more before an answer than the model writes.
+    if written[:count] != start:
+        count = 1
+    return written[:count], written[count:]
 
 
 def add_target(model: Model, source: Encoded, start: Sequence[int], answer: Answer) -> Encoded:
     """Return a source joined with the decoder's input, from which the model predicts each token of the answer."""
     decoder_ids = [*start, *answer.ids[:-1]]
-    validate_length(model, len(decoder_ids), (" Shorten the answer.",))
+    validate_length(model, len(decoder_ids), LENGTH_ADVICE)
     ids = [*source.values["input_ids"], *decoder_ids]
+    # The first token of the answer is predicted from the last of the start tokens.
+    first = source.length + len(start) - 1
     values = {
         "input_ids": ids,
         "attention_mask": [1] * len(ids),
-        # The first token of the answer is predicted from the last of the start tokens.
-        ANSWER_POSITIONS: list(range(source.length + len(start) - 1, len(ids))),
+        ANSWER_POSITIONS: list(range(first, len(ids))),
         SOURCE_LENGTH: [source.length],
     }
-    return Encoded(_join_items(model, source.item, start, answer), values)
+    return Encoded(_join_items(source.item, _describe_decoder(model, start, answer)), values)
 
 
-def _join_items(model: Model, item: Item, start: Sequence[int], answer: Answer) -> Item:
-    """Return the item of a source with the tokens of the decoder's input, as a pair of texts."""
-    start_tokens = model.processor.convert_ids_to_tokens(list(start))
+def _describe_decoder(model: Model, start: Sequence[int], answer: Answer) -> Item:
+    """Return the decoder's input as a person sees it: the start tokens, which are special, and the answer's own."""
     special_ids = set(model.processor.all_special_ids)
-    special = [*item.special, *[True] * len(start)]
-    special += [token_id in special_ids for token_id in answer.ids[:-1]]
+    read = answer.ids[:-1]
+    return Item(
+        tokens=(*model.processor.convert_ids_to_tokens(list(start)), *answer.tokens[:-1]),
+        special=(*[True] * len(start), *[token_id in special_ids for token_id in read]),
+        text=answer.text,
+        offsets=(*[(0, 0)] * len(start), *answer.offsets[:-1]),
+        answer=answer,
+    )
+
+
+def _join_items(source: Item, decoder: Item) -> Item:
+    """Return a source and the decoder's input as a pair of texts."""
     offsets = None
-    if item.offsets is not None:
-        in_answer = [*[(0, 0)] * len(start), *answer.offsets[:-1]]
-        offsets = (*_in_segment(0, item.offsets), *_in_segment(1, in_answer))
-    tokens = (*item.tokens, *start_tokens, *answer.tokens[:-1])
-    return replace(item, tokens=tokens, special=tuple(special), text=(str(item.text), answer.text), offsets=offsets, answer=answer)
+    if source.offsets is not None and decoder.offsets is not None:
+        offsets = (*_in_segment(0, source.offsets), *_in_segment(1, decoder.offsets))
+    return Item(
+        tokens=source.tokens + decoder.tokens,
+        special=source.special + decoder.special,
+        text=(str(source.text), str(decoder.text)),
+        offsets=offsets,
+        answer=decoder.answer,
+    )
 
 
 def _in_segment(segment: int, offsets: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
