@@ -22,6 +22,7 @@ METHODS = (
     "layer-gradcam:layer=1",
     "attn-lrp",
     "cp-lrp",
+    "balanced-cat",
     "lrp",
     "partial-lrp",
     "trans-att",
@@ -140,6 +141,18 @@ def test_balanced_relevance_is_that_of_the_transcription(models, family, rule):
 def test_cp_lrp_adds_up_without_biases(models):
     explanation = clearhead.explain(models["flan-t5"], SOURCE, "cp-lrp", answer=ANSWER, scale="logit")
     assert explanation.relevance.sum() == pytest.approx(explanation.diagnostics["score"], rel=1e-6)
+
+
+def test_heads_of_each_kind_of_attention_have_relevance_of_their_own(bart):
+    explanation = clearhead.explain(bart, SOURCE, "cp-lrp:heads=True", answer=ANSWER)
+    trace = capture(bart)
+    coefficients = trace.forward.separate_maps(trace.coefficients("balanced").attentions)
+    # Two blocks of the encoder; self- and cross-attention of two blocks of the decoder.
+    assert explanation.heads.shape == (6, 4)
+    for row, attention in enumerate(trace.forward.attentions):
+        assert attention.shape == coefficients[row].shape
+        expected = (attention.detach() * coefficients[row]).sum((0, 2, 3))
+        np.testing.assert_allclose(explanation.heads[row], expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("family", ["flan-t5", "bart", "marian"])

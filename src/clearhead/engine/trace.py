@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.engine.answer_positions import precedes_answer, read_answer
 from clearhead.engine.backward import ATTN_LRP, GRADIENT, check_backward
 from clearhead.engine.conservation import report_conservation
 from clearhead.engine.forward import ForwardPass, run_forward
@@ -33,7 +34,7 @@ from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.outputs import check_finite, resolve_targets
 from clearhead.model.placement import with_precision
-from clearhead.model.target import AnswerTarget, Target, TargetLike, make_seeds, target_score
+from clearhead.model.target import Target, TargetLike, make_seeds, target_score
 
 
 class Trace:
@@ -75,11 +76,6 @@ class Trace:
         """What each block received: hidden state b, unless the network changes it between blocks."""
         return self.forward.joint_inputs
 
-    @property
-    def depth(self) -> int:
-        """The number of layers that every input sequence goes through."""
-        return self.forward.depth
-
     @cached_property
     def source_tokens(self) -> int:
         """How many tokens the encoder of an encoder–decoder reads, the first ones; 0 if there is one sequence."""
@@ -115,14 +111,7 @@ class Trace:
         """The tokens that the explained score can depend on: all real ones, but for those after an explained step."""
         if not self.model.writes:
             return self.mask_BT
-        positions_T = torch.arange(self.mask_BT.shape[1], device=self.mask_BT.device)
-        return self.mask_BT & (positions_T <= self._last_positions()[:, None])
-
-    def _last_positions(self) -> Tensor:
-        """Return the position that the last explained step of each answer is predicted from."""
-        positions_BN = self.inputs.tensors[ANSWER_POSITIONS]
-        last = [max(target.steps) for target in self.targets if isinstance(target, AnswerTarget)]
-        return torch.stack([positions_N[step] for positions_N, step in zip(positions_BN, last, strict=True)])
+        return precedes_answer(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
 
     @property
     def _given_mask(self) -> Tensor | None:
@@ -290,7 +279,7 @@ class Trace:
         steps are predicted from, in equal shares.
         """
         if self.model.writes:
-            return _reading_of_answers(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
+            return read_answer(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
         weights_BT = self._trace_head(self.forward.hidden_states[-1]).abs()
         return weights_BT / weights_BT.sum(1, keepdim=True)
 
@@ -364,23 +353,10 @@ class Trace:
                 )
 
 
-def _reading_of_answers(targets: Sequence[Target], positions_BN: Tensor, mask_BT: Tensor) -> Tensor:
-    reading_BT = torch.zeros(mask_BT.shape, device=mask_BT.device)
-    for row, target in enumerate(targets):
-        assert isinstance(target, AnswerTarget)
-        reading_BT[row, positions_BN[row, list(target.steps)]] = 1 / len(target.steps)
-    return reading_BT
-
-
 def _relates_tokens(attention: Tensor, hidden: Tensor) -> bool:
     """Return whether an attention map has the samples of a hidden state, and its tokens as keys."""
     # Windowed attention has its windows on the first axis.
     return attention.dim() == 4 and (attention.shape[0], attention.shape[-1]) == hidden.shape[:2]
-
-
-def _detach(tensors: Sequence[Tensor]) -> list[Tensor]:
-    # Without their graph, so that what callers keep or compute does not keep all activations alive.
-    return [tensor.detach() for tensor in tensors]
 
 
 def _as_names(modules: str | Sequence[str]) -> Sequence[str]:
