@@ -75,3 +75,15 @@ def test_nothing_is_left_behind():
     for name, parameter in network.named_parameters():
         assert torch.equal(parameter, before[name]) and parameter.requires_grad and parameter.grad is None
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
+
+
+@pytest.mark.parametrize("family", ["flan-t5", "bart"])
+def test_a_trace_for_gradients_only_has_the_same_coefficients(family):
+    model = load(family)
+    batch = encode(model, ("the river in london is", "paris and"))
+    whole = clearhead.capture(model, batch)
+    lean = clearhead.capture(model, batch, gradients_only=True)
+    for backward in ("gradient", "attn-lrp"):
+        expected, actual = whole.coefficients(backward), lean.coefficients(backward)
+        torch.testing.assert_close(actual.hidden_states, expected.hidden_states, rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(actual.leaf, expected.leaf, rtol=1e-7, atol=1e-9)
