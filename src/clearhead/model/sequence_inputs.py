@@ -1,6 +1,7 @@
 """Encode sources and answers for encoder–decoders, whose decoder reads the answer's own beginning."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -107,7 +108,8 @@ def _join_items(source: Item, decoder: Item) -> Item:
     offsets = None
     if source.offsets is not None and decoder.offsets is not None:
         offsets = (*_in_segment(0, source.offsets), *_in_segment(1, decoder.offsets))
-    return Item(
+    return replace(
+        source,
         tokens=source.tokens + decoder.tokens,
         special=source.special + decoder.special,
         text=(str(source.text), str(decoder.text)),
