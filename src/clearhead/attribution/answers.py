@@ -21,7 +21,7 @@ from clearhead.engine.step_trace import split_targets
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
-from clearhead.model.answer_inputs import Prompt, add_answer, encode_prompt, generate_answer, tokenise_answer
+from clearhead.model.answer_inputs import Prompt, answer_prompt, encode_prompt, tokenise_answer
 from clearhead.model.batches import Answer
 from clearhead.model.inputs import Encoded, collate
 from clearhead.model.model import Model
@@ -93,11 +93,7 @@ def _encode(
 ) -> tuple[Encoded, AnswerTarget]:
     """Return a prompt with its answer, and what of it is explained."""
     encoded_prompt = encode_prompt(model, prompt)
-    if answer is None:
-        ids = generate_answer(model, encoded_prompt, options.generation)
-    else:
-        ids = tokenise_answer(model, encoded_prompt, answer)
-    encoded = add_answer(model, encoded_prompt, ids)
+    encoded = answer_prompt(model, encoded_prompt, answer, options.generation)
     written = encoded.item.answer
     assert written is not None
     steps = find_steps(written.text, written.offsets, options.focus)
@@ -110,8 +106,8 @@ def _encode(
 def _tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, steps: Sequence[int]) -> tuple[int, ...]:
     """Return the foil's tokens in place of the explained steps."""
     # In the place of the explained words, after those of the answer before them.
-    before = encode_prompt(model, _text_before(prompt, answer, steps[0])) if steps[0] else prompt
-    ids = tokenise_answer(model, before, foil, name="foil")
+    before = answer.text[: answer.offsets[steps[0]][0]].rstrip()
+    ids = tokenise_answer(model, prompt, foil, after=before, name="foil")
     if len(ids) != len(steps):
         raise BadInput(
             f"The foil {foil!r} has {len(ids)} tokens, but what is explained has {len(steps)}: step by step they are "
@@ -120,10 +116,6 @@ def _tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, ste
     if tuple(ids) == tuple(answer.ids[step] for step in steps):
         raise BadInput(f"The foil {foil!r} is the answer itself: choose another.")
     return tuple(ids)
-
-
-def _text_before(prompt: Encoded, answer: Answer, step: int) -> str:
-    return f"{prompt.item.text} {answer.text[: answer.offsets[step][0]]}".rstrip()
 
 
 def _make_target(
