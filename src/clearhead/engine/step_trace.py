@@ -31,16 +31,8 @@ class StepTrace(Trace):
 
     def __init__(self, trace: Trace, targets: Sequence[Target]) -> None:
         super().__init__(trace.model, _repeat(trace.inputs, len(targets)), trace.forward, tuple(targets))
-        self._inputs = trace.inputs
+        self.distinct_inputs = trace.inputs
         self._single = [Trace(trace.model, trace.inputs, trace.forward, (target,)) for target in targets]
-
-    @property
-    def distinct_inputs(self) -> Inputs:
-        return self._inputs
-
-    @property
-    def target_sets(self) -> list[tuple[Target, ...]]:
-        return [self.targets]
 
     def _expand(self, tensor: Tensor) -> Tensor:
         return tensor.detach().expand(len(self.targets), *tensor.shape[1:])

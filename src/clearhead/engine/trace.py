@@ -55,16 +55,6 @@ class Trace:
         return Trace(self.model, self.inputs, self.forward, targets)
 
     @property
-    def distinct_inputs(self) -> Inputs:
-        """The inputs, each of them once."""
-        return self.inputs
-
-    @property
-    def target_sets(self) -> list[tuple[Target, ...]]:
-        """The targets of each distinct input, in the order of the rows."""
-        return [(target,) for target in self.targets]
-
-    @property
     def logits(self) -> Tensor:
         """(B,C); for a question-answering model (B,2,T), start before end."""
         return self.forward.output.detach()
