@@ -9,6 +9,7 @@ import numpy as np
 from clearhead.arrays import Array
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation, Word
+from clearhead.model.source_span import SourceSpan
 
 Focus = str | int | tuple[int, int] | None
 """What part of an answer: words as they stand in it, the index of a step, start and end characters, or all of it."""
@@ -29,13 +30,28 @@ class Step:
     versus_probability: float | None = None
 
 
+@dataclass(frozen=True)
+class Source:
+    """A part of the prompt with its relevance, the sum over its tokens.
+
+    `start` and `end` are its characters in the prompt.
+    """
+
+    name: str
+    text: str
+    start: int
+    end: int
+    relevance: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class AnswerExplanation(Explanation):
     """Relevance of the prompt and of the answer's own earlier tokens for an answer, or for a part of it.
 
     `text` is the pair of prompt and answer; the first `prompt_length` of the `tokens` are the prompt's. `steps` are all
     tokens of the answer, `explained` the indices of those that are explained. `matrix` has a row of relevance for each
-    step, zero where a token comes after it; None unless it was asked for.
+    step, zero where a token comes after it; None unless it was asked for. `source_spans` are the documents or other
+    sources of the prompt, by default its sentences.
     """
 
     answer: str = ""
@@ -43,6 +59,25 @@ class AnswerExplanation(Explanation):
     steps: tuple[Step, ...] = ()
     explained: tuple[int, ...] = ()
     matrix: Array | None = None
+    source_spans: tuple[SourceSpan, ...] = ()
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of the prompt; methods that hide whole sources share their relevance among their tokens."""
+        return tuple(self._make_source(span) for span in self.source_spans)
+
+    def _make_source(self, span: SourceSpan) -> Source:
+        relevance = float(self.relevance[self._find_tokens(span)].sum())
+        return Source(span.name, self.prompt[span.start : span.end], span.start, span.end, relevance)
+
+    def _find_tokens(self, span: SourceSpan) -> list[int]:
+        """Return the tokens of the prompt that start in a span."""
+        offsets = (self.offsets or ())[: self.prompt_length]
+        tokens = []
+        for index, offset in enumerate(offsets):
+            if not self.special[index] and span.start <= offset[-2] < span.end:
+                tokens.append(index)
+        return tokens
 
     @property
     def prompt(self) -> str:

@@ -53,6 +53,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     matrix: bool = False,
     scale: str | None = None,
     generation: Mapping[str, Any] | None = None,
+    sources: Any = None,
     **options: Any,
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
@@ -64,7 +65,8 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     For a language model the inputs are prompts (texts, or lists of chat messages). `answer` is what to explain; None
     lets the model write one, with the options in `generation`. `versus` is another answer to compare with, `focus` a
     part of the answer (words, the index of a step, or a pair of characters), `matrix=True` explains every step as well,
-    and `scale` is "log-prob" (the default) or "logit".
+    and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt at {sources}, or
+    before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping names them.
 
     >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
     """
@@ -84,6 +86,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
         matrix=matrix,
         scale=scale,
         generation=generation,
+        sources=sources,
     )
     return comparison[spec.text]
 
@@ -104,6 +107,7 @@ def compare(  # noqa: PLR0913 - as for `explain`
     matrix: bool = False,
     scale: str | None = None,
     generation: Mapping[str, Any] | None = None,
+    sources: Any = None,
 ) -> dict[str, Any]:
     """Explain inputs by several methods from one trace: {method as written: Explanation, or list of them}.
 
@@ -114,7 +118,7 @@ def compare(  # noqa: PLR0913 - as for `explain`
     specs = _parse_methods(methods)
     validate_request(specs, batch_size)
     overflow = _resolve_overflow(overflow, long)
-    answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {})
+    answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     if model.writes:
         rows = _explain_prompts(model, inputs, specs, target, answers, batch_size)
     else:
@@ -153,8 +157,8 @@ def _explain_prompts(
 def _refuse_answer_options(model: Model, options: AnswerOptions) -> None:
     if not options.is_default:
         raise BadOption(
-            f"{model.name} is no language model: answer, versus, focus, matrix, scale and generation need one that "
-            "writes (…ForCausalLM). For two classes use Target(a, versus=b)."
+            f"{model.name} is no language model: answer, versus, focus, matrix, scale, generation and sources need "
+            "one that writes (…ForCausalLM). For two classes use Target(a, versus=b)."
         )
 
 

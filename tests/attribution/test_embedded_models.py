@@ -22,7 +22,7 @@ CHEAP_IMAGE = {
     "gradient-shap": {"samples": 2},
     "deeplift-shap": {"samples": 2},
 }
-NOT_FOR_IMAGES = {"decoded-gradcam"}
+NOT_FOR_IMAGES = {"context-cite", "decoded-gradcam"}
 
 
 @pytest.fixture(scope="module")

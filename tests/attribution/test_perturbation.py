@@ -232,6 +232,6 @@ def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
 
     lime = Lime(decoder_probability, Ridge(), similarity, lambda *_, **__: next(draws))
     wanted = lime.attribute(IDS[:1], baselines=0, target=1, n_samples=40)
-    monkeypatch.setattr(perturbation, "_draw_masks", lambda *_: coins)
+    monkeypatch.setattr(perturbation, "draw_masks", lambda *_: coins)
     found = clearhead.explain(llama(), {"input_ids": IDS[:1]}, "lime", target=1, replacement="pad", samples=40)[0]
     np.testing.assert_allclose(found.relevance, wanted[0].numpy(), atol=1e-5)

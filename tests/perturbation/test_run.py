@@ -23,7 +23,8 @@ from clearhead.model.target import Target
 from clearhead.perturbation import run
 from clearhead.perturbation.features import grid_labels, group_features
 from clearhead.perturbation.replacement import TEXT_REPLACEMENTS, blur
-from clearhead.perturbation.run import perturbed_logits, perturbed_scores, score_targets
+from clearhead.perturbation.run import perturbed_logits, perturbed_scores
+from clearhead.perturbation.scores import score_targets
 from clearhead.progress import progress
 
 TEXTS = ["a fine film", ("is it good", "it is really bad . a film with no plot"), "really good or bad film"]

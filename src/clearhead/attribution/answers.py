@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from clearhead.answer_explanation import AnswerExplanation, Focus, find_steps
 from clearhead.arrays import Array
-from clearhead.attribution.assemble import explain_trace
+from clearhead.attribution.assemble import explain_attribution, explain_trace
 from clearhead.attribution.batch import (
     AttributionRequest,
     attribute_batches,
@@ -16,8 +17,8 @@ from clearhead.attribution.batch import (
     make_batches,
     single_target,
 )
-from clearhead.attribution.method import MethodSpec, widen
-from clearhead.engine.step_trace import split_targets
+from clearhead.attribution.method import Attribution, MethodSpec, widen
+from clearhead.engine.step_trace import StepTrace, split_targets
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
@@ -25,6 +26,7 @@ from clearhead.model.answer_inputs import Prompt, answer_prompt, encode_prompt, 
 from clearhead.model.batches import Answer
 from clearhead.model.inputs import Encoded, collate
 from clearhead.model.model import Model
+from clearhead.model.sources import Sources, find_sources, insert_sources
 from clearhead.model.target import LOG_PROB, SCALES, AnswerTarget
 
 
@@ -34,7 +36,7 @@ class AnswerOptions:
 
     `answer` is given or, if None, generated with the options in `generation`; `versus` is another answer of as many
     tokens. `focus` is a part of the answer (see `Focus`). `matrix` asks for the relevance of every single step.
-    `scale` is "log-prob" or "logit", without a foil.
+    `scale` is "log-prob" or "logit", without a foil. `sources` are parts of the prompt (see `Sources`).
     """
 
     answer: str | Sequence[str] | None = None
@@ -43,6 +45,7 @@ class AnswerOptions:
     matrix: bool = False
     scale: str | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
+    sources: Any = None
 
     @property
     def is_default(self) -> bool:
@@ -60,11 +63,15 @@ def explain_answers(
     _validate_options(options)
     answers = _per_prompt("answer", options.answer, len(prompts))
     foils = _per_prompt("versus", options.versus, len(prompts))
+    sources = _sources_per_prompt(options.sources, len(prompts))
     encoded = {}
     targets = []
     for index, prompt in enumerate(prompts):
-        row, target = _encode(model, prompt, answers[index], foils[index], options)
-        encoded[index] = row
+        full_prompt = insert_sources(prompt, sources[index])
+        encoded_prompt = encode_prompt(model, full_prompt)
+        spans = find_sources(encoded_prompt.item, full_prompt, sources[index])
+        row, target = _encode(model, encoded_prompt, answers[index], foils[index], options)
+        encoded[index] = replace(row, item=replace(row.item, sources=spans))
         targets.append(target)
     request = AttributionRequest(model, specs, targets)
     if options.matrix:
@@ -88,11 +95,25 @@ def _per_prompt(name: str, value: Any, count: int) -> list[Any]:
     return list(value)
 
 
+def _sources_per_prompt(sources: Any, count: int) -> list[Sources]:
+    """Return the sources of each prompt: one division for all, or a list with as many lists."""
+    if not isinstance(sources, list | tuple) or not sources or not all(map(_is_division, sources)):
+        return [sources] * count
+    if len(sources) != count:
+        raise BadInput(f"'sources' has lists for {len(sources)} prompts, but there are {count}: give one for each.")
+    return list(sources)
+
+
+def _is_division(value: Any) -> bool:
+    """Return whether this divides a whole prompt, rather than being a text or a pair of characters."""
+    is_pair = isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(end, int) for end in value)
+    return isinstance(value, list | tuple | Mapping) and not is_pair
+
+
 def _encode(
-    model: Model, prompt: Prompt, answer: str | None, foil: str | None, options: AnswerOptions
+    model: Model, encoded_prompt: Encoded, answer: str | None, foil: str | None, options: AnswerOptions
 ) -> tuple[Encoded, AnswerTarget]:
     """Return a prompt with its answer, and what of it is explained."""
-    encoded_prompt = encode_prompt(model, prompt)
     encoded = answer_prompt(model, encoded_prompt, answer, options.generation)
     written = encoded.item.answer
     assert written is not None
@@ -131,17 +152,34 @@ def _explain_steps(request: AttributionRequest, index: int, row: Encoded) -> lis
     trace = capture_batch(request.model, collate(request.model, [row]), request.targets_at([index]))
     explanations: list[Explanation] = []
     for spec in request.specs:
+        if spec.method.shares_passes:
+            explanations.append(_explain_together(trace, spec))
+            continue
         (explanation,) = explain_trace(trace, spec)
         assert isinstance(explanation, AnswerExplanation)
         explanations.append(replace(explanation, matrix=compute_matrix(trace, spec)))
     return explanations
 
 
+def _explain_together(trace: Trace, spec: MethodSpec) -> Explanation:
+    """Explain an answer and each of its steps by a method that scores them all by the same passes."""
+    attribution = spec(StepTrace(trace, [*trace.targets, *list_steps(trace)]))
+    whole = Attribution(attribution.relevance_BT[:1], diagnostics=attribution.diagnostics[:1])
+    (explanation,) = explain_attribution(trace, spec, whole)
+    assert isinstance(explanation, AnswerExplanation)
+    return replace(explanation, matrix=_to_array(attribution.relevance_BT[1:]))
+
+
+def _to_array(relevance_BT: Tensor) -> Array:
+    array: Array = widen(relevance_BT).detach().cpu().numpy()
+    return array
+
+
 def compute_matrix(trace: Trace, spec: MethodSpec) -> Array:
     """Return the relevance of every token for every step of the answer (steps × tokens)."""
     rows = []
     for step_trace in split_targets(trace, list_steps(trace)):
-        rows.append(widen(spec(step_trace).relevance_BT).detach().cpu().numpy())
+        rows.append(_to_array(spec(step_trace).relevance_BT))
     return np.concatenate(rows)
 
 

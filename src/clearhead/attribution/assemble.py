@@ -129,6 +129,14 @@ def explain_trace(trace: Trace, spec: MethodSpec) -> list[Explanation]:
     return builder.build()
 
 
+def explain_attribution(trace: Trace, spec: MethodSpec, attribution: Attribution) -> list[Explanation]:
+    """Return one explanation per input from what a method has computed already."""
+    started = _StartedMethod(spec, attribution, attribution.start_host_copies())
+    builder = _make_builder(trace, started, None)
+    assert builder is not None
+    return builder.build()
+
+
 def start_explanations(
     trace: Trace, specs: Sequence[MethodSpec], refused: dict[str, str] | None = None
 ) -> list[ExplanationBuilder | None]:
@@ -254,7 +262,13 @@ def _describe_answer(trace: Trace, row: int) -> dict[str, Any]:
     if answer is None or not isinstance(target, AnswerTarget):
         return {}
     steps = describe_steps(trace.model, answer, target, trace.forward.host_output[row])
-    return {"answer": answer.text, "prompt_length": answer.start, "steps": steps, "explained": target.steps}
+    return {
+        "answer": answer.text,
+        "prompt_length": answer.start,
+        "steps": steps,
+        "explained": target.steps,
+        "source_spans": trace.inputs.items[row].sources,
+    }
 
 
 def _describe_outputs(trace: Trace) -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ from clearhead.errors import BadOption
 from clearhead.model.inputs import Item
 from clearhead.model.model import input_embedding
 from clearhead.model.target import explained_score
-from clearhead.perturbation.replacement import black_pixels, token_id
+from clearhead.perturbation.replacement import black_pixels
+from clearhead.perturbation.token_replacement import token_id
 
 IMAGE_BASELINES = ("zero", "black")
 TEXT_BASELINES = ("zero", "pad", "mask")

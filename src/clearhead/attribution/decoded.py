@@ -40,7 +40,7 @@ def decoded_gradcam(
     score: str = "gradcam",
     backward: str = GRADIENT,
 ) -> Attribution:
-    """Scores of a layer's positions, shared among the input tokens that the masked-LM head decodes them to.
+    """Scores of a layer's positions, shared among the input tokens that the language-model head decodes them to.
 
     `layer` is the hidden state, `top` keeps the τ best tokens of every position, `score` is the layer score α.
     `backward` replaces the gradient by the coefficients of a balanced backward pass.
@@ -50,11 +50,11 @@ def decoded_gradcam(
     index = resolve_layer(trace, layer)
     ids_BT = _require_ids(trace)
     share_BST = _decode_shares(trace, index, ids_BT, top)
-    alpha_BS = LAYER_SCORES[score](trace, index, backward) * trace.mask_BT
+    alpha_BS = LAYER_SCORES[score](trace, index, backward) * trace.query_BT
     tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
     # Repeats of a token show what its first occurrence got.
-    first_BT = first_occurrence(ids_BT, trace.mask_BT)
-    return Attribution(tokens_BT.gather(1, first_BT) * trace.mask_BT)
+    first_BT = first_occurrence(ids_BT, trace.query_BT)
+    return Attribution(tokens_BT.gather(1, first_BT) * trace.query_BT)
 
 
 def _check_options(trace: Trace, score: str, top: int | None) -> None:
@@ -82,7 +82,7 @@ def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 def _decode_shares(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
     """Return the probability that position s decodes to the token first seen at t; zero for repeats and padding."""
-    distinct_BT = _is_first_occurrence(ids_BT, trace.mask_BT)
+    distinct_BT = _is_first_occurrence(ids_BT, trace.query_BT)
     share_BST = _token_probabilities(trace, layer, ids_BT) * distinct_BT[:, None]
     if top is None:
         return share_BST
@@ -97,7 +97,13 @@ def _is_first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 def _token_probabilities(trace: Trace, layer: int, ids_BT: Tensor) -> Tensor:
     """Return the probability that position s decodes to the token at t (B,S,T)."""
-    logits_BSV = vocabulary_logits(trace.model, trace.hidden_states[layer], ids_BT)
+    # Not the trace's own hidden states, which repeat one input for each of many targets.
+    hidden_BSD = trace.forward.hidden_states[layer].detach()
+    return _decode(trace, hidden_BSD, ids_BT[: len(hidden_BSD)]).expand(len(ids_BT), -1, -1)
+
+
+def _decode(trace: Trace, hidden_BSD: Tensor, ids_BT: Tensor) -> Tensor:
+    logits_BSV = vocabulary_logits(trace.model, hidden_BSD, ids_BT)
     # A softmax over the vocabulary would be as large as the logits, so only the input's tokens are normalised.
     ids_BST = ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1)
     token_logits_BST = logits_BSV.gather(2, ids_BST)

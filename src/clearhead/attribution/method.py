@@ -68,6 +68,7 @@ class Method:
     `signed` relevance is for or against the target; `class_specific` relevance depends on the target.
     `needs` names what the method reads of a trace besides inputs and outputs: some of TRACE_PARTS.
     `blockwise` returns, given all options, whether a block-by-block trace is enough.
+    `shares_passes` means that all targets of an input are scored by the same passes through the network.
     `is_control` marks noise that other methods are compared with; a table averages `seeds` seeds of a method.
     `aliases` maps former option names to current ones.
     """
@@ -80,6 +81,7 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     needs: frozenset[str] = frozenset(DEFAULT_NEEDS)
     blockwise: Callable[[Mapping[str, Any]], bool] = never
+    shares_passes: bool = False
     is_control: bool = False
     seeds: int = 1
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -104,6 +106,7 @@ METHODS: Registry[Method] = Registry(
         "clearhead.attribution.balanced",
         "clearhead.attribution.integrated",
         "clearhead.attribution.perturbation",
+        "clearhead.attribution.context_cite",
         "clearhead.attribution.relevance",
     ),
 )
@@ -121,6 +124,7 @@ def method(
     class_specific: bool,
     needs: Collection[str] = DEFAULT_NEEDS,
     blockwise: Callable[[Mapping[str, Any]], bool] = never,
+    shares_passes: bool = False,
     is_control: bool = False,
     seeds: int = 1,
     aliases: Mapping[str, str] | None = None,
@@ -142,6 +146,7 @@ def method(
             options=option_defaults(compute),
             needs=frozenset(needs),
             blockwise=blockwise,
+            shares_passes=shares_passes,
             is_control=is_control,
             seeds=seeds,
             aliases=dict(aliases or {}),

@@ -11,6 +11,7 @@ METHOD_NAMES = (
     "attn-lrp",
     "balanced-cat",
     "cat",
+    "context-cite",
     "cp-lrp",
     "decoded-gradcam",
     "deeplift-shap",

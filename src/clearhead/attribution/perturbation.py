@@ -1,19 +1,14 @@
 """Methods that remove parts of the input and observe the output: any model, no gradients."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.perturbed_features import PerturbationOptions, draw_masks, prepare
 from clearhead.attribution.seeding import make_generator
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
-from clearhead.perturbation.features import SEGMENTS, Features, group_features
-from clearhead.perturbation.replacement import resolve_replacement
-from clearhead.perturbation.run import perturbed_scores
+from clearhead.perturbation.features import SEGMENTS, Features
 from clearhead.validation import require_integer
 
 KERNEL_WIDTH = 0.25
@@ -22,90 +17,12 @@ GRID_UNITS = ("patch", "grid")
 """Units that lie on a grid, so that a window of them is a square."""
 
 
-Draw = Callable[[Trace, int, Features, int, int], Tensor]
-"""A function (trace, row, features, samples, seed) → random masks or orders of one input."""
-
-
-@dataclass(frozen=True)
-class Perturbation:
-    """The features of a trace's inputs, and how they are hidden and scored."""
-
-    trace: Trace
-    groups: list[Features]
-    replacement: str | None
-    output: str
-    batch: int | None
-
-    def draw(self, draw_input: Draw, samples: int, seed: int) -> list[Tensor]:
-        """Return what `draw_input` draws for each input, from a generator of its own."""
-        drawn = []
-        for row, features in enumerate(self.groups):
-            drawn.append(draw_input(self.trace, row, features, samples, seed))
-        return drawn
-
-    def score(self, masks: list[Tensor]) -> list[Tensor]:
-        """Return for each input the explained output under each of its masks."""
-        trace = self.trace
-        return perturbed_scores(
-            trace.model,
-            trace.inputs,
-            masks,
-            trace.targets,
-            self.groups,
-            output=self.output,
-            replacement=self.replacement,
-            batch_size=self.batch,
-        )
-
-    def describe(self, **settings: Any) -> list[dict[str, Any]]:
-        """Return diagnostics with the choices that None stood for."""
-        replacement = resolve_replacement(self.trace.model, self.trace.inputs, self.replacement)
-        diagnostics = []
-        for features in self.groups:
-            entry = {"absent": replacement, "unit": features.kind, "units": features.count, "output": self._scored}
-            diagnostics.append({**entry, **settings})
-        return diagnostics
-
-    @property
-    def _scored(self) -> str:
-        # A regression has no probabilities, so its score is explained whatever was asked for.
-        return "score" if self.trace.model.problem == "regression" else self.output
-
-    def attribute(self, values: Sequence[Tensor], diagnostics: Sequence[dict[str, Any]]) -> Attribution:
-        """Share each feature's relevance equally among its tokens or pixels, so that sums stay."""
-        shared = torch.stack(list(map(_spread, self.groups, values)))
-        if not self.trace.is_image:
-            return Attribution(shared, diagnostics=diagnostics)
-        pixels_BPQ = shared.reshape(len(shared), *self.trace.leaf.shape[-2:])
-        attribution = Attribution(self.trace.patches(pixels_BPQ), diagnostics=diagnostics)
-        # Patches are tokens already: a pixel map would say nothing more.
-        if self.groups[0].kind == "patch":
-            return attribution
-        return replace(attribution, pixels_BPQ=pixels_BPQ)
-
-
-def _prepare(
-    trace: Trace, unit: str | None, segments: int, replacement: str | None, output: str, batch: int | None
-) -> Perturbation:
-    require_integer("segments", segments)
-    groups = group_features(trace.model, trace.inputs, unit, grid=trace.grid, segments=segments)
-    return Perturbation(trace, groups, replacement, output, batch)
-
-
-def _spread(features: Features, value_U: Tensor) -> Tensor:
-    """Return the share of every token or pixel in the relevance of its feature; special tokens get none."""
-    labels_X = features.labels.flatten()
-    sizes_U = torch.bincount(labels_X, minlength=features.count + 1)[1:]
-    # Label 0 is what is never removed.
-    share_U = torch.cat([value_U.new_zeros(1), value_U / sizes_U.to(value_U)])
-    return share_U[labels_X.to(share_U.device)]
-
-
 @method(
     paper="Zeiler & Fergus 2014; decoded paper's Occlusion",
     signed=True,
     class_specific=True,
     needs=(),
+    shares_passes=True,
     aliases=ALIASES,
 )
 def occlusion(
@@ -114,20 +31,23 @@ def occlusion(
     window: int = 1,
     unit: str | None = None,
     replacement: str | None = None,
-    output: str = "probability",
+    output: str | None = None,
+    prefix: bool = True,
     segments: int = SEGMENTS,
     batch: int | None = None,
 ) -> Attribution:
     """Drop of the target's probability when a window of units is hidden; the mean over windows where they overlap.
 
-    `unit` is sub-word (default), word or sentence; for images patch (default), grid, slic or segment, where a window
-    is a square. `replacement` says what hidden means, `output="logit"` explains the logit instead.
+    `unit` is sub-word (default), word, sentence or, in a prompt, source; for images patch (default), grid, slic or
+    segment, where a window is a square. `replacement` says what hidden means, `output="logit"` explains the logit
+    instead; of an answer the log-probability is. `prefix=False` hides units of the prompt only.
     """
     require_integer("window", window)
-    perturbation = _prepare(trace, unit, segments, replacement, output, batch)
+    options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
+    perturbation = prepare(trace, options)
     removals = [_make_windows(trace, features, window) for features in perturbation.groups]
     scores = perturbation.score([_prepend_unchanged(~removed_NU) for removed_NU in removals])
-    values = list(map(_mean_drop, scores, removals))
+    values = [_mean_drop(row.score_N, removals[row.index]) for row in perturbation.list_rows(scores)]
     return perturbation.attribute(values, perturbation.describe())
 
 
@@ -184,6 +104,7 @@ def _mean_drop(score_N: Tensor, removed_NU: Tensor) -> Tensor:
     signed=True,
     class_specific=True,
     needs=(),
+    shares_passes=True,
     aliases=ALIASES,
 )
 def lime(
@@ -195,7 +116,8 @@ def lime(
     ridge: float = 0.01,
     unit: str | None = None,
     replacement: str | None = None,
-    output: str = "probability",
+    output: str | None = None,
+    prefix: bool = True,
     segments: int = SEGMENTS,
     batch: int | None = None,
 ) -> Attribution:
@@ -206,12 +128,15 @@ def lime(
     """
     require_integer("samples", samples)
     _check_fit(width, ridge)
-    perturbation = _prepare(trace, unit, segments, replacement, output, batch)
-    masks = perturbation.draw(_draw_masks, samples, seed)
+    options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
+    perturbation = prepare(trace, options)
+    masks = perturbation.draw(draw_masks, samples, seed)
     values = []
-    # On the CPU: these systems are small, and CUDA has no gelsd.
-    for mask_NU, score_N in zip(masks, perturbation.score(masks), strict=True):
-        values.append(local_weights(mask_NU.double(), score_N.cpu(), width, ridge))
+    for row in perturbation.list_rows(perturbation.score(masks)):
+        # Only of what the target can depend on: the fit would give chance weights to later tokens of an answer.
+        mask_NU = masks[row.index][:, row.visible_U].double()
+        # On the CPU: these systems are small, and CUDA has no gelsd.
+        values.append(row.widen(local_weights(mask_NU, row.score_N.cpu(), width, ridge)))
     return perturbation.attribute(values, perturbation.describe(samples=samples, seed=seed))
 
 
@@ -221,12 +146,6 @@ def _check_fit(width: float, ridge: float) -> None:
         raise BadOption(
             f"Invalid width={width!r}, ridge={ridge!r}: the width must be above zero, the penalty finite and not below."
         )
-
-
-def _draw_masks(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:
-    """Draw masks of one input that keep each feature with probability one half (samples × features)."""
-    generator = make_generator(trace, row, seed)
-    return torch.rand(samples, features.count, dtype=torch.float32, generator=generator) < 0.5
 
 
 def local_weights(mask_NU: Tensor, score_N: Tensor, width: float, ridge: float) -> Tensor:
@@ -266,6 +185,7 @@ def _kernel_weights(mask_NU: Tensor, width: float) -> Tensor:
     signed=True,
     class_specific=True,
     needs=(),
+    shares_passes=True,
     aliases=ALIASES,
 )
 def shapley_sampling(
@@ -275,7 +195,8 @@ def shapley_sampling(
     seed: int = 0,
     unit: str | None = None,
     replacement: str | None = None,
-    output: str = "probability",
+    output: str | None = None,
+    prefix: bool = True,
     segments: int = SEGMENTS,
     batch: int | None = None,
 ) -> Attribution:
@@ -284,14 +205,17 @@ def shapley_sampling(
     The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports it.
     """
     require_integer("samples", samples)
-    perturbation = _prepare(trace, unit, segments, replacement, output, batch)
+    options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
+    perturbation = prepare(trace, options)
     orders = perturbation.draw(_draw_orders, samples, seed)
     scores = perturbation.score(list(map(_growing_masks, orders)))
     diagnostics = perturbation.describe(samples=samples, seed=seed)
-    for entry, score_N in zip(diagnostics, scores, strict=True):
+    values = []
+    for entry, row in zip(diagnostics, perturbation.list_rows(scores), strict=True):
         # Every order starts from nothing and ends with everything.
-        entry["effect"] = float(score_N[-1] - score_N[0])
-    return perturbation.attribute(list(map(mean_gains, scores, orders)), diagnostics)
+        entry["effect"] = float(row.score_N[-1] - row.score_N[0])
+        values.append(mean_gains(row.score_N, orders[row.index]))
+    return perturbation.attribute(values, diagnostics)
 
 
 def _draw_orders(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:

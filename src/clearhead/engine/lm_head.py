@@ -1,4 +1,4 @@
-"""Decodes hidden states with the pre-trained masked-LM head."""
+"""Decodes hidden states with the pre-trained masked-LM head, or with a language model's own."""
 
 import threading
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from clearhead.engine.lrp.kernels.dispatch import on_gpu
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.model.model import Model, input_embedding
 
-FINAL_NORM_NAMES = ("final_norm", "ln_f", "norm")
+FINAL_NORM_NAMES = ("final_norm", "final_layer_norm", "ln_f", "norm")
 # Smaller products are not worth a padded copy of their weight.
 MIN_PADDED_ROWS = 4096
 
@@ -23,10 +23,11 @@ MIN_PADDED_ROWS = 4096
 @contextmanager
 def _encoder_replaced(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
     """Let the language model's encoder return these hidden states to the calling thread."""
-    from transformers.modeling_outputs import BaseModelOutput
+    from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
     encoder = lm.base_model
-    result = BaseModelOutput(last_hidden_state=_apply_final_norm(encoder, hidden_BTD))
+    # Decoders also read a cache of their base model's output, which is None here.
+    result = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=_apply_final_norm(encoder, hidden_BTD))
     caller = threading.get_ident()
     # The replaced method is visible to all threads, so only one may replace it at a time.
     with NETWORK_LOCK:
@@ -44,6 +45,8 @@ def _encoder_replaced(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
 
 def _apply_final_norm(encoder: Any, hidden_BTD: Tensor) -> Tensor:
     """Apply the norm that some encoders have after the last block."""
+    # OPT's blocks and norm are those of a decoder inside of the base model.
+    encoder = getattr(encoder, "decoder", encoder)
     for name in FINAL_NORM_NAMES:
         if hasattr(encoder, name):
             normed_BTD: Tensor = getattr(encoder, name)(hidden_BTD)
@@ -92,7 +95,7 @@ def _padded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 
 def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) -> Tensor:
-    """Return the masked-LM logits of hidden states (B,T,V)."""
+    """Return the logits of hidden states over the vocabulary (B,T,V)."""
     lm = _require_lm(model)
     # The head may be loaded in another precision than the classifier.
     hidden_BTD = hidden_BTD.to(next(lm.parameters()).dtype)
@@ -103,12 +106,23 @@ def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) ->
 
 
 def _require_lm(model: Model) -> Any:
+    if model.writes:
+        return _require_decoder(model)
     if model.lm is None:
         raise UnsupportedModel(
             f"decoded-gradcam needs the masked-LM head that {model.name} was trained from. Load it with "
             "clearhead.load(…, lm_head=<masked-LM model or folder>)."
         )
     return model.lm
+
+
+def _require_decoder(model: Model) -> Any:
+    """Return the language model itself, whose head reads the states of all tokens."""
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise UnsupportedModel(
+            f"decoded-gradcam cannot decode the encoder of {model.name}: the language-model head reads its decoder."
+        )
+    return model.network.language_model
 
 
 def _check_vocabulary(model: Model, input_ids_BT: Tensor, vocabulary_size: int) -> None:

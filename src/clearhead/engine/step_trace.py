@@ -31,6 +31,7 @@ class StepTrace(Trace):
 
     def __init__(self, trace: Trace, targets: Sequence[Target]) -> None:
         super().__init__(trace.model, _repeat(trace.inputs, len(targets)), trace.forward, tuple(targets))
+        self.distinct_inputs = trace.inputs
         self._single = [Trace(trace.model, trace.inputs, trace.forward, (target,)) for target in targets]
 
     def _expand(self, tensor: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ from clearhead.evaluation.removal import removed_logits
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.perturbation.ranking import equal_shares, masked_from_attention, trapezoid
-from clearhead.perturbation.replacement import token_id
-from clearhead.perturbation.run import score_targets
+from clearhead.perturbation.scores import score_targets
+from clearhead.perturbation.token_replacement import token_id
 from clearhead.validation import require_choice, require_integer
 
 STEPS = 10

@@ -11,6 +11,7 @@ from torch import Tensor
 from clearhead.errors import Argument, BadInput
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
 from clearhead.model.model import Model
+from clearhead.model.source_span import SourceSpan
 
 Box = tuple[float, float, float, float]
 # Smaller tensors are copied to a GPU faster than they are pinned.
@@ -37,7 +38,8 @@ class Item:
 
     `offsets` are (start, end) in `text`, or (segment, start, end) for a pair; special tokens have the empty span
     (0, 0). `box` is where the network's input lies on the original image, in its pixels. A prompt has the `answer` that
-    a language model gave, or could give; its tokens are followed by those of the answer, but for the last.
+    a language model gave, or could give; its tokens are followed by those of the answer, but for the last. `sources`
+    are parts of a prompt, such as documents or sentences.
     """
 
     tokens: tuple[str, ...] = ()
@@ -47,6 +49,7 @@ class Item:
     image: Image.Image | None = None
     box: Box | None = None
     answer: Answer | None = None
+    sources: tuple[SourceSpan, ...] = ()
 
 
 @dataclass(frozen=True)

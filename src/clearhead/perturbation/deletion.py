@@ -4,10 +4,15 @@ import torch
 from torch import Tensor
 
 
-def delete_tokens(tensors: dict[str, Tensor], keep_NT: Tensor, pad: int) -> dict[str, Tensor]:
-    """Delete tokens and close the gaps; an input with nothing left becomes one padding token."""
-    # Stable, so that kept tokens stay in order in front of deleted ones.
-    order_NT = torch.argsort(~keep_NT, dim=1, stable=True)
+def order_tokens(keep_NT: Tensor, decoder_start: int = 0) -> Tensor:
+    """Return the order that brings kept tokens to the front: of the encoder's tokens, then of the decoder's."""
+    in_decoder_T = torch.arange(keep_NT.shape[1], device=keep_NT.device) >= decoder_start
+    # Stable, so that kept tokens stay in order.
+    return torch.argsort(2 * in_decoder_T + ~keep_NT, dim=1, stable=True)
+
+
+def delete_tokens(tensors: dict[str, Tensor], keep_NT: Tensor, order_NT: Tensor, pad: int) -> dict[str, Tensor]:
+    """Delete tokens and close the gaps, in the order of `order_tokens`; of nothing one padding token is left."""
     # Attention masks, token types and embeddings are filled with 0.
     fillers = {"input_ids": pad}
     compacted = {}

@@ -1,11 +1,12 @@
 """Feature groups: the tokens or pixels that are removed or kept together.
 
-A sub-word, word or sentence of a text; a patch, grid cell, superpixel or pixel of an image. Special tokens and padding
-belong to no feature, so they are never removed.
+A sub-word, word or sentence of a text, a source of a prompt; a patch, grid cell, superpixel or pixel of an image.
+Special tokens and padding belong to no feature, so they are never removed.
 """
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,12 @@ from clearhead.arrays import Array
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.inputs import Inputs, Item
 from clearhead.model.model import Model
+from clearhead.model.sources import SENTENCE_PATTERN
 from clearhead.validation import require_choice
 
-TEXT_UNITS = ("sub-word", "word", "sentence")
+TEXT_UNITS = ("sub-word", "word", "sentence", "source")
 IMAGE_UNITS = ("patch", "grid", "slic", "segment", "pixel")
-UNIT_PATTERNS = {"word": r"\S+", "sentence": r"\S.*?(?:[.!?]+(?=\s|$)|$)"}
+UNIT_PATTERNS = {"word": r"\S+", "sentence": SENTENCE_PATTERN}
 SEGMENTS = 49
 
 Span = tuple[int, int, int]
@@ -117,12 +119,12 @@ def label_positions(width: int, positions: Tensor, labels: Tensor) -> Tensor:
 
 
 def _number_tokens(item: Item, unit: str) -> list[int]:
-    """Return for each token the number of its unit, from 1 in the order of the text; 0 for special tokens."""
+    """Return for each token the number of its unit, from 1 in the order of the text; 0 for what is never removed."""
     keys = _unit_keys(item, unit)
     units: dict[Any, int] = {}
     numbers = []
     for key, is_special in zip(keys, item.special, strict=True):
-        if is_special:
+        if is_special or key is None:
             numbers.append(0)
         else:
             numbers.append(units.setdefault(key, len(units) + 1))
@@ -130,7 +132,10 @@ def _number_tokens(item: Item, unit: str) -> list[int]:
 
 
 def _unit_keys(item: Item, unit: str) -> list[Any]:
-    """Return a key per token, equal for tokens of one unit; a token outside all words or sentences is its own unit."""
+    """Return a key per token, equal for tokens of one unit.
+
+    A token outside all words or sentences is its own unit; outside all sources it has none.
+    """
     if unit == "sub-word":
         return list(range(len(item.tokens)))
     return _span_keys(item, unit)
@@ -139,8 +144,17 @@ def _unit_keys(item: Item, unit: str) -> list[Any]:
 def _span_keys(item: Item, unit: str) -> list[Any]:
     if item.text is None or item.offsets is None:
         raise _needs_text(unit)
+    if unit == "source":
+        return _source_keys(item, item.offsets)
     spans = _find_spans(as_segments(item.text), UNIT_PATTERNS[unit])
     return [_span_key(offset, spans, index) for index, offset in enumerate(item.offsets)]
+
+
+def _source_keys(item: Item, offsets: Sequence[tuple[int, ...]]) -> list[Span | None]:
+    if not item.sources:
+        raise BadOption("unit='source' needs a prompt of a language model: use unit='sentence'.")
+    spans = [(0, source.start, source.end) for source in item.sources]
+    return [_span_key(offset, spans, None) for offset in offsets]
 
 
 def _needs_text(unit: str) -> BadOption:
@@ -166,13 +180,13 @@ def _match_spans(segment: int, text: str, pattern: str) -> list[Span]:
     return [(segment, *match.span()) for match in re.finditer(pattern, text, re.S)]
 
 
-def _span_key(offset: tuple[int, ...], spans: list[Span], index: int) -> Any:
-    """Return the span in which a token starts; its own index, which no span equals, where it starts in none."""
+def _span_key(offset: tuple[int, ...], spans: list[Span], otherwise: int | None) -> Any:
+    """Return the span in which a token starts; where it starts in none, a key that no span equals."""
     token = as_span(offset)
     for span in spans:
         if _starts_in(token, span):
             return span
-    return index
+    return otherwise
 
 
 def _starts_in(token: Span, span: Span) -> bool:
@@ -185,6 +199,14 @@ def as_span(offset: tuple[int, ...]) -> Span:
         return offset
     start, end = offset
     return 0, start, end
+
+
+def restrict_features(features: Features, visible_T: Tensor) -> Features:
+    """Return the features with a visible token, renumbered without gaps; what is not visible is never removed."""
+    labels_T = torch.where(visible_T, features.labels, 0)
+    # Label 0 first, which may not occur.
+    numbers, inverse = torch.unique(torch.cat([labels_T.new_zeros(1), labels_T]), return_inverse=True)
+    return Features(features.kind, inverse[1:], len(numbers) - 1)
 
 
 def _group_pixels(

@@ -13,7 +13,7 @@ from clearhead.arrays import Array
 from clearhead.explanation import Explanation
 from clearhead.model.images import resize_map
 from clearhead.model.model import Model
-from clearhead.perturbation.replacement import token_id
+from clearhead.perturbation.token_replacement import token_id
 
 ROUNDING_SLACK = 1e-9
 

@@ -1,9 +1,9 @@
 """How removed features are represented (mask, pad, delete, no attention, blur): masks become the network's tensors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,9 +12,10 @@ from torch import Tensor
 from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
-from clearhead.perturbation.deletion import delete_tokens, truncate_tokens
+from clearhead.perturbation.answer_replacement import make_answer_replacement
 from clearhead.perturbation.features import holds_images, text_mask
-from clearhead.perturbation.rows import Rows, chunk_rows, digest_arrays, move_tensors, select_rows
+from clearhead.perturbation.rows import Replacement, Rows, digest_arrays, move_tensors, select_rows
+from clearhead.perturbation.token_replacement import TokenReplacement, token_id
 from clearhead.validation import require_choice
 
 TEXT_REPLACEMENTS = ("mask", "pad", "delete", "attention", "mask-attention")
@@ -22,28 +23,11 @@ IMAGE_REPLACEMENTS = ("zero", "mean", "blur")
 PIXELS_PER_TOKEN = 256
 
 
-class Replacement(Protocol):
-    """Builds the network's input from rows of masks."""
-
-    @property
-    def removes_attention(self) -> bool:
-        """Return whether removed features are removed from attention."""
-
-    def lengths(self, rows: Rows) -> Tensor:
-        """Return how many tokens each row costs."""
-
-    def keys(self, rows: Rows, chosen: Tensor, lengths_N: Tensor) -> list[bytes]:
-        """Return a digest per row, equal for equal inputs of the network."""
-
-    def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
-        """Return the network's input for some rows, no wider than the longest of them."""
-
-    def finish(self, logits: Tensor, example_N: Tensor) -> Tensor:
-        """Return the logits in a shape that all batches share."""
-
-
 def resolve_replacement(model: Model, inputs: Inputs, replacement: str | None) -> str:
-    """Return the replacement that will be used: by default [MASK], no attention without a mask token, or black."""
+    """Return the replacement that will be used.
+
+    By default [MASK], no attention without a mask token, deletion from prompts, or black.
+    """
     if replacement is None:
         return _default_replacement(model, inputs)
     if holds_images(inputs):
@@ -66,6 +50,9 @@ def _check_choice(replacement: str, choices: tuple[str, ...]) -> str:
 def _default_replacement(model: Model, inputs: Inputs) -> str:
     if holds_images(inputs):
         return "zero"
+    # A gap in a prompt is unlike anything that a language model has read.
+    if model.writes:
+        return "delete"
     if _takes_mask_token(model, inputs):
         return "mask"
     return "attention"
@@ -76,16 +63,6 @@ def _takes_mask_token(model: Model, inputs: Inputs) -> bool:
     return "input_ids" in inputs.tensors and token_id(model, "mask") is not None
 
 
-def token_id(model: Model, name: str) -> int | None:
-    """Return the id of the 'mask' or 'pad' token, None if the model has none."""
-    # The tokenizer first: configurations often leave these ids out.
-    for source in (model.processor, model.config):
-        number = getattr(source, f"{name}_token_id", None)
-        if number is not None:
-            return int(number)
-    return None
-
-
 def make_replacement(model: Model, batch: Inputs, replacement: str) -> Replacement:
     """Return the object that removes features from these inputs."""
     if holds_images(batch):
@@ -93,11 +70,12 @@ def make_replacement(model: Model, batch: Inputs, replacement: str) -> Replaceme
     return _make_token_replacement(model, batch, replacement)
 
 
-def _make_token_replacement(model: Model, batch: Inputs, replacement: str) -> "TokenReplacement":
+def _make_token_replacement(model: Model, batch: Inputs, replacement: str) -> TokenReplacement:
     _check_supported(model, replacement)
     fill = _fill_id(model, batch, replacement)
     mask_ET = text_mask(batch).cpu()
-    return TokenReplacement(model, _tensors_on_cpu(batch, mask_ET), mask_ET, replacement, fill)
+    texts = TokenReplacement(model, _tensors_on_cpu(batch, mask_ET), mask_ET, replacement, fill)
+    return make_answer_replacement(texts) if model.writes else texts
 
 
 def _tensors_on_cpu(batch: Inputs, mask_ET: Tensor) -> dict[str, Tensor]:
@@ -135,111 +113,6 @@ def _no_fill_token(model: Model, replacement: str, name: str) -> BadOption:
         f"replacement={replacement!r} needs input_ids and a {name} token, which {model.name} does not have here. "
         "Use replacement='attention' or 'delete', or load the model with its tokenizer."
     )
-
-
-@dataclass(frozen=True)
-class TokenReplacement:
-    """Texts with tokens replaced by `fill`, deleted, or removed from attention."""
-
-    model: Model
-    tensors: dict[str, Tensor]
-    mask_ET: Tensor
-    replacement: str
-    fill: int | None
-
-    @property
-    def removes_attention(self) -> bool:
-        return self.replacement.endswith("attention")
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of the longest input, to which all are padded."""
-        return self.mask_ET.shape[1]
-
-    def lengths(self, rows: Rows) -> Tensor:
-        length_R = self._ends()[rows.example_R]
-        if self.replacement == "delete":
-            return self._shorten(length_R, rows)
-        return length_R
-
-    def _shorten(self, length_R: Tensor, rows: Rows) -> Tensor:
-        # An input with nothing left still has one padding token.
-        return (length_R - self._count_deleted(rows)).clamp(min=1)
-
-    def _ends(self) -> Tensor:
-        """Return the position after the last real token of every example (E)."""
-        # Not the number of real tokens: padding may also stand on the left.
-        return (self.mask_ET * torch.arange(1, self.tokens + 1)).amax(1)
-
-    def _count_deleted(self, rows: Rows) -> Tensor:
-        counts = []
-        for chunk in chunk_rows(len(rows.example_R)):
-            keep_NT = rows.keep(chunk, self.mask_ET.device)
-            counts.append((~keep_NT).sum(1))
-        return torch.cat(counts)
-
-    def keys(self, rows: Rows, chosen: Tensor, lengths_N: Tensor) -> list[bytes]:
-        tensors = self._replace(rows, chosen, self.tokens)
-        return _digest_rows(_as_arrays(tensors), lengths_N.tolist())
-
-    def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
-        tensors = self._replace(rows, chosen, width)
-        # The mask was added for lengths, but the network would not accept it.
-        if not self.model.takes_mask:
-            del tensors["attention_mask"]
-        return move_tensors(tensors, self.model.device)
-
-    def _replace(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
-        """Return the tensors of some rows with removed tokens replaced, cut to a width."""
-        tensors = select_rows(self.tensors, rows.example_R[chosen])
-        removed = self._remove(tensors, rows.keep(chosen, self.mask_ET.device))
-        return {name: truncate_tokens(tensor, self.tokens, width) for name, tensor in removed.items()}
-
-    def _remove(self, tensors: dict[str, Tensor], keep_NT: Tensor) -> dict[str, Tensor]:
-        if self.replacement == "delete":
-            return delete_tokens(tensors, keep_NT, self._pad_id())
-        return {**tensors, **self._mark_removed(tensors, keep_NT)}
-
-    def _pad_id(self) -> int:
-        # Any id will do without a padding token: padding gets no attention.
-        return token_id(self.model, "pad") or 0
-
-    def _mark_removed(self, tensors: Mapping[str, Tensor], keep_NT: Tensor) -> dict[str, Tensor]:
-        """Return the tensors that the replacement changes: the ids, the attention mask, or both."""
-        marked = {}
-        if self.fill is not None:
-            marked["input_ids"] = torch.where(keep_NT, tensors["input_ids"], self.fill)
-        if self.removes_attention:
-            marked["attention_mask"] = tensors["attention_mask"] * keep_NT
-        return marked
-
-    def finish(self, logits: Tensor, example_N: Tensor) -> Tensor:
-        if logits.dim() == 2:
-            return logits
-        # Answer spans: batches differ in width, and padding can be no answer.
-        real_NT = self.mask_ET[example_N].to(logits.device)
-        missing = real_NT.shape[1] - logits.shape[-1]
-        return F.pad(logits, (0, missing)).masked_fill(~real_NT[:, None], -torch.inf)
-
-
-def _digest_rows(arrays: Sequence[Any], lengths: Sequence[int]) -> list[bytes]:
-    return [_digest_row(arrays, row, length) for row, length in enumerate(lengths)]
-
-
-def _digest_row(arrays: Sequence[Any], row: int, length: int) -> bytes:
-    # Cut to the row's own length, so that equal texts match whatever the padding of the batch.
-    return digest_arrays(array[row][:length] for array in arrays)
-
-
-def _as_arrays(tensors: Mapping[str, Tensor]) -> list[Any]:
-    return list(map(_as_numpy, tensors.values()))
-
-
-def _as_numpy(tensor: Tensor) -> Any:
-    # NumPy has no bfloat16.
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.float()
-    return tensor.numpy()
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Masks of all examples stacked to rows, and digests by which equal rows are found."""
+"""Masks of all examples stacked to rows, digests by which equal rows are found, and what builds inputs from rows."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -51,3 +51,23 @@ def digest_arrays(arrays: Iterable[Any]) -> bytes:
     content = b"".join(array.tobytes() for array in arrays)
     # 16 bytes: short keys for many rows, and a collision is out of reach.
     return hashlib.blake2b(content, digest_size=16).digest()
+
+
+class Replacement(Protocol):
+    """Builds the network's input from rows of masks."""
+
+    @property
+    def removes_attention(self) -> bool:
+        """Return whether removed features are removed from attention."""
+
+    def lengths(self, rows: Rows) -> Tensor:
+        """Return how many tokens each row costs."""
+
+    def keys(self, rows: Rows, chosen: Tensor, lengths_N: Tensor) -> list[bytes]:
+        """Return a digest per row, equal for equal inputs of the network."""
+
+    def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
+        """Return the network's input for some rows, no wider than the longest of them."""
+
+    def finish(self, logits: Tensor, example_N: Tensor) -> Tensor:
+        """Return the logits in a shape that all batches share."""

@@ -6,6 +6,7 @@ them exists at a time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,15 +18,15 @@ from clearhead.engine.context import eager_inference
 from clearhead.errors import BadInput
 from clearhead.model.inputs import Inputs, as_inputs
 from clearhead.model.model import Model
-from clearhead.model.outputs import class_probabilities, finite_logits
+from clearhead.model.outputs import finite_logits
 from clearhead.model.target import Target
+from clearhead.perturbation.answer_scores import AnswerReader
 from clearhead.perturbation.features import Features, group_features
-from clearhead.perturbation.replacement import Replacement, make_replacement, resolve_replacement
-from clearhead.perturbation.rows import Rows, chunk_rows
-from clearhead.validation import require_choice
+from clearhead.perturbation.replacement import make_replacement, resolve_replacement
+from clearhead.perturbation.rows import Replacement, Rows, chunk_rows
+from clearhead.perturbation.scores import score_targets
 
 TOKENS_PER_BATCH = {"cpu": 512, "cuda": 65536}
-OUTPUTS = ("probability", "logit")
 
 
 def perturbed_logits(
@@ -45,23 +46,65 @@ def perturbed_logits(
 
     >>> perturbed_logits(model, "a fine film", [torch.tensor([[True, False, True]])])     # doctest: +SKIP
     """
+    return _read_perturbed(model, inputs, masks, units, replacement, batch_size)
+
+
+def _read_perturbed(
+    model: Model,
+    inputs: Any,
+    masks: Sequence[Tensor],
+    units: Sequence[Features] | None,
+    replacement: str | None,
+    batch_size: int | None,
+    reader: AnswerReader | None = None,
+) -> list[Tensor]:
+    """Return for each input the logits under each of its masks, or what a reader reads from them."""
     batch = as_inputs(model, inputs)
     if units is None:
         units = group_features(model, batch)
     _check_masks(batch, masks, units)
     replacer = make_replacement(model, batch, resolve_replacement(model, batch, replacement))
-    logits = _run_rows(model, _stack_rows(masks, units), replacer, batch_size)
-    return list(logits.split_with_sizes(list(map(len, masks))))
+    outputs = _run_rows(PerturbedPass(model, _stack_rows(masks, units), replacer, reader), batch_size)
+    return list(outputs.split_with_sizes(list(map(len, masks))))
 
 
-def _run_rows(model: Model, rows: Rows, replacer: Replacement, batch_size: int | None) -> Tensor:
-    """Return the logits of every row; equal rows are computed once."""
-    lengths_R = replacer.lengths(rows)
-    first_R = _find_first_equal(_row_keys(rows, replacer, lengths_R))
+@dataclass(frozen=True)
+class PerturbedPass:
+    """Runs a network on rows of masks; a reader keeps only a part of each row's logits."""
+
+    model: Model
+    rows: Rows
+    replacer: Replacement
+    reader: AnswerReader | None = None
+
+    def compute(self, chosen: Tensor, width: int) -> Tensor:
+        """Return the logits of some rows, or what the reader reads from them."""
+        output = self.model.network(**self.replacer.build(self.rows, chosen, width))
+        example_N = self.rows.example_R[chosen]
+        logits = self.replacer.finish(finite_logits(self.model, output), example_N)
+        return logits if self.reader is None else self.reader.read(logits, example_N)
+
+    def keys(self, lengths_R: Tensor) -> Iterator[bytes]:
+        """Yield a key per row, equal for rows with the same output."""
+        for chunk in chunk_rows(len(lengths_R)):
+            keys = self.replacer.keys(self.rows, chunk, lengths_R[chunk])
+            yield from map(bytes.__add__, keys, self._suffixes(chunk))
+
+    def _suffixes(self, chosen: Tensor) -> list[bytes]:
+        """Return what tells rows with equal inputs from each other: what is read from their logits."""
+        if self.reader is None:
+            return [b""] * len(chosen)
+        return [self.reader.keys[example] for example in self.rows.example_R[chosen].tolist()]
+
+
+def _run_rows(perturbed: PerturbedPass, batch_size: int | None) -> Tensor:
+    """Return the output of every row; equal rows are computed once."""
+    lengths_R = perturbed.replacer.lengths(perturbed.rows)
+    first_R = _find_first_equal(perturbed.keys(lengths_R))
     order_N = _longest_first(torch.unique(first_R), lengths_R)
-    logits = _run_batches(model, rows, replacer, order_N, lengths_R[order_N], batch_size)
+    outputs = _run_batches(perturbed, order_N, lengths_R[order_N], batch_size)
     position_R = invert_order(order_N, len(lengths_R))
-    return logits[position_R[first_R]]
+    return outputs[position_R[first_R]]
 
 
 def _longest_first(chosen_N: Tensor, lengths_R: Tensor) -> Tensor:
@@ -84,57 +127,41 @@ def perturbed_scores(
     targets: Sequence[Target],
     units: Sequence[Features] | None = None,
     *,
-    output: str = "probability",
+    output: str | None = None,
     replacement: str | None = None,
     batch_size: int | None = None,
 ) -> list[Tensor]:
-    """Return for each input the probability (or logit) of its own resolved target under each of its masks."""
-    logits = perturbed_logits(model, inputs, masks, units, replacement=replacement, batch_size=batch_size)
-    return [score_targets(rows, target, model.problem, output) for rows, target in zip(logits, targets, strict=True)]
+    """Return for each input the score of its own resolved target under each of its masks (see `score_targets`)."""
+    target_sets = [(target,) for target in targets]
+    scores = score_target_sets(
+        model, inputs, masks, target_sets, units, output=output, replacement=replacement, batch_size=batch_size
+    )
+    return [score_1N[0] for score_1N in scores]
 
 
-def score_targets(logits: Tensor, target: Target, problem: str, output: str = "probability") -> Tensor:
-    """Return the target's probability (or logit) in each row of logits, in float64.
-
-    A contrast is the difference of its two classes, a regression has its value only.
-    """
-    require_choice("output", output, OUTPUTS)
-    is_probability = output == "probability"
-    if target.span is not None:
-        return _score_span(logits.double(), target.span, is_probability)
-    return _score_class(_class_scores(logits, problem, is_probability), target)
-
-
-def _class_scores(logits_NC: Tensor, problem: str, is_probability: bool) -> Tensor:
-    """Return the probabilities, or the logits, of all classes."""
-    if is_probability and problem != "regression":
-        return class_probabilities(logits_NC, problem)
-    # float64, as the probabilities: curves subtract scores that are close to each other.
-    return logits_NC.double()
-
-
-def _score_class(scores_NC: Tensor, target: Target) -> Tensor:
-    score_N = scores_NC[:, target.number]
-    if isinstance(target.versus, int):
-        return score_N - scores_NC[:, target.versus]
-    return score_N
+def score_target_sets(
+    model: Model,
+    inputs: Any,
+    masks: Sequence[Tensor],
+    target_sets: Sequence[Sequence[Target]],
+    units: Sequence[Features] | None = None,
+    *,
+    output: str | None = None,
+    replacement: str | None = None,
+    batch_size: int | None = None,
+) -> list[Tensor]:
+    """Return for each input the scores of all of its targets under each of its masks (targets × masks)."""
+    if not model.writes:
+        logits = perturbed_logits(model, inputs, masks, units, replacement=replacement, batch_size=batch_size)
+        pairs = zip(logits, target_sets, strict=True)
+        return [_score_each(rows, targets, model.problem, output) for rows, targets in pairs]
+    reader = AnswerReader(target_sets)
+    read = _read_perturbed(model, inputs, masks, units, replacement, batch_size, reader)
+    return [reader.score_each(read[example], example, output) for example in range(len(target_sets))]
 
 
-def _score_span(logits_N2T: Tensor, span: tuple[int | None, int | None], is_probability: bool) -> Tensor:
-    """Return the product of the probabilities of start and end, or the sum of their logits."""
-    # Start and end are independent outputs, so the probability of a span is a product.
-    if is_probability:
-        return _select_sides(logits_N2T.softmax(-1), span).prod(0)
-    return _select_sides(logits_N2T, span).sum(0)
-
-
-def _select_sides(scores_N2T: Tensor, span: tuple[int | None, int | None]) -> Tensor:
-    """Return the scores at the span's start and end; the explanation of one side alone has None for the other."""
-    sides = []
-    for side, position in enumerate(span):
-        if position is not None:
-            sides.append(scores_N2T[:, side, position])
-    return torch.stack(sides)
+def _score_each(logits: Tensor, targets: Sequence[Target], problem: str, output: str | None) -> Tensor:
+    return torch.stack([score_targets(logits, target, problem, output) for target in targets])
 
 
 def _stack_rows(masks: Sequence[Tensor], units: Sequence[Features]) -> Rows:
@@ -197,29 +224,22 @@ def _find_first_equal(keys: Iterable[bytes]) -> Tensor:
     return torch.tensor(firsts, dtype=torch.long)
 
 
-def _row_keys(rows: Rows, replacer: Replacement, lengths_R: Tensor) -> Iterator[bytes]:
-    """Yield a key per row, equal for rows that give the network the same input."""
-    for chunk in chunk_rows(len(lengths_R)):
-        yield from replacer.keys(rows, chunk, lengths_R[chunk])
-
-
-def _run_batches(
-    model: Model, rows: Rows, replacer: Replacement, order_N: Tensor, lengths_N: Tensor, batch_size: int | None
-) -> Tensor:
-    """Return the logits of the rows in `order_N`, longest first."""
-    logits: list[Tensor] = []
+def _run_batches(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor, batch_size: int | None) -> Tensor:
+    """Return the outputs of the rows in `order_N`, longest first."""
+    model = perturbed.model
+    outputs: list[Tensor] = []
 
     def compute(start: int, stop: int) -> None:
-        logits.append(_forward(model, rows, replacer, order_N[start:stop], int(lengths_N[start])))
+        outputs.append(perturbed.compute(order_N[start:stop], int(lengths_N[start])))
 
     size = _rows_per_batch(model, batch_size)
     tokens = _batch_tokens(model.device)
     # Frozen and in inference mode once around all batches, not once per batch.
     with eager_inference(model.network, model.device):
-        alike = _reads_padding(model, rows, replacer, lengths_N)
+        alike = _reads_padding(perturbed, lengths_N)
         in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, alike=alike, label="inputs")
     # Cloned outside inference mode, the result is an ordinary tensor that autograd accepts.
-    return torch.cat(logits).clone()
+    return torch.cat(outputs).clone()
 
 
 def _rows_per_batch(model: Model, batch_size: int | None) -> int | None:
@@ -227,11 +247,6 @@ def _rows_per_batch(model: Model, batch_size: int | None) -> int | None:
     if not model.can_pad:
         return 1
     return batch_size
-
-
-def _forward(model: Model, rows: Rows, replacer: Replacement, chosen: Tensor, width: int) -> Tensor:
-    output = model.network(**replacer.build(rows, chosen, width))
-    return replacer.finish(finite_logits(model, output), rows.example_R[chosen])
 
 
 def _batch_tokens(device: torch.device) -> int:
@@ -243,9 +258,10 @@ def _batch_tokens(device: torch.device) -> int:
     return tokens
 
 
-def _reads_padding(model: Model, rows: Rows, replacer: Replacement, lengths_N: Tensor) -> bool:
+def _reads_padding(perturbed: PerturbedPass, lengths_N: Tensor) -> bool:
     """Return whether padding changes the logits of this network when tokens are removed from attention."""
-    return _may_read_padding(model, replacer, lengths_N) and _changes_with_padding(model, rows, replacer)
+    may_read = _may_read_padding(perturbed.model, perturbed.replacer, lengths_N)
+    return may_read and _changes_with_padding(perturbed)
 
 
 def _may_read_padding(model: Model, replacer: Replacement, lengths_N: Tensor) -> bool:
@@ -253,16 +269,17 @@ def _may_read_padding(model: Model, replacer: Replacement, lengths_N: Tensor) ->
     return replacer.removes_attention and model.can_pad and not _is_constant(lengths_N)
 
 
-def _changes_with_padding(model: Model, rows: Rows, replacer: Replacement) -> bool:
+def _changes_with_padding(perturbed: PerturbedPass) -> bool:
     """Return whether the logits of a probe differ with and without padding.
 
     In DeBERTa a token without attention attends to all positions equally, padding included. The probe is the shortest
     input of two features or more, with either half of them removed.
     """
-    lengths_E = _example_lengths(rows, replacer)
-    example, probe = _make_probe(rows, lengths_E)
-    tight = _forward(model, probe, replacer, torch.arange(2), int(lengths_E[example]))
-    padded = _forward(model, probe, replacer, torch.arange(2), int(lengths_E.max()))
+    lengths_E = _example_lengths(perturbed.rows, perturbed.replacer)
+    example, halves = _make_probe(perturbed.rows, lengths_E)
+    probe = replace(perturbed, rows=halves)
+    tight = probe.compute(torch.arange(2), int(lengths_E[example]))
+    padded = probe.compute(torch.arange(2), int(lengths_E.max()))
     return not _is_close(tight, padded)
 
 

@@ -28,7 +28,8 @@ from clearhead.model.outputs import class_probabilities
 from clearhead.model.target import Target
 from clearhead.perturbation.curves import random_orders, score_orders
 from clearhead.perturbation.features import Features
-from clearhead.perturbation.run import perturbed_logits, score_targets
+from clearhead.perturbation.run import perturbed_logits
+from clearhead.perturbation.scores import score_targets
 from clearhead.registry import unknown_name
 from clearhead.web.cache import Answer, CachedInput, InputCache, make_target_key
 from clearhead.web.features import group_tokens, make_features, mask_hidden_tokens

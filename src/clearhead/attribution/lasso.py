@@ -1,0 +1,58 @@
+"""Least squares with an absolute penalty (Lasso), by coordinate descent."""
+
+import numpy as np
+
+from clearhead.arrays import Array
+
+MAX_SWEEPS = 10_000
+TOLERANCE = 1e-10
+
+
+def fit_lasso(design_NU: Array, response_N: Array, penalty: float) -> Array:
+    """Return the weights w that minimise ‖y − Z w − b‖² / 2N + penalty · ‖w‖₁, per unit of the design's columns.
+
+    Z has the columns of the design, standardised; their weights are divided by the columns' deviations, so that a
+    weight is the change of the response when its column changes by one. A constant column has weight 0.
+    """
+    deviation_U = design_NU.std(0)
+    varies_U = deviation_U > 0
+    scaled_NK = (design_NU - design_NU.mean(0))[:, varies_U] / deviation_U[varies_U]
+    weight_U = np.zeros(len(deviation_U))
+    weight_U[varies_U] = _descend(scaled_NK, response_N - response_N.mean(), penalty) / deviation_U[varies_U]
+    return weight_U
+
+
+def _descend(scaled_NK: Array, centred_N: Array, penalty: float) -> Array:
+    """Minimise coordinate by coordinate; columns have mean 0 and variance 1."""
+    gram_KK = scaled_NK.T @ scaled_NK / len(scaled_NK)
+    # The correlation of each column with what the weights leave unexplained.
+    correlation_K = scaled_NK.T @ centred_N / len(scaled_NK)
+    weight_K = np.zeros(len(correlation_K))
+    limit = TOLERANCE * np.abs(centred_N).max()
+    for _ in range(MAX_SWEEPS):
+        if _sweep(weight_K, correlation_K, gram_KK, penalty) <= limit:
+            break
+    return weight_K
+
+
+def _sweep(weight_K: Array, correlation_K: Array, gram_KK: Array, penalty: float) -> float:
+    """Improve every weight once, in place; return the largest change."""
+    largest = 0.0
+    for column in range(len(weight_K)):
+        before = weight_K[column]
+        after = _shrink(correlation_K[column] + before, penalty)
+        # Most weights are zero and stay so.
+        if after != before:
+            weight_K[column] = after
+            correlation_K -= (after - before) * gram_KK[column]
+            largest = max(largest, abs(after - before))
+    return largest
+
+
+def _shrink(value: float, penalty: float) -> float:
+    """Move a value towards zero by the penalty, not beyond."""
+    if value > penalty:
+        return value - penalty
+    if value < -penalty:
+        return value + penalty
+    return 0.0

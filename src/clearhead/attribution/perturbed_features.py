@@ -1,0 +1,203 @@
+"""The features of a trace's inputs, hidden and scored: what methods that perturb the input share."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.attribution.method import Attribution
+from clearhead.attribution.seeding import make_generator
+from clearhead.engine.step_trace import StepTrace
+from clearhead.engine.trace import Trace
+from clearhead.errors import BadInput
+from clearhead.model.inputs import Inputs
+from clearhead.model.target import AnswerTarget, Target
+from clearhead.perturbation.answer_scores import PROBABILITY, resolve_output
+from clearhead.perturbation.features import SEGMENTS, Features, group_features, restrict_features, text_mask
+from clearhead.perturbation.replacement import resolve_replacement
+from clearhead.perturbation.run import score_target_sets
+from clearhead.validation import require_integer
+
+Draw = Callable[[Trace, int, Features, int, int], Tensor]
+"""A function (trace, input, features, samples, seed) → random masks or orders of one input."""
+
+
+def _distinct_inputs(trace: Trace) -> Inputs:
+    """Return the inputs of a trace, each of them once."""
+    return trace.distinct_inputs if isinstance(trace, StepTrace) else trace.inputs
+
+
+def _target_sets(trace: Trace) -> list[tuple[Target, ...]]:
+    """Return the targets of each distinct input, in the order of the rows."""
+    if isinstance(trace, StepTrace):
+        return [trace.targets]
+    return [(target,) for target in trace.targets]
+
+
+@dataclass(frozen=True)
+class PerturbationOptions:
+    """What is hidden and how, and which output is observed: options that perturbation methods have in common."""
+
+    unit: str | None = None
+    replacement: str | None = None
+    output: str | None = None
+    prefix: bool = True
+    segments: int = SEGMENTS
+    batch: int | None = None
+
+
+@dataclass(frozen=True)
+class ScoredRow:
+    """The scores of a row of the trace, one target of one input, under each of the input's masks.
+
+    `index` is that of the input, `visible_U` the features that the target can depend on.
+    """
+
+    index: int
+    score_N: Tensor
+    visible_U: Tensor
+
+    def widen(self, value_K: Tensor) -> Tensor:
+        """Return the values of visible features among all, zero for the others."""
+        value_U = value_K.new_zeros(len(self.visible_U))
+        value_U[self.visible_U] = value_K
+        return value_U
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """The features of a trace's distinct inputs, and how they are hidden and scored."""
+
+    trace: Trace
+    groups: list[Features]
+    options: PerturbationOptions
+
+    def draw(self, draw_input: Draw, samples: int, seed: int) -> list[Tensor]:
+        """Return what `draw_input` draws for each input, from a generator of its own."""
+        drawn = []
+        for index, features in enumerate(self.groups):
+            drawn.append(draw_input(self.trace, index, features, samples, seed))
+        return drawn
+
+    def score(self, masks: list[Tensor]) -> list[Tensor]:
+        """Return for each input the explained outputs of its targets under each of its masks (targets × masks)."""
+        trace = self.trace
+        return score_target_sets(
+            trace.model,
+            _distinct_inputs(trace),
+            masks,
+            _target_sets(trace),
+            self.groups,
+            output=self.options.output,
+            replacement=self.options.replacement,
+            batch_size=self.options.batch,
+        )
+
+    def list_rows(self, scores: Sequence[Tensor]) -> Iterator[ScoredRow]:
+        """Yield the scores of each row of the trace."""
+        for row, (index, score_N) in enumerate(zip(self._indices, chain.from_iterable(scores), strict=True)):
+            yield ScoredRow(index, score_N, self._find_visible(row, index))
+
+    @cached_property
+    def _indices(self) -> list[int]:
+        """The index of the distinct input of every row."""
+        counts = torch.tensor([len(targets) for targets in _target_sets(self.trace)])
+        indices: list[int] = torch.repeat_interleave(counts).tolist()
+        return indices
+
+    def _find_visible(self, row: int, index: int) -> Tensor:
+        """Return which features have a token that the target of a row can depend on."""
+        features = self.groups[index]
+        visible_U = torch.zeros(features.count + 1, dtype=torch.bool)
+        if self.trace.model.writes:
+            visible_U[features.labels[self.trace.query_BT[row].cpu()]] = True
+        else:
+            visible_U[:] = True
+        return visible_U[1:]
+
+    def describe(self, **settings: Any) -> list[dict[str, Any]]:
+        """Return diagnostics of every row, with the choices that None stood for."""
+        trace = self.trace
+        replacement = resolve_replacement(trace.model, trace.inputs, self.options.replacement)
+        diagnostics = []
+        for row, index in enumerate(self._indices):
+            features = self.groups[index]
+            entry = {"absent": replacement, "unit": features.kind, "units": features.count, "output": self._scored(row)}
+            diagnostics.append({**entry, **settings})
+        return diagnostics
+
+    def _scored(self, row: int) -> str:
+        # A regression has no probabilities, so its score is explained whatever was asked for.
+        if self.trace.model.problem == "regression":
+            return "score"
+        target = self.trace.targets[row]
+        if isinstance(target, AnswerTarget):
+            return resolve_output(target, self.options.output)
+        return self.options.output or PROBABILITY
+
+    def attribute(self, values: Sequence[Tensor], diagnostics: Sequence[dict[str, Any]]) -> Attribution:
+        """Share each feature's relevance equally among its tokens or pixels, so that sums stay."""
+        shared = torch.stack([self._spread(row, value_U) for row, value_U in enumerate(values)])
+        if not self.trace.is_image:
+            return Attribution(shared, diagnostics=diagnostics)
+        pixels_BPQ = shared.reshape(len(shared), *self.trace.leaf.shape[-2:])
+        attribution = Attribution(self.trace.patches(pixels_BPQ), diagnostics=diagnostics)
+        # Patches are tokens already: a pixel map would say nothing more.
+        if self.groups[0].kind == "patch":
+            return attribution
+        return replace(attribution, pixels_BPQ=pixels_BPQ)
+
+    def _spread(self, row: int, value_U: Tensor) -> Tensor:
+        """Return the share of every token or pixel in the relevance of its feature; special tokens get none."""
+        features = self.groups[self._indices[row]]
+        labels_X = features.labels.flatten()
+        if self.trace.model.writes:
+            # What comes after the explained steps has no part in them.
+            labels_X = torch.where(self.trace.query_BT[row].cpu(), labels_X, 0)
+        return spread_features(labels_X, value_U)
+
+
+def spread_features(labels_X: Tensor, value_U: Tensor) -> Tensor:
+    """Divide the value of each feature equally among the tokens or pixels with its label; label 0 gets none."""
+    sizes_U = torch.bincount(labels_X, minlength=len(value_U) + 1)[1:].clamp(min=1)
+    share_U = torch.cat([value_U.new_zeros(1), value_U / sizes_U.to(value_U)])
+    return share_U[labels_X.to(share_U.device)]
+
+
+def prepare(trace: Trace, options: PerturbationOptions) -> Perturbation:
+    """Group the features of a trace's inputs; of an answer those that its explained steps can depend on."""
+    require_integer("segments", options.segments)
+    inputs = _distinct_inputs(trace)
+    groups = group_features(trace.model, inputs, options.unit, grid=trace.grid, segments=options.segments)
+    if trace.model.writes:
+        groups = _restrict_groups(trace, groups, options)
+    return Perturbation(trace, groups, options)
+
+
+def _restrict_groups(trace: Trace, groups: Sequence[Features], options: PerturbationOptions) -> list[Features]:
+    restricted = []
+    sizes = [len(targets) for targets in _target_sets(trace)]
+    queries = torch.split_with_sizes(trace.query_BT.cpu(), sizes)
+    inputs = _distinct_inputs(trace)
+    for features, item, mask_T, query_KT in zip(groups, inputs.items, text_mask(inputs).cpu(), queries, strict=True):
+        visible_T = query_KT.any(0)
+        if not options.prefix and item.answer is not None:
+            visible_T[mask_T.nonzero()[item.answer.start :, 0]] = False
+        restricted.append(_require_features(restrict_features(features, visible_T)))
+    return restricted
+
+
+def _require_features(features: Features) -> Features:
+    if not features.count:
+        raise BadInput(f"The prompt has no {features.kind} that could be hidden: its tokens are special.")
+    return features
+
+
+def draw_masks(trace: Trace, index: int, features: Features, samples: int, seed: int) -> Tensor:
+    """Draw masks of one input that keep each feature with probability one half (samples × features)."""
+    generator = make_generator(trace, index, seed)
+    return torch.rand(samples, features.count, dtype=torch.float32, generator=generator) < 0.5
