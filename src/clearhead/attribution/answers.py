@@ -8,7 +8,7 @@ import numpy as np
 
 from clearhead.answer_explanation import AnswerExplanation, Focus, find_steps
 from clearhead.arrays import Array
-from clearhead.attribution.assemble import explain_trace
+from clearhead.attribution.assemble import collect_refusal, explain_trace
 from clearhead.attribution.batch import (
     AttributionRequest,
     attribute_batches,
@@ -68,7 +68,7 @@ def explain_answers(
         targets.append(target)
     request = AttributionRequest(model, specs, targets)
     if options.matrix:
-        return [_explain_steps(request, index, row) for index, row in encoded.items()]
+        return [list(explain_steps(request, index, row).values()) for index, row in encoded.items()]
     results = dict(attribute_batches(request, make_batches(model, encoded, batch_size)))
     return [single_target(results[index]) for index in encoded]
 
@@ -133,15 +133,16 @@ def _make_target(
     return AnswerTarget(steps=steps, tokens=tokens, foil=foil, scale=scale or LOG_PROB)
 
 
-def _explain_steps(request: AttributionRequest, index: int, row: Encoded) -> list[Explanation]:
-    """Explain one answer, and each of its steps, from one forward pass."""
+def explain_steps(request: AttributionRequest, index: int, row: Encoded) -> dict[int, Explanation]:
+    """Explain one answer, and each of its steps, from one forward pass; return explanations by the method's index."""
     # A whole trace: the batched backward pass over all steps has no rule for fused attention.
     trace = capture_batch(request.model, collate(request.model, [row]), request.targets_at([index]))
-    explanations: list[Explanation] = []
-    for spec in request.specs:
-        (explanation,) = explain_trace(trace, spec)
-        assert isinstance(explanation, AnswerExplanation)
-        explanations.append(replace(explanation, matrix=compute_matrix(trace, spec)))
+    explanations: dict[int, Explanation] = {}
+    for number, spec in request.active_specs.items():
+        with collect_refusal(spec, request.refused):
+            (explanation,) = explain_trace(trace, spec)
+            assert isinstance(explanation, AnswerExplanation)
+            explanations[number] = replace(explanation, matrix=compute_matrix(trace, spec))
     return explanations
 
 
