@@ -37,7 +37,9 @@ def reversed_relevance(explanation):
 
 
 def random_values(name, model, value, count=20, **options):
-    return [record(name, model, explained_answer(model, relevance=noise(seed), **options))[value] for seed in range(count)]
+    return [
+        record(name, model, explained_answer(model, relevance=noise(seed), **options))[value] for seed in range(count)
+    ]
 
 
 def test_the_drop_is_what_the_top_words_added(linear):
@@ -59,8 +61,8 @@ def test_true_relevance_drops_most_and_its_reverse_least(linear, replacement):
 
 
 def test_words_are_removed_whole_and_tokens_alone(linear):
-    case = explained_answer(linear, "in the capital of xyzzy france", relevance=lambda e: [t == "y" for t in e.tokens])
-    assert record("log-prob-drop", linear, case)["drop-1"] == pytest.approx(0)
+    case = explained_answer(linear, "in two capitals", relevance=lambda e: [token == "s" for token in e.tokens])
+    assert record("log-prob-drop", linear, case)["drop-1"] == pytest.approx(log_prob(3) - log_prob(0))
     assert record("log-prob-drop:unit=token", linear, case)["drop-1"] == pytest.approx(0)
 
 
@@ -127,7 +129,9 @@ def test_aopc_per_step_is_the_mean_drop_of_each_tokens_probability(linear):
 
 def test_aopc_per_step_orders_explanations(linear):
     best, worst = (
-        record("aopc-per-step", linear, explained_answer(linear, needs=("steps",), relevance=relevance))["aopc-per-step"]
+        record("aopc-per-step", linear, explained_answer(linear, needs=("steps",), relevance=relevance))[
+            "aopc-per-step"
+        ]
         for relevance in (true_relevance, reversed_relevance)
     )
     random = random_values("aopc-per-step", linear, "aopc-per-step", 8, needs=("steps",))
