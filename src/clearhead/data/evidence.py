@@ -47,11 +47,15 @@ def _locate_mark(texts: Sequence[str], mark: Any) -> list[Span]:
     if not _is_range(mark):
         raise BadInput(f"evidence {mark!r} is neither a text nor [start, end]")
     start, end = mark
+    _validate_range(texts, start, end)
+    return [(0, start, end)]
+
+
+def _validate_range(texts: Sequence[str], start: int, end: int) -> None:
     if len(texts) > 1:
         raise BadInput("evidence in a chat is given as texts, because characters belong to one message")
     if not 0 <= start < end <= len(texts[0]):
         raise BadInput(f"evidence [{start}, {end}] points outside the prompt")
-    return [(0, start, end)]
 
 
 def _is_range(mark: Any) -> bool:

@@ -22,53 +22,41 @@ STEPS = "steps"
 
 @dataclass(frozen=True)
 class AnswerPlanner:
-    """The targets of each example: its whole answer, every step of it, and its contrast with a foil."""
+    """The targets of each example: its whole answer, every step of it, and its contrast with a foil.
+
+    `answers` and `contrasts` are filled as examples are encoded; None for those that were not.
+    """
 
     model: Model
     examples: Sequence[Example]
     needs: Sequence[str]
-    targets: dict[str, list[AnswerTarget | None]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for need in (ANSWER, CONTRAST):
-            self.targets[need] = [None] * len(self.examples)
+    answers: dict[int, AnswerTarget] = field(default_factory=dict)
+    contrasts: dict[int, AnswerTarget] = field(default_factory=dict)
 
     @property
-    def captured_targets(self) -> list[AnswerTarget | None]:
-        """What traces are captured for: one target per example."""
-        return self.targets[ANSWER]
+    def captured_targets(self) -> list[Target | None]:
+        """What traces are captured for, the whole answer; None for examples that were skipped."""
+        return [self.answers.get(index) for index in range(len(self.examples))]
 
     def encode(self, index: int, overflow: str) -> Encoded:
         """Return a prompt with its answer; raise BadInput if one of them does not suit the model or the metrics."""
-        example = self.examples[index]
-        writing = example.writing or Writing()
-        prompt = encode_prompt(self.model, example.raw)
+        writing = self.examples[index].writing or Writing()
+        prompt = encode_prompt(self.model, self.examples[index].raw)
         ids = _find_answer(self.model, prompt, writing.answer)
-        encoded = add_answer(self.model, prompt, ids)
         if CONTRAST in self.needs:
-            self.targets[CONTRAST][index] = _make_contrast(self.model, prompt, ids, writing.foil)
-        self.targets[ANSWER][index] = AnswerTarget(steps=tuple(range(len(ids))), tokens=tuple(ids))
-        return encoded
+            self.contrasts[index] = contrast_answers(ids, _tokenise_foil(self.model, prompt, writing.foil))
+        self.answers[index] = _whole_answer(ids)
+        return add_answer(self.model, prompt, ids)
 
     def expand(self, trace: Trace, indices: Sequence[int]) -> TargetSets:
         """Return the targets to explain from a trace that was captured for whole answers."""
         names: dict[tuple[Target, ...], list[str]] = {}
-        for need in self._batched_needs():
-            names.setdefault(self._choose_targets(need, indices), []).append(need)
-        return names
-
-    def _batched_needs(self) -> list[str]:
         # The explanations of steps contain those of whole answers.
-        computed = {STEPS, ANSWER} if STEPS in self.needs else set()
-        return [need for need in self.needs if need not in computed]
-
-    def _choose_targets(self, need: str, indices: Sequence[int]) -> tuple[Target, ...]:
-        targets: list[Target] = []
-        for index in indices:
-            target = self.targets[need][index]
-            assert target is not None
-            targets.append(target)
-        return tuple(targets)
+        if ANSWER in self.needs and STEPS not in self.needs:
+            names[trace.targets] = [ANSWER]
+        if CONTRAST in self.needs:
+            names[tuple(self.contrasts[index] for index in indices)] = [CONTRAST]
+        return names
 
     def add_steps(
         self, request: AttributionRequest, encoded: Mapping[int, Encoded], results: Mapping[int, InputResult]
@@ -79,11 +67,15 @@ class AnswerPlanner:
         # One answer at a time: the rows of a batch are the steps of this answer.
         for index, row in encoded.items():
             for number, explanation in explain_steps(request, index, row).items():
-                results[index][number].update(dict.fromkeys((STEPS, ANSWER), explanation))
+                results[index][number].update({STEPS: explanation, ANSWER: explanation})
 
     def make_case(self, index: int, encoded: Encoded, explanations: dict[str, Explanation]) -> ExplainedExample:
         """Return an example with its explanations by one method."""
         return ExplainedExample(self.examples[index], explanations, encoded)
+
+
+def _whole_answer(ids: Sequence[int]) -> AnswerTarget:
+    return AnswerTarget(steps=tuple(range(len(ids))), tokens=tuple(ids))
 
 
 def _find_answer(model: Model, prompt: Encoded, answer: str | None) -> list[int]:
@@ -92,15 +84,18 @@ def _find_answer(model: Model, prompt: Encoded, answer: str | None) -> list[int]
     return tokenise_answer(model, prompt, answer)
 
 
-def _make_contrast(model: Model, prompt: Encoded, ids: Sequence[int], foil: str | None) -> AnswerTarget:
+def _tokenise_foil(model: Model, prompt: Encoded, foil: str | None) -> list[int]:
+    if foil is None:
+        raise BadInput("There is no foil to contrast the answer with: add one, or measure with target=answer.")
+    return tokenise_answer(model, prompt, foil, name="foil")
+
+
+def contrast_answers(ids: Sequence[int], foil: Sequence[int]) -> AnswerTarget:
     """Return the contrast at the first token where answer and foil differ.
 
     After it they continue different texts, so that their logits cannot be compared step by step.
     """
-    if foil is None:
-        raise BadInput("There is no foil to contrast the answer with: add one, or measure with target=answer.")
-    foil_ids = tokenise_answer(model, prompt, foil, name="foil")
-    for step, (token, other) in enumerate(zip(ids, foil_ids, strict=False)):
+    for step, (token, other) in enumerate(zip(ids, foil, strict=False)):
         if token != other:
             return AnswerTarget(steps=(step,), tokens=(token,), foil=(other,))
-    raise BadInput(f"The foil {foil!r} begins like the answer, or is the same: no token tells them apart.")
+    raise BadInput("No token tells answer and foil apart: one begins with the other, or they are the same.")

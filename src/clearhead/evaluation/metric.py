@@ -92,6 +92,7 @@ METRICS: Registry[Metric] = Registry(
         "clearhead.evaluation.plausibility",
         "clearhead.evaluation.sanity",
         "clearhead.evaluation.answer_faithfulness",
+        "clearhead.evaluation.step_faithfulness",
         "clearhead.evaluation.soft_faithfulness",
         "clearhead.evaluation.answer_evidence",
         "clearhead.evaluation.alignment",

@@ -1,6 +1,6 @@
 """Soft sufficiency and comprehensiveness: embeddings thinned out by how relevant their tokens are."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,6 +20,19 @@ from clearhead.validation import require_integer
 SAMPLES = 5
 
 
+@dataclass(frozen=True)
+class _Draws:
+    """How many masks are drawn, from which seed, and whether relevance keeps numbers or drops them."""
+
+    samples: int
+    seed: int
+    is_dropping: bool
+
+    def __post_init__(self) -> None:
+        require_integer("samples", self.samples)
+        require_integer("seed", self.seed, 0)
+
+
 @metric(paper="Zhao & Aletras 2023; ReAGent (Zhao & Shan 2024)", better="higher", targets=("answer",))
 def soft_sufficiency(
     model: Model, cases: list[ExplainedExample], *, samples: int = SAMPLES, seed: int = 0
@@ -28,7 +41,8 @@ def soft_sufficiency(
 
     max(0, 1 − H/H₀): Hellinger distance H to the whole prompt, H₀ that of a prompt of zeros. `samples` draws of masks.
     """
-    return _measure(model, cases, "soft-sufficiency", samples, seed)
+    ratios = _measure_ratios(model, cases, _Draws(samples, seed, is_dropping=False))
+    return [{"soft-sufficiency": _complement(ratio)} for ratio in ratios]
 
 
 @metric(paper="Zhao & Aletras 2023; ReAGent (Zhao & Shan 2024)", better="higher", targets=("answer",))
@@ -39,68 +53,65 @@ def soft_comprehensiveness(
 
     H/H₀, as for soft-sufficiency.
     """
-    return _measure(model, cases, "soft-comprehensiveness", samples, seed)
+    ratios = _measure_ratios(model, cases, _Draws(samples, seed, is_dropping=True))
+    return [{"soft-comprehensiveness": ratio} for ratio in ratios]
 
 
-def _measure(model: Model, cases: list[ExplainedExample], name: str, samples: int, seed: int) -> list[Record]:
-    require_integer("samples", samples)
-    require_integer("seed", seed, 0)
-    measure = VALUES[name]
-    records = []
-    with eager_inference(model.network, model.device):
-        for case in cases:
-            records.append({name: measure(model, case, samples, seed)})
-    return records
-
-
-def _sufficiency(model: Model, case: ExplainedExample, samples: int, seed: int) -> float | None:
-    ratio = _distance_ratio(model, case, _keep_probability(model, case), samples, seed)
+def _complement(ratio: float | None) -> float | None:
     if ratio is None:
         return None
     return max(0.0, 1 - ratio)
 
 
-def _comprehensiveness(model: Model, case: ExplainedExample, samples: int, seed: int) -> float | None:
-    probability_T = _keep_probability(model, case)
-    return _distance_ratio(model, case, 1 - probability_T, samples, seed)
+def _measure_ratios(model: Model, cases: list[ExplainedExample], draws: _Draws) -> list[float | None]:
+    """Return the distance of the thinned prompts relative to that of the prompt of zeros; None without words."""
+    with eager_inference(model.network, model.device):
+        return [_measure_ratio(model, case, draws) for case in cases]
 
 
-VALUES: dict[str, Callable[..., float | None]] = {
-    "soft-sufficiency": _sufficiency,
-    "soft-comprehensiveness": _comprehensiveness,
-}
+def _measure_ratio(model: Model, case: ExplainedExample, draws: _Draws) -> float | None:
+    is_ranked_T = ranked_tokens(model, answer_explanation(case, "answer"))
+    if not is_ranked_T.any():
+        return None
+    keep_T = _keep_probability(answer_explanation(case, "answer").relevance, is_ranked_T)
+    if draws.is_dropping:
+        keep_T = 1 - keep_T
+    distance_RN = _run_thinned(model, case, np.where(is_ranked_T, keep_T, 1.0), is_ranked_T, draws)
+    return _mean_ratio(distance_RN[1:].mean(0), distance_RN[0])
 
 
-def _keep_probability(model: Model, case: ExplainedExample) -> Array:
+def _keep_probability(relevance_T: Array, is_ranked_T: Array) -> Array:
     """Return relevance scaled to 0 … 1 over the ranked tokens (T)."""
-    explanation = answer_explanation(case, "answer")
-    relevance_T = explanation.relevance
-    ranked = relevance_T[ranked_tokens(model, explanation)]
-    if not len(ranked):
-        return np.zeros_like(relevance_T)
-    spread = float(ranked.max() - ranked.min())
+    ranked = relevance_T[is_ranked_T]
+    lowest = ranked.min()
+    spread = ranked.max() - lowest
     # Equal relevance of all tokens says nothing about any of them.
     if not spread:
         return np.full_like(relevance_T, 0.5)
-    scaled_T: Array = (relevance_T - ranked.min()) / spread
+    scaled_T: Array = (relevance_T - lowest) / spread
     return scaled_T.clip(0, 1)
 
 
-def _distance_ratio(model: Model, case: ExplainedExample, keep_T: Array, samples: int, seed: int) -> float | None:
-    """Return the mean Hellinger distance of thinned prompts, relative to that of the empty prompt, over all steps."""
-    is_ranked = ranked_tokens(model, answer_explanation(case, "answer"))
-    if not is_ranked.any():
-        return None
+def _run_thinned(model: Model, case: ExplainedExample, keep_T: Array, is_ranked_T: Array, draws: _Draws) -> Array:
+    """Return the distances to the whole prompt, for every step: of the prompt of zeros, then of each draw (R,N)."""
     tensors = collate(model, [encoded_answer(case)]).tensors
     embedding_TD = _embed(model, tensors["input_ids"][0])
-    mask_STD = _draw_masks(keep_T, samples, embedding_TD.shape[1], seeded_generator(seed, case.example.id))
-    # The whole prompt, the prompt of zeros, then the samples.
-    rows = np.concatenate([np.ones((1, *mask_STD.shape[1:])), np.zeros((1, *mask_STD.shape[1:])), mask_STD])
-    rows[:, ~is_ranked] = 1
-    leaf = embedding_TD * torch.from_numpy(rows).to(embedding_TD)
-    repeated = {name: tensor.expand(len(rows), *tensor.shape[1:]) for name, tensor in tensors.items()}
-    distance_RN = _hellinger(logits_from(model, repeated, leaf))
-    return _mean_ratio(distance_RN[2:].mean(0), distance_RN[1])
+    # The same uniform numbers for all methods: what keeps more of a token keeps all that others keep of it.
+    noise = seeded_generator(draws.seed, case).random((draws.samples, *embedding_TD.shape))
+    mask_RTD = _stack_masks(noise < keep_T[:, None], is_ranked_T)
+    leaf = embedding_TD * torch.from_numpy(mask_RTD).to(embedding_TD)
+    return _hellinger(logits_from(model, _repeat(tensors, len(leaf)), leaf))[1:]
+
+
+def _stack_masks(drawn_STD: Array, is_ranked_T: Array) -> Array:
+    """Put the whole prompt and the prompt of zeros before the draws."""
+    whole_TD = np.ones(drawn_STD.shape[1:])
+    empty_TD = whole_TD * ~is_ranked_T[:, None]
+    return np.stack([whole_TD, empty_TD, *drawn_STD])
+
+
+def _repeat(tensors: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
+    return {name: tensor.expand(rows, *tensor.shape[1:]) for name, tensor in tensors.items()}
 
 
 def _embed(model: Model, ids_T: Tensor) -> Tensor:
@@ -108,11 +119,6 @@ def _embed(model: Model, ids_T: Tensor) -> Tensor:
     if words is None:
         raise UnsupportedModel(f"{model.name} does not look its words up in a table, so embeddings cannot be masked.")
     return words.detach()[ids_T]
-
-
-def _draw_masks(keep_T: Array, samples: int, size: int, generator: np.random.Generator) -> Array:
-    """Return Bernoulli masks (S,T,D); a method that keeps more of a token keeps what others keep of it."""
-    return (generator.random((samples, len(keep_T), size)) < keep_T[:, None]).astype(np.float64)
 
 
 def _hellinger(logits_RNV: Tensor) -> Array:

@@ -1,6 +1,6 @@
 """Log-probabilities of an answer when tokens of its prompt are removed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from clearhead.arrays import Array
 from clearhead.engine.batching import in_batches
 from clearhead.engine.context import eager_inference
+from clearhead.model.batches import Answer
 from clearhead.model.inputs import Encoded, collate
 from clearhead.model.language import ANSWER_POSITIONS
 from clearhead.model.model import Model
@@ -19,6 +20,8 @@ from clearhead.perturbation.run import TOKENS_PER_BATCH
 from clearhead.validation import require_choice
 
 REPLACEMENTS = ("delete", "attention")
+# What has a value for every token.
+TOKEN_VALUES = ("input_ids", "attention_mask")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,80 +37,77 @@ def answer_log_probs(model: Model, ablations: Sequence[Ablation], *, replacement
     """Return for each ablation the log-probability of each of its steps, in float64; equal ones are computed once."""
     require_choice("replacement", replacement, REPLACEMENTS, " for answers")
     rows: dict[bytes, Encoded] = {}
-    keys = []
-    for ablation in ablations:
-        row = _remove_tokens(ablation, replacement)
-        key = _row_key(row)
-        keys.append(key)
-        rows.setdefault(key, row)
-    scores = dict(zip(rows, _run_rows(model, list(rows.values())), strict=True))
+    keys = [_add_row(rows, _remove_tokens(ablation, replacement)) for ablation in ablations]
+    scores = _run_rows(model, rows)
     return [scores[key] for key in keys]
+
+
+def _add_row(rows: dict[bytes, Encoded], row: Encoded) -> bytes:
+    """Add a row unless there is one like it, and return the key of both."""
+    assert row.item.answer is not None
+    key = repr((sorted(row.values.items()), row.item.answer.ids)).encode()
+    rows.setdefault(key, row)
+    return key
 
 
 def _remove_tokens(ablation: Ablation, replacement: str) -> Encoded:
     """Return the network's input, cut after the last scored step."""
     row = _select_steps(ablation)
     keep_T = np.asarray(ablation.keep_T[: row.length], dtype=bool)
-    if replacement == "attention":
-        return _with_values(row, attention_mask=keep_T.astype(int).tolist())
-    return _delete_tokens(row, keep_T)
+    if replacement == "delete":
+        return _delete_tokens(row, keep_T)
+    mask = keep_T.astype(int).tolist()
+    return replace(row, values={**row.values, "attention_mask": mask})
 
 
 def _select_steps(ablation: Ablation) -> Encoded:
     """Return the row with the scored steps only; tokens after the last of them cannot matter."""
     encoded = ablation.encoded
-    answer = encoded.item.answer
-    assert answer is not None
     positions = [encoded.values[ANSWER_POSITIONS][step] for step in ablation.steps]
     length = positions[-1] + 1
-    item = replace(
-        encoded.item,
-        tokens=encoded.item.tokens[:length],
-        answer=replace(answer, ids=tuple(answer.ids[step] for step in ablation.steps)),
-    )
-    cut = {name: values[:length] for name, values in encoded.values.items()}
-    return Encoded(item, {**cut, ANSWER_POSITIONS: positions})
+    values = {name: values[:length] for name, values in encoded.values.items()}
+    item = replace(encoded.item, tokens=encoded.item.tokens[:length], answer=_select_answer(ablation))
+    return Encoded(item, {**values, ANSWER_POSITIONS: positions})
 
 
-def _with_values(row: Encoded, **values: list[int]) -> Encoded:
-    return replace(row, values={**row.values, **values})
+def _select_answer(ablation: Ablation) -> Answer:
+    answer = ablation.encoded.item.answer
+    assert answer is not None
+    return replace(answer, ids=tuple(answer.ids[step] for step in ablation.steps))
 
 
 def _delete_tokens(row: Encoded, keep_T: Array) -> Encoded:
     kept = np.flatnonzero(keep_T)
-    # A step is predicted at the last token that is left before it.
-    position_T = np.maximum(np.cumsum(keep_T) - 1, 0)
-    values = {name: _select(values, kept) for name, values in row.values.items() if name != ANSWER_POSITIONS}
-    values[ANSWER_POSITIONS] = position_T[row.values[ANSWER_POSITIONS]].tolist()
+    values = {name: _select(row.values[name], kept) for name in TOKEN_VALUES}
+    values[ANSWER_POSITIONS] = _shift_positions(row.values[ANSWER_POSITIONS], keep_T)
     item = replace(row.item, tokens=tuple(_select(row.item.tokens, kept)))
-    return Encoded(item, values)
+    return Encoded(item, {**row.values, **values})
 
 
 def _select(values: Sequence[Any], kept: Array) -> list[Any]:
     return [values[index] for index in kept]
 
 
-def _row_key(row: Encoded) -> bytes:
-    """Return bytes that are equal for equal inputs with equal scored tokens."""
-    assert row.item.answer is not None
-    return repr((sorted(row.values.items()), row.item.answer.ids)).encode()
+def _shift_positions(positions: Sequence[int], keep_T: Array) -> list[int]:
+    # A step is predicted at the last token that is left before it.
+    position_T = np.maximum(np.cumsum(keep_T) - 1, 0)
+    shifted: list[int] = position_T[positions].tolist()
+    return shifted
 
 
-def _run_rows(model: Model, rows: Sequence[Encoded]) -> list[Array]:
+def _run_rows(model: Model, rows: Mapping[bytes, Encoded]) -> dict[bytes, Array]:
     # Longest first: a batch is as wide as its first row, and what does not fit into memory shows at once.
-    order = sorted(range(len(rows)), key=lambda index: rows[index].length, reverse=True)
-    scores: dict[int, Array] = {}
+    ordered = dict(sorted(rows.items(), key=lambda item: item[1].length, reverse=True))
+    batch = list(ordered.values())
+    scores: list[Array] = []
 
     def compute(start: int, stop: int) -> None:
-        indices = order[start:stop]
-        batch = [rows[index] for index in indices]
-        scores.update(zip(indices, _score_batch(model, batch), strict=True))
+        scores.extend(_score_batch(model, batch[start:stop]))
 
-    lengths = [rows[index].length for index in order]
     tokens = TOKENS_PER_BATCH.get(model.device.type, TOKENS_PER_BATCH["cpu"])
     with eager_inference(model.network, model.device):
-        in_batches(lengths, compute, tokens=tokens, label="prompts")
-    return [scores[index] for index in range(len(rows))]
+        in_batches([row.length for row in batch], compute, tokens=tokens, label="prompts")
+    return dict(zip(ordered, scores, strict=True))
 
 
 def _score_batch(model: Model, rows: Sequence[Encoded]) -> list[Array]:
