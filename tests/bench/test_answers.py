@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from helpers.language_models import make_decoder, make_tokenizer
@@ -21,7 +22,15 @@ ROWS = [
     ("the capital of england and the river", "is grey", "is long", "capital"),
     ("the capital of france and", "the river", "london", "france"),
 ]
-METRICS = ("log-prob-drop", "lds:ablations=8", "aopc-per-step:steps=2", "evidence-rank", "recovery", "soft-sufficiency")
+METRICS = (
+    "log-prob-drop",
+    "lds:ablations=8",
+    "aopc-per-step:steps=2",
+    "evidence-rank",
+    "recovery",
+    "soft-sufficiency",
+    "first-token-share",
+)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +77,16 @@ def test_a_report_is_written(finished, tmp_path, capsys):
     assert not left.value.code
     report = (tmp_path / "report.md").read_text()
     assert "evidence-mrr" in report and "attn-lrp" in report
+    # Described, but neither judged nor counted.
+    verdict, _, values = report.partition("## Values")
+    assert "first-token-share" in values and "first-token-share" not in verdict
+
+
+def test_a_run_of_descriptions_alone_has_a_report(answer_plan, tmp_path):
+    run_plan(replace(answer_plan, metrics=("first-token-share",)), tmp_path / "run", local)
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "report.html")])
+    assert not left.value.code
 
 
 class Killed(BaseException):
@@ -76,12 +95,12 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("moment", [3, 6])
 def test_killed_it_goes_on_and_ends_with_the_same_values(answer_plan, finished, tmp_path, monkeypatch, moment):
-    replace, calls = os.replace, iter(range(1, 1000))
+    rename, calls = os.replace, iter(range(1, 1000))
 
     def die(*arguments):
         if next(calls) == moment:
             raise Killed
-        return replace(*arguments)
+        return rename(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", die)

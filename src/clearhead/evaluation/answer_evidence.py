@@ -67,11 +67,11 @@ def _measure_recovery(relevance: Array, is_evidence: Array, percent: float) -> R
     return {"recovery": float((is_top & is_evidence).sum() / is_evidence.sum())}
 
 
-@metric(paper="AttnLRP (Achtibat et al. 2024)", better="lower", targets=("answer",))
+@metric(paper="AttnLRP (Achtibat et al. 2024)", better="neither", targets=("answer",))
 def first_token_share(model: Model, cases: list[ExplainedExample], *, target: str = "answer") -> list[Record]:
     """Share of absolute relevance on the very first token, where decoders put attention that they do not need.
 
-    The other metrics of answers leave this token out.
+    It describes a method and does not judge it; the other metrics of answers leave this token out.
     """
     return [_measure_first(answer_explanation(case, target)) for case in cases]
 
