@@ -20,6 +20,8 @@ from clearhead.perturbation.run import TOKENS_PER_BATCH
 from clearhead.validation import require_choice
 
 REPLACEMENTS = ("delete", "attention")
+# How many of the tokens the encoder of an encoder–decoder reads; the decoder reads the others.
+SOURCE_LENGTH = "source_length"
 # What has a value for every token.
 TOKEN_VALUES = ("input_ids", "attention_mask")
 
@@ -80,6 +82,8 @@ def _delete_tokens(row: Encoded, keep_T: Array) -> Encoded:
     kept = np.flatnonzero(keep_T)
     values = {name: _select(row.values[name], kept) for name in TOKEN_VALUES}
     values[ANSWER_POSITIONS] = _shift_positions(row.values[ANSWER_POSITIONS], keep_T)
+    if SOURCE_LENGTH in row.values:
+        values[SOURCE_LENGTH] = [int(keep_T[: row.values[SOURCE_LENGTH][0]].sum())]
     item = replace(row.item, tokens=tuple(_select(row.item.tokens, kept)))
     return Encoded(item, {**row.values, **values})
 
