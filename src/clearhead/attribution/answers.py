@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clearhead.answer_explanation import AnswerExplanation, Focus, find_steps
 from clearhead.arrays import Array
-from clearhead.attribution.assemble import explain_attribution, explain_trace
+from clearhead.attribution.assemble import collect_refusal, explain_attribution, explain_trace
 from clearhead.attribution.batch import (
     AttributionRequest,
     attribute_batches,
@@ -75,7 +75,7 @@ def explain_answers(
         targets.append(target)
     request = AttributionRequest(model, specs, targets)
     if options.matrix:
-        return [_explain_steps(request, index, row) for index, row in encoded.items()]
+        return [list(explain_steps(request, index, row).values()) for index, row in encoded.items()]
     results = dict(attribute_batches(request, make_batches(model, encoded, batch_size)))
     return [single_target(results[index]) for index in encoded]
 
@@ -146,18 +146,14 @@ def _make_target(
     return AnswerTarget(steps=steps, tokens=tokens, foil=foil, scale=scale or LOG_PROB)
 
 
-def _explain_steps(request: AttributionRequest, index: int, row: Encoded) -> list[Explanation]:
-    """Explain one answer, and each of its steps, from one forward pass."""
+def explain_steps(request: AttributionRequest, index: int, row: Encoded) -> dict[int, Explanation]:
+    """Explain one answer, and each of its steps, from one forward pass; return explanations by the method's index."""
     # A whole trace: the batched backward pass over all steps has no rule for fused attention.
     trace = capture_batch(request.model, collate(request.model, [row]), request.targets_at([index]))
-    explanations: list[Explanation] = []
-    for spec in request.specs:
-        if spec.method.shares_passes:
-            explanations.append(_explain_together(trace, spec))
-            continue
-        (explanation,) = explain_trace(trace, spec)
-        assert isinstance(explanation, AnswerExplanation)
-        explanations.append(replace(explanation, matrix=compute_matrix(trace, spec)))
+    explanations: dict[int, Explanation] = {}
+    for number, spec in request.active_specs.items():
+        with collect_refusal(spec, request.refused):
+            explanations[number] = _explain_with_matrix(trace, spec)
     return explanations
 
 
@@ -173,6 +169,15 @@ def _explain_together(trace: Trace, spec: MethodSpec) -> Explanation:
 def _to_array(relevance_BT: Tensor) -> Array:
     array: Array = widen(relevance_BT).detach().cpu().numpy()
     return array
+
+
+def _explain_with_matrix(trace: Trace, spec: MethodSpec) -> Explanation:
+    # Methods over perturbed inputs score every step from the same passes.
+    if spec.method.shares_passes:
+        return _explain_together(trace, spec)
+    (explanation,) = explain_trace(trace, spec)
+    assert isinstance(explanation, AnswerExplanation)
+    return replace(explanation, matrix=compute_matrix(trace, spec))
 
 
 def compute_matrix(trace: Trace, spec: MethodSpec) -> Array:

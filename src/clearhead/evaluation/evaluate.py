@@ -175,6 +175,8 @@ def _default_metrics(model: Model) -> list[str]:
         return ["precision-at-k", "aopc"]
     if model.takes_images:
         return ["positive-perturbation", "negative-perturbation"]
+    if model.writes:
+        return ["log-prob-drop", "lds"]
     return ["aopc", "lodds"]
 
 
