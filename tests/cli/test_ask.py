@@ -7,7 +7,8 @@ from helpers.commands import one_line, records
 from helpers.saved_models import save_language_model, save_text_model
 
 import clearhead
-from clearhead.cli.answers import parse_focus
+from clearhead.cli.answers import parse_focus, read_sources
+from clearhead.errors import BadFile
 
 PROMPT = "the capital of france is"
 METHOD = ("--method", "gradient-x-input")
@@ -115,3 +116,15 @@ def test_mistakes_are_one_line(run, writer, tmp_path):
     one_line(*run("ask", PROMPT, "-m", writer, "--answer", "paris", "--focus", "rome"), "rome")
     one_line(*run("ask", PROMPT, "-m", writer, "--answer", " "), "empty")
     one_line(*run("ask", PROMPT, "-m", writer, "--scale", "x"), "log-prob")
+
+
+def test_sources_are_files_of_a_pattern_or_a_folder(tmp_path):
+    (tmp_path / "b.txt").write_text("The Seine.\n")
+    (tmp_path / "a.txt").write_text("The Danube.\n")
+    expected = {"a.txt": "The Danube.", "b.txt": "The Seine."}
+    assert read_sources([f"{tmp_path}/*.txt"]) == read_sources([str(tmp_path)]) == expected
+    assert read_sources([str(tmp_path / "b.txt")]) == {"b.txt": "The Seine."}
+    assert read_sources(["sentences"]) == "sentences"
+    assert read_sources(None) is None
+    with pytest.raises(BadFile, match="has no files"):
+        read_sources([f"{tmp_path}/*.pdf"])
