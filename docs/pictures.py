@@ -30,7 +30,7 @@ PHOTO_GAP = 12
 def render_bodies() -> dict[str, str]:
     """Render the HTML views, by the name of their picture."""
     model = clearhead.load()
-    by_method = clearhead.compare(model, TEXT, ["trans-att", "att-cat", "random"])
+    by_method = clearhead.compare(model, TEXT, ["balanced-cat", "trans-att", "random"])
     return {
         "text": html.card(clearhead.explain(model, TEXT)),
         "classes": render_classes(model),

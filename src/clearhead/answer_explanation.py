@@ -9,7 +9,7 @@ import numpy as np
 from clearhead.arrays import Array
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation, Word
-from clearhead.model.batches import SourceSpan
+from clearhead.model.source_span import SourceSpan
 
 Focus = str | int | tuple[int, int] | None
 """What part of an answer: words as they stand in it, the index of a step, start and end characters, or all of it."""

@@ -14,8 +14,7 @@ from clearhead.attribution.batch import (
     split_inputs,
     validate_request,
 )
-from clearhead.attribution.method import MethodSpec, parse_method
-from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.attribution.method import MethodSpec, default_method, parse_method
 from clearhead.attribution.windows import explain_windows, is_too_long
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
@@ -40,7 +39,7 @@ from clearhead.spec import as_list
 def explain(  # noqa: PLR0913 - the signature shows users every option
     model: Any,
     inputs: Any,
-    method: Any = DEFAULT_METHOD,
+    method: Any = None,
     target: TargetLike | Sequence[TargetLike] = None,
     *,
     batch_size: int | None = None,
@@ -58,6 +57,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
 
+    `method` is "balanced-cat" by default, for the answers of language models "attn-lrp".
     `target` is None (the prediction), a class index, a label, a Target, or a list with one per input. Further keyword
     arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `overflow` says
     what to do with texts longer than the model takes: "error" (the default), "truncate" or "windows".
@@ -70,6 +70,9 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 
     >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
     """
+    if method is None:
+        model = as_model(model)
+        method = default_method(model)
     spec = parse_method(method, **options)
     comparison = compare(
         model,
@@ -115,7 +118,7 @@ def compare(  # noqa: PLR0913 - as for `explain`
     """
     model = with_precision(as_model(model), precision)
     # Names and options first: a mistake in them must not cost the time of encoding many inputs.
-    specs = _parse_methods(methods)
+    specs = _parse_methods([default_method(model)] if methods is None else methods)
     validate_request(specs, batch_size)
     overflow = _resolve_overflow(overflow, long)
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
@@ -162,9 +165,7 @@ def _refuse_answer_options(model: Model, options: AnswerOptions) -> None:
         )
 
 
-def _parse_methods(methods: Iterable[Any] | None) -> list[MethodSpec]:
-    if methods is None:
-        methods = [DEFAULT_METHOD]
+def _parse_methods(methods: Iterable[Any]) -> list[MethodSpec]:
     return [parse_method(name) for name in as_list(methods)]
 
 

@@ -18,13 +18,14 @@ from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.explanation import Explanation
 from clearhead.files import unreadable_file, write_atomically
+from clearhead.model.source_span import SourceSpan
 from clearhead.model.target import AnswerTarget, Target
 from clearhead.version import __version__
 
 ARRAYS = ("relevance", "special", "layers", "pixels", "heads", "matrix")
 TUPLES = ("tokens", "text", "grid", "box", "explained")
 """Fields that are tuples, or may be, which JSON knows as lists only."""
-RECORDS = {"steps": Step}
+RECORDS = {"steps": Step, "source_spans": SourceSpan}
 """Fields of answers that are tuples of records, and the types of these."""
 JSON_FORMATS = (1,)
 """The JSON formats that can be read; the last is written."""

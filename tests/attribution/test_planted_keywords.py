@@ -57,7 +57,7 @@ def test_the_models_have_learned_their_task(family):
     assert np.mean([explanation.probability > 0.5 for explanation in explained(family, "trans-att")]) >= WINS
 
 
-@pytest.mark.parametrize("name", ["trans-att", "gae", "rollout"])
+@pytest.mark.parametrize("name", ["trans-att", "gae", "rollout", "balanced-cat", "attn-lrp", "cp-lrp"])
 @pytest.mark.parametrize("family", NETWORKS)
 def test_the_planted_keyword_wins(family, name):
     tops = [top_token(explanation.relevance, explanation.special) for explanation in explained(family, name)]
@@ -65,7 +65,7 @@ def test_the_planted_keyword_wins(family, name):
 
 
 # Not rollout: a word's attention adds up over its tokens whether or not the class depends on it.
-@pytest.mark.parametrize("name", ["trans-att", "gae"])
+@pytest.mark.parametrize("name", ["trans-att", "gae", "balanced-cat", "attn-lrp"])
 @pytest.mark.parametrize("family", ["bert", "modernbert-mean", "gpt2", "llama"])
 def test_the_planted_keyword_wins_over_words_of_several_tokens(family, name):
     words = [top_word(explanation) for explanation in explained(family, name)]

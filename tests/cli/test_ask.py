@@ -7,7 +7,8 @@ from helpers.commands import one_line, records
 from helpers.saved_models import save_language_model, save_text_model
 
 import clearhead
-from clearhead.cli.answers import parse_focus
+from clearhead.cli.answers import parse_focus, read_sources
+from clearhead.errors import BadFile
 
 PROMPT = "the capital of france is"
 METHOD = ("--method", "gradient-x-input")
@@ -94,6 +95,16 @@ def test_every_kind_of_file(run, writer, tmp_path, ending):
         assert out.read_text("utf-8").count('type="radio"') == 4
 
 
+def test_methods_are_compared_on_one_answer(run, writer, tmp_path):
+    page = tmp_path / "methods.html"
+    arguments = ("compare", PROMPT, "-m", writer, "--methods", "gradient-x-input,rollout", "--answer", "paris")
+    code, output, _ = run(*arguments, "--out", str(page), "--json")
+    assert code == 0
+    assert [record["answer"]["text"] for record in records(output)] == ["paris", "paris"]
+    assert page.read_text("utf-8").count("Prompt</h3>") == 2
+    assert run(*arguments)[0] == 0
+
+
 def test_mistakes_are_one_line(run, writer, tmp_path):
     classifier = str(save_text_model(tmp_path / "classifier"))
     one_line(*run("ask", PROMPT, "-m", classifier), "does not write")
@@ -105,3 +116,15 @@ def test_mistakes_are_one_line(run, writer, tmp_path):
     one_line(*run("ask", PROMPT, "-m", writer, "--answer", "paris", "--focus", "rome"), "rome")
     one_line(*run("ask", PROMPT, "-m", writer, "--answer", " "), "empty")
     one_line(*run("ask", PROMPT, "-m", writer, "--scale", "x"), "log-prob")
+
+
+def test_sources_are_files_of_a_pattern_or_a_folder(tmp_path):
+    (tmp_path / "b.txt").write_text("The Seine.\n")
+    (tmp_path / "a.txt").write_text("The Danube.\n")
+    expected = {"a.txt": "The Danube.", "b.txt": "The Seine."}
+    assert read_sources([f"{tmp_path}/*.txt"]) == read_sources([str(tmp_path)]) == expected
+    assert read_sources([str(tmp_path / "b.txt")]) == {"b.txt": "The Seine."}
+    assert read_sources(["sentences"]) == "sentences"
+    assert read_sources(None) is None
+    with pytest.raises(BadFile, match="has no files"):
+        read_sources([f"{tmp_path}/*.pdf"])

@@ -15,11 +15,15 @@ def test_metrics_are_listed_with_their_papers():
     listed = clearhead.metrics()
     names = (
         "positive-perturbation negative-perturbation segmentation token-f1 hiding revealing token-overlap aopc lodds "
-        "kendall precision-at-k comprehensiveness sufficiency randomisation mosaic"
+        "kendall precision-at-k comprehensiveness sufficiency randomisation mosaic "
+        "log-prob-drop lds log-prob-hiding log-prob-revealing aopc-per-step soft-sufficiency soft-comprehensiveness "
+        "evidence-rank recovery first-token-share alignment-error-rate"
     )
     assert set(listed) == set(names.split())
     for name, one in listed.items():
-        assert isinstance(one, Metric) and one.paper and one.summary and one.better in ("higher", "lower"), name
+        assert isinstance(one, Metric) and one.paper and one.summary and one.better in ("higher", "lower", "neither"), (
+            name
+        )
 
 
 def test_options_are_spelled_as_for_methods():

@@ -58,3 +58,31 @@ def make_decoder(family: str, *, seed: int = 0) -> Any:
     network_type = getattr(transformers, f"{prefix}ForCausalLM", None) or getattr(transformers, f"{prefix}LMHeadModel")
     torch.manual_seed(seed)
     return network_type(config).double().eval()
+
+
+STACKS = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+# A larger deviation of the weights, so that attention is not uniform.
+SHAPES = {"d_model": 32, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 64, "init_std": 0.2}
+T5_SHAPES = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "relative_attention_num_buckets": 8}
+ENCODER_DECODERS = {
+    "t5": ("T5ForConditionalGeneration", {**T5_SHAPES, "tie_word_embeddings": True}),
+    # Gated layers and a head of its own.
+    "flan-t5": (
+        "T5ForConditionalGeneration",
+        {**T5_SHAPES, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    ),
+    "bart": ("BartForConditionalGeneration", {**SHAPES, **STACKS}),
+    "marian": ("MarianMTModel", {**SHAPES, **STACKS, "scale_embedding": True}),
+    "mbart": ("MBartForConditionalGeneration", {**SHAPES, **STACKS, "decoder_start_token_id": 5}),
+    "pegasus": ("PegasusForConditionalGeneration", {**SHAPES, **STACKS}),
+}
+
+
+def make_encoder_decoder(family: str, *, seed: int = 0, **settings: Any) -> Any:
+    """Return a tiny encoder–decoder with random weights, in float64."""
+    name, sizes = ENCODER_DECODERS[family]
+    network_type = getattr(transformers, name)
+    tokens = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "decoder_start_token_id": 1}
+    config = network_type.config_class(vocab_size=len(make_tokenizer()), **{**tokens, **sizes, **settings})
+    torch.manual_seed(seed)
+    return network_type(config).double().eval()

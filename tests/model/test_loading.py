@@ -111,7 +111,7 @@ def test_other_heads_in_folders_are_refused(tmp_path):
         clearhead.load(tmp_path)
 
 
-def test_encoder_decoders_are_refused():
+def test_encoder_decoders_that_write_no_text_about_a_text_are_refused():
     config = transformers.BartConfig(
         vocab_size=60, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_ffn_dim=32
     )

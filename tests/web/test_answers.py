@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.api import HOME, TestClient, ask
-from helpers.language_models import make_decoder, make_tokenizer
+from helpers.language_models import make_decoder, make_encoder_decoder, make_tokenizer
 
 import clearhead
 from clearhead.web.app import build_app
@@ -28,8 +28,7 @@ def client(models, writer):
 
 def ask_writer(client, path="explain", **body):
     source = {} if "chat" in body else {"text": PROMPT}
-    method = {} if path == "hide" else {"method": "attn-lrp"}
-    return ask(client, path, **{**source, **method, "model": "writer", "max_new_tokens": 6, **body})
+    return ask(client, path, **{**source, "model": "writer", "max_new_tokens": 6, **body})
 
 
 def read_relevance(body):
@@ -152,6 +151,16 @@ def test_limits_of_the_server_hold_for_prompts_and_answers(writer):
 def test_an_answer_ends_where_the_model_has_no_more_positions(client):
     body = ask_writer(client, text="paris " * 1020, method="gradient", max_new_tokens=100).json()
     assert 0 < len(body["answer"]["steps"]) <= 5
+
+
+def test_an_encoder_decoder_is_explained_and_tested_too():
+    translator = replace(clearhead.load(make_encoder_decoder("t5"), make_tokenizer()), name="translator")
+    with TestClient(build_app({"translator": translator}), base_url=HOME) as client:
+        body = ask(client, text=PROMPT, answer="paris and long", focus=[6, 9]).json()
+        expected = clearhead.explain(translator, PROMPT, answer="paris and long", focus="and")
+        assert read_relevance(body) == pytest.approx(expected.relevance.tolist())
+        values = ask(client, "hide", text=PROMPT, answer="paris and long", hidden=[[], [1]]).json()["values"]
+        assert values[0] != values[1]
 
 
 def test_models_say_whether_they_write_and_chat(client):

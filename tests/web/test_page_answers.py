@@ -192,7 +192,7 @@ def test_texts_and_prompts_have_models_and_methods_of_their_own(visit):
     page = ask(visit())
     page.click("#kinds label:has([value=text])")
     explain(page)
-    expect_value(page, "#method", "trans-att")
+    expect_value(page, "#method", "balanced-cat")
     expect_value(page, "#model", "text")
     for selector in ("#answer-view", "#shares", "#grid", "#sources"):
         expect(page.locator(selector)).to_be_hidden()

@@ -12,7 +12,7 @@ from clearhead.errors import BadOption, UnsupportedModel
 
 def resolve_layer(trace: Trace, layer: int | None) -> int:
     """Return the index of a hidden state (0 = embeddings); by default ⌈7L/12⌉, the best layer of the decoded paper."""
-    last = len(trace.hidden_states) - 1
+    last = trace.forward.depth
     if layer is None:
         return -(-7 * last // 12)
     # True and False are integers in Python.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clearhead.answer_explanation import AnswerExplanation, Focus, find_steps
 from clearhead.arrays import Array
-from clearhead.attribution.assemble import explain_attribution, explain_trace
+from clearhead.attribution.assemble import collect_refusal, explain_attribution, explain_trace
 from clearhead.attribution.batch import (
     AttributionRequest,
     attribute_batches,
@@ -22,7 +22,7 @@ from clearhead.engine.step_trace import StepTrace, split_targets
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
-from clearhead.model.answer_inputs import Prompt, add_answer, encode_prompt, generate_answer, tokenise_answer
+from clearhead.model.answer_inputs import Prompt, answer_prompt, encode_prompt, tokenise_answer
 from clearhead.model.batches import Answer
 from clearhead.model.inputs import Encoded, collate
 from clearhead.model.model import Model
@@ -70,12 +70,12 @@ def explain_answers(
         full_prompt = insert_sources(prompt, sources[index])
         encoded_prompt = encode_prompt(model, full_prompt)
         spans = find_sources(encoded_prompt.item, full_prompt, sources[index])
-        row, answer = encode_answer(model, encoded_prompt, answers[index], options.generation)
+        row = answer_prompt(model, encoded_prompt, answers[index], options.generation)
         encoded[index] = replace(row, item=replace(row.item, sources=spans))
-        targets.append(choose_target(model, encoded_prompt, answer, foils[index], options))
+        targets.append(choose_target(model, encoded_prompt, row, foils[index], options))
     request = AttributionRequest(model, specs, targets)
     if options.matrix:
-        return [_explain_steps(request, index, row) for index, row in encoded.items()]
+        return [list(explain_steps(request, index, row).values()) for index, row in encoded.items()]
     results = dict(attribute_batches(request, make_batches(model, encoded, batch_size)))
     return [single_target(results[index]) for index in encoded]
 
@@ -110,24 +110,12 @@ def _is_division(value: Any) -> bool:
     return isinstance(value, list | tuple | Mapping) and not is_pair
 
 
-def encode_answer(
-    model: Model, encoded_prompt: Encoded, answer: str | None, generation: Mapping[str, Any]
-) -> tuple[Encoded, Answer]:
-    """Return a prompt with its answer, and the answer; None lets the model write one."""
-    if answer is None:
-        ids = generate_answer(model, encoded_prompt, generation)
-    else:
-        ids = tokenise_answer(model, encoded_prompt, answer)
-    encoded = add_answer(model, encoded_prompt, ids)
-    written = encoded.item.answer
-    assert written is not None
-    return encoded, written
-
-
 def choose_target(
-    model: Model, encoded_prompt: Encoded, answer: Answer, foil: str | None, options: AnswerOptions
+    model: Model, encoded_prompt: Encoded, answered: Encoded, foil: str | None, options: AnswerOptions
 ) -> AnswerTarget:
-    """Return what of an answer is explained."""
+    """Return what is explained of the answer that a prompt was given."""
+    answer = answered.item.answer
+    assert answer is not None
     steps = find_steps(answer.text, answer.offsets, options.focus)
     foil_ids = None
     if foil is not None:
@@ -138,8 +126,8 @@ def choose_target(
 def _tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, steps: Sequence[int]) -> tuple[int, ...]:
     """Return the foil's tokens in place of the explained steps."""
     # In the place of the explained words, after those of the answer before them.
-    before = encode_prompt(model, _text_before(prompt, answer, steps[0])) if steps[0] else prompt
-    ids = tokenise_answer(model, before, foil, name="foil")
+    before = answer.text[: answer.offsets[steps[0]][0]].rstrip()
+    ids = tokenise_answer(model, prompt, foil, after=before, name="foil")
     if len(ids) != len(steps):
         raise BadInput(
             f"The foil {foil!r} has {len(ids)} tokens, but what is explained has {len(steps)}: step by step they are "
@@ -150,10 +138,6 @@ def _tokenise_foil(model: Model, prompt: Encoded, foil: str, answer: Answer, ste
     return tuple(ids)
 
 
-def _text_before(prompt: Encoded, answer: Answer, step: int) -> str:
-    return f"{prompt.item.text} {answer.text[: answer.offsets[step][0]]}".rstrip()
-
-
 def _make_target(
     answer: Answer, steps: tuple[int, ...], foil: tuple[int, ...] | None, scale: str | None
 ) -> AnswerTarget:
@@ -161,20 +145,15 @@ def _make_target(
     return AnswerTarget(steps=steps, tokens=tokens, foil=foil, scale=scale or LOG_PROB)
 
 
-def _explain_steps(request: AttributionRequest, index: int, row: Encoded) -> list[Explanation]:
-    """Explain one answer, and each of its steps, from one forward pass."""
+def explain_steps(request: AttributionRequest, index: int, row: Encoded) -> dict[int, Explanation]:
+    """Explain one answer, and each of its steps, from one forward pass; return explanations by the method's index."""
     # A whole trace: the batched backward pass over all steps has no rule for fused attention.
     trace = capture_batch(request.model, collate(request.model, [row]), request.targets_at([index]))
-    return [explain_every_step(trace, spec) for spec in request.specs]
-
-
-def explain_every_step(trace: Trace, spec: MethodSpec) -> Explanation:
-    """Explain the answer of a trace with the relevance of each of its steps."""
-    if spec.method.shares_passes:
-        return _explain_together(trace, spec)
-    (explanation,) = explain_trace(trace, spec)
-    assert isinstance(explanation, AnswerExplanation)
-    return replace(explanation, matrix=compute_matrix(trace, spec))
+    explanations: dict[int, Explanation] = {}
+    for number, spec in request.active_specs.items():
+        with collect_refusal(spec, request.refused):
+            explanations[number] = explain_with_matrix(trace, spec)
+    return explanations
 
 
 def _explain_together(trace: Trace, spec: MethodSpec) -> Explanation:
@@ -189,6 +168,16 @@ def _explain_together(trace: Trace, spec: MethodSpec) -> Explanation:
 def _to_array(relevance_BT: Tensor) -> Array:
     array: Array = widen(relevance_BT).detach().cpu().numpy()
     return array
+
+
+def explain_with_matrix(trace: Trace, spec: MethodSpec) -> Explanation:
+    """Explain the answer of a trace, with the relevance of each of its steps."""
+    # Methods over perturbed inputs score every step from the same passes.
+    if spec.method.shares_passes:
+        return _explain_together(trace, spec)
+    (explanation,) = explain_trace(trace, spec)
+    assert isinstance(explanation, AnswerExplanation)
+    return replace(explanation, matrix=compute_matrix(trace, spec))
 
 
 def compute_matrix(trace: Trace, spec: MethodSpec) -> Array:

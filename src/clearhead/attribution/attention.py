@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.roll_out import attribute_roll_out, reads_first_token
+from clearhead.attribution.two_sequences import attribute_maps, unfold_maps
 from clearhead.engine.backward import GRADIENT
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
@@ -18,10 +19,19 @@ def classification_row(trace: Trace, map_BTS: Tensor) -> Tensor:
 
 
 def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
-    """Return what each token receives on average from the tokens that the explained score can depend on."""
+    """Return what each token receives on average from the tokens that the explained score can depend on.
+
+    A token of an encoder–decoder's source receives this from its own sequence, and from the decoder's in addition.
+    """
     # Padding, and what follows an explained step, have rows of their own in the map, which must not count.
     queries_BT = trace.query_BT.to(map_BTS.dtype)
-    return torch.einsum("bt,bts->bs", queries_BT / queries_BT.sum(1, keepdim=True), map_BTS)
+    return torch.einsum("bt,bts->bs", _share_equally(queries_BT, trace.source_tokens), map_BTS)
+
+
+def _share_equally(queries_BT: Tensor, source: int) -> Tensor:
+    """Return the mask of queries as weights that sum to one over each sequence."""
+    sequences = queries_BT.tensor_split([source], 1)
+    return torch.cat([sequence / sequence.sum(1, keepdim=True) for sequence in sequences], 1)
 
 
 ROW_REDUCTIONS: dict[str, Callable[[Trace, Tensor], Tensor]] = {
@@ -45,7 +55,7 @@ def rollout(trace: Trace, *, normalise_rows: bool = False) -> Attribution:
     """
     trace.require_token_maps()
     maps = [attention.mean(1) for attention in trace.attentions]
-    return attribute_roll_out(trace, maps, normalise_rows=normalise_rows)
+    return attribute_roll_out(trace, unfold_maps(maps, trace.source_tokens), normalise_rows=normalise_rows)
 
 
 @method(paper="AttCAT, Sec. 4", signed=True, class_specific=True, needs=("attention", "gradients"))
@@ -81,17 +91,17 @@ def att_grads(trace: Trace, *, rows: str = "class", backward: str = GRADIENT) ->
     return Attribution(layers_BLT.mean(1), layers_BLT)
 
 
-@method(paper="Chefer et al., ICCV 2021, Eq. 5–6", signed=False, class_specific=True, needs=("attention", "gradients"))
+@method(paper="Chefer et al., ICCV 2021, Eq. 5–10", signed=False, class_specific=True, needs=("attention", "gradients"))
 def gae(trace: Trace) -> Attribution:
     """Attention × gradient of every map, rolled out: the classification token's row.
 
-    Generic attention explainability for one sequence. Where the head reads words, what the identities alone give them
-    is removed (`identity_share` in the diagnostics).
+    Generic attention explainability, for one sequence or for the two of an encoder–decoder. Where the head reads words,
+    what the identities alone give them is removed (`identity_share` in the diagnostics).
     """
     trace.require_token_maps()
     pairs = zip(trace.attentions, trace.attention_gradients, strict=True)
     maps = [_positive_product(attention, gradient) for attention, gradient in pairs]
-    return attribute_roll_out(trace, maps)
+    return attribute_maps(trace, maps)
 
 
 def _positive_product(attention_BHTS: Tensor, gradient_BHTS: Tensor) -> Tensor:

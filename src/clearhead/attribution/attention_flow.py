@@ -9,6 +9,7 @@ from torch import Tensor
 from clearhead.arrays import Array
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.roll_out import reads_first_token, report_identity_share
+from clearhead.attribution.two_sequences import unfold_maps
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, ClearheadError
 from clearhead.progress import progress
@@ -67,11 +68,17 @@ def _check_length(trace: Trace, limit: int) -> None:
 
 def _mean_maps(trace: Trace, row: int, mask_T: Tensor) -> Array:
     """Return one input's attention maps without padding, averaged over heads (L,T,S)."""
+    means = [attention[row].double().mean(0).cpu() for attention in trace.attentions]
     maps = []
-    for attention in trace.attentions:
-        mean_TS = attention[row].double().mean(0).cpu()
-        maps.append(mean_TS[mask_T][:, mask_T])
+    for map_TS in unfold_maps(means, trace.source_tokens):
+        maps.append(_keep_idle(map_TS)[mask_T][:, mask_T])
     return torch.stack(maps).numpy()
+
+
+def _keep_idle(map_TS: Tensor) -> Tensor:
+    """Let tokens that attend to nothing, such as the source in the blocks of a decoder, keep all they have."""
+    idle_T = map_TS.sum(-1) == 0
+    return map_TS + torch.diag(idle_T.to(map_TS.dtype))
 
 
 def _reading_weights(trace: Trace, row: int, mask_T: Tensor) -> Array:

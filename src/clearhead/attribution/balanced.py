@@ -8,6 +8,7 @@ from torch import Tensor
 from clearhead.attribution.activation import gradient_x_hidden, relevance_of_heads
 from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method, without_heads
+from clearhead.attribution.reading import correct_read_words
 from clearhead.engine.backward import ATTN_LRP, BALANCED, check_backward
 from clearhead.engine.gradients import Gradients
 from clearhead.engine.streams import HostCopy
@@ -49,24 +50,27 @@ def cp_lrp(trace: Trace, *, heads: bool = False) -> Attribution:
 
 
 @method(
-    paper="AttCAT, Eq. 10, with the backward pass of AttnLRP (Achtibat et al. 2024)",
+    paper="AttCAT, Eq. 10, with the backward pass of LibraGrad (Mehri et al. 2025)",
     signed=True,
     class_specific=True,
     needs=("gradients",),
     blockwise=without_heads,
 )
-def balanced_cat(trace: Trace, *, backward: str = ATTN_LRP, heads: bool = False) -> Attribution:
+def balanced_cat(trace: Trace, *, backward: str = BALANCED, heads: bool = False) -> Attribution:
     """Relevance at the output of every block, by a balanced backward pass, summed over blocks.
 
-    `backward="balanced"` takes the pass of cp-lrp instead of that of attn-lrp; `heads` adds the relevance of every
-    attention head.
+    `backward="attn-lrp"` takes the pass of attn-lrp instead of that of cp-lrp; `heads` adds the relevance of every
+    attention head. Words of decoders and the ends of answer spans get their relevance at the embedding output instead.
     """
     check_backward(backward, (ATTN_LRP, BALANCED))
-    layers_BLT = _block_relevances(trace, trace.hidden_coefficients(backward))
+    coefficients = trace.hidden_coefficients(backward)
+    layers = _list_block_relevances(trace, coefficients)
+    totals = [layer_BT.double().sum(1) for layer_BT in layers]
+    layers_BLT = _stack_patches(trace, correct_read_words(trace, layers, coefficients))
     return Attribution(
         layers_BLT.sum(1),
         layers_BLT,
-        diagnostics=report_completeness(trace, layers_BLT.double().sum(2)),
+        diagnostics=report_completeness(trace, torch.stack(totals, 1)),
         heads_BLH=relevance_of_heads(trace, backward, heads),
     )
 
@@ -93,10 +97,17 @@ def _input_product(trace: Trace, coefficients: Gradients) -> Tensor:
 
 def _block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> Tensor:
     """Return the relevance of each token at the output of every block (B,L,T)."""
-    layers = []
-    for coefficient_BTD, hidden_BTD in zip(coefficients[1:], trace.hidden_states[1:], strict=True):
-        layers.append(trace.as_patches(gradient_x_hidden(coefficient_BTD, hidden_BTD)))
-    return torch.stack(layers, 1)
+    return _stack_patches(trace, _list_block_relevances(trace, coefficients))
+
+
+def _list_block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> list[Tensor]:
+    """Return the relevance of each token at the output of every block, merged patches as they are (B,T)."""
+    pairs = zip(coefficients[1:], trace.hidden_states[1:], strict=True)
+    return [gradient_x_hidden(coefficient_BTD, hidden_BTD) for coefficient_BTD, hidden_BTD in pairs]
+
+
+def _stack_patches(trace: Trace, layers: Sequence[Tensor]) -> Tensor:
+    return torch.stack([trace.as_patches(layer_BT) for layer_BT in layers], 1)
 
 
 def report_completeness(trace: Trace, totals_BL: Tensor) -> Sequence[dict[str, float]]:

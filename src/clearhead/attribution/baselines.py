@@ -14,6 +14,7 @@ from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 from clearhead.model.inputs import Item
 from clearhead.model.model import input_embedding
+from clearhead.model.target import explained_score
 from clearhead.perturbation.replacement import black_pixels
 from clearhead.perturbation.token_replacement import token_id
 
@@ -43,7 +44,9 @@ class BaselinePath:
         """f(input) − f(baseline) of every input, in float64."""
         points = [self.point(row, 0.0) for row in range(len(self.baseline))]
         baseline_score_B = scores_at(self.trace, points, batch=self.batch)
-        return self.trace.score_B.double() - baseline_score_B.double()
+        # Not the trace's own score, which is linear in the logits even where a log-probability is explained.
+        score_B = explained_score(self.trace.targets, self.trace.logits)
+        return score_B.double() - baseline_score_B.double()
 
     def completeness_gap(self, product: Tensor) -> Tensor:
         """Return how far the relevance of real tokens is from summing to the effect."""

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.engine.context import gc_paused
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
+from clearhead.model.model import Model
 from clearhead.registry import Registry
 from clearhead.spec import option_defaults, parse_spec, validate_options
 
@@ -194,6 +196,11 @@ class MethodSpec:
         # A caller's autocast would mix half-precision types into the method's own products.
         with gc_paused(), torch.autocast(trace.logits.device.type, enabled=False):
             return self.method.compute(trace, **self.options)
+
+
+def default_method(model: Model) -> str:
+    """Return the name of the method that explains a model unless another is chosen."""
+    return DEFAULT_ANSWER_METHOD if model.writes else DEFAULT_METHOD
 
 
 def parse_method(name: Any, **options: Any) -> MethodSpec:

@@ -1,6 +1,8 @@
 """Names of methods as plain data, for shell completion and reports, which must not import torch."""
 
-DEFAULT_METHOD = "trans-att"
+DEFAULT_METHOD = "balanced-cat"
+DEFAULT_ANSWER_METHOD = "attn-lrp"
+"""The default for the answers of language models."""
 CONTROL_METHODS = ("random",)
 """Attributions without information, which show what chance reaches."""
 METHOD_NAMES = (

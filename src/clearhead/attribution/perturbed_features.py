@@ -11,9 +11,11 @@ from torch import Tensor
 
 from clearhead.attribution.method import Attribution
 from clearhead.attribution.seeding import make_generator
+from clearhead.engine.step_trace import StepTrace
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput
-from clearhead.model.target import AnswerTarget
+from clearhead.model.inputs import Inputs
+from clearhead.model.target import AnswerTarget, Target
 from clearhead.perturbation.answer_scores import PROBABILITY, resolve_output
 from clearhead.perturbation.features import SEGMENTS, Features, group_features, restrict_features, text_mask
 from clearhead.perturbation.replacement import resolve_replacement
@@ -22,6 +24,18 @@ from clearhead.validation import require_integer
 
 Draw = Callable[[Trace, int, Features, int, int], Tensor]
 """A function (trace, input, features, samples, seed) → random masks or orders of one input."""
+
+
+def _distinct_inputs(trace: Trace) -> Inputs:
+    """Return the inputs of a trace, each of them once."""
+    return trace.distinct_inputs if isinstance(trace, StepTrace) else trace.inputs
+
+
+def _target_sets(trace: Trace) -> list[tuple[Target, ...]]:
+    """Return the targets of each distinct input, in the order of the rows."""
+    if isinstance(trace, StepTrace):
+        return [trace.targets]
+    return [(target,) for target in trace.targets]
 
 
 @dataclass(frozen=True)
@@ -74,9 +88,9 @@ class Perturbation:
         trace = self.trace
         return score_target_sets(
             trace.model,
-            trace.distinct_inputs,
+            _distinct_inputs(trace),
             masks,
-            trace.target_sets,
+            _target_sets(trace),
             self.groups,
             output=self.options.output,
             replacement=self.options.replacement,
@@ -91,7 +105,7 @@ class Perturbation:
     @cached_property
     def _indices(self) -> list[int]:
         """The index of the distinct input of every row."""
-        counts = torch.tensor([len(targets) for targets in self.trace.target_sets])
+        counts = torch.tensor([len(targets) for targets in _target_sets(self.trace)])
         indices: list[int] = torch.repeat_interleave(counts).tolist()
         return indices
 
@@ -157,7 +171,7 @@ def spread_features(labels_X: Tensor, value_U: Tensor) -> Tensor:
 def prepare(trace: Trace, options: PerturbationOptions) -> Perturbation:
     """Group the features of a trace's inputs; of an answer those that its explained steps can depend on."""
     require_integer("segments", options.segments)
-    inputs = trace.distinct_inputs
+    inputs = _distinct_inputs(trace)
     groups = group_features(trace.model, inputs, options.unit, grid=trace.grid, segments=options.segments)
     if trace.model.writes:
         groups = _restrict_groups(trace, groups, options)
@@ -166,9 +180,9 @@ def prepare(trace: Trace, options: PerturbationOptions) -> Perturbation:
 
 def _restrict_groups(trace: Trace, groups: Sequence[Features], options: PerturbationOptions) -> list[Features]:
     restricted = []
-    sizes = [len(targets) for targets in trace.target_sets]
+    sizes = [len(targets) for targets in _target_sets(trace)]
     queries = torch.split_with_sizes(trace.query_BT.cpu(), sizes)
-    inputs = trace.distinct_inputs
+    inputs = _distinct_inputs(trace)
     for features, item, mask_T, query_KT in zip(groups, inputs.items, text_mask(inputs).cpu(), queries, strict=True):
         visible_T = query_KT.any(0)
         if not options.prefix and item.answer is not None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clearhead.attribution.attention import classification_row
 from clearhead.attribution.method import Attribution, method
-from clearhead.attribution.roll_out import attribute_roll_out
+from clearhead.attribution.two_sequences import attribute_maps
 from clearhead.engine.backward import GRADIENT, check_backward
 from clearhead.engine.lrp.linear import Z_PLUS
 from clearhead.engine.trace import Trace
@@ -45,7 +45,7 @@ def trans_att(
     trace.require_token_maps()
     check_backward(backward)
     maps = _select_blocks(_weighted_maps(trace, weight, backward), first_block, only_block)
-    return attribute_roll_out(trace, maps, normalise_rows=normalise_rows, diagnostics=trace.balance())
+    return attribute_maps(trace, maps, normalise_rows=normalise_rows, diagnostics=trace.balance())
 
 
 def _weighted_maps(trace: Trace, weight: str, backward: str) -> list[Tensor]:
@@ -103,6 +103,6 @@ def _add_left_behind(diagnostics: Sequence[Mapping[str, float]], pixels_BPQ: Ten
 def partial_lrp(trace: Trace) -> Attribution:
     """Positive relevance (z-plus) of the last attention map, averaged over heads: the classification row."""
     trace.require_token_maps()
-    last_BHTS = trace.relevance_at(trace.forward.attentions[-1], Z_PLUS)
+    last_BHTS = trace.last_map_relevance(Z_PLUS)
     relevance_BT = classification_row(trace, last_BHTS.clamp(min=0).mean(1))
     return Attribution(relevance_BT, diagnostics=trace.balance_at_the_last_map(Z_PLUS))

@@ -7,6 +7,7 @@ from itertools import filterfalse
 from typing import Any
 
 from clearhead.bench.controls import is_control
+from clearhead.bench.format import ARROWS
 
 # Significance level of the corrected p-values.
 LEVEL = 0.05
@@ -28,7 +29,7 @@ class Evidence:
     """The values, tests and costs of a summary, by value name and method."""
 
     def __init__(self, summary: Summary) -> None:
-        self.better: Mapping[str, str] = summary["values"]
+        self.better = _select_judged(summary["values"])
         self.costs: Mapping[str, float] = summary["costs"]
         self.methods: Sequence[str] = summary["methods"]
         # By value name and method, with NaN where nothing could be measured.
@@ -117,6 +118,11 @@ class Evidence:
 
 def _select_finite(values: Mapping[str, float]) -> dict[str, float]:
     return {method: value for method, value in values.items() if math.isfinite(value)}
+
+
+def _select_judged(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that have a better direction; others are described, not judged."""
+    return {name: better for name, better in values.items() if better in ARROWS}
 
 
 def _group_values(rows: Sequence[Row]) -> dict[str, dict[str, float]]:

@@ -18,6 +18,7 @@ from clearhead.evaluation.explained import (
     REFUSALS,
     ExplainedExamples,
     check_labels,
+    default_need,
     explain_examples,
     required_targets,
 )
@@ -183,7 +184,8 @@ def _time_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -
 
 def _explain_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -> None:
     # Together with others a method shares the forward pass, and its own cost does not show.
-    explain_examples(worker.model, examples, [spec], ["prediction"], batch_size=worker.plan.batch_size)
+    needs = [default_need(worker.model)]
+    explain_examples(worker.model, examples, [spec], needs, batch_size=worker.plan.batch_size)
 
 
 def _measure(model: Model, spec: MetricSpec, cases: CasesByMethod) -> Iterator[Row]:

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import outputs
-from clearhead.errors import BadOption
+from clearhead.cli.inputs import read_text
+from clearhead.errors import BadFile, BadOption
 
 if TYPE_CHECKING:
     from clearhead.answer_explanation import Focus
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
 
+# How a prompt is divided into sources of its own.
+DIVISIONS = ("sentences", "turns")
 # Prompts per call of the library: few, because writing answers takes long and a bar should move.
 MAX_CHUNK = 4
 
@@ -30,11 +34,13 @@ class AnswerFlags:
     matrix: bool = False
     scale: str | None = None
     max_new_tokens: int | None = None
+    sources: Sequence[str] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """Arguments of `clearhead.explain`, without those that were not given."""
         settings = {**asdict(self), "focus": parse_focus(self.focus), "generation": self._generation}
+        settings["sources"] = read_sources(self.sources)
         del settings["max_new_tokens"]
         # The library refuses these arguments for models that do not write.
         return {name: value for name, value in settings.items() if _is_given(value)}
@@ -54,6 +60,32 @@ class AnswerFlags:
 def _is_given(value: Any) -> bool:
     # Not by its truth value: 0 is the first step.
     return value is not None and value is not False
+
+
+def read_sources(arguments: Sequence[str] | None) -> Any:
+    """Return documents by file name, or the word that says how the prompt itself is divided."""
+    if not arguments:
+        return None
+    if len(arguments) == 1 and arguments[0] in DIVISIONS:
+        return arguments[0]
+    documents = {}
+    for argument in arguments:
+        for path in _find_files(argument):
+            documents[path.name] = read_text(path).strip()
+    return documents
+
+
+def _find_files(argument: str) -> list[Path]:
+    """Return the files of a folder, of a pattern, or the one file that an argument names."""
+    pattern = argument
+    if Path(argument).is_dir():
+        pattern = f"{argument.rstrip('/')}/*"
+    paths = [Path(name) for name in glob(pattern) if Path(name).is_file()]
+    if not paths:
+        raise BadFile(
+            f"'{argument}' has no files: give a file, a folder, a quoted pattern, or {' or '.join(DIVISIONS)}."
+        )
+    return sorted(paths)
 
 
 def parse_focus(text: str | None) -> "Focus":

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.attribution.names import DEFAULT_ANSWER_METHOD
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.errors import BadInput
@@ -39,13 +39,14 @@ System = Annotated[str | None, typer.Option(metavar="TEXT", help="System message
 def ask(
     prompts: Prompts,
     model: ModelName = None,
-    method: options.Method = DEFAULT_METHOD,
+    method: options.Method = DEFAULT_ANSWER_METHOD,
     answer: options.Answer = None,
     versus: options.Foil = None,
     focus: options.Focus = None,
     matrix: options.Matrix = False,
     scale: options.Scale = None,
     max_new_tokens: options.MaxNewTokens = None,
+    sources: options.Sources = None,
     chat: Chat = False,
     system: System = None,
     out: options.Out = None,
@@ -64,11 +65,13 @@ def ask(
 
     clearhead ask "The capital of France is" --answer Paris --versus London
 
+    clearhead ask "Who wrote it?" --sources 'docs/*.txt' --method context-cite
+
     clearhead ask prompts.jsonl --text-column prompt --max-new-tokens 20 --json
     """
     outputs.check_path(out)
     check_text_column(prompts, text_column)
-    flags = answers.AnswerFlags(answer, versus, focus, matrix, scale, max_new_tokens)
+    flags = answers.AnswerFlags(answer, versus, focus, matrix, scale, max_new_tokens, sources)
     settings = {"precision": precision, "batch_size": batch_size, **flags.settings}
     # Before the model is loaded, which may take long.
     spec = options.parse_method(method, method_options)

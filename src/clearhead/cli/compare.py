@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import options, outputs
+from clearhead.cli.answers import AnswerFlags
 from clearhead.cli.cards import removal_card
 from clearhead.cli.chunks import compare_in_chunks
 from clearhead.cli.inputs import InputReader, check_text_column
@@ -21,6 +22,7 @@ def compare(
     model: options.ModelName = None,
     target: options.Target = None,
     versus: options.Versus = None,
+    answer: options.Answer = None,
     out: options.Out = None,
     json: options.Json = False,
     text_column: options.TextColumn = None,
@@ -40,8 +42,13 @@ def compare(
     loaded = options.load_model(model, device, lm_head)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     outputs.check_count(out, len(raw_inputs), len(specs))
-    settings = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
-    targets = options.parse_target(loaded, target, versus)
+    settings: dict[str, Any] = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
+    targets: Any = target
+    if loaded.writes:
+        settings.update(AnswerFlags(answer, versus).settings)
+    else:
+        settings.update(AnswerFlags(answer).settings)
+        targets = options.parse_target(loaded, target, versus)
     rows = list(compare_in_chunks(loaded, raw_inputs, specs, targets, settings))
     outputs.deliver(
         _name_explanations(rows),

@@ -7,7 +7,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def explain(
     inputs: options.Inputs,
     model: options.ModelName = None,
-    method: options.Method = DEFAULT_METHOD,
+    method: options.AnyMethod = None,
     target: options.Target = None,
     versus: options.Versus = None,
     answer: options.Answer = None,
@@ -31,6 +31,7 @@ def explain(
     matrix: options.Matrix = False,
     scale: options.Scale = None,
     max_new_tokens: options.MaxNewTokens = None,
+    sources: options.Sources = None,
     out: options.Out = None,
     json: options.Json = False,
     method_options: options.MethodOptions = None,
@@ -60,15 +61,19 @@ def explain(
     outputs.check_path(out, page_options={"--curves": curves, "--gold": bool(gold)})
     check_text_column(inputs, text_column)
     # Before the model is loaded, which may take long.
-    spec = options.parse_method(method, method_options)
+    spec = options.parse_method(method or DEFAULT_METHOD, method_options)
     loaded = options.load_model(model, device, lm_head)
+    if method is None and loaded.writes:
+        spec = options.parse_method(DEFAULT_ANSWER_METHOD, method_options)
     reader = InputReader(loaded.takes_images, text_column, pair, gold or ())
     raw_inputs = reader.read(inputs)
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
     chosen = options.choose_overflow(overflow, long)
     settings = {"precision": precision, "batch_size": batch_size, "overflow": chosen}
-    flags = answers.AnswerFlags(answer, versus if loaded.writes else None, focus, matrix, scale, max_new_tokens)
+    flags = answers.AnswerFlags(
+        answer, versus if loaded.writes else None, focus, matrix, scale, max_new_tokens, sources
+    )
     settings.update(flags.settings)
     if loaded.writes:
         _refuse_class_flags({"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})

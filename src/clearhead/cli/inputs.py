@@ -78,7 +78,7 @@ class InputReader:
         if ending in TABLE_ENDINGS:
             return self._read_table(path)
         if ending == ".txt":
-            return [_read_text(path)]
+            return [read_text(path)]
         if ending in IMAGE_ENDINGS:
             self._require_image_model(argument)
             return [path]
@@ -287,7 +287,7 @@ def _read_stdin() -> str:
     return text
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
     try:
         # Editors end the last line too, and on Windows may begin with a byte order mark: neither is text.
         return path.read_text("utf-8-sig").rstrip("\r\n")

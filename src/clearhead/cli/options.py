@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
@@ -58,6 +58,16 @@ Method = Annotated[
     str,
     typer.Option(
         metavar="NAME", autocompletion=complete_methods, help="Attribution method; see clearhead list methods."
+    ),
+]
+AnyMethod = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        autocompletion=complete_methods,
+        help=f"Attribution method; see clearhead list methods. Default: {DEFAULT_METHOD}, for the answers of language "
+        f"models {DEFAULT_ANSWER_METHOD}.",
     ),
 ]
 MethodOptions = Annotated[
@@ -134,6 +144,15 @@ Focus = Annotated[
 ]
 Matrix = Annotated[
     bool, typer.Option("--matrix", help="Explain every token of the answer too: choose words on the page, see a grid.")
+]
+Sources = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sources",
+        metavar="FILES",
+        help="Documents that a language model answers from: a file, a folder or a quoted pattern such as 'docs/*.txt' "
+        "(repeatable); or sentences, or turns, of the prompt.",
+    ),
 ]
 Scale = Annotated[
     str | None, typer.Option(metavar="log-prob|logit", help="What of an answer is explained; default: log-prob.")

@@ -62,7 +62,7 @@ def make_examples(
 @skip_invalid
 def make_example(number: int, row: Row, texts: list[str], label: str | None, path: Path) -> Example:
     """Return the example of a row, or a BadRow with the reason why there is none."""
-    return Example(_find_id(number, row, label), _parse_input(row, texts, path), _parse_row_label(row, label))
+    return Example(find_id(number, row, label), _parse_input(row, texts, path), _parse_row_label(row, label))
 
 
 def _parse_input(row: Row, texts: list[str], path: Path) -> Any:
@@ -197,10 +197,10 @@ def _iterate_examples(rows: Numbered, texts: list[str], label: str | None, path:
         if isinstance(row, BadRow):
             yield row
         else:
-            yield _rename_repeated(make_example(number, row, texts, label, path), number, seen)
+            yield rename_repeated(make_example(number, row, texts, label, path), number, seen)
 
 
-def _rename_repeated(example: Example | BadRow, number: int, seen: Counter[str]) -> Example | BadRow:
+def rename_repeated(example: Example | BadRow, number: int, seen: Counter[str]) -> Example | BadRow:
     """Return an example under an id of its own; `seen` counts the ids so far."""
     if isinstance(example, BadRow):
         return example
@@ -211,7 +211,7 @@ def _rename_repeated(example: Example | BadRow, number: int, seen: Counter[str])
     return replace(example, id=f"{example.id}#{number}")
 
 
-def _find_id(number: int, row: Row, label: str | None) -> str:
+def find_id(number: int, row: Row, label: str | None) -> str:
     """Return the id in a row, or its number if it has none."""
     column = _find_column(list(row), ID_COLUMNS)
     # In some tables a column called "name" or "index" holds the label.

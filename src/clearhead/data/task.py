@@ -22,6 +22,8 @@ from clearhead.validation import require_integer
 P = ParamSpec("P")
 Spans = tuple[tuple[int, int, int], ...]
 Box = tuple[float, float, float, float]
+Links = frozenset[tuple[int, int]]
+"""Pairs of a word of the prompt and a word of the answer, counted from 0."""
 # Skipped rows that a notice lists one by one.
 MAX_LISTED_ROWS = 3
 
@@ -69,18 +71,45 @@ class Mask:
 
 
 @dataclass(frozen=True)
+class Alignment:
+    """Which words of a prompt people linked with which words of the answer: surely, or possibly.
+
+    Sure links are possible links too. Words are what stands between blanks.
+    """
+
+    sure: Links
+    possible: Links
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What a language model is to write after a prompt, and what people know about it.
+
+    `answer` is None if the model's own answer is explained. `foil` is another answer to compare with, `sources` are
+    passages of the prompt that answers may rest on.
+    """
+
+    answer: str | None = None
+    foil: str | None = None
+    sources: tuple[str, ...] = ()
+    alignment: Alignment | None = None
+
+
+@dataclass(frozen=True)
 class Example:
     """One row of a task.
 
-    `input` is a text, a pair of texts, an image, the path to one, or an object whose method `opened()` returns one.
-    `label` is a class index or name. `gold` is the human annotation: (segment, start, end) spans of characters, a
-    Mask, or a box relative to the image's width and height.
+    `input` is a text, a pair of texts, an image, the path to one, an object whose method `opened()` returns one, or a
+    prompt: a text or a list of chat messages. `label` is a class index or name. `gold` is the human annotation:
+    (segment, start, end) spans of characters, a Mask, or a box relative to the image's width and height; the segment
+    of a chat is the index of the message. `writing` belongs to the prompts of language models.
     """
 
     id: str
     input: Any
     label: int | str | None = None
     gold: Spans | Mask | Box | None = None
+    writing: Writing | None = None
 
     @property
     def raw(self) -> Any:
@@ -147,6 +176,9 @@ TASKS: Registry[Reader] = Registry(
     "task reader",
     modules=(
         "clearhead.data.readers.eraser",
+        "clearhead.data.readers.minimal_pairs",
+        "clearhead.data.readers.prompts",
+        "clearhead.data.readers.translations",
         "clearhead.data.readers.hugging_face",
         "clearhead.data.readers.image_folders",
         "clearhead.data.readers.squad",
@@ -221,7 +253,22 @@ def task_digest(task: Task) -> str:
 def _serialise_example(example: Example) -> bytes:
     header = repr((example.id, example.label)).encode()
     # Separated, so that the end of one value cannot be mistaken for the start of the next.
-    return header + _serialise(example.input) + b"\0" + _serialise(example.gold) + b"\0"
+    return header + _serialise(example.input) + b"\0" + _serialise(example.gold) + b"\0" + _serialise_writing(example)
+
+
+def _serialise_writing(example: Example) -> bytes:
+    # Without it the digest is what it was before prompts had answers.
+    if example.writing is None:
+        return b""
+    return repr(_plain_writing(example.writing)).encode()
+
+
+def _plain_writing(writing: Writing) -> list[Any]:
+    values: list[Any] = [writing.answer, writing.foil, writing.sources]
+    if writing.alignment is not None:
+        # Sorted: the order of a set differs between processes.
+        values += [sorted(writing.alignment.sure), sorted(writing.alignment.possible)]
+    return values
 
 
 def _are_examples(examples: object) -> bool:

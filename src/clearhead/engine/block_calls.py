@@ -69,6 +69,8 @@ def find_block_calls(model: Model, inputs: Inputs) -> list[BlockCall]:
 
 def _trace_probe(model: Model, inputs: Inputs) -> Trace:
     """Trace some tokens of the first input."""
+    if model.is_encoder_decoder:
+        raise UnsupportedModel(f"{model.name} has two stacks of blocks, so it cannot be explained block by block.")
     # BigBird switches for good to full attention when it sees a short input.
     if any(hasattr(module, "set_attention_type") for module in model.network.modules()):
         raise UnsupportedModel(f"{model.name} changes itself when it sees a short input, so it cannot be probed.")

@@ -18,11 +18,13 @@ from torch._C import DisableTorchFunction
 from torch.utils.hooks import RemovableHandle
 
 from clearhead.engine.context import eager_execution, frozen, gc_paused, list_modules
+from clearhead.engine.lookups import list_lookups
 from clearhead.engine.lrp.context import is_activation
 from clearhead.engine.lrp.rules import unchanged
 from clearhead.engine.module_outputs import KeptOutput
 from clearhead.engine.recorder import Recorder
 from clearhead.engine.tape import AttentionMap, Tape
+from clearhead.model.language import SOURCE_LENGTH
 
 
 def is_composite(module: nn.Module) -> bool:
@@ -138,7 +140,7 @@ class _ModuleHooks:
         self._recorder.paused -= self._is_composite
         self._recorder.norm_depth -= self._is_norm
         maps = self._recorder.tape.maps[self._map_counts.pop() :]
-        if not self._is_composite and len(maps) != 1:
+        if not self._is_composite and len(maps) not in (1, 2):
             return None
         # Otherwise the recorder would see the tensor attributes that are read here.
         with DisableTorchFunction():
@@ -151,7 +153,18 @@ class _ModuleHooks:
             if len(maps) == 1 and _have_same_tokens(source, result):
                 argument = _find_argument(source, args, kwargs)
                 _set_block(maps[0], module, source, result, argument)
+            elif self._is_decoder_block(maps, [*args, *kwargs.values()], result):
+                maps[1].is_cross = True
+                for attention in maps:
+                    _set_block(attention, module, source, result, None)
         return replaced
+
+    def _is_decoder_block(self, maps: list[AttentionMap], values: list[Any], result: Any) -> bool:
+        """Return whether a module with two maps looks at its own sequence, then at another that it is given."""
+        if self._recorder.lookups is None or len(maps) != 2:
+            return False
+        sequences = [value for value in values if is_activation(value) and value.dim() == 3]
+        return len(sequences) == 2 and _have_same_tokens(sequences[0], result)
 
     def _record_composite(self, module: nn.Module, source: Any, result: Any) -> Tensor | None:
         """Record a norm or activation function as one operation; return the output that replaces an activation's."""
@@ -290,6 +303,9 @@ def run_recorded(
         inputs = clone_tensors(tensors)
         if leaf is not None:
             inputs[leaf] = recorder.begin(inputs[leaf])
+        elif SOURCE_LENGTH in inputs:
+            ids_BT = inputs["input_ids"]
+            recorder.begin_sequences(list_lookups(network, inputs, ids_BT.shape[1]), ids_BT)
         with recorder:
             return head(network(**inputs))
 

@@ -11,10 +11,11 @@ from torch.overrides import TorchFunctionMode
 from clearhead.engine.batching import in_batches
 from clearhead.engine.context import eager_execution, frozen
 from clearhead.engine.forward import float_input
+from clearhead.engine.lookups import WordLookups, list_lookups
 from clearhead.engine.recorder import function_name
 from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel
-from clearhead.model.model import Model, input_embedding
+from clearhead.model.model import Model
 from clearhead.model.outputs import finite_logits
 from clearhead.model.target import explained_score
 
@@ -24,29 +25,18 @@ PIXELS_PER_TOKEN = 256
 
 
 class EmbeddingOverride(TorchFunctionMode):
-    """Replaces the result of the first lookup in the word embedding; every other call runs unchanged."""
+    """Replaces the results of the look-ups of words; every other call runs unchanged."""
 
-    def __init__(self, words: Tensor | None, embeddings: Tensor) -> None:
+    def __init__(self, lookups: WordLookups, embeddings: Tensor) -> None:
         super().__init__()
-        self.words = words
+        self.lookups = lookups
         self.embeddings = embeddings
-        self.is_used = False
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.is_used or not _looks_up(self.words, function, args, kwargs):
+        if function_name(function) != "embedding" or not self.lookups.is_next(args, kwargs):
             return function(*args, **kwargs)
-        self.is_used = True
-        return self.embeddings
-
-
-def _looks_up(words: Tensor | None, function: Any, args: Any, kwargs: Any) -> bool:
-    """Return whether a call looks tokens up in this table."""
-    if function_name(function) != "embedding":
-        return False
-    # Positions and token types are looked up as well, in tables of their own.
-    weight = args[1] if len(args) > 1 else kwargs.get("weight")
-    return weight is words
+        return self.embeddings.narrow(1, *self.lookups.advance())
 
 
 def logits_from(model: Model, tensors: dict[str, Tensor], leaf: Tensor) -> Tensor:
@@ -59,10 +49,10 @@ def logits_from(model: Model, tensors: dict[str, Tensor], leaf: Tensor) -> Tenso
 
 def _logits_from_embeddings(model: Model, tensors: dict[str, Tensor], embeddings: Tensor) -> Tensor:
     # Not every network takes `inputs_embeds`, so embeddings are replaced where the network looks them up.
-    override = EmbeddingOverride(input_embedding(model.network), embeddings)
-    with override:
+    lookups = list_lookups(model.network, tensors, embeddings.shape[1])
+    with EmbeddingOverride(lookups, embeddings):
         logits = finite_logits(model, model.network(**tensors))
-    if not override.is_used:
+    if not lookups.are_done:
         raise UnsupportedModel(f"{model.name} does not look its words up in a table: choose a perturbation method.")
     return logits
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from clearhead.engine.blocks import record_forward
 from clearhead.engine.module_outputs import check_module_names
+from clearhead.engine.stacks import Stacks, find_stacks, join_layer
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Inputs
@@ -54,6 +55,57 @@ class ForwardPass(ABC):
         """Raise UnsupportedModel if no blocks were found, or their tokens are not those of the input."""
 
     @property
+    def embeddings(self) -> list[Tensor]:
+        """The embedding output of every input sequence."""
+        return [self.hidden_states[0]]
+
+    @property
+    def last_maps(self) -> list[Tensor]:
+        """The attention maps of the last block."""
+        return self.attentions[-1:]
+
+    @property
+    def depth(self) -> int:
+        """The number of blocks; of an encoder and a decoder, of the one that has fewer."""
+        return len(self.hidden_states) - 1
+
+    # An encoder–decoder joins the activations of both sequences along the tokens, as methods see them.
+    def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
+        """Return values at `hidden_states` for all tokens of the input, layer by layer."""
+        return list(states)
+
+    def join_inputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return values at `block_inputs` for all tokens of the input, layer by layer."""
+        return list(inputs)
+
+    def join_maps(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        """Return values at `attentions` between all tokens of the input, layer by layer."""
+        return list(maps)
+
+    def separate_maps(self, layers: Sequence[Tensor]) -> list[Tensor]:
+        """Undo `join_maps`."""
+        return list(layers)
+
+    def join_last_maps(self, maps: Sequence[Tensor]) -> Tensor:
+        """Return values at `last_maps` between all tokens of the input."""
+        return maps[0]
+
+    @cached_property
+    def joint_states(self) -> list[Tensor]:
+        """The hidden states without their graph, for all tokens of the input."""
+        return self.join_states(detach_all(self.hidden_states))
+
+    @cached_property
+    def joint_inputs(self) -> list[Tensor]:
+        """The blocks' inputs without their graph, for all tokens of the input."""
+        return self.join_inputs(detach_all(self.block_inputs))
+
+    @cached_property
+    def joint_maps(self) -> list[Tensor]:
+        """The attention maps without their graph, between all tokens of the input."""
+        return self.join_maps(detach_all(self.attentions))
+
+    @property
     def has_blocks(self) -> bool:
         """Whether blocks were found on the tape."""
         return bool(self.tape.blocks)
@@ -77,6 +129,11 @@ class ForwardPass(ABC):
         if not self.tape.are_cuts([*self.block_inputs, *self.hidden_states]):
             return []
         return list(zip(self.attentions, self.block_inputs, self.hidden_states[1:], strict=True))
+
+
+def detach_all(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return activations without their graph, so that what callers keep of them does not keep all others alive."""
+    return [tensor.detach() for tensor in tensors]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +192,69 @@ class FullForwardPass(ForwardPass):
             )
 
 
+@dataclass(frozen=True, eq=False)
+class PairForwardPass(FullForwardPass):
+    """A forward pass of an encoder–decoder, whose activations are listed for the encoder first (see `Stacks`)."""
+
+    @property
+    def block_inputs(self) -> list[Tensor]:
+        return self._stacks.block_inputs
+
+    @property
+    def hidden_states(self) -> list[Tensor]:
+        return self._stacks.hidden_states
+
+    @property
+    def embeddings(self) -> list[Tensor]:
+        return self._stacks.embeddings
+
+    @property
+    def last_maps(self) -> list[Tensor]:
+        return self.attentions[-2:]
+
+    @property
+    def depth(self) -> int:
+        return min(len(self._stacks.encoder), len(self._stacks.decoder))
+
+    @cached_property
+    def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Empty: a block of the decoder depends on the encoder besides the block before it."""
+        return []
+
+    @property
+    def has_blocks(self) -> bool:
+        return find_stacks(self.tape.blocks) is not None
+
+    def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
+        return self._stacks.join_states(states)
+
+    def join_inputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        return self._stacks.join_inputs(inputs)
+
+    def join_maps(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        return self._stacks.join_maps(maps)
+
+    def separate_maps(self, layers: Sequence[Tensor]) -> list[Tensor]:
+        return self._stacks.separate_maps(layers)
+
+    def join_last_maps(self, maps: Sequence[Tensor]) -> Tensor:
+        return join_layer(None, *maps)
+
+    def require_blocks(self) -> None:
+        if not self.has_blocks:
+            raise UnsupportedModel(
+                f"{self.name} has no encoder followed by a decoder with self- and cross-attention of as many heads, or "
+                "hides its attention maps. Choose a method that only looks at the input, such as integrated-gradients."
+            )
+
+    @cached_property
+    def _stacks(self) -> Stacks:
+        self.require_blocks()
+        stacks = find_stacks(self.tape.blocks)
+        assert stacks is not None
+        return stacks
+
+
 def run_forward(
     model: Model, inputs: Inputs, kept: Sequence[str] = (), *, gradients_only: bool = False
 ) -> FullForwardPass:
@@ -150,6 +270,8 @@ def run_forward(
     # Parameters are frozen, so logits without a graph do not depend on any input that was recorded.
     if not logits.requires_grad or tape.leaf is None:
         raise not_differentiable(model.name)
+    if model.is_encoder_decoder:
+        return PairForwardPass(model.name, tape, logits)
     is_ordered = _is_ordered(tape.leaf.detach(), tensors.get("input_ids"), words)
     return FullForwardPass(model.name, tape, logits, is_ordered)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -33,6 +34,15 @@ class Gradients:
                 "input."
             )
         return self.maps
+
+    def join(self, forward: ForwardPass) -> "Gradients":
+        """Return the gradients for all tokens of the input, layer by layer."""
+        # Without blocks there is the leaf alone.
+        if not self.hidden_states:
+            return self
+        maps = None if self.maps is None else forward.join_maps(self.maps)
+        states = forward.join_states(self.hidden_states)
+        return Gradients(states, forward.join_inputs(self.block_inputs), self.leaf, maps)
 
 
 class BlockGradients(NamedTuple):
@@ -69,6 +79,11 @@ class GradientCache:
                 self._gradients = compute_gradients(self._forward, self._seeds.direction)
         return self._gradients
 
+    @cached_property
+    def joint(self) -> Gradients:
+        """All gradients for all tokens of the input, layer by layer."""
+        return self.get().join(self._forward)
+
     def iterate_attentions(self) -> Iterator[Tensor]:
         """Yield gradients of the attention maps from the last block to the first.
 
@@ -93,8 +108,7 @@ class GradientCache:
 
 def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
     """Return the gradients along a direction of the output, in one backward pass."""
-    attentions = _attention_maps(forward)
-    hidden_states, block_inputs = _block_activations(forward)
+    attentions, hidden_states, block_inputs = block_activations(forward)
     by_id = _gradients_by_id(forward.output, direction, [*attentions, *hidden_states, *block_inputs, forward.leaf])
     # Activations that the score does not depend on have no gradient; a leaf without one is an error.
     leaf = by_id[id(forward.leaf)]
@@ -120,18 +134,13 @@ def compute_module_coefficients(forward: ForwardPass, direction: Tensor, backwar
     return coefficients
 
 
-def _attention_maps(forward: ForwardPass) -> list[Tensor]:
-    if forward.tape.gradients_only or not forward.has_blocks:
-        return []
-    return forward.attentions
-
-
-def _block_activations(forward: ForwardPass) -> tuple[list[Tensor], list[Tensor]]:
-    """Return hidden states and block inputs."""
+def block_activations(forward: ForwardPass) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Return attention maps, if they are kept, hidden states and block inputs."""
     # Without blocks there is the leaf alone, which is enough for methods that read the gradient at the input.
     if not forward.has_blocks:
-        return [], []
-    return forward.hidden_states, forward.block_inputs
+        return [], [], []
+    attentions = [] if forward.tape.gradients_only else forward.attentions
+    return attentions, forward.hidden_states, forward.block_inputs
 
 
 def _gradients_by_id(output: Tensor, direction: Tensor, tensors: Sequence[Tensor]) -> dict[int, Tensor | None]:

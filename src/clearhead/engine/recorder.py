@@ -11,12 +11,14 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.engine.attention import Masks, decompose_attention
 from clearhead.engine.balanced import CONSTANTS, GATES, LINEAR, PRODUCTS, QUOTIENTS, BalancedCalls
+from clearhead.engine.lookups import WordLookups, looked_up_table
 from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
 from clearhead.engine.lrp.rules import rule_for
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Step, Tape, raise_unsupported
@@ -97,7 +99,8 @@ def _first_keyword(kwargs: dict[str, Any]) -> str:
 class Recorder(TorchFunctionMode):
     """Records every operation that depends on the input.
 
-    The input starts at the first look-up in the embedding table `words`, or where `begin` is called.
+    The input starts at the first look-up in the embedding table `words`, or where `begin` is called. With several
+    sequences, `lookups` are those that are still to come.
     """
 
     def __init__(self, tape: Tape, network: nn.Module, words: Tensor | None = None) -> None:
@@ -105,6 +108,7 @@ class Recorder(TorchFunctionMode):
         self.tape = tape
         self.network = network
         self.words = words
+        self.lookups: WordLookups | None = None
         self._saved = tape.saved
         self.paused = 0
         self._masks = Masks()
@@ -123,6 +127,8 @@ class Recorder(TorchFunctionMode):
             return function(*args, **kwargs)
         if name == "embedding" and self._starts_input(args, kwargs):
             return self.begin(function(*args, **kwargs))
+        if name == "embedding" and self._looks_up_part(args, kwargs):
+            return self._slice_leaf()
         if self.paused:
             return self._call_paused(name, function, args, kwargs)
         activations = _find_activations(args, kwargs)
@@ -150,12 +156,24 @@ class Recorder(TorchFunctionMode):
         self.tape.add_node(start)
         return start
 
+    def begin_sequences(self, lookups: WordLookups, ids_BT: Tensor) -> None:
+        """Make one leaf of the embeddings of several sequences, whose look-ups are parts of it."""
+        self.begin(lookups.embed(ids_BT))
+        self.lookups = lookups
+
     def _starts_input(self, args: Any, kwargs: Any) -> bool:
         """Return whether this call of `embedding` is the first look-up in the embedding table."""
         if self.tape.leaf is not None:
             return False
-        weight = args[1] if len(args) > 1 else kwargs.get("weight")
-        return weight is self.words
+        return looked_up_table(args, kwargs) is self.words
+
+    def _looks_up_part(self, args: Any, kwargs: Any) -> bool:
+        return self.lookups is not None and self.lookups.is_next(args, kwargs)
+
+    def _slice_leaf(self) -> Tensor:
+        """Return the part of the leaf that the next look-up stands for."""
+        assert self.lookups is not None and self.tape.leaf is not None
+        return self.call(torch.narrow, self.tape.leaf, 1, *self.lookups.advance())
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Compute scaled dot-product attention: by torch's fused kernel if nobody will read the map."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from clearhead.engine.conservation import Arrival
@@ -50,11 +51,10 @@ class RelevanceCache:
 
     def _select_read(self, rules: RuleSet) -> list[Tensor]:
         """Return the attention maps whose relevance methods read under a rule set."""
-        attentions = self._forward.attentions
         # Only TransAtt reads every map; partial LRP reads the last one. A map that is not kept is freed on the way.
         if rules is POSITIVE:
-            return attentions
-        return attentions[-1:]
+            return self._forward.attentions
+        return self._forward.last_maps
 
     def at(self, tensor: Tensor, rules: RuleSet) -> Tensor:
         """Return the relevance of an activation: the signed sum of the passes from every seed."""
@@ -87,12 +87,11 @@ class RelevanceCache:
 
     def arrivals_at_embedding(self, rules: RuleSet) -> list[Arrival]:
         """Return the relevance that each seed gives to the embedding output."""
-        embedding = self._forward.hidden_states[0]
         arrivals = []
         for relevance_pass in self.passes(rules):
             # In float64, because conservation is the difference of sums that are nearly equal.
-            total_B = relevance_pass.at(embedding).double().sum(1)
-            arrivals.append(Arrival(total_B, relevance_pass.context.dropped_B))
+            sums = [relevance_pass.at(embedding).double().sum(1) for embedding in self._forward.embeddings]
+            arrivals.append(Arrival(torch.stack(sums).sum(0), relevance_pass.context.dropped_B))
         return arrivals
 
     def arrivals_at_last_map(self, rules: RuleSet) -> list[Arrival]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from clearhead.engine.backward import ATTN_LRP, GRADIENT, check_backward
 from clearhead.engine.context import full_precision_autograd
 from clearhead.engine.forward import ForwardPass, not_differentiable
-from clearhead.engine.gradients import Gradients
+from clearhead.engine.gradients import Gradients, block_activations
 from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE
 from clearhead.engine.memory import free_bytes
@@ -31,16 +31,8 @@ class StepTrace(Trace):
 
     def __init__(self, trace: Trace, targets: Sequence[Target]) -> None:
         super().__init__(trace.model, _repeat(trace.inputs, len(targets)), trace.forward, tuple(targets))
-        self._inputs = trace.inputs
+        self.distinct_inputs = trace.inputs
         self._single = [Trace(trace.model, trace.inputs, trace.forward, (target,)) for target in targets]
-
-    @property
-    def distinct_inputs(self) -> Inputs:
-        return self._inputs
-
-    @property
-    def target_sets(self) -> list[tuple[Target, ...]]:
-        return [self.targets]
 
     def _expand(self, tensor: Tensor) -> Tensor:
         return tensor.detach().expand(len(self.targets), *tensor.shape[1:])
@@ -51,15 +43,15 @@ class StepTrace(Trace):
 
     @property
     def attentions(self) -> list[Tensor]:
-        return [self._expand(attention) for attention in self.forward.attentions]
+        return [self._expand(attention) for attention in self.forward.joint_maps]
 
     @property
     def hidden_states(self) -> list[Tensor]:
-        return [self._expand(hidden) for hidden in self.forward.hidden_states]
+        return [self._expand(hidden) for hidden in self.forward.joint_states]
 
     @property
     def block_inputs(self) -> list[Tensor]:
-        return [self._expand(hidden) for hidden in self.forward.block_inputs]
+        return [self._expand(hidden) for hidden in self.forward.joint_inputs]
 
     @property
     def leaf(self) -> Tensor:
@@ -77,12 +69,19 @@ class StepTrace(Trace):
         check_backward(backward)
         if backward not in self._batched:
             with self.forward.tape.switch.use(backward):
-                self._batched[backward] = compute_batched_gradients(self.forward, self._seeds.direction)
+                gradients = compute_batched_gradients(self.forward, self._seeds.direction)
+                self._batched[backward] = gradients.join(self.forward)
         return self._batched[backward]
 
     # Relevance has no batched pass: each target has passes of its own over the one forward pass.
     def relevance_at(self, tensor: Tensor, rules: RuleSet = POSITIVE) -> Tensor:
         return self._gather(lambda trace: trace.relevance_at(tensor, rules))
+
+    def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
+        return self._gather(lambda trace: trace.embedding_relevance(rules))
+
+    def last_map_relevance(self, rules: RuleSet) -> Tensor:
+        return self._gather(lambda trace: trace.last_map_relevance(rules))
 
     @property
     def attention_relevances(self) -> list[Tensor]:
@@ -119,7 +118,8 @@ def _repeat(inputs: Inputs, count: int) -> Inputs:
 
 def compute_batched_gradients(forward: ForwardPass, directions: Tensor) -> Gradients:
     """Return the gradients of one input along several directions of its output, one in each row."""
-    activations = [*forward.attentions, *forward.hidden_states, *forward.block_inputs, forward.leaf]
+    attentions, hidden_states, block_inputs = block_activations(forward)
+    activations = [*attentions, *hidden_states, *block_inputs, forward.leaf]
     distinct = {id(tensor): tensor for tensor in activations}
     # Each direction has the batch axis of the forward pass, which holds the one input.
     gradients = _backward(forward.output, directions[:, None], list(distinct.values()))
@@ -132,10 +132,10 @@ def compute_batched_gradients(forward: ForwardPass, directions: Tensor) -> Gradi
         return [_drop_batch(by_id[id(tensor)], tensor, len(directions)) for tensor in tensors]
 
     return Gradients(
-        hidden_states=select(forward.hidden_states),
-        block_inputs=select(forward.block_inputs),
+        hidden_states=select(hidden_states),
+        block_inputs=select(block_inputs),
         leaf=leaf[:, 0],
-        maps=select(forward.attentions),
+        maps=None if forward.tape.gradients_only else select(attentions),
     )
 
 
@@ -162,7 +162,7 @@ def split_targets(trace: Trace, targets: Sequence[Target]) -> Iterator[StepTrace
 
 def _targets_per_batch(trace: Trace) -> int:
     forward = trace.forward
-    activations = [*forward.attentions, *forward.hidden_states, forward.output]
-    target_bytes = sum(tensor.nbytes for tensor in activations)
+    attentions, hidden_states, _ = block_activations(forward)
+    target_bytes = sum(tensor.nbytes for tensor in [*attentions, *hidden_states, forward.output])
     # At least one: a single target needs what an ordinary trace needs.
     return max(1, int(USABLE_SHARE * free_bytes(forward.output.device)) // target_bytes)

@@ -35,7 +35,8 @@ class AttentionMap:
     """A softmax that weights values, and the block around it.
 
     `map` is None on a tape for gradients only. `before` and `after` are the hidden states at the block's input and
-    output; `argument` is the index or keyword of the input among the block's arguments.
+    output; `argument` is the index or keyword of the input among the block's arguments. The decoder's blocks
+    of an encoder–decoder have two maps, of which the second looks at the source (`is_cross`).
     """
 
     map: Tensor | None
@@ -44,6 +45,7 @@ class AttentionMap:
     after: Tensor | None = None
     block: nn.Module | None = None
     argument: int | str | None = None
+    is_cross: bool = False
 
 
 @dataclass

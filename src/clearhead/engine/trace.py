@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.engine.answer_positions import precedes_answer, read_answer
 from clearhead.engine.backward import ATTN_LRP, GRADIENT, check_backward
 from clearhead.engine.conservation import report_conservation
 from clearhead.engine.forward import ForwardPass, run_forward
 from clearhead.engine.gradients import GradientCache, Gradients, compute_module_coefficients
 from clearhead.engine.head_relevance import head_relevances
+from clearhead.engine.lookups import source_tokens
 from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE, READING
 from clearhead.engine.lrp.propagation import RelevancePass
@@ -32,7 +34,7 @@ from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.outputs import check_finite, resolve_targets
 from clearhead.model.placement import with_precision
-from clearhead.model.target import AnswerTarget, Target, TargetLike, make_seeds, target_score
+from clearhead.model.target import Target, TargetLike, make_seeds, target_score
 
 
 class Trace:
@@ -55,16 +57,6 @@ class Trace:
         return Trace(self.model, self.inputs, self.forward, targets)
 
     @property
-    def distinct_inputs(self) -> Inputs:
-        """The inputs, each of them once."""
-        return self.inputs
-
-    @property
-    def target_sets(self) -> list[tuple[Target, ...]]:
-        """The targets of each distinct input, in the order of the rows."""
-        return [(target,) for target in self.targets]
-
-    @property
     def logits(self) -> Tensor:
         """(B,C); for a question-answering model (B,2,T), start before end."""
         return self.forward.output.detach()
@@ -72,17 +64,22 @@ class Trace:
     @property
     def attentions(self) -> list[Tensor]:
         """Attention maps of all blocks, each (B,H,T,S)."""
-        return _detach(self.forward.attentions)
+        return self.forward.joint_maps
 
     @property
     def hidden_states(self) -> list[Tensor]:
         """Embedding output and output of every block, each (B,T,D)."""
-        return _detach(self.forward.hidden_states)
+        return self.forward.joint_states
 
     @property
     def block_inputs(self) -> list[Tensor]:
         """What each block received: hidden state b, unless the network changes it between blocks."""
-        return _detach(self.forward.block_inputs)
+        return self.forward.joint_inputs
+
+    @cached_property
+    def source_tokens(self) -> int:
+        """How many tokens the encoder of an encoder–decoder reads, the first ones; 0 if there is one sequence."""
+        return source_tokens(self.inputs.tensors)
 
     @property
     def leaf(self) -> Tensor:
@@ -114,14 +111,7 @@ class Trace:
         """The tokens that the explained score can depend on: all real ones, but for those after an explained step."""
         if not self.model.writes:
             return self.mask_BT
-        positions_T = torch.arange(self.mask_BT.shape[1], device=self.mask_BT.device)
-        return self.mask_BT & (positions_T <= self._last_positions()[:, None])
-
-    def _last_positions(self) -> Tensor:
-        """Return the position that the last explained step of each answer is predicted from."""
-        positions_BN = self.inputs.tensors[ANSWER_POSITIONS]
-        last = [max(target.steps) for target in self.targets if isinstance(target, AnswerTarget)]
-        return torch.stack([positions_N[step] for positions_N, step in zip(positions_BN, last, strict=True)])
+        return precedes_answer(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
 
     @property
     def _given_mask(self) -> Tensor | None:
@@ -155,7 +145,7 @@ class Trace:
     @property
     def gradients(self) -> Gradients:
         """Gradients of the explained score."""
-        return self._gradient_cache.get()
+        return self._gradient_cache.joint
 
     @cached_property
     def _coefficient_caches(self) -> dict[str, GradientCache]:
@@ -171,7 +161,7 @@ class Trace:
 
     def coefficients(self, backward: str) -> Gradients:
         """Return what a backward pass gives at all activations: gradients, or the coefficients of a balanced pass."""
-        return self._coefficient_cache(backward).get()
+        return self._coefficient_cache(backward).joint
 
     def keep_gradients(self) -> None:
         """Keep gradients that trans-att computes block by block, because other methods will ask for them."""
@@ -214,7 +204,7 @@ class Trace:
     @property
     def attention_relevances(self) -> list[Tensor]:
         """Relevance of every attention map under the rules of TransAtt (B,H,T,S)."""
-        return self._relevance_cache.attention_maps()
+        return self.forward.join_maps(self._relevance_cache.attention_maps())
 
     @cached_property
     def weighted_relevances(self) -> list[Tensor]:
@@ -228,7 +218,8 @@ class Trace:
         return self._weigh_relevances(backward)
 
     def _weigh_relevances(self, backward: str) -> list[Tensor]:
-        return compute_weighted_relevances(self.forward, self._coefficient_cache(backward), self._relevance_cache)
+        maps = compute_weighted_relevances(self.forward, self._coefficient_cache(backward), self._relevance_cache)
+        return self.forward.join_maps(maps)
 
     def module_relevance(self, name: str, backward: str = ATTN_LRP, *, call: int = 0) -> Tensor:
         """Return activation × coefficient of each unit at the output of a module (B,T,D), signed.
@@ -250,12 +241,19 @@ class Trace:
 
     def head_relevance(self, backward: str = ATTN_LRP) -> Tensor:
         """Return activation × coefficient of every attention head, summed over tokens and features (B,L,H), signed."""
-        coefficients = self.attention_coefficients(backward)
-        return head_relevances(self.attentions, coefficients, len(self.logits), backward)
+        coefficients = self.forward.separate_maps(self.attention_coefficients(backward))
+        attentions = self.forward.separate_maps(self.attentions)
+        return head_relevances(attentions, coefficients, len(self.logits), backward)
 
     def embedding_relevance(self, rules: RuleSet = POSITIVE) -> Tensor:
         """Return the relevance of the embedding output, summed over features (B,T)."""
-        return self.relevance_at(self.forward.hidden_states[0], rules)
+        return torch.cat([self.relevance_at(embedding, rules) for embedding in self.forward.embeddings], 1)
+
+    def last_map_relevance(self, rules: RuleSet) -> Tensor:
+        """Return the relevance of the last block's attention map (B,H,T,S)."""
+        return self.forward.join_last_maps(
+            [self.relevance_at(attention, rules) for attention in self.forward.last_maps]
+        )
 
     def pixel_relevance(self) -> Tensor:
         """Return the z-plus relevance of the pixels, through the patch convolution (B,C,P,Q)."""
@@ -281,7 +279,7 @@ class Trace:
         steps are predicted from, in equal shares.
         """
         if self.model.writes:
-            return _reading_of_answers(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
+            return read_answer(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
         weights_BT = self._trace_head(self.forward.hidden_states[-1]).abs()
         return weights_BT / weights_BT.sum(1, keepdim=True)
 
@@ -319,7 +317,7 @@ class Trace:
     def as_patches(self, scores_BT: Tensor) -> Tensor:
         """Divide the scores of merged patches among the patches; return scores of other tokens as they are."""
         count = scores_BT.shape[1]
-        if count == self.forward.hidden_states[0].shape[1]:
+        if count == self.forward.joint_states[0].shape[1]:
             return scores_BT
         factor = self._require_merge_factor(count)
         return self.patch_grid.spread_merged(scores_BT, factor)
@@ -343,10 +341,10 @@ class Trace:
 
     def require_token_maps(self) -> None:
         """Raise UnsupportedModel unless every attention map relates all tokens to all tokens."""
-        embedding = self.forward.hidden_states[0]
+        embedding = self.forward.joint_states[0]
         tokens = embedding.shape[1]
         self.require_tokens(tokens)
-        for attention in self.forward.attentions:
+        for attention in self.forward.joint_maps:
             if not _relates_tokens(attention, embedding):
                 raise UnsupportedModel(
                     f"The attention maps of {self.model.name} have shape {tuple(attention.shape)}, which does not "
@@ -355,23 +353,10 @@ class Trace:
                 )
 
 
-def _reading_of_answers(targets: Sequence[Target], positions_BN: Tensor, mask_BT: Tensor) -> Tensor:
-    reading_BT = torch.zeros(mask_BT.shape, device=mask_BT.device)
-    for row, target in enumerate(targets):
-        assert isinstance(target, AnswerTarget)
-        reading_BT[row, positions_BN[row, list(target.steps)]] = 1 / len(target.steps)
-    return reading_BT
-
-
 def _relates_tokens(attention: Tensor, hidden: Tensor) -> bool:
     """Return whether an attention map has the samples of a hidden state, and its tokens as keys."""
     # Windowed attention has its windows on the first axis.
     return attention.dim() == 4 and (attention.shape[0], attention.shape[-1]) == hidden.shape[:2]
-
-
-def _detach(tensors: Sequence[Tensor]) -> list[Tensor]:
-    # Without their graph, so that what callers keep or compute does not keep all activations alive.
-    return [tensor.detach() for tensor in tensors]
 
 
 def _as_names(modules: str | Sequence[str]) -> Sequence[str]:

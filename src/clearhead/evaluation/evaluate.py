@@ -7,8 +7,8 @@ from functools import cached_property
 from itertools import chain, islice, product
 from typing import Any, TypeVar
 
-from clearhead.attribution.method import MethodSpec, parse_method
-from clearhead.attribution.names import CONTROL_METHODS, DEFAULT_METHOD
+from clearhead.attribution.method import MethodSpec, default_method, parse_method
+from clearhead.attribution.names import CONTROL_METHODS
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task
 from clearhead.errors import BadOption, UnsupportedModel
@@ -146,7 +146,7 @@ def evaluate(
     task = read_task(task, limit=limit, **reading)
     # Only None: an empty list is a mistake, and says so.
     if methods is None:
-        methods = [DEFAULT_METHOD, *CONTROL_METHODS]
+        methods = [default_method(model), *CONTROL_METHODS]
     if metrics is None:
         metrics = _default_metrics(model)
     entries = parse_entries(methods)
@@ -175,6 +175,8 @@ def _default_metrics(model: Model) -> list[str]:
         return ["precision-at-k", "aopc"]
     if model.takes_images:
         return ["positive-perturbation", "negative-perturbation"]
+    if model.writes:
+        return ["log-prob-drop", "lds"]
     return ["aopc", "lodds"]
 
 

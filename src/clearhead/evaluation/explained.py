@@ -10,8 +10,9 @@ from clearhead.attribution.method import MethodSpec
 from clearhead.data.task import Example
 from clearhead.engine.trace import Trace
 from clearhead.errors import Argument, BadInput, BadOption, UnsupportedModel
+from clearhead.evaluation.answer_planner import ANSWER, AnswerPlanner
 from clearhead.evaluation.examples import label_index
-from clearhead.evaluation.metric import ExplainedExample, MetricSpec
+from clearhead.evaluation.metric import ANSWER_TARGETS, ExplainedExample, MetricSpec
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, encode
 from clearhead.model.model import Model
@@ -64,12 +65,13 @@ def explain_examples(
     """
     _validate_options(batch_size, long)
     check_needs(model, needs)
-    encoded, skipped = _encode_examples(model, examples, long)
-    planner = TargetPlanner(model, examples, needs)
+    planner = _make_planner(model, examples, needs)
+    encoded, skipped = _encode_examples(planner, long)
     # Filled by the loop, and read by it: a method that refused one batch is not run on the next.
     refused: dict[str, str] = {}
-    request = AttributionRequest(model, specs, expand_targets=planner.expand, refused=refused)
+    request = AttributionRequest(model, specs, planner.captured_targets, expand_targets=planner.expand, refused=refused)
     results = dict(attribute_batches(request, make_batches(model, encoded, batch_size)))
+    planner.add_steps(request, encoded, results)
     cases = {}
     for number, spec in enumerate(specs):
         # A method may refuse only after some batches: then the examples before are left out as well.
@@ -86,8 +88,17 @@ def _validate_options(batch_size: int | None, long: str) -> None:
         require_integer("batch_size", batch_size, is_flag=True)
 
 
+def _make_planner(model: Model, examples: Sequence[Example], needs: Sequence[str]) -> "TargetPlanner | AnswerPlanner":
+    if model.writes:
+        return AnswerPlanner(model, examples, needs)
+    return TargetPlanner(model, examples, needs)
+
+
 def _make_cases(
-    planner: "TargetPlanner", encoded: Mapping[int, Encoded], results: Mapping[int, InputResult], method: int
+    planner: "TargetPlanner | AnswerPlanner",
+    encoded: Mapping[int, Encoded],
+    results: Mapping[int, InputResult],
+    method: int,
 ) -> list[ExplainedExample]:
     """Pair the examples with their explanations by one method, in the order of the examples."""
     # Sorted, because batches come by length.
@@ -95,17 +106,17 @@ def _make_cases(
 
 
 def _encode_examples(
-    model: Model, examples: Sequence[Example], long: str
+    planner: "TargetPlanner | AnswerPlanner", long: str
 ) -> tuple[dict[int, Encoded], list[tuple[str, str]]]:
     """Return encoded examples by index, and (id, reason) of those that cannot be read."""
     encoded = {}
     skipped = []
-    for index, example in enumerate(examples):
+    for index, example in enumerate(planner.examples):
         try:
-            encoded[index] = encode(model, example.raw, overflow=long)
+            encoded[index] = planner.encode(index, long)
         except BadInput as error:
             skipped.append((example.id, str(error)))
-    _check_readable(model, encoded, skipped)
+    _check_readable(planner.model, encoded, skipped)
     return encoded, skipped
 
 
@@ -127,6 +138,17 @@ class TargetPlanner:
     examples: Sequence[Example]
     needs: Sequence[str]
     predicted: dict[int, Target] = field(default_factory=dict)
+    captured_targets = None
+    """Traces are captured for the predictions."""
+
+    def encode(self, index: int, overflow: str) -> Encoded:
+        """Return an example ready to be put into a batch; raise BadInput if the model cannot read it."""
+        return encode(self.model, self.examples[index].raw, overflow=overflow)
+
+    def add_steps(
+        self, request: AttributionRequest, encoded: Mapping[int, Encoded], results: Mapping[int, InputResult]
+    ) -> None:
+        """Add nothing: only the answers of language models have steps."""
 
     def expand(self, trace: Trace, indices: Sequence[int]) -> TargetSets:
         """Return the targets to explain from a trace that was captured for the predictions."""
@@ -191,11 +213,31 @@ def check_needs(model: Model, needs: Sequence[str]) -> None:
         _check_need(model, need)
 
 
+def default_need(model: Model) -> str:
+    """Return what any method explains of this model: its prediction, or its whole answer."""
+    if model.writes:
+        return ANSWER
+    return "prediction"
+
+
 def _check_need(model: Model, need: str) -> None:
+    if model.writes or need in ANSWER_TARGETS:
+        _require_same_output(model, need)
     if need in ("start", "end"):
         _require_spans(model)
     if need in ("label", "every-class"):
         _require_classes(model)
+
+
+def _require_same_output(model: Model, need: str) -> None:
+    """Raise UnsupportedModel if only one of model and metric is about written answers."""
+    if need not in ANSWER_TARGETS:
+        raise UnsupportedModel(
+            f"{model.name} writes text, so metrics of classes do not apply: use those of answers, such as "
+            "log-prob-drop, lds or evidence-rank."
+        )
+    if not model.writes:
+        raise UnsupportedModel(f"{model.name} does not write text, so it has no answers to measure: use aopc, say.")
 
 
 def _require_spans(model: Model) -> None:

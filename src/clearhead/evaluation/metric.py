@@ -29,15 +29,19 @@ Curves = tuple[list[float], Array]
 WordLists = dict[str, list[tuple[str, float]]]
 """By class its strongest words, each with its weight."""
 Measure = Callable[..., list[Record]]
-TARGETS = ("prediction", "label", "every-class", "start", "end")
+TARGETS = ("prediction", "label", "every-class", "start", "end", "answer", "steps", "contrast")
 TARGET_CHOICES = ("prediction", "label")
+ANSWER_TARGETS = ("answer", "steps", "contrast")
+"""Targets of language models: the whole answer, each of its steps, the answer rather than a foil."""
+ANSWER_CHOICES = ("answer", "contrast")
 
 
 @dataclass(frozen=True, eq=False)
 class ExplainedExample:
     """An example with its explanations, by what they explain.
 
-    Keys: "prediction", "label", "start" and "end" of a predicted answer, or a class number as text.
+    Keys: "prediction", "label", "start" and "end" of a predicted answer, or a class number as text; for language models
+    "answer", "steps" (with the matrix of steps) and "contrast".
     """
 
     example: Example
@@ -87,6 +91,11 @@ METRICS: Registry[Metric] = Registry(
         "clearhead.evaluation.localisation",
         "clearhead.evaluation.plausibility",
         "clearhead.evaluation.sanity",
+        "clearhead.evaluation.answer_faithfulness",
+        "clearhead.evaluation.step_faithfulness",
+        "clearhead.evaluation.soft_faithfulness",
+        "clearhead.evaluation.answer_evidence",
+        "clearhead.evaluation.alignment",
     ),
 )
 
@@ -155,8 +164,14 @@ class MetricSpec:
         target = self.all_options.get("target")
         if target is None:
             return self.metric.targets
-        require_choice("target", target, TARGET_CHOICES, f" for '{self.metric.name}'")
+        require_choice("target", target, self._target_choices, f" for '{self.metric.name}'")
         return (target,)
+
+    @property
+    def _target_choices(self) -> tuple[str, ...]:
+        if set(self.metric.targets) <= set(ANSWER_TARGETS):
+            return ANSWER_CHOICES
+        return TARGET_CHOICES
 
     def prepare(self, task: Task) -> list[Example]:
         """Return the examples to explain: the task's own, or those that the metric makes of them."""

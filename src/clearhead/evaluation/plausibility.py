@@ -19,7 +19,8 @@ from clearhead.validation import require_integer
 TOP_KS = tuple(range(10, 90, 10))
 
 
-def _marked_spans(case: ExplainedExample) -> Spans:
+def marked_spans(case: ExplainedExample) -> Spans:
+    """Return the spans of an example; raise BadInput if it has none."""
     gold = case.example.gold
     # The box of a mosaic's image is a tuple as well, but of numbers.
     if not isinstance(gold, tuple) or (gold and not isinstance(gold[0], tuple)):
@@ -44,7 +45,7 @@ def token_f1(
     Words are separated by blanks, a word's relevance is the highest of its sub-words. `beyond=False` leaves out marked
     words past the part of the text that the model took.
     """
-    return [_measure_f1(explanation_for(case, target), _marked_spans(case), beyond) for case in cases]
+    return [_measure_f1(explanation_for(case, target), marked_spans(case), beyond) for case in cases]
 
 
 def _measure_f1(explanation: Explanation, spans: Spans, beyond: bool) -> Record:
@@ -147,7 +148,7 @@ def _answer_ranks(case: ExplainedExample) -> Array:
     """Return the ranks of the answer's tokens among those that are not special."""
     start = explanation_for(case, "start")
     # The first gold answer only, as in the paper.
-    in_answer = _answer_tokens(start, _marked_spans(case)[:1])
+    in_answer = marked_tokens(start, marked_spans(case)[:1])
     return _rank_tokens(case)[in_answer[~start.special]]
 
 
@@ -167,10 +168,10 @@ def _count_hits(rank_A: Array, k: int) -> list[float]:
     return counts
 
 
-def _answer_tokens(explanation: Explanation, spans: Spans) -> Array:
+def marked_tokens(explanation: Explanation, spans: Spans) -> Array:
     """Return which tokens overlap a marked span."""
-    in_answer = [_overlaps(spans, as_span(offset)) for offset in _require_offsets(explanation)]
-    return np.array(in_answer, dtype=bool) & ~explanation.special
+    is_marked = [_overlaps(spans, as_span(offset)) for offset in _require_offsets(explanation)]
+    return np.array(is_marked, dtype=bool) & ~explanation.special
 
 
 def _require_offsets(explanation: Explanation) -> Sequence[tuple[int, ...]]:

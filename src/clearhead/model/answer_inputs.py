@@ -1,7 +1,8 @@
 """Encode prompts and answers for language models: texts or chats, answers that are given or generated."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from clearhead.errors import BadInput
 from clearhead.model.batches import Answer, Encoded, Item
 from clearhead.model.language import ANSWER_POSITIONS
 from clearhead.model.model import Model
+from clearhead.model.sequence_inputs import add_target, find_start, generate_target, tokenise_target
 from clearhead.model.text_inputs import encode_text, validate_length
 
 Chat = Sequence[Mapping[str, str]]
@@ -83,10 +85,32 @@ def _lies_in(offset: tuple[int, ...], ranges: Sequence[tuple[int, int]]) -> bool
     return start < end and any(first <= start and end <= last for first, last in ranges)
 
 
-def add_answer(model: Model, prompt: Encoded, ids: Sequence[int]) -> Encoded:
-    """Return a prompt followed by an answer's tokens, the input from which the model predicts each of them."""
+def answer_prompt(model: Model, prompt: Encoded, answer: str | None, generation: Mapping[str, Any]) -> Encoded:
+    """Return a prompt with its answer; without one, with what the model writes under the options of `generation`."""
+    if answer is not None:
+        ids = tokenise_answer(model, prompt, answer)
+        start = find_start(model, generation) if model.is_encoder_decoder else None
+        return add_answer(model, prompt, ids, start)
+    if not model.is_encoder_decoder:
+        return add_answer(model, prompt, generate_answer(model, prompt, generation))
+    start, written = generate_target(model, prompt, _complete_settings(generation))
+    return add_answer(model, prompt, _keep_answer(model, written), start)
+
+
+def add_answer(model: Model, prompt: Encoded, ids: Sequence[int], start: Sequence[int] | None = None) -> Encoded:
+    """Return a prompt followed by an answer's tokens, the input from which the model predicts each of them.
+
+    `start` are the tokens that the decoder of an encoder–decoder reads first, if they are not the usual ones.
+    """
+    answer = make_answer(model, ids, prompt.length)
+    if model.is_encoder_decoder:
+        return add_target(model, prompt, start or find_start(model, {}), answer)
+    return _continue_prompt(model, prompt, answer)
+
+
+def _continue_prompt(model: Model, prompt: Encoded, answer: Answer) -> Encoded:
     start = prompt.length
-    answer = make_answer(model, ids, start)
+    ids = answer.ids
     values = {**prompt.values, "input_ids": [*prompt.values["input_ids"], *ids[:-1]]}
     length = len(values["input_ids"])
     validate_length(model, length, LENGTH_ADVICE)
@@ -147,13 +171,13 @@ def _decode(model: Model, ids: Sequence[int]) -> str:
     return text
 
 
-def tokenise_answer(model: Model, prompt: Encoded, answer: str, *, name: str = "answer") -> list[int]:
-    """Return the tokens of an answer as they would follow the prompt."""
+def tokenise_answer(model: Model, prompt: Encoded, answer: str, *, after: str = "", name: str = "answer") -> list[int]:
+    """Return the tokens of an answer as they would follow the prompt, or words `after` which it goes on."""
     if not isinstance(answer, str):
         raise BadInput(f"The {name} is a {type(answer).__name__}: give a text.")
     if not answer.strip():
         raise BadInput(f"The {name} is empty: give a text, or leave it out to explain what the model writes.")
-    ids = _tokenise_after(model, str(prompt.item.text), prompt.values["input_ids"], answer)
+    ids = _tokenise_after(*_find_context(model, prompt, after), answer)
     if not ids:
         raise BadInput(f"The tokenizer finds no token in the {name} {answer!r}.")
     unknown = model.processor.unk_token_id
@@ -162,16 +186,26 @@ def tokenise_answer(model: Model, prompt: Encoded, answer: str, *, name: str = "
     return ids
 
 
-def _tokenise_after(model: Model, prompt: str, prompt_ids: Sequence[int], answer: str) -> list[int]:
-    """Tokenise prompt and answer together, so that the answer begins as the model would write it."""
-    joined = prompt + _blank_between(prompt, answer) + answer
-    ids: list[int] = model.processor(joined, add_special_tokens=False, verbose=False)["input_ids"]
-    alone: list[int] = model.processor(prompt, add_special_tokens=False, verbose=False)["input_ids"]
+def _find_context(model: Model, prompt: Encoded, after: str) -> tuple[Callable[[str], list[int]], str]:
+    """Return what tokenises an answer, and the text that comes before it in its own sequence."""
+    if model.is_encoder_decoder:
+        return partial(tokenise_target, model), after
+    return partial(_tokenise, model), f"{prompt.item.text} {after}".rstrip() if after else str(prompt.item.text)
+
+
+def _tokenise(model: Model, text: str) -> list[int]:
+    ids: list[int] = model.processor(text, add_special_tokens=False, verbose=False)["input_ids"]
+    return ids
+
+
+def _tokenise_after(tokenise: Callable[[str], list[int]], before: str, answer: str) -> list[int]:
+    """Tokenise an answer together with what comes before it, so that it begins as the model would write it."""
+    ids = tokenise(before + _blank_between(before, answer) + answer)
+    alone = tokenise(before)
     if ids[: len(alone)] == alone and len(ids) > len(alone):
         return ids[len(alone) :]
     # Tokens that straddle the border: the model reads the prompt's own tokens, so the answer stands alone.
-    own: list[int] = model.processor(answer, add_special_tokens=False, verbose=False)["input_ids"]
-    return own
+    return tokenise(answer)
 
 
 def _blank_between(prompt: str, answer: str) -> str:
@@ -187,10 +221,18 @@ def generate_answer(model: Model, prompt: Encoded, options: Mapping[str, Any]) -
     """Let the model continue a prompt, greedily unless the options say otherwise; return the new tokens."""
     network = model.network.language_model
     ids = torch.tensor([prompt.values["input_ids"]], device=model.device)
-    settings = {"max_new_tokens": DEFAULT_NEW_TOKENS, "do_sample": False, **options}
     with torch.inference_mode():
-        written = network.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **settings)
-    answer = _drop_end(network, written[0, ids.shape[1] :].tolist())
+        written = network.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_complete_settings(options))
+    return _keep_answer(model, written[0, ids.shape[1] :].tolist())
+
+
+def _complete_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"max_new_tokens": DEFAULT_NEW_TOKENS, "do_sample": False, **options}
+
+
+def _keep_answer(model: Model, ids: list[int]) -> list[int]:
+    """Return generated tokens up to their end; raise BadInput if there are none."""
+    answer = _drop_end(model.network.language_model, ids)
     if not answer:
         raise BadInput(f"{model.name} writes nothing after this prompt: give an answer, or another prompt.")
     return answer

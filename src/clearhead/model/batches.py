@@ -9,8 +9,9 @@ from PIL import Image
 from torch import Tensor
 
 from clearhead.errors import Argument, BadInput
-from clearhead.model.language import ANSWER_POSITIONS
+from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
 from clearhead.model.model import Model
+from clearhead.model.source_span import SourceSpan
 
 Box = tuple[float, float, float, float]
 # Smaller tensors are copied to a GPU faster than they are pinned.
@@ -21,7 +22,7 @@ MIN_PINNED_BYTES = 2**20
 class Answer:
     """The answer of a language model: its text, its tokens, and where in the text they stand.
 
-    `start` counts the tokens of the prompt.
+    `start` counts the tokens of the prompt, which those that the decoder of an encoder–decoder starts with follow.
     """
 
     text: str
@@ -29,15 +30,6 @@ class Answer:
     tokens: tuple[str, ...]
     offsets: tuple[tuple[int, int], ...]
     start: int
-
-
-@dataclass(frozen=True)
-class SourceSpan:
-    """A source of a prompt, a part that is explained as a whole, by its name and its characters."""
-
-    name: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -124,12 +116,31 @@ def _token_counts(batch: Inputs) -> list[int]:
 
 
 def _pad_texts(model: Model, batch: Sequence[Encoded]) -> dict[str, Tensor]:
+    if model.is_encoder_decoder:
+        batch = _align_sources(model, batch)
     width = _longest(batch)
     return {name: _pad_rows(model, name, batch, width) for name in _tensor_names(model, batch[0])}
 
 
 def _longest(batch: Sequence[Encoded]) -> int:
-    return max(encoded.length for encoded in batch)
+    return max(len(encoded.values["input_ids"]) for encoded in batch)
+
+
+def _align_sources(model: Model, batch: Sequence[Encoded]) -> list[Encoded]:
+    """Pad the sources of an encoder–decoder, so that the decoder's input begins at the same position in every row."""
+    width = max(encoded.values[SOURCE_LENGTH][0] for encoded in batch)
+    return [_pad_source(model, encoded, width) for encoded in batch]
+
+
+def _pad_source(model: Model, encoded: Encoded, width: int) -> Encoded:
+    values = dict(encoded.values)
+    (length,) = values[SOURCE_LENGTH]
+    for name in ("input_ids", "attention_mask"):
+        row = values[name]
+        values[name] = row[:length] + [_padding_value(model, name)] * (width - length) + row[length:]
+    values[ANSWER_POSITIONS] = [position + width - length for position in values[ANSWER_POSITIONS]]
+    values[SOURCE_LENGTH] = [width]
+    return Encoded(encoded.item, values)
 
 
 def _tensor_names(model: Model, encoded: Encoded) -> list[str]:
@@ -169,6 +180,8 @@ def _pad_rows(model: Model, name: str, batch: Sequence[Encoded], width: int) -> 
     if name == ANSWER_POSITIONS:
         # The last position again, so that the network need not look at others.
         return pad_positions([encoded.values[name] for encoded in batch])
+    if name == SOURCE_LENGTH:
+        width = 1
     rows = [_pad_row(encoded, name, fill, width) for encoded in batch]
     return torch.tensor(rows)
 

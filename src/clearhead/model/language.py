@@ -9,8 +9,9 @@ from torch import Tensor, nn
 ANSWER_POSITIONS = "answer_positions"
 """The input tensor (B,N) that tells at which positions the network predicts the answer's tokens."""
 SOURCE_LENGTH = "source_length"
-"""The input tensor (B,1) that tells how many tokens the encoder of an encoder–decoder reads."""
+"""The input tensor (B,1) that tells how many of the tokens an encoder reads; the decoder reads the others."""
 CAUSAL_ENDINGS = ("ForCausalLM", "LMHeadModel")
+SEQUENCE_ENDINGS = ("ForConditionalGeneration", "Seq2SeqLM", "MTModel")
 
 
 def is_causal_lm(network: Any) -> bool:
@@ -19,6 +20,31 @@ def is_causal_lm(network: Any) -> bool:
         return False
     config = network.config
     return not getattr(config, "is_encoder_decoder", False) and not _is_encoder(config)
+
+
+def is_encoder_decoder(network: Any) -> bool:
+    """Return whether a network has an encoder that reads a text and a decoder that writes another."""
+    if not type(network).__name__.endswith(SEQUENCE_ENDINGS):
+        return False
+    # Speech and images are read by encoders too.
+    reads_text = getattr(network, "main_input_name", "input_ids") == "input_ids"
+    return reads_text and bool(getattr(network.config, "is_encoder_decoder", False))
+
+
+def encoder_decoder_architectures() -> dict[str, str]:
+    """Return the encoder–decoders of Transformers that write text, by the model type of their config."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+
+    return dict(MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
+
+
+def wrap_language_model(network: Any) -> Any:
+    """Return a network whose output is the logits of an answer, or the network itself if it writes no text."""
+    if is_causal_lm(network):
+        return AnswerNetwork(network)
+    if is_encoder_decoder(network):
+        return EncoderDecoderNetwork(network)
+    return network
 
 
 def _is_encoder(config: Any) -> bool:
@@ -62,6 +88,32 @@ class AnswerNetwork(nn.Module):
     @property
     def _can_skip_logits(self) -> bool:
         return "logits_to_keep" in inspect.signature(self.language_model.forward).parameters
+
+
+class EncoderDecoderNetwork(AnswerNetwork):
+    """A stock encoder–decoder, unmodified, that takes the source and the decoder's input joined along the tokens.
+
+    `source_length` tells where the source ends, and `answer_positions` count from its first token.
+    """
+
+    @property
+    def word_tables(self) -> list[Any]:
+        """The embedding tables of the encoder and of the decoder, often the same."""
+        stacks = (self.language_model.get_encoder(), self.language_model.get_decoder())
+        return [stack.get_input_embeddings().weight for stack in stacks]
+
+    def forward(self, input_ids: Tensor, answer_positions: Tensor, attention_mask: Tensor, **tensors: Tensor) -> Tensor:
+        """Return logits at `answer_positions`."""
+        source = int(tensors[SOURCE_LENGTH][0, 0])
+        logits: Tensor = self.language_model(
+            input_ids=input_ids[:, :source],
+            attention_mask=attention_mask[:, :source],
+            decoder_input_ids=input_ids[:, source:],
+            decoder_attention_mask=attention_mask[:, source:],
+            use_cache=False,
+            return_dict=True,
+        ).logits
+        return _select_positions(logits, answer_positions - source)
 
 
 def _select_positions(logits_BKV: Tensor, positions_BN: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import nn
 from clearhead.errors import BadFile, BadOption, UnsupportedModel, first_line
 from clearhead.model import zoo
 from clearhead.model.cpu_features import require_bfloat16
-from clearhead.model.language import AnswerNetwork, is_causal_lm
+from clearhead.model.language import AnswerNetwork, encoder_decoder_architectures, wrap_language_model
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
 from clearhead.model.placement import place_model
@@ -111,7 +112,11 @@ def _load_from_folder(source: str, allow_pickle: bool) -> Model:
 
 def _read_architecture(source: str) -> str:
     config = _read_config(source)
-    return str((getattr(config, "architectures", None) or ["?"])[0])
+    architectures = getattr(config, "architectures", None)
+    if architectures:
+        return str(architectures[0])
+    # Converted weights often do not name it, but an encoder–decoder has one head that writes.
+    return encoder_decoder_architectures().get(config.model_type, "?")
 
 
 def _read_config(source: str) -> Any:
@@ -125,6 +130,8 @@ def _find_auto_class(architecture: str) -> str:
     for ending, auto_class in AUTO_CLASSES.items():
         if architecture.endswith(ending):
             return auto_class
+    if architecture in encoder_decoder_architectures().values():
+        return "AutoModelForSeq2SeqLM"
     raise unsupported_head(architecture)
 
 
@@ -216,9 +223,12 @@ def _no_transformer(source: Any) -> UnsupportedModel:
 
 def _wrap_language_model(model: Model) -> Model:
     """Return a Model whose network answers with the logits of an answer's tokens, if it is a language model."""
-    if isinstance(model.network, AnswerNetwork) or not is_causal_lm(model.network):
+    if isinstance(model.network, AnswerNetwork):
         return model
-    return replace(model, network=AnswerNetwork(model.network), copies={})
+    wrapped = wrap_language_model(model.network)
+    if wrapped is model.network:
+        return model
+    return replace(model, network=wrapped, copies={})
 
 
 def _find_pipeline_processor(pipeline: Any) -> Any:
@@ -296,6 +306,8 @@ def _load_error_message(source: str, reason: str) -> str:
     )
     if "safetensors" in reason:
         message += " Pickled weights need allow_pickle=True (clearhead serve: --allow-pickle)."
+    if "AutoTokenizer" in reason and find_spec("sentencepiece") is None:
+        message += " The tokenizers of Marian and some others need SentencePiece: pip install sentencepiece."
     return message
 
 

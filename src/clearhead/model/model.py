@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.model.language import AnswerNetwork
+from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork
 
 # `config.problem_type` of Transformers to the name used here.
 PROBLEMS = {
@@ -60,6 +60,11 @@ class Model:
     def writes(self) -> bool:
         """Whether the model writes text, so that its answers are explained instead of classes."""
         return self.problem == "answer"
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether the model reads one text, the source, and writes another."""
+        return isinstance(self.network, EncoderDecoderNetwork)
 
     @property
     def labels(self) -> list[str]:

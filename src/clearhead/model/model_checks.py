@@ -28,13 +28,14 @@ def validate_model(model: Model) -> None:
     _validate_gradients(model.network, architecture)
     # Its vocabulary is compared later, by the methods that decode hidden states.
     _validate_lm_width(model, architecture)
-    _validate_stack(model.config, architecture)
+    _validate_stack(model, architecture)
 
 
-def _validate_stack(config: Any, architecture: str) -> None:
-    if getattr(config, "is_encoder_decoder", False):
+def _validate_stack(model: Model, architecture: str) -> None:
+    if getattr(model.config, "is_encoder_decoder", False) and not model.is_encoder_decoder:
         raise UnsupportedModel(
-            f"{architecture} has an encoder and a decoder; Clearhead explains models with one stack of blocks."
+            f"{architecture} has an encoder and a decoder, but does not write a text about a text: load a "
+            "…ForConditionalGeneration model such as T5 or BART, or a MarianMTModel."
         )
 
 
@@ -42,7 +43,7 @@ def unsupported_head(architecture: str) -> UnsupportedModel:
     """Return the error for an architecture whose head is not covered."""
     return UnsupportedModel(
         f"{architecture} has no head that is covered: load a …ForSequenceClassification, …ForImageClassification, "
-        "…ForQuestionAnswering or …ForCausalLM model."
+        "…ForQuestionAnswering, …ForCausalLM or, for text, …ForConditionalGeneration model."
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from clearhead.errors import BadInput, BadOption
 from clearhead.model.answer_inputs import Chat, Prompt, is_chat
-from clearhead.model.batches import Item, SourceSpan
+from clearhead.model.batches import Item
+from clearhead.model.source_span import SourceSpan
 
 SENTENCE_PATTERN = r"\S.*?(?:[.!?]+(?=\s|$)|$)"
 SENTENCES = "sentences"

@@ -6,6 +6,7 @@ from typing import Any
 from clearhead.errors import Argument, BadInput, BadOption, TooLong
 from clearhead.model.batches import Encoded, Item
 from clearhead.model.model import Model, max_tokens
+from clearhead.model.piece_offsets import place_pieces
 
 Text = str | tuple[str, str]
 OVERFLOW_CHOICES = ("error", "truncate", "windows")
@@ -103,6 +104,8 @@ def _truncation_options(model: Model, overflow: str) -> dict[str, Any]:
 def _make_item(model: Model, text: Text, values: Any) -> Item:
     tokens = tuple(model.processor.convert_ids_to_tokens(values["input_ids"]))
     special = tuple(map(bool, values["special_tokens_mask"]))
+    if isinstance(text, str) and not _knows_offsets(model.processor):
+        return Item(tokens, special, text, place_pieces(text, tokens, special))
     return Item(tokens, special, text, _find_offsets(text, values))
 
 

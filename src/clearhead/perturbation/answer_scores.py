@@ -47,7 +47,7 @@ class AnswerReader:
 
     def read(self, logits_BNV: Tensor, example_B: Tensor) -> Tensor:
         """Return z and the others' sum of some rows (B,P,2)."""
-        step_BP1, token_BP1 = self._table_EP2[example_B].to(logits_BNV.device).split(1, -1)
+        step_BP1, token_BP1 = torch.tensor_split(self._table_EP2[example_B].to(logits_BNV.device), 2, -1)
         scores_BPV = _gather_steps(logits_BNV, step_BP1)
         chosen_BP1 = scores_BPV.gather(2, token_BP1)
         scores_BPV.scatter_(2, token_BP1, -torch.inf)

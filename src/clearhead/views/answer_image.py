@@ -221,7 +221,9 @@ def _add_grid(layout: Layout, grid: Grid | None) -> None:
     for row, name in enumerate(names):
         _add_row(layout, name, grid.steps(row), left)
     layout.y += GAP / 2
-    _add_note(layout, grid.note)
+    # An empty line would only be a gap.
+    if grid.note:
+        _add_note(layout, grid.note)
 
 
 def _make_names(layout: Layout, names: Iterable[str]) -> list[Box]:

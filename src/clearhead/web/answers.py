@@ -5,9 +5,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from clearhead.answer_explanation import AnswerExplanation, Focus
-from clearhead.attribution.answers import AnswerOptions, choose_target, encode_answer
+from clearhead.attribution.answers import AnswerOptions, choose_target
 from clearhead.errors import BadInput, TooLong
-from clearhead.model.answer_inputs import encode_prompt, tokenise_answer
+from clearhead.model.answer_inputs import answer_prompt, encode_prompt, tokenise_answer
 from clearhead.model.batches import Answer
 from clearhead.model.inputs import Encoded
 from clearhead.model.model import Model, max_tokens
@@ -33,16 +33,16 @@ def _encode(model: Model, request: InputRequest, limits: Limits) -> Encoded:
     prompt = encode_prompt(model, request.prompt)
     _check_length("prompt", prompt.item.tokens, limits.max_prompt_tokens)
     generation = {"max_new_tokens": _limit_new_tokens(model, request, prompt.length)}
-    encoded, answer = encode_answer(model, prompt, request.answer, generation)
-    _check_length("answer", answer.tokens, limits.max_answer_tokens)
+    encoded = answer_prompt(model, prompt, request.answer, generation)
+    _check_length("answer", _get_answer(encoded).tokens, limits.max_answer_tokens)
     return replace(encoded, item=replace(encoded.item, sources=find_sources(prompt.item, request.prompt, None)))
 
 
 def _limit_new_tokens(model: Model, request: InputRequest, prompt_length: int) -> int:
-    """Return how many tokens the model may write: no more than it has positions for."""
+    """Return how many tokens the model may write: a decoder no more than it has positions for after the prompt."""
     count = request.max_new_tokens or DEFAULT_NEW_TOKENS
     limit = max_tokens(model)
-    if limit is None:
+    if limit is None or model.is_encoder_decoder:
         return count
     return max(1, min(count, limit - prompt_length))
 
@@ -55,13 +55,16 @@ def _check_length(name: str, tokens: Sequence[str], limit: int) -> None:
 def make_target(model: Model, encoded: Encoded, request: InputRequest) -> AnswerTarget:
     """Return what of the answer a request asks about; a short foil is compared with the beginning of the answer."""
     foil = _read_foil(request)
-    answer = encoded.item.answer
-    assert answer is not None
     prompt = encode_prompt(model, request.prompt)
     focus: Focus = request.focus
     if foil is not None and focus is None:
-        focus = _find_counterpart(model, prompt, answer, foil)
-    return choose_target(model, prompt, answer, foil, AnswerOptions(focus=focus))
+        focus = _find_counterpart(model, prompt, _get_answer(encoded), foil)
+    return choose_target(model, prompt, encoded, foil, AnswerOptions(focus=focus))
+
+
+def _get_answer(encoded: Encoded) -> Answer:
+    assert encoded.item.answer is not None
+    return encoded.item.answer
 
 
 def _read_foil(request: InputRequest) -> str | None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from clearhead.attribution.names import DEFAULT_METHOD
+from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.errors import BadInput
 from clearhead.web.limits import LIMITS
 
@@ -104,7 +104,11 @@ class InputRequest(BaseModel):
 class ExplainRequest(InputRequest):
     """An input, a target class, and a method with its options."""
 
-    method: Name = Field(DEFAULT_METHOD, description="A name from /api/methods, or name:option=value,…")
+    method: Name | None = Field(
+        None,
+        description="A name from /api/methods, or name:option=value,… "
+        f"Default: {DEFAULT_METHOD}, for language models {DEFAULT_ANSWER_METHOD}.",
+    )
     options: dict[Name, OptionValue] = Field(default_factory=dict, max_length=20, description="Options of the method.")
     matrix: bool = Field(False, description="Of a language model: explain every step of the answer as well.")
 

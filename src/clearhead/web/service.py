@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from clearhead.arrays import Array
-from clearhead.attribution.answers import explain_every_step
+from clearhead.attribution.answers import explain_with_matrix
 from clearhead.attribution.batch import (
     AttributionRequest,
     Batch,
@@ -19,7 +19,7 @@ from clearhead.attribution.batch import (
     single_target,
     trace_batch,
 )
-from clearhead.attribution.method import MethodSpec, parse_method
+from clearhead.attribution.method import MethodSpec, default_method, parse_method
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.model.inputs import Encoded, collate, encode
@@ -81,7 +81,8 @@ class ExplainService:
 
     def find_method(self, request: ExplainRequest) -> MethodSpec:
         """Return the requested method; raise BadOption if it would compute too much."""
-        method = parse_method(request.method, **request.options)
+        name = request.method or default_method(self.find_model(request))
+        method = parse_method(name, **request.options)
         limit = self.limits.max_samples
         for name in COST_OPTIONS:
             value = method.options.get(name)
@@ -262,7 +263,7 @@ class ExplainService:
             raise BadOption(f"matrix=true needs a language model: {model.name} does not write.")
         trace = self._trace(request, [method])
         with self._interruptible(model):
-            return Answer(explain_every_step(trace, method), [], method)
+            return Answer(explain_with_matrix(trace, method), [], method)
 
     def _score_random_orders(self, request: CurveRequest, trace: Trace, features: Features, counts: list[int]) -> Array:
         """Return scores of random orders, which are the same for all methods and so computed once per input."""

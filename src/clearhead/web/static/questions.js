@@ -18,7 +18,7 @@ import {
 import { startWorking, stopWorking } from "./working.js";
 
 const MAX_FILE_BYTES = 8_000_000;
-const PREFETCHED = ["trans-att", "att-cat", "rollout", "raw-attention", "attention-gradcam", "gradient-x-input", "lrp", "cat", "att-grads"];
+const PREFETCHED = ["balanced-cat", "trans-att", "att-cat", "rollout", "raw-attention", "attention-gradcam", "gradient-x-input", "lrp", "cat", "att-grads"];
 
 // The method that was last used for prompts, and for everything else.
 const lastMethods = { true: { method: "attn-lrp", options: {} }, false: pick(DEFAULT_QUESTION, ["method", "options"]) };

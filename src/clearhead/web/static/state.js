@@ -7,7 +7,7 @@ import { formatNumber, formatPercent } from "./format.js";
 export const DEFAULT_QUESTION = {
   kind: "text", text: "", second: "", overflow: "error", image: null, imageName: "",
   format: "plain", prompt: "", system: "", answer: "", foil: "", length: 32,
-  model: "", method: "trans-att", options: {}, target: "", versus: "",
+  model: "", method: "balanced-cat", options: {}, target: "", versus: "",
 };
 // `word` is the chosen word of an answer, as its first and last character; null is the whole answer.
 export const DEFAULT_VIEW = { level: "word", smooth: true, opacity: 75, layer: 0, word: null, hidden: [], compared: [] };

@@ -1,0 +1,102 @@
+"""Attention maps of an encoder–decoder, in the order in which they are computed, and how relevance passes through them.
+
+A layer of a trace holds the maps of a block of the encoder and of one of the decoder side by side. But the decoder
+reads what the last block of the encoder wrote, so the layers are unfolded into one map after the other.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearhead.attribution.method import Attribution
+from clearhead.attribution.roll_out import attribute_roll_out, report_identity_share
+from clearhead.engine.trace import Trace
+from clearhead.errors import BadOption
+
+
+class LayerMaps(NamedTuple):
+    """The kinds of attention in a map between all tokens: of the source, of the decoder's input, and across."""
+
+    source: Tensor
+    target: Tensor
+    cross: Tensor
+
+
+def split_map(map_BTS: Tensor, source: int) -> LayerMaps:
+    """Return the kinds of attention of a layer; `source` counts the tokens of the source."""
+    of_source = map_BTS[..., :source, :]
+    of_target = map_BTS[..., source:, :]
+    return LayerMaps(of_source[..., :source], of_target[..., source:], of_target[..., :source])
+
+
+def unfold_maps(maps: Sequence[Tensor], source: int) -> list[Tensor]:
+    """Return maps between all tokens in the order of computation, each with one kind of attention and zero elsewhere.
+
+    First the encoder's, then for each block of the decoder self-attention and cross-attention. With one sequence, a
+    `source` of no tokens, the maps are as they were.
+    """
+    if source == 0:
+        return list(maps)
+    target = maps[0].shape[-1] - source
+    of_encoder = []
+    of_decoder = []
+    for layer in [split_map(map_BTS, source) for map_BTS in maps]:
+        of_encoder.append(F.pad(layer.source, (0, target, 0, target)))
+        of_decoder.append(F.pad(layer.target, (source, 0, source, 0)))
+        of_decoder.append(F.pad(layer.cross, (0, target, source, 0)))
+    return of_encoder + of_decoder
+
+
+def attribute_maps(
+    trace: Trace,
+    maps: Sequence[Tensor],
+    *,
+    normalise_rows: bool = False,
+    diagnostics: Sequence[Mapping[str, Any]] = (),
+) -> Attribution:
+    """Pass relevance through weighted maps: a roll-out for one sequence, the rules of Chefer et al. 2021 for two."""
+    if trace.source_tokens == 0:
+        return attribute_roll_out(trace, maps, normalise_rows=normalise_rows, diagnostics=diagnostics)
+    if normalise_rows:
+        raise BadOption("normalise_rows is for models with one sequence: the rules for two normalise by themselves.")
+    source = trace.source_tokens
+    reading_B1T = trace.reading_BT[:, None, source:].to(maps[0].dtype)
+    relevance_BT = torch.bmm(reading_B1T, relate_sequences(maps, source))[:, 0]
+    # The identity of the decoder's own relevance is left out, as for one sequence.
+    return Attribution(relevance_BT, diagnostics=report_identity_share(relevance_BT, reading_B1T[:, 0], diagnostics))
+
+
+def relate_sequences(maps: Sequence[Tensor], source: int) -> Tensor:
+    """Return the relevance of all tokens for each token of the decoder's input, without the identity (B,T,S).
+
+    Chefer et al., ICCV 2021, Eq. 6–10, with i for the source and q for the decoder's input. R̂ = R − I is carried
+    instead of R, whose identity would cost the digits of small relevance.
+    """
+    layers = [split_map(map_BTS, source) for map_BTS in maps]
+    extra_ii = torch.zeros_like(layers[0].source)
+    for layer in layers:
+        extra_ii = _attend(layer.source, extra_ii)
+    context_ii = _normalise(extra_ii)
+    extra_qq = torch.zeros_like(layers[0].target)
+    relevance_qi = torch.zeros_like(layers[0].cross)
+    for layer in layers:
+        extra_qq = _attend(layer.target, extra_qq)
+        relevance_qi = torch.baddbmm(relevance_qi, layer.target, relevance_qi)
+        # Eq. 10.
+        relevance_qi = relevance_qi + _normalise(extra_qq).mT @ layer.cross @ context_ii
+    return torch.cat([relevance_qi, extra_qq], 2)
+
+
+def _attend(map_BTS: Tensor, extra_BTS: Tensor) -> Tensor:
+    """Return R̂ + A (I + R̂): self-attention, Eq. 6."""
+    return torch.baddbmm(extra_BTS + map_BTS, map_BTS, extra_BTS)
+
+
+def _normalise(extra_BTS: Tensor) -> Tensor:
+    """Return R̂ with rows that sum to one, plus the identity, Eq. 8–9; rows without relevance keep the identity only."""
+    total_BT1 = extra_BTS.sum(-1, keepdim=True)
+    shares_BTS = extra_BTS / total_BT1.masked_fill(total_BT1 == 0, 1)
+    return shares_BTS + torch.eye(extra_BTS.shape[-1], dtype=extra_BTS.dtype, device=extra_BTS.device)

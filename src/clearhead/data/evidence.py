@@ -1,0 +1,78 @@
+"""Find the characters of a prompt that people marked as evidence for an answer."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from clearhead.data.task import Spans
+from clearhead.data.text_files import is_text
+from clearhead.errors import BadInput
+
+Span = tuple[int, int, int]
+
+
+def locate_evidence(prompt: str | Sequence[Mapping[str, str]], evidence: Any) -> Spans | None:
+    """Return where the evidence stands: all occurrences of texts, or pairs of characters; None without evidence.
+
+    The segment of a span is 0, or the index of a chat message.
+    """
+    texts = _list_texts(prompt)
+    spans: list[Span] = []
+    for mark in _list_marks(evidence):
+        spans += _locate_mark(texts, mark)
+    # Several people may mark the same words.
+    return tuple(dict.fromkeys(spans)) or None
+
+
+def _list_texts(prompt: str | Sequence[Mapping[str, str]]) -> list[str]:
+    if isinstance(prompt, str):
+        return [prompt]
+    return [message["content"] for message in prompt]
+
+
+def _list_marks(evidence: Any) -> list[Any]:
+    """Return the marks in a list: texts, or pairs of characters."""
+    if evidence is None:
+        return []
+    if is_text(evidence):
+        return [evidence]
+    if not isinstance(evidence, list):
+        raise BadInput("'evidence' is neither a text nor a list of texts or [start, end]")
+    return evidence
+
+
+def _locate_mark(texts: Sequence[str], mark: Any) -> list[Span]:
+    if is_text(mark):
+        return _find_words(texts, mark.strip())
+    if not _is_range(mark):
+        raise BadInput(f"evidence {mark!r} is neither a text nor [start, end]")
+    start, end = mark
+    _validate_range(texts, start, end)
+    return [(0, start, end)]
+
+
+def _validate_range(texts: Sequence[str], start: int, end: int) -> None:
+    if len(texts) > 1:
+        raise BadInput("evidence in a chat is given as texts, because characters belong to one message")
+    if not 0 <= start < end <= len(texts[0]):
+        raise BadInput(f"evidence [{start}, {end}] points outside the prompt")
+
+
+def _is_range(mark: Any) -> bool:
+    # A truth value is an integer in Python, but no position.
+    return isinstance(mark, list) and len(mark) == 2 and all(type(position) is int for position in mark)
+
+
+def _find_words(texts: Sequence[str], words: str) -> list[Span]:
+    """Return every occurrence as whole words, else every occurrence; raise BadInput if there is none."""
+    escaped = re.escape(words)
+    spans = list(_match(texts, rf"(?<!\w){escaped}(?!\w)")) or list(_match(texts, escaped))
+    if not spans:
+        raise BadInput(f"the evidence {words!r} does not occur in the prompt")
+    return spans
+
+
+def _match(texts: Sequence[str], pattern: str) -> Iterator[Span]:
+    for segment, text in enumerate(texts):
+        for match in re.finditer(pattern, text):
+            yield segment, *match.span()

@@ -1,0 +1,97 @@
+"""Which targets of a language model's answers are explained for metrics."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clearhead.attribution.answers import explain_steps
+from clearhead.attribution.batch import AttributionRequest, InputResult, TargetSets
+from clearhead.data.task import Example, Writing
+from clearhead.engine.trace import Trace
+from clearhead.errors import BadInput
+from clearhead.evaluation.metric import ExplainedExample
+from clearhead.explanation import Explanation
+from clearhead.model.answer_inputs import answer_prompt, encode_prompt, tokenise_answer
+from clearhead.model.inputs import Encoded
+from clearhead.model.model import Model
+from clearhead.model.target import AnswerTarget, Target
+
+ANSWER = "answer"
+CONTRAST = "contrast"
+STEPS = "steps"
+
+
+@dataclass(frozen=True)
+class AnswerPlanner:
+    """The targets of each example: its whole answer, every step of it, and its contrast with a foil.
+
+    `answers` and `contrasts` are filled as examples are encoded; None for those that were not.
+    """
+
+    model: Model
+    examples: Sequence[Example]
+    needs: Sequence[str]
+    answers: dict[int, AnswerTarget] = field(default_factory=dict)
+    contrasts: dict[int, AnswerTarget] = field(default_factory=dict)
+
+    @property
+    def captured_targets(self) -> list[Target | None]:
+        """What traces are captured for, the whole answer; None for examples that were skipped."""
+        return [self.answers.get(index) for index in range(len(self.examples))]
+
+    def encode(self, index: int, overflow: str) -> Encoded:
+        """Return a prompt with its answer; raise BadInput if one of them does not suit the model or the metrics."""
+        writing = self.examples[index].writing or Writing()
+        prompt = encode_prompt(self.model, self.examples[index].raw)
+        encoded = answer_prompt(self.model, prompt, writing.answer, {})
+        assert encoded.item.answer is not None
+        ids = encoded.item.answer.ids
+        if CONTRAST in self.needs:
+            self.contrasts[index] = contrast_answers(ids, _tokenise_foil(self.model, prompt, writing.foil))
+        self.answers[index] = _whole_answer(ids)
+        return encoded
+
+    def expand(self, trace: Trace, indices: Sequence[int]) -> TargetSets:
+        """Return the targets to explain from a trace that was captured for whole answers."""
+        names: dict[tuple[Target, ...], list[str]] = {}
+        # The explanations of steps contain those of whole answers.
+        if ANSWER in self.needs and STEPS not in self.needs:
+            names[trace.targets] = [ANSWER]
+        if CONTRAST in self.needs:
+            names[tuple(self.contrasts[index] for index in indices)] = [CONTRAST]
+        return names
+
+    def add_steps(
+        self, request: AttributionRequest, encoded: Mapping[int, Encoded], results: Mapping[int, InputResult]
+    ) -> None:
+        """Add the explanations of every step, if a metric needs them, to the results of the batches."""
+        if STEPS not in self.needs:
+            return
+        # One answer at a time: the rows of a batch are the steps of this answer.
+        for index, row in encoded.items():
+            for number, explanation in explain_steps(request, index, row).items():
+                results[index][number].update({STEPS: explanation, ANSWER: explanation})
+
+    def make_case(self, index: int, encoded: Encoded, explanations: dict[str, Explanation]) -> ExplainedExample:
+        """Return an example with its explanations by one method."""
+        return ExplainedExample(self.examples[index], explanations, encoded)
+
+
+def _whole_answer(ids: Sequence[int]) -> AnswerTarget:
+    return AnswerTarget(steps=tuple(range(len(ids))), tokens=tuple(ids))
+
+
+def _tokenise_foil(model: Model, prompt: Encoded, foil: str | None) -> list[int]:
+    if foil is None:
+        raise BadInput("There is no foil to contrast the answer with: add one, or measure with target=answer.")
+    return tokenise_answer(model, prompt, foil, name="foil")
+
+
+def contrast_answers(ids: Sequence[int], foil: Sequence[int]) -> AnswerTarget:
+    """Return the contrast at the first token where answer and foil differ.
+
+    After it they continue different texts, so that their logits cannot be compared step by step.
+    """
+    for step, (token, other) in enumerate(zip(ids, foil, strict=False)):
+        if token != other:
+            return AnswerTarget(steps=(step,), tokens=(token,), foil=(other,))
+    raise BadInput("No token tells answer and foil apart: one begins with the other, or they are the same.")

@@ -1,0 +1,105 @@
+"""Units of a prompt with their relevance, and the log-probability of its answer when some of them are removed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from clearhead.arrays import Array
+from clearhead.data.task import Example
+from clearhead.errors import BadInput
+from clearhead.evaluation.answer_tokens import answer_explanation, encoded_answer, ranked_tokens
+from clearhead.evaluation.metric import ExplainedExample
+from clearhead.model.inputs import Encoded, collate
+from clearhead.model.model import Model
+from clearhead.perturbation.answers import Ablation, answer_log_probs
+from clearhead.perturbation.features import as_span, group_features
+from clearhead.validation import require_choice
+
+UNITS = ("token", "word", "sentence", "source")
+
+
+@dataclass(frozen=True, eq=False)
+class PromptUnits:
+    """The units of one prompt: each token's unit from 1, 0 for what is never removed (T), and their relevance (U)."""
+
+    encoded: Encoded
+    labels_T: Array
+    relevance_U: Array
+
+    def keep(self, present_KU: Array) -> Array:
+        """Return which tokens are kept (K,T) if these units are present."""
+        # Column 0 stands for what is never removed.
+        is_present = np.insert(np.asarray(present_KU, dtype=bool), 0, True, axis=1)
+        kept_KT: Array = is_present[:, self.labels_T]
+        return kept_KT
+
+    def ablate(self, present_KU: Array) -> list[Ablation]:
+        """Return the prompt with the whole answer under each mask of units."""
+        assert self.encoded.item.answer is not None
+        steps = tuple(range(len(self.encoded.item.answer.ids)))
+        return [Ablation(self.encoded, keep_T, steps) for keep_T in self.keep(present_KU)]
+
+
+def make_units(model: Model, case: ExplainedExample, unit: str) -> PromptUnits:
+    """Group the ranked tokens of a prompt; the relevance of a unit is the sum over its tokens."""
+    explanation = answer_explanation(case, "answer")
+    encoded = encoded_answer(case)
+    unit_T = _number_tokens(model, encoded, case.example, unit)
+    labels_T = _renumber(np.where(ranked_tokens(model, explanation), unit_T, 0))
+    sums = np.bincount(labels_T, explanation.relevance, minlength=1)
+    return PromptUnits(encoded, labels_T, sums[1:])
+
+
+def _number_tokens(model: Model, encoded: Encoded, example: Example, unit: str) -> Array:
+    require_choice("unit", unit, UNITS)
+    if unit == "token":
+        return np.arange(1, encoded.length + 1)
+    if unit == "source":
+        return _number_sources(encoded, example)
+    (features,) = group_features(model, collate(model, [encoded]), unit)
+    return features.labels.numpy()
+
+
+def _renumber(labels_T: Array) -> Array:
+    """Return labels without gaps; 0 stays 0."""
+    # With a 0 in front, because there may be none.
+    _, inverse = np.unique(np.append(0, labels_T), return_inverse=True)
+    numbers: Array = inverse[1:]
+    return numbers
+
+
+def _number_sources(encoded: Encoded, example: Example) -> Array:
+    """Return the number of the source in which each token starts, 0 outside of all sources."""
+    sources = _require_sources(example)
+    starts_T = _token_starts(encoded, example)
+    prompt = encoded.item.text[0] if encoded.item.text else ""
+    labels_T = np.zeros(len(starts_T), dtype=np.int64)
+    for number, source in enumerate(sources, 1):
+        position = prompt.find(source)
+        labels_T[(starts_T >= position) & (starts_T < position + len(source))] = number
+    return labels_T
+
+
+def _require_sources(example: Example) -> tuple[str, ...]:
+    if example.writing is None or not example.writing.sources:
+        raise BadInput(f"Example '{example.id}' has no sources: add the column 'sources', or use unit=sentence.")
+    return example.writing.sources
+
+
+def _token_starts(encoded: Encoded, example: Example) -> Array:
+    """Return the first character of each token of the prompt, −1 for tokens of the answer."""
+    if encoded.item.offsets is None:
+        raise BadInput(f"The sources of example '{example.id}' are found by characters, which needs a fast tokenizer.")
+    spans = np.array(list(map(as_span, encoded.item.offsets)))
+    return np.where(spans[:, 0] == 0, spans[:, 1], -1)
+
+
+def score_units(model: Model, prompts: Sequence[PromptUnits], masks: Sequence[Array], replacement: str) -> list[Array]:
+    """Return for each prompt log p of every step of its answer under each mask of its units (K,N)."""
+    ablations: list[Ablation] = []
+    for units, present_KU in zip(prompts, masks, strict=True):
+        ablations += units.ablate(present_KU)
+    scores = iter(answer_log_probs(model, ablations, replacement=replacement))
+    return [np.stack(list(islice(scores, len(present_KU)))) for present_KU in masks]

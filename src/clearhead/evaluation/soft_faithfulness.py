@@ -1,0 +1,136 @@
+"""Soft sufficiency and comprehensiveness: embeddings thinned out by how relevant their tokens are."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.arrays import Array
+from clearhead.engine.context import eager_inference
+from clearhead.engine.embeddings import logits_from
+from clearhead.errors import UnsupportedModel
+from clearhead.evaluation.answer_faithfulness import seeded_generator
+from clearhead.evaluation.answer_tokens import answer_explanation, encoded_answer, ranked_tokens
+from clearhead.evaluation.metric import ExplainedExample, Record, metric
+from clearhead.model.inputs import collate
+from clearhead.model.model import Model, input_embedding
+from clearhead.validation import require_integer
+
+SAMPLES = 5
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """How many masks are drawn, from which seed, and whether relevance keeps numbers or drops them."""
+
+    samples: int
+    seed: int
+    is_dropping: bool
+
+    def __post_init__(self) -> None:
+        require_integer("samples", self.samples)
+        require_integer("seed", self.seed, 0)
+
+
+@metric(paper="Zhao & Aletras 2023; ReAGent (Zhao & Shan 2024)", better="higher", targets=("answer",))
+def soft_sufficiency(
+    model: Model, cases: list[ExplainedExample], *, samples: int = SAMPLES, seed: int = 0
+) -> list[Record]:
+    """How much of the next-word distributions is left when each number of an embedding is kept with its relevance.
+
+    max(0, 1 − H/H₀): Hellinger distance H to the whole prompt, H₀ that of a prompt of zeros. `samples` draws of masks.
+    """
+    ratios = _measure_ratios(model, cases, _Draws(samples, seed, is_dropping=False))
+    return [{"soft-sufficiency": _complement(ratio)} for ratio in ratios]
+
+
+@metric(paper="Zhao & Aletras 2023; ReAGent (Zhao & Shan 2024)", better="higher", targets=("answer",))
+def soft_comprehensiveness(
+    model: Model, cases: list[ExplainedExample], *, samples: int = SAMPLES, seed: int = 0
+) -> list[Record]:
+    """How far the next-word distributions move when each number of an embedding is dropped with its relevance.
+
+    H/H₀, as for soft-sufficiency.
+    """
+    ratios = _measure_ratios(model, cases, _Draws(samples, seed, is_dropping=True))
+    return [{"soft-comprehensiveness": ratio} for ratio in ratios]
+
+
+def _complement(ratio: float | None) -> float | None:
+    if ratio is None:
+        return None
+    return max(0.0, 1 - ratio)
+
+
+def _measure_ratios(model: Model, cases: list[ExplainedExample], draws: _Draws) -> list[float | None]:
+    """Return the distance of the thinned prompts relative to that of the prompt of zeros; None without words."""
+    with eager_inference(model.network, model.device):
+        return [_measure_ratio(model, case, draws) for case in cases]
+
+
+def _measure_ratio(model: Model, case: ExplainedExample, draws: _Draws) -> float | None:
+    is_ranked_T = ranked_tokens(model, answer_explanation(case, "answer"))
+    if not is_ranked_T.any():
+        return None
+    keep_T = _keep_probability(answer_explanation(case, "answer").relevance, is_ranked_T)
+    if draws.is_dropping:
+        keep_T = 1 - keep_T
+    distance_RN = _run_thinned(model, case, np.where(is_ranked_T, keep_T, 1.0), is_ranked_T, draws)
+    return _mean_ratio(distance_RN[1:].mean(0), distance_RN[0])
+
+
+def _keep_probability(relevance_T: Array, is_ranked_T: Array) -> Array:
+    """Return relevance scaled to 0 … 1 over the ranked tokens (T)."""
+    ranked = relevance_T[is_ranked_T]
+    lowest = ranked.min()
+    spread = ranked.max() - lowest
+    # Equal relevance of all tokens says nothing about any of them.
+    if not spread:
+        return np.full_like(relevance_T, 0.5)
+    scaled_T: Array = (relevance_T - lowest) / spread
+    return scaled_T.clip(0, 1)
+
+
+def _run_thinned(model: Model, case: ExplainedExample, keep_T: Array, is_ranked_T: Array, draws: _Draws) -> Array:
+    """Return the distances to the whole prompt, for every step: of the prompt of zeros, then of each draw (R,N)."""
+    tensors = collate(model, [encoded_answer(case)]).tensors
+    embedding_TD = _embed(model, tensors["input_ids"][0])
+    # The same uniform numbers for all methods: what keeps more of a token keeps all that others keep of it.
+    noise = seeded_generator(draws.seed, case).random((draws.samples, *embedding_TD.shape))
+    mask_RTD = _stack_masks(noise < keep_T[:, None], is_ranked_T)
+    leaf = embedding_TD * torch.from_numpy(mask_RTD).to(embedding_TD)
+    return _hellinger(logits_from(model, _repeat(tensors, len(leaf)), leaf))[1:]
+
+
+def _stack_masks(drawn_STD: Array, is_ranked_T: Array) -> Array:
+    """Put the whole prompt and the prompt of zeros before the draws."""
+    whole_TD = np.ones(drawn_STD.shape[1:])
+    empty_TD = whole_TD * ~is_ranked_T[:, None]
+    return np.stack([whole_TD, empty_TD, *drawn_STD])
+
+
+def _repeat(tensors: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
+    return {name: tensor.expand(rows, *tensor.shape[1:]) for name, tensor in tensors.items()}
+
+
+def _embed(model: Model, ids_T: Tensor) -> Tensor:
+    words = input_embedding(model.network)
+    if words is None:
+        raise UnsupportedModel(f"{model.name} does not look its words up in a table, so embeddings cannot be masked.")
+    return words.detach()[ids_T]
+
+
+def _hellinger(logits_RNV: Tensor) -> Array:
+    """Return the Hellinger distance of every row's distributions to those of the first row (R,N)."""
+    roots_RNV = logits_RNV.double().softmax(-1).sqrt()
+    squared_RN = (roots_RNV - roots_RNV[:1]).square().sum(-1) / 2
+    return squared_RN.sqrt().cpu().numpy()
+
+
+def _mean_ratio(distance_N: Array, empty_N: Array) -> float | None:
+    """Return the mean ratio over the steps that depend on the prompt at all."""
+    depends_N = empty_N > 0
+    if not depends_N.any():
+        return None
+    return float((distance_N[depends_N] / empty_N[depends_N]).mean())

@@ -1,0 +1,122 @@
+"""Encode sources and answers for encoder–decoders, whose decoder reads the answer's own beginning."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from clearhead.errors import BadOption
+from clearhead.model.batches import Answer, Encoded, Item
+from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
+from clearhead.model.model import Model
+from clearhead.model.text_inputs import validate_length
+
+LENGTH_ADVICE = (" Shorten the answer.",)
+
+
+def tokenise_target(model: Model, text: str) -> list[int]:
+    """Return the tokens of an answer, in the vocabulary that the decoder writes in, without special tokens."""
+    ids: list[int] = model.processor(text_target=text, add_special_tokens=False, verbose=False)["input_ids"]
+    return ids
+
+
+def find_start(model: Model, options: Mapping[str, Any]) -> list[int]:
+    """Return the tokens that the decoder reads before an answer: its start token, and what must follow it.
+
+    `options` are those of a generation, which may name another language to write in.
+    """
+    settings = {**model.network.language_model.generation_config.to_dict(), **options}
+    start = _start_token(model, settings)
+    forced = settings.get("forced_bos_token_id")
+    if forced is None:
+        return [start, *_leading_special_ids(model)]
+    return [start, forced]
+
+
+def _start_token(model: Model, settings: Mapping[str, Any]) -> int:
+    # In the order in which generation looks for it.
+    for name in ("decoder_start_token_id", "bos_token_id"):
+        token_id = settings.get(name)
+        if isinstance(token_id, int):
+            return token_id
+    raise BadOption(
+        f"{model.name} does not say which token its decoder starts with: give decoder_start_token_id in the options of "
+        "the generation."
+    )
+
+
+def _leading_special_ids(model: Model) -> list[int]:
+    """Return the special tokens that the tokenizer puts before an answer, such as BART's <s>."""
+    leading: list[int] = []
+    # What encloses an empty answer; what follows its end, such as mBART's language, does not lead.
+    for token_id in model.processor(text_target="", verbose=False)["input_ids"]:
+        if token_id == model.processor.eos_token_id:
+            break
+        leading.append(token_id)
+    return leading
+
+
+def generate_target(model: Model, source: Encoded, settings: Mapping[str, Any]) -> tuple[list[int], list[int]]:
+    """Let the model answer a source; return the tokens it starts with, and those it writes."""
+    ids = torch.tensor([source.values["input_ids"]], device=model.device)
+    network = model.network.language_model
+    with torch.inference_mode():
+        written = network.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **settings)
+    return _split_start(written[0].tolist(), find_start(model, settings))
+
+
+def _split_start(written: list[int], start: list[int]) -> tuple[list[int], list[int]]:
+    count = len(start)
+    # A tokenizer may put more before an answer than the model writes.
+    if written[:count] != start:
+        count = 1
+    return written[:count], written[count:]
+
+
+def add_target(model: Model, source: Encoded, start: Sequence[int], answer: Answer) -> Encoded:
+    """Return a source joined with the decoder's input, from which the model predicts each token of the answer."""
+    decoder_ids = [*start, *answer.ids[:-1]]
+    validate_length(model, len(decoder_ids), LENGTH_ADVICE)
+    ids = [*source.values["input_ids"], *decoder_ids]
+    # The first token of the answer is predicted from the last of the start tokens.
+    first = source.length + len(start) - 1
+    values = {
+        "input_ids": ids,
+        "attention_mask": [1] * len(ids),
+        ANSWER_POSITIONS: list(range(first, len(ids))),
+        SOURCE_LENGTH: [source.length],
+    }
+    return Encoded(_join_items(source.item, _describe_decoder(model, start, answer)), values)
+
+
+def _describe_decoder(model: Model, start: Sequence[int], answer: Answer) -> Item:
+    """Return the decoder's input as a person sees it: the start tokens, which are special, and the answer's own."""
+    special_ids = set(model.processor.all_special_ids)
+    read = answer.ids[:-1]
+    return Item(
+        tokens=(*model.processor.convert_ids_to_tokens(list(start)), *answer.tokens[:-1]),
+        special=(*[True] * len(start), *[token_id in special_ids for token_id in read]),
+        text=answer.text,
+        offsets=(*[(0, 0)] * len(start), *answer.offsets[:-1]),
+        answer=answer,
+    )
+
+
+def _join_items(source: Item, decoder: Item) -> Item:
+    """Return a source and the decoder's input as a pair of texts."""
+    offsets = None
+    if source.offsets is not None and decoder.offsets is not None:
+        offsets = (*_in_segment(0, source.offsets), *_in_segment(1, decoder.offsets))
+    return replace(
+        source,
+        tokens=source.tokens + decoder.tokens,
+        special=source.special + decoder.special,
+        text=(str(source.text), str(decoder.text)),
+        offsets=offsets,
+        answer=decoder.answer,
+    )
+
+
+def _in_segment(segment: int, offsets: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return [(segment, *offset) for offset in offsets]
