@@ -9,7 +9,10 @@ from helpers.language_models import make_decoder, make_encoder_decoder, make_tok
 
 import clearhead
 from clearhead.web.app import build_app
+from clearhead.web.job_queue import Interrupted
 from clearhead.web.limits import Limits
+from clearhead.web.schemas import ExplainRequest
+from clearhead.web.service import ExplainService
 
 PROMPT = "the capital of france is long. the river in paris is"
 CHAT = [{"role": "system", "content": "the river is grey"}, {"role": "user", "content": "the capital of france"}]
@@ -161,6 +164,34 @@ def test_an_encoder_decoder_is_explained_and_tested_too():
         assert read_relevance(body) == pytest.approx(expected.relevance.tolist())
         values = ask(client, "hide", text=PROMPT, answer="paris and long", hidden=[[], [1]]).json()["values"]
         assert values[0] != values[1]
+
+
+def test_writing_stops_between_two_tokens_and_leaves_nothing(writer):
+    passes = []
+
+    def check_interrupted():
+        passes.append(1)
+        if len(passes) == 3:
+            raise Interrupted
+
+    service = ExplainService({"writer": writer}, Limits(), check_interrupted)
+    request = ExplainRequest(text=PROMPT, max_new_tokens=6)
+    (stopped,) = service.explain([request])
+    assert isinstance(stopped, Interrupted)
+    assert len(passes) == 3
+    assert not service.cache.inputs
+    (answer,) = service.explain([request])
+    assert answer.explanation.answer
+
+
+def test_a_long_prompt_keeps_fewer_traces(writer):
+    limits = Limits(cached_token_pairs=500)
+    service = ExplainService({"writer": writer}, limits)
+    for focus in ((0, 5), (6, 9), (10, 14)):
+        service.explain([ExplainRequest(text=PROMPT, answer="paris and long", focus=focus)])
+    service.cache.get("another", lambda: None)
+    (cached, _) = service.cache.inputs.values()
+    assert len(cached.traces) == 1
 
 
 def test_models_say_whether_they_write_and_chat(client):

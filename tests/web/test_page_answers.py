@@ -90,6 +90,16 @@ def test_the_grid_has_a_row_for_each_word_and_one_for_the_answer(visit):
     expect_count(page, "#grid-rows thead th", len(PROMPT.split()) + 1)
 
 
+def test_the_grid_of_a_slow_method_waits_until_it_is_opened(visit):
+    page = ask(visit())
+    page.select_option("#method", "trans-att")
+    expect_contains(page, "#grid-progress", "0 of 3 words")
+    expect_count(page, "#grid-rows tr", 0)
+    page.click("#grid summary")
+    expect_contains(page, "#grid-progress", "own scale")
+    expect_count(page, "#grid-rows tbody tr", 4)
+
+
 def test_hiding_a_word_and_a_sentence_moves_the_log_probability(visit):
     page = ask(visit())
     before = page.inner_text("#bars .share")

@@ -35,7 +35,8 @@ def _encode(model: Model, request: InputRequest, limits: Limits) -> Encoded:
     generation = {"max_new_tokens": _limit_new_tokens(model, request, prompt.length)}
     encoded = answer_prompt(model, prompt, request.answer, generation)
     _check_length("answer", _get_answer(encoded).tokens, limits.max_answer_tokens)
-    return replace(encoded, item=replace(encoded.item, sources=find_sources(prompt.item, request.prompt, None)))
+    sources = find_sources(prompt.item, request.prompt, None)
+    return replace(encoded, item=replace(encoded.item, sources=sources))
 
 
 def _limit_new_tokens(model: Model, request: InputRequest, prompt_length: int) -> int:
@@ -77,12 +78,13 @@ def _read_foil(request: InputRequest) -> str | None:
 
 def _find_counterpart(model: Model, prompt: Encoded, answer: Answer, foil: str) -> Focus:
     """Return the characters of as many tokens as a foil has; None if the answer has no more."""
-    count = len(tokenise_answer(model, prompt, foil, name="foil"))
-    start, end = answer.offsets[0][0], answer.offsets[min(count, len(answer.offsets)) - 1][1]
-    # Tokens of blanks have no characters.
-    if count >= len(answer.ids) or start == end:
+    ids = tokenise_answer(model, prompt, foil, name="foil")
+    if len(ids) >= len(answer.ids):
         return None
-    return start, end
+    start, _ = answer.offsets[0]
+    _, end = answer.offsets[len(ids) - 1]
+    # Tokens of blanks have no characters.
+    return (start, end) if start < end else None
 
 
 def describe_answer(explanation: AnswerExplanation) -> dict[str, Any]:

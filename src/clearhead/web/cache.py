@@ -114,7 +114,14 @@ class InputCache:
     def _trim(self, cached: CachedInput) -> None:
         _drop_oldest(cached.answers, self.limits.cached_answers)
         _drop_oldest(cached.random_curves, self.limits.cached_traces)
-        _drop_oldest(cached.traces.by_target, self.limits.cached_traces)
+        _drop_oldest(cached.traces.by_target, self._limit_traces(cached.traces))
+
+    def _limit_traces(self, traces: CachedTraces) -> int:
+        """Return how many traces of one input stay: fewer of a long one, as each word of an answer has its own."""
+        if not traces:
+            return self.limits.cached_traces
+        pairs_per_trace = traces.token_pairs // len(traces)
+        return min(self.limits.cached_traces, max(1, self.limits.cached_token_pairs // pairs_per_trace))
 
 
 def _drop_oldest(entries: dict[Any, Any], max_entries: int) -> None:

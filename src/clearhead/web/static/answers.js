@@ -50,8 +50,10 @@ export async function fillGrid(signal) {
   find("grid-rows").replaceChildren();
   showProgress(0);
   const isWaiting = !QUICK.includes(session.question.method) && !find("grid").open;
-  if (isWaiting) await new Promise((resolve) => (openGrid = resolve));
-  await fetchRows(signal);
+  // Also where nothing waits, so that opening the grid does not go on with an earlier question.
+  const opened = new Promise((resolve) => (openGrid = resolve));
+  if (isWaiting) await opened;
+  if (!signal.aborted) await fetchRows(signal);
 }
 
 export const wireGrid = () => (find("grid").ontoggle = () => openGrid());

@@ -1,5 +1,6 @@
 // Other methods, classes and models for the same input, side by side with the explanation.
 
+import { answerScale } from "./answer_view.js";
 import { fetchExplanation } from "./api.js";
 import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
 import { createImageLegend, createLegend, imageSettings, relevanceOf } from "./explanation_view.js";
@@ -113,8 +114,12 @@ function sharedScale(explanation, explanations) {
 
 function ownScale(explanation) {
   if (explanation.grid) return imageView.fullScaleOf(patchValues(explanation));
-  return textView.largestValue(splitExplanation(explanation));
+  const spans = splitExplanation(explanation);
+  return explanation.answer ? answerScale(explanation, spans) : textView.largestValue(spans);
 }
+
+// An answer may be long: it stands below its name.
+const nameOf = ({ answer, label }) => answer?.start ?? label;
 
 const patchValues = (explanation) => relevanceOf(explanation).filter((_, index) => !explanation.tokens[index].special);
 
@@ -122,7 +127,7 @@ const splitExplanation = (explanation) => textView.splitText(explanation, state.
 
 function renderExplanation(explanation, fullScale, photo) {
   const share = explanation.probability === null ? "" : ` · ${formatPercent(explanation.probability)}`;
-  const heading = createElement("h3", { textContent: `${explanation.label}${share}` });
+  const heading = createElement("h3", { textContent: `${nameOf(explanation)}${share}` });
   const content = explanation.grid ? renderImage(explanation, fullScale, photo) : renderText(explanation, fullScale);
   return [heading, createSubtitle(explanation.method, explanation.model), ...content];
 }
@@ -137,7 +142,7 @@ const createSubtitle = (method, model) => createElement("p", { className: "ch-fa
 function renderText(explanation, fullScale) {
   const spans = splitExplanation(explanation);
   const { group } = textView.renderText(explanation, spans, fullScale, null);
-  return [group, createLegend(explanation, fullScale, spans.some((span) => span.value < 0))];
+  return [group, createLegend({ label: nameOf(explanation) }, fullScale, spans.some((span) => span.value < 0))];
 }
 
 function renderImage(explanation, fullScale, photo) {
