@@ -158,3 +158,22 @@ def test_holm_by_hand():
     assert permutation_tests.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert permutation_tests.holm([0.5, 0.9]) == [1, 1]
     assert permutation_tests.holm([]) == []
+
+
+def test_a_clear_difference_is_told_apart_even_after_hundreds_of_comparisons():
+    generator = np.random.default_rng(0)
+    first = generator.normal(1.0, 0.5, size=200)
+    second = first - generator.normal(0.4, 0.2, size=200)
+    tested = permutation_tests.differences(parse_metric("aopc"), scored(first), scored(second), samples=10)["aopc"]
+    assert tested.p * 1000 < 1e-6
+
+
+def test_few_examples_cannot_give_a_smaller_p_than_all_their_sign_flips():
+    second = np.zeros(6)
+    tested = permutation_tests.differences(parse_metric("aopc"), scored(second + 1), scored(second), samples=10)["aopc"]
+    assert tested.p == pytest.approx(2 / 2**6, rel=0.1)
+    few = np.arange(1.0, 21)
+    exact = permutation_tests.differences(parse_metric("aopc"), scored(few + 30), scored(np.zeros(20)), samples=10)[
+        "aopc"
+    ]
+    assert exact.p >= 2 / 2**20

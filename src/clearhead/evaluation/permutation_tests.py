@@ -100,12 +100,28 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _flip_signs(first: Repeats, second: Repeats, name: str, seed: int) -> float:
-    """Return the share of sign flips whose mean difference is at least as far from zero, two-sided."""
+    """Return the share of sign flips whose mean difference is at least as far from zero, two-sided.
+
+    If there is none, the tail of a normal curve: without it no p could fall below 1 / (flips + 1), too much for a
+    correction over hundreds of comparisons.
+    """
     total_G = _group_differences(first, second, name)
     if not len(total_G):
         return 1.0
+    extreme = _count_extreme_flips(total_G, seed)
     # The observed signs are one of the flips, so that p is never 0.
-    return (_count_extreme_flips(total_G, seed) + 1) / (SIGN_FLIPS + 1)
+    share = (extreme + 1) / (SIGN_FLIPS + 1)
+    if extreme:
+        return share
+    return min(share, _flip_tail(total_G))
+
+
+def _flip_tail(total_G: Array) -> float:
+    """Return the two-sided p-value under a normal curve with the deviation that all flips of the signs have."""
+    deviation = math.sqrt(float((total_G**2).sum()))
+    tail = math.erfc(abs(float(total_G.sum())) / deviation / math.sqrt(2))
+    # Two of all flips, the observed signs and their opposites, are always as extreme.
+    return max(tail, 2.0 ** (1 - len(total_G)))
 
 
 def _count_extreme_flips(total_G: Array, seed: int) -> int:
