@@ -187,10 +187,13 @@ def test_writing_stops_between_two_tokens_and_leaves_nothing(writer):
 def test_a_long_prompt_keeps_fewer_traces(writer):
     limits = Limits(cached_token_pairs=500)
     service = ExplainService({"writer": writer}, limits)
-    for focus in ((0, 5), (6, 9), (10, 14)):
-        service.explain([ExplainRequest(text=PROMPT, answer="paris and long", focus=focus)])
-    service.cache.get("another", lambda: None)
-    (cached, _) = service.cache.inputs.values()
+    requests = [
+        ExplainRequest(text=PROMPT, answer="paris and long", focus=focus) for focus in ((0, 5), (6, 9), (10, 14))
+    ]
+    # The last, whose answer is cached, needs no trace.
+    for request in [*requests, requests[0]]:
+        service.explain([request])
+    (cached,) = service.cache.inputs.values()
     assert len(cached.traces) == 1
 
 

@@ -388,7 +388,7 @@ def test_a_method_that_cannot_be_had_is_not_chosen(visit):
     page.select_option("#method", "occlusion")
     expect_contains(page, "#problems", "no such thing")
     visit.messages.clear()
-    expect_value(page, "#method", "trans-att")
+    expect_value(page, "#method", "balanced-cat")
     expect(page.locator("#option-window")).to_be_hidden()
 
 

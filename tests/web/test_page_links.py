@@ -143,7 +143,7 @@ def test_a_link_with_options_that_are_refused_is_no_dead_end(visit):
     visit.messages.clear()
     page.click("#explain")
     wait_until_measured(page)
-    expect_value(page, "#method", "trans-att")
+    expect_value(page, "#method", "balanced-cat")
 
 
 def test_a_link_without_its_photo_asks_for_it(visit):

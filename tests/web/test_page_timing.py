@@ -65,7 +65,7 @@ def test_a_question_that_is_overtaken_leaves_nothing_behind(visit):
     page = explain(visit())
     page.locator("#relevance .word").nth(6).click()
     expect_contains(page, "#hidden-summary", "1 of 7 words hidden")
-    hold_requests(page, "**/api/explain", containing="trans-att")
+    hold_requests(page, "**/api/explain", containing="balanced-cat")
     page.fill("#text", "a film")
     with page.expect_request("**/api/explain"):
         page.click("#explain")
@@ -95,7 +95,7 @@ def test_a_column_that_cannot_be_had_can_be_removed(visit):
     page.click("#add-comparison")
     expect_contains(page, "#columns article:nth-child(2)", "no such thing")
     visit.messages.clear()
-    expect_contains(page, "#columns article:first-child", "trans-att")
+    expect_contains(page, "#columns article:first-child", "balanced-cat")
     page.get_by_role("button", name="Remove occlusion").click()
     expect_count(page, "#columns article", 0)
 
