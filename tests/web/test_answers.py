@@ -185,7 +185,7 @@ def test_writing_stops_between_two_tokens_and_leaves_nothing(writer):
 
 
 def test_a_long_prompt_keeps_fewer_traces(writer):
-    limits = Limits(cached_token_pairs=500)
+    limits = Limits(cached_token_pairs=300)
     service = ExplainService({"writer": writer}, limits)
     requests = [
         ExplainRequest(text=PROMPT, answer="paris and long", focus=focus) for focus in ((0, 5), (6, 9), (10, 14))
