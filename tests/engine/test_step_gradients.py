@@ -7,6 +7,7 @@ import clearhead
 from clearhead.attribution.answers import AnswerOptions, _encode, list_steps
 from clearhead.engine import step_gradients
 from clearhead.engine.backward import ATTN_LRP, BALANCED, GRADIENT
+from clearhead.engine.memory import LOGITS_IN_BACKWARD, estimate_memory
 from clearhead.engine.step_gradients import StepSeeds, carry_rows, carry_rows_at_once, make_step_directions
 from clearhead.engine.trace import capture
 from clearhead.model.inputs import collate
@@ -64,3 +65,13 @@ def test_passes_at_once_give_what_single_passes_give(trace, seeds, backward):
         at_once = carry_rows_at_once(start.tensor, start.rows, tensors)
     for first, second in zip(singly, at_once, strict=True):
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-14)
+
+
+def test_memory_grows_with_the_answer_and_the_vocabulary(trace):
+    model, inputs = trace.model, trace.inputs
+    shorter = {**inputs.tensors, "answer_positions": inputs.tensors["answer_positions"][:, :1]}
+    less = estimate_memory(model, type(inputs)(shorter, inputs.items))
+    more = estimate_memory(model, inputs)
+    steps = inputs.tensors["answer_positions"].shape[1] - 1
+    expected = LOGITS_IN_BACKWARD * steps * model.config.vocab_size * 8
+    assert more.whole - less.whole == more.blockwise - less.blockwise == expected
