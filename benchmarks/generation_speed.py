@@ -280,8 +280,9 @@ NOTES = """\
 Clearhead's rows of gradients for the whole answer take one backward pass; inseq and Captum have no such way, and their
 rows stand beside "every step". Gradients of every step need a backward pass for each step in all packages; Clearhead
 saves the forward passes, and the head over the vocabulary. "×" is the time over that of Clearhead's row of the same
-method. The largest difference is over the largest value. Paths have {steps} steps; baselines differ, so their numbers
-are not compared. inseq's occlusion was run for {occluded} of the steps, and its time multiplied."""
+method. The largest difference is over the largest value. Paths have {steps} steps. Clearhead's is that of the whole
+answer, the others' are of every step, and baselines differ, so their numbers are not compared. inseq's occlusion, where
+it has a row, was run for {occluded} of the steps, and its time multiplied."""
 
 
 def _quiet() -> None:
@@ -307,11 +308,11 @@ def main() -> None:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     sections = [
         f"# Explaining an answer on a CPU, {date.today()}",
-        f"`{command()}`",
+        f"`{command().replace(options.model, 'MODEL')}`",
         f"{platform.machine()}, CPU threads: {options.threads} of {os.cpu_count()}, load average at the end {load}; "
         f"torch {torch.__version__}, transformers {transformers.__version__}, "
         f"{', '.join(map(version, ('inseq', 'captum', 'context-cite')))}. {Path(options.model).name}: prompt of "
-        f"{task.start} tokens, answer of {task.steps}, float32; medians of {options.repeats} interleaved rounds.",
+        f"{task.start} tokens, answer of {task.steps}, float32; interleaved rounds: {options.repeats}, of which medians are shown.",
         "\n".join(make_table(results)),
         NOTES.format(steps=PATH_STEPS, occluded=OCCLUDED_STEPS),
     ]
