@@ -312,7 +312,8 @@ def main() -> None:
         f"{platform.machine()}, CPU threads: {options.threads} of {os.cpu_count()}, load average at the end {load}; "
         f"torch {torch.__version__}, transformers {transformers.__version__}, "
         f"{', '.join(map(version, ('inseq', 'captum', 'context-cite')))}. {Path(options.model).name}: prompt of "
-        f"{task.start} tokens, answer of {task.steps}, float32; interleaved rounds: {options.repeats}, of which medians are shown.",
+        f"{task.start} tokens, answer of {task.steps}, float32; interleaved rounds: {options.repeats}, of which "
+        "medians are shown.",
         "\n".join(make_table(results)),
         NOTES.format(steps=PATH_STEPS, occluded=OCCLUDED_STEPS),
     ]

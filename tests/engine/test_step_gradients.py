@@ -10,6 +10,7 @@ from clearhead.engine.backward import ATTN_LRP, BALANCED, GRADIENT
 from clearhead.engine.memory import LOGITS_IN_BACKWARD, estimate_memory
 from clearhead.engine.step_gradients import StepSeeds, carry_rows, carry_rows_at_once, make_step_directions
 from clearhead.engine.trace import capture
+from clearhead.model.answer_inputs import encode_prompt
 from clearhead.model.inputs import collate
 from tests.helpers.language_models import make_decoder, make_tokenizer
 
@@ -17,8 +18,8 @@ from tests.helpers.language_models import make_decoder, make_tokenizer
 @pytest.fixture(scope="module", params=["llama", "gpt2"])
 def trace(request):
     model = clearhead.load(make_decoder(request.param), make_tokenizer())
-    options = AnswerOptions(answer="paris and long")
-    row, target = _encode(model, "the capital of france is", options.answer, None, options)
+    prompt = encode_prompt(model, "the capital of france is")
+    row, target = _encode(model, prompt, "paris and long", None, AnswerOptions())
     return capture(model, collate(model, [row]), [target])
 
 
