@@ -43,7 +43,10 @@ class StepSeeds:
 
 def make_step_directions(targets: Sequence[AnswerTarget], logits_1NV: Tensor) -> Tensor:
     """Return the direction of the logits along which each target, a single step, is explained (N,V)."""
-    return torch.cat([_make_direction(target, logits_1NV)[0] for target in targets])
+    directions = []
+    for target in targets:
+        directions.append(_make_direction(target, logits_1NV)[0])
+    return torch.cat(directions)
 
 
 def score_answer(target: AnswerTarget, logits_1NV: Tensor) -> Tensor:
@@ -102,8 +105,10 @@ def _are_close(first: Tensor, second: Tensor) -> bool:
 
 def carry_rows(output: Tensor, rows: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return the vector-Jacobian products of one input's activations with each row; zeros where nothing depends."""
-    by_row = [vjp(output, row[None], tensors) for row in rows]
-    return [torch.cat(gradients) for gradients in zip(*by_row, strict=True)]
+    by_row = []
+    for row in rows:
+        by_row.append(vjp(output, row[None], tensors))
+    return list(map(torch.cat, zip(*by_row, strict=True)))
 
 
 def carry_rows_at_once(output: Tensor, rows: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -90,7 +90,10 @@ class StepTrace(Trace):
 
     @cached_property
     def score_B(self) -> Tensor:
-        return torch.cat([score_answer(target, self._trace.logits) for target in self._steps])
+        scores = []
+        for target in self._steps:
+            scores.append(score_answer(target, self._trace.logits))
+        return torch.cat(scores)
 
     # Relevance has no batched pass: each target has passes of its own over the one forward pass.
     def relevance_at(self, tensor: Tensor, rules: RuleSet = POSITIVE) -> Tensor:

@@ -79,8 +79,11 @@ def models() -> dict[str, Any]:
 
     Classifiers have their labels and accuracy as well.
     """
-    described = {name: {**zoo.describe(name), "installed": True} for name in zoo.names()}
-    return {**described, language_model.NAME: language_model.describe()}
+    described = {}
+    for name in zoo.names():
+        described[name] = {**zoo.describe(name), "installed": True}
+    described[language_model.NAME] = language_model.describe()
+    return described
 
 
 def _load_source(source: Any, allow_pickle: bool) -> Model:

@@ -107,7 +107,9 @@ def _convert(gguf: Path, folder: Path) -> None:
     print(f"Converting {GGUF} for Transformers, about half a minute, once; kept in {folder}", file=sys.stderr)
     with _write_folder(folder) as unfinished:
         _save_converted(gguf, unfinished)
-        checksums = {path.name: _hash_file(path) for path in sorted(unfinished.iterdir())}
+        checksums = {}
+        for path in sorted(unfinished.iterdir()):
+            checksums[path.name] = _hash_file(path)
         write_atomically(unfinished / CHECKSUMS, json.dumps(checksums, indent=1).encode())
 
 
