@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import clearhead
-from clearhead.attribution import batch
+from clearhead.attribution import answers, batch
 from clearhead.attribution.answers import list_steps
-from clearhead.engine import memory
+from clearhead.engine import blockwise, memory, step_trace
 from clearhead.engine.step_trace import StepTrace
 from clearhead.errors import BadInput, BadOption
 from clearhead.model.answer_inputs import add_answer, encode_prompt, tokenise_answer
@@ -83,6 +83,58 @@ def test_a_prompt_that_does_not_fit_goes_block_by_block(gpt2, name, repeats, mon
     monkeypatch.setattr(batch, "capture", lambda *_, **__: pytest.fail("traced as a whole"))
     blocks = clearhead.explain(gpt2, prompt, name, answer=ANSWER)
     np.testing.assert_allclose(blocks.relevance, at_once.relevance, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gradient-x-input", "attn-lrp", "cp-lrp", "cat", "trans-att"])
+def test_the_steps_of_a_prompt_that_does_not_fit_go_block_by_block(llama, name, monkeypatch):
+    prompt = " ".join([PROMPT] * 6)
+    at_once = clearhead.explain(llama, prompt, name, answer=ANSWER, matrix=True)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(step_trace, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(batch, "capture", lambda *_, **__: pytest.fail("traced as a whole"))
+    blocks = clearhead.explain(llama, prompt, name, answer=ANSWER, matrix=True)
+    np.testing.assert_allclose(blocks.matrix, at_once.matrix, rtol=1e-9, atol=1e-12)
+
+
+def test_blocks_are_repeated_once_for_all_steps(llama, monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
+    repeated = []
+    repeat = blockwise.repeat_recorded
+    monkeypatch.setattr(
+        blockwise, "repeat_recorded", lambda *args, **options: repeated.append(1) or repeat(*args, **options)
+    )
+    explanation = clearhead.explain(llama, PROMPT, "attn-lrp", answer=ANSWER, matrix=True)
+    blocks = llama.config.num_hidden_layers
+    # Once for the whole answer, and once for its steps.
+    assert len(explanation.matrix) > 2 and len(repeated) == 2 * blocks
+
+
+@pytest.mark.parametrize("name", ["gradient-x-input", "att-cat", "attn-lrp"])
+def test_few_steps_at_a_time_give_what_all_give(gpt2, name, monkeypatch):
+    at_once = clearhead.explain(gpt2, PROMPT, name, answer=ANSWER, matrix=True)
+    sizes = []
+    split = answers.split_targets
+
+    def note(*args, **options):
+        for part in split(*args, **options):
+            sizes.append(len(part.targets))
+            yield part
+
+    monkeypatch.setattr(answers, "split_targets", note)
+    monkeypatch.setattr(step_trace, "_targets_per_batch", lambda *_, **__: 2)
+    in_parts = clearhead.explain(gpt2, PROMPT, name, answer=ANSWER, matrix=True)
+    assert len(sizes) > 1 and set(sizes[:-1]) == {2}
+    np.testing.assert_allclose(in_parts.matrix, at_once.matrix, rtol=1e-9, atol=1e-12)
+
+
+def test_steps_without_a_foil_are_explained_as_without_any(gpt2):
+    """Steps outside the focus have no foil; each is explained as it would be alone."""
+    contrast = clearhead.explain(
+        gpt2, PROMPT, "gradient-x-input", answer=ANSWER, focus=0, versus="london", matrix=True
+    ).matrix
+    plain = clearhead.explain(gpt2, PROMPT, "gradient-x-input", answer=ANSWER, matrix=True).matrix
+    np.testing.assert_allclose(contrast[1:], plain[1:], rtol=1e-9, atol=1e-12)
+    assert np.abs(contrast[0] - plain[0]).max() > 1e-6
 
 
 def test_probabilities_are_those_of_the_model(llama):

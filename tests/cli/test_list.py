@@ -19,3 +19,10 @@ def test_list_says_so_where_there_is_nothing(run, kind):
     code, output, _ = run("list", kind)
     assert code == 0
     assert output.strip()
+
+
+def test_list_models_tells_their_task_and_whether_they_are_installed(run):
+    rows = records(run("list", "models", "--json")[1])
+    tasks = {row["name"]: row["task"] for row in rows}
+    assert tasks["clearhead/smollm2"] == "text-generation"
+    assert all(isinstance(row["installed"], bool) for row in rows)

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 from helpers.commands import TEXT, one_line
+from helpers.language_models import make_decoder, make_tokenizer
 from PIL import Image
 
 import clearhead
+from clearhead.model.answer_inputs import DEFAULT_NEW_TOKENS
 
 
 def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
@@ -42,3 +44,16 @@ def test_plan_counts_every_window(run, model, monkeypatch):
     assert len(explaining) == 1 + len(predicting) == 1 + (windows + 1) // 2
     assert f"102 at most, {windows} windows\n" in run("plan", long, *flags)[1]
     one_line(*run("plan", long, "film", "--pair", *flags), "cannot be cut into windows")
+
+
+def test_plan_for_the_answers_of_a_language_model(run, tmp_path):
+    folder = tmp_path / "decoder"
+    make_decoder("llama").save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    flags = ["-m", str(folder), "--methods", "attn-lrp", "--json"]
+    given = json.loads(run("plan", "the capital of france is", "--answer", "paris", *flags)[1])
+    generated = json.loads(run("plan", "the capital of france is", *flags)[1])
+    # The last token of an answer is predicted, not read.
+    assert generated["longest"] - given["longest"] == DEFAULT_NEW_TOKENS - 1
+    assert generated["memory_whole"] > given["memory_whole"]
+    assert given["way"] == "whole" and given["seconds"] > 0

@@ -46,16 +46,22 @@ DECODERS = {
         {"hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "word_embed_proj_dim": 32},
     ),
     "llama": ("Llama", GROUPED),
+    "qwen2": ("Qwen2", GROUPED),
+    "qwen3": ("Qwen3", GROUPED),
+    "mistral": ("Mistral", {**GROUPED, "sliding_window": 4}),
+    "phi3": ("Phi3", GROUPED),
+    "gemma2": ("Gemma2", {**GROUPED, "sliding_window": 4, "query_pre_attn_scalar": 8}),
+    "gemma3": ("Gemma3", {**GROUPED, "sliding_window": 4, "query_pre_attn_scalar": 8}),
 }
 
 
 def make_decoder(family: str, *, seed: int = 0) -> Any:
     """Return a tiny decoder with random weights, in float64."""
     prefix, settings = DECODERS[family]
-    config = getattr(transformers, f"{prefix}Config")(
+    network_type = getattr(transformers, f"{prefix}ForCausalLM", None) or getattr(transformers, f"{prefix}LMHeadModel")
+    config = network_type.config_class(
         vocab_size=len(make_tokenizer()), bos_token_id=0, eos_token_id=1, pad_token_id=1, **settings
     )
-    network_type = getattr(transformers, f"{prefix}ForCausalLM", None) or getattr(transformers, f"{prefix}LMHeadModel")
     torch.manual_seed(seed)
     return network_type(config).double().eval()
 

@@ -13,11 +13,14 @@ from clearhead.attribution.assemble import collect_refusal, explain_attribution,
 from clearhead.attribution.batch import (
     AttributionRequest,
     attribute_batches,
+    can_go_blockwise,
     capture_batch,
     make_batches,
+    read_gradients_only,
     single_target,
 )
 from clearhead.attribution.method import Attribution, MethodSpec, widen
+from clearhead.engine.memory import fits_in_memory
 from clearhead.engine.step_trace import StepTrace, split_targets
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption
@@ -147,8 +150,7 @@ def _make_target(
 
 def explain_steps(request: AttributionRequest, index: int, row: Encoded) -> dict[int, Explanation]:
     """Explain one answer, and each of its steps, from one forward pass; return explanations by the method's index."""
-    # A whole trace: the batched backward pass over all steps has no rule for fused attention.
-    trace = capture_batch(request.model, collate(request.model, [row]), request.targets_at([index]))
+    trace = _trace_for_steps(request, index, row)
     explanations: dict[int, Explanation] = {}
     for number, spec in request.active_specs.items():
         with collect_refusal(spec, request.refused):
@@ -180,10 +182,22 @@ def explain_with_matrix(trace: Trace, spec: MethodSpec) -> Explanation:
     return replace(explanation, matrix=compute_matrix(trace, spec))
 
 
+def _trace_for_steps(request: AttributionRequest, index: int, row: Encoded) -> Trace:
+    model = request.model
+    specs = list(request.active_specs.values())
+    inputs = collate(model, [row])
+    is_blockwise = not fits_in_memory(model, inputs) and can_go_blockwise(model, specs)
+    # On a GPU the passes of all steps run at once, for which fused attention has no rule.
+    gradients_only = model.device.type == "cpu" and read_gradients_only(specs)
+    targets = request.targets_at([index])
+    return capture_batch(model, inputs, targets, blockwise=is_blockwise, gradients_only=gradients_only)
+
+
 def compute_matrix(trace: Trace, spec: MethodSpec) -> Array:
     """Return the relevance of every token for every step of the answer (steps × tokens)."""
     rows = []
-    for step_trace in split_targets(trace, list_steps(trace)):
+    with_maps = not read_gradients_only([spec])
+    for step_trace in split_targets(trace, list_steps(trace), with_maps=with_maps):
         rows.append(_to_array(spec(step_trace).relevance_BT))
     return np.concatenate(rows)
 

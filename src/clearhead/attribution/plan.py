@@ -8,8 +8,10 @@ from clearhead.attribution.batch import can_go_blockwise, cut_rows, explain_batc
 from clearhead.attribution.method import MethodSpec
 from clearhead.attribution.windows import is_too_long, window_logits, windows_of
 from clearhead.engine.memory import UNKNOWN, MemoryEstimate, estimate_memory, estimate_seconds
+from clearhead.model.answer_inputs import DEFAULT_NEW_TOKENS, add_answer, encode_prompt, tokenise_answer
 from clearhead.model.inputs import Encoded, collate, encode
 from clearhead.model.model import Model
+from clearhead.model.target import AnswerTarget
 
 Batch = Sequence[Encoded]
 
@@ -47,9 +49,13 @@ def estimate_request(
     *,
     batch_size: int | None = None,
     overflow: str = "error",
+    answer: str | None = None,
 ) -> dict[str, Any]:
-    """Return the sizes of a request, the memory of its largest batch, and its time from three batches that are run."""
-    planned = plan_batches(model, inputs, batch_size=batch_size, overflow=overflow)
+    """Return the sizes of a request, the memory of its largest batch, and its time from three batches that are run.
+
+    A language model is not run to write answers: without an `answer` it stands for one of the usual length.
+    """
+    planned = plan_batches(model, inputs, batch_size=batch_size, overflow=overflow, answer=answer)
     memory = estimate_memory(model, collate(model, planned.largest))
     return {
         "model": model.name,
@@ -77,17 +83,41 @@ def _describe_memory(memory: MemoryEstimate) -> dict[str, int | None]:
 
 
 def plan_batches(
-    model: Model, inputs: Sequence[Any], *, batch_size: int | None = None, overflow: str = "error"
+    model: Model,
+    inputs: Sequence[Any],
+    *,
+    batch_size: int | None = None,
+    overflow: str = "error",
+    answer: str | None = None,
 ) -> PlannedBatches:
     """Encode the inputs and cut them, sorted by length, into batches."""
     size = rows_per_batch(model, batch_size)
-    encoded = [encode(model, raw, overflow=overflow) for raw in inputs]
+    if model.writes:
+        encoded = [_encode_with_answer(model, prompt, answer) for prompt in inputs]
+    else:
+        encoded = [encode(model, raw, overflow=overflow) for raw in inputs]
     encoded.sort(key=lambda row: row.length)
     lengths = [row.length for row in encoded]
     short = [row for row in encoded if not is_too_long(model, row)]
     # Sorted by length, so what is too long comes last.
     windows = _batch_windows(model, encoded[len(short) :], size)
     return PlannedBatches(lengths, list(cut_rows(short, size)), windows)
+
+
+def _encode_with_answer(model: Model, prompt: Any, answer: str | None) -> Encoded:
+    """Return a prompt with its answer, or with as many tokens as a generated answer has at most."""
+    encoded = encode_prompt(model, prompt)
+    if answer is None:
+        return add_answer(model, encoded, encoded.values["input_ids"][:1] * DEFAULT_NEW_TOKENS)
+    return add_answer(model, encoded, tokenise_answer(model, encoded, answer))
+
+
+def _make_target(row: Encoded) -> AnswerTarget | None:
+    """Return the whole answer of a prompt as the target; None for other inputs, whose prediction is explained."""
+    answer = row.item.answer
+    if answer is None:
+        return None
+    return AnswerTarget(steps=tuple(range(len(answer.ids))), tokens=answer.ids)
 
 
 def _batch_windows(model: Model, encoded: Sequence[Encoded], size: int) -> list[Batch]:
@@ -111,7 +141,7 @@ def _estimate_time(model: Model, planned: PlannedBatches, methods: Sequence[Meth
     """Return the seconds to explain all batches; the class of a text in windows takes a forward pass of its own."""
 
     def explain(batch: Batch) -> None:
-        explain_batch(model, collate(model, batch), [None] * len(batch), methods)
+        explain_batch(model, collate(model, batch), [_make_target(row) for row in batch], methods)
 
     def predict(batch: Batch) -> None:
         window_logits(model, batch)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clearhead.bench.run_folder import FORMAT, fingerprint, hash_files, versions
 from clearhead.errors import BadOption
 from clearhead.model import zoo
+from clearhead.model.zoo import language_model
 
 if TYPE_CHECKING:
     from clearhead.data.task import Task
@@ -174,6 +175,8 @@ def _model_digest(name: str | None) -> str:
         name = _default_model(embedded)
     if name in embedded:
         return _embedded_digest(name)
+    if name == language_model.NAME:
+        return fingerprint({"name": name, "checksums": language_model.SHA256})
     if Path(name).is_dir():
         return hash_files(Path(name))
     return _hub_digest(name)

@@ -32,8 +32,9 @@ def complete_methods(incomplete: str) -> list[str]:
 def complete_models(incomplete: str) -> list[str]:
     """Return names of embedded models for shell completion."""
     from clearhead.model import zoo
+    from clearhead.model.zoo import language_model
 
-    return match_prefix(zoo.names(), incomplete)
+    return match_prefix([*zoo.names(), language_model.NAME], incomplete)
 
 
 Inputs = Annotated[

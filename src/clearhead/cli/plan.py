@@ -14,6 +14,11 @@ MAX_MINUTES_SHOWN = 90
 
 Json = Annotated[bool, typer.Option("--json", help="Print the plan as one line of JSON (docs/json.md).")]
 
+Answer = Annotated[
+    str | None,
+    typer.Option(help="The answer to explain (language models); default: one as long as the model may write."),
+]
+
 
 def plan(
     inputs: options.Inputs,
@@ -27,6 +32,7 @@ def plan(
     batch_size: options.BatchSize = None,
     device: options.Device = None,
     lm_head: options.LmHead = None,
+    answer: Answer = None,
 ) -> None:
     """Estimate the memory and time of explaining these inputs, without explaining them all."""
     check_text_column(inputs, text_column)
@@ -40,7 +46,7 @@ def plan(
     loaded = options.load_model(model, device, lm_head)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     chosen = options.choose_overflow(overflow, long)
-    estimate = estimate_request(loaded, raw_inputs, specs, batch_size=batch_size, overflow=chosen)
+    estimate = estimate_request(loaded, raw_inputs, specs, batch_size=batch_size, overflow=chosen, answer=answer)
     if json:
         print(dumps(estimate))
     else:

@@ -6,7 +6,7 @@ its input, and its activations are freed. This is exact if everything after a bl
 block's output alone, which a short probe of the same network shows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -25,6 +25,7 @@ from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE
 from clearhead.engine.lrp.propagation import RelevancePass
 from clearhead.engine.recorder import Recorder
+from clearhead.engine.step_gradients import StepSeeds, carry_rows, carry_through_head
 from clearhead.engine.tape import Tape
 from clearhead.engine.trace import Trace
 from clearhead.engine.weighted_relevance import weight_by_gradient
@@ -33,6 +34,8 @@ from clearhead.model.inputs import Inputs, as_inputs
 from clearhead.model.model import Model, input_embedding
 from clearhead.model.outputs import finite_logits, resolve_targets
 from clearhead.model.target import Target, TargetLike
+
+Carry = Callable[[Tensor, Tensor, Sequence[Tensor]], list[Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,16 @@ class BlockwiseForwardPass(ForwardPass):
 
     def require_blocks(self) -> None:
         """Do nothing: the blocks of the probe have been checked."""
+
+    @property
+    def map_bytes(self) -> int:
+        """The bytes of the weighted maps of trans-att, which have no heads."""
+        return sum(hidden.shape[1] ** 2 * hidden.element_size() for hidden in self.recorded_inputs)
+
+    @property
+    def has_blocks(self) -> bool:
+        """True: the blocks of the probe have been checked."""
+        return True
 
     @property
     def block_inputs(self) -> list[Tensor]:
@@ -131,21 +144,33 @@ class BlockwiseTrace(Trace):
         """Carry the coefficients of a backward pass from the output to the leaf, through one block at a time."""
         forward = self.forward
         with forward.tape.switch.use(backward):
-            coefficients = vjp(forward.output, self._seeds.direction, [forward.last])
+            (coefficient,) = vjp(forward.output, self._seeds.direction, [forward.last])
+        return self._walk_back(coefficient, backward, vjp)
+
+    def step_coefficients(self, seeds: StepSeeds, backward: str, *, with_maps: bool) -> Gradients:
+        if with_maps:
+            self.forward.require_attentions()
+        with self.forward.tape.switch.use(backward):
+            rows = carry_through_head(self.forward, seeds)
+        return self._walk_back(rows, backward, carry_rows)
+
+    def _walk_back(self, coefficient: Tensor, backward: str, carry: Carry) -> Gradients:
+        """Carry coefficients from the last hidden state to the leaf; `carry` goes back through what is on a tape."""
+        coefficients = [coefficient]
         for call in reversed(self.calls):
-            coefficients.append(self._carry_coefficient(call, coefficients[-1], backward))
-        with forward.tape.switch.use(backward):
-            (leaf,) = vjp(forward.embedding, coefficients[-1], [forward.leaf])
+            coefficients.append(self._carry_through_block(call, coefficients[-1], backward, carry))
+        with self.forward.tape.switch.use(backward):
+            (leaf,) = carry(self.forward.embedding, coefficients[-1], [self.forward.leaf])
         hidden_states = coefficients[::-1]
         # The input of each block is the output of the one before it.
         return Gradients(hidden_states, hidden_states[:-1], leaf)
 
-    def _carry_coefficient(self, call: BlockCall, coefficient: Tensor, backward: str) -> Tensor:
-        """Carry a coefficient from a block's output to its input."""
+    def _carry_through_block(self, call: BlockCall, coefficient: Tensor, backward: str, carry: Carry) -> Tensor:
+        """Carry coefficients from a block's output to its input."""
         tape, output = repeat_recorded(self.model.network, call, gradients_only=True)
         assert tape.leaf is not None
         with tape.switch.use(backward):
-            (carried,) = _backward_once(output, [tape.leaf], coefficient)
+            (carried,) = carry(output, coefficient, [tape.leaf])
         return carried
 
     @cached_property

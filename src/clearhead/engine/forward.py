@@ -111,6 +111,16 @@ class ForwardPass(ABC):
         return bool(self.tape.blocks)
 
     @property
+    def map_bytes(self) -> int:
+        """The bytes that something of the size of all attention maps takes."""
+        return sum(attention.nbytes for attention in self.attentions)
+
+    @cached_property
+    def has_cut_head(self) -> bool:
+        """Whether the output depends on the input through the last hidden state alone."""
+        return self.has_blocks and self.tape.are_cuts(self.hidden_states[-1:])
+
+    @property
     def leaf(self) -> Tensor:
         """The activation where the tape begins."""
         assert self.tape.leaf is not None

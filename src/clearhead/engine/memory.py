@@ -11,14 +11,21 @@ import torch
 
 from clearhead.engine.lrp.kernels.dispatch import DEVICES
 from clearhead.model.inputs import Inputs, longest_text
+from clearhead.model.language import ANSWER_POSITIONS
 from clearhead.model.model import Model
 
 # Activations of a hidden state's size that a block saves for the backward pass, besides its wide layer.
 HIDDEN_STATES_PER_BLOCK = 18
+# Wide activations that a gated layer saves besides those of a plain one: the gate and the product.
+EXTRA_WIDE_IN_GATES = 2
+# Tensors of the logits' size that exist at a time: the output and its copy, the seeds and their sum.
+LOGITS_IN_BACKWARD = 6
 # Attention maps of one block that exist at a time in the backward pass.
 MAPS_IN_BACKWARD = 5
 # Share of the free memory that a trace may take: estimates are not exact.
 USABLE_SHARE = 0.9
+# How Transformers calls the layer whose output gates another.
+GATE_MODULES = ("gate_proj", "gate_up_proj", "wi_1")
 MEMINFO = Path("/proc/meminfo")
 # Free bytes of a device that does not report them: everything fits.
 UNKNOWN = 2**62
@@ -43,12 +50,16 @@ class MemoryEstimate:
 
 @dataclass(frozen=True)
 class ConfigSizes:
-    """The sizes of a Transformer; 0 if the config does not tell."""
+    """The sizes of a Transformer; 0 if the config does not tell.
+
+    `wide` is that of the feed-forward layers, `vocabulary` that of a language head.
+    """
 
     blocks: int
     heads: int
     width: int
     wide: int
+    vocabulary: int
 
 
 def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
@@ -57,12 +68,21 @@ def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
     sizes = _read_sizes(config)
     tokens = longest_text(batch) or image_tokens(config)
     row_bytes = len(batch) * model.dtype.itemsize
-    block = row_bytes * tokens * _saved_features(sizes, model.device)
+    block = row_bytes * tokens * _saved_features(model, sizes)
     attention = row_bytes * sizes.heads * tokens**2
     # Block by block, each block leaves its input and its weighted map, which has no heads.
     results = sizes.blocks * row_bytes * (tokens * sizes.width + tokens**2)
-    blockwise = block + MAPS_IN_BACKWARD * attention + results
-    return MemoryEstimate(_whole_bytes(sizes.blocks, block, attention), blockwise, free_bytes(model.device))
+    logits = LOGITS_IN_BACKWARD * row_bytes * _count_answer_tokens(batch) * sizes.vocabulary
+    blockwise = block + MAPS_IN_BACKWARD * attention + results + logits
+    whole = _whole_bytes(sizes.blocks, block, attention) + logits
+    return MemoryEstimate(whole, blockwise, free_bytes(model.device))
+
+
+def _count_answer_tokens(batch: Inputs) -> int:
+    """Return how many tokens of each text have logits over the vocabulary: those of an answer."""
+    if ANSWER_POSITIONS not in batch.tensors:
+        return 0
+    return batch.tensors[ANSWER_POSITIONS].shape[1]
 
 
 def _whole_bytes(blocks: int, block: int, attention: int) -> int:
@@ -79,13 +99,16 @@ def _read_sizes(config: Any) -> ConfigSizes:
         heads=_config_size(config, "num_attention_heads"),
         width=width,
         wide=_config_size(config, "intermediate_size") or 4 * width,
+        vocabulary=_config_size(config, "vocab_size"),
     )
 
 
-def _saved_features(sizes: ConfigSizes, device: torch.device) -> int:
+def _saved_features(model: Model, sizes: ConfigSizes) -> int:
     """Return how many features per token a block saves for the backward pass."""
     # With fused kernels the activation function of the wide layer is recomputed, so its result is not saved.
-    wide_tensors = 1 if device.type in DEVICES else 2
+    wide_tensors = 1 if model.device.type in DEVICES else 2
+    if any(name.endswith(GATE_MODULES) for name, _ in model.network.named_modules()):
+        wide_tensors += EXTRA_WIDE_IN_GATES
     return HIDDEN_STATES_PER_BLOCK * sizes.width + wide_tensors * sizes.wide
 
 

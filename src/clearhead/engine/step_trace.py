@@ -1,8 +1,7 @@
 """Traces of many targets at once: the steps of an answer from one forward pass.
 
 The forward pass of a single input runs once. Its activations are expanded, without copies, along a batch axis of
-targets; the backward passes of all targets run as one batched pass. So methods see an ordinary batch with one row for
-each target.
+targets; so methods see an ordinary batch with one row for each target.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,15 +11,15 @@ import torch
 from torch import Tensor
 
 from clearhead.engine.backward import ATTN_LRP, GRADIENT, check_backward
-from clearhead.engine.context import full_precision_autograd
-from clearhead.engine.forward import ForwardPass, not_differentiable
-from clearhead.engine.gradients import Gradients, block_activations
+from clearhead.engine.gradients import Gradients
 from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE
 from clearhead.engine.memory import free_bytes
+from clearhead.engine.step_gradients import StepSeeds, make_step_directions, score_answer
 from clearhead.engine.trace import Trace
 from clearhead.model.inputs import Inputs
-from clearhead.model.target import Target
+from clearhead.model.language import ANSWER_POSITIONS
+from clearhead.model.target import AnswerTarget, Target
 
 # Share of the free memory that the coefficients of all targets of a batch may take.
 USABLE_SHARE = 0.25
@@ -29,10 +28,20 @@ USABLE_SHARE = 0.25
 class StepTrace(Trace):
     """A trace of one input for several targets, one in each row of the batch."""
 
-    def __init__(self, trace: Trace, targets: Sequence[Target]) -> None:
+    def __init__(self, trace: Trace, targets: Sequence[Target], *, with_maps: bool = True) -> None:
         super().__init__(trace.model, _repeat(trace.inputs, len(targets)), trace.forward, tuple(targets))
         self.distinct_inputs = trace.inputs
-        self._single = [Trace(trace.model, trace.inputs, trace.forward, (target,)) for target in targets]
+        self._trace = trace
+        self._steps = [target for target in targets if isinstance(target, AnswerTarget)]
+        self._with_maps = with_maps
+
+    @cached_property
+    def _single(self) -> list[Trace]:
+        """A trace of the same forward pass for each target."""
+        return [self._trace.with_target([target]) for target in self.targets]
+
+    def require_token_maps(self) -> None:
+        self._trace.require_token_maps()
 
     def _expand(self, tensor: Tensor) -> Tensor:
         return tensor.detach().expand(len(self.targets), *tensor.shape[1:])
@@ -68,10 +77,23 @@ class StepTrace(Trace):
     def coefficients(self, backward: str) -> Gradients:
         check_backward(backward)
         if backward not in self._batched:
-            with self.forward.tape.switch.use(backward):
-                gradients = compute_batched_gradients(self.forward, self._seeds.direction)
-                self._batched[backward] = gradients.join(self.forward)
+            self._batched[backward] = self._trace.step_coefficients(
+                self._step_seeds, backward, with_maps=self._with_maps
+            )
         return self._batched[backward]
+
+    @cached_property
+    def _step_seeds(self) -> StepSeeds:
+        steps = [target.steps[0] for target in self._steps]
+        positions = self._trace.inputs.tensors[ANSWER_POSITIONS][0, steps].tolist()
+        return StepSeeds(make_step_directions(self._steps, self._trace.logits), steps, positions)
+
+    @cached_property
+    def score_B(self) -> Tensor:
+        scores = []
+        for target in self._steps:
+            scores.append(score_answer(target, self._trace.logits))
+        return torch.cat(scores)
 
     # Relevance has no batched pass: each target has passes of its own over the one forward pass.
     def relevance_at(self, tensor: Tensor, rules: RuleSet = POSITIVE) -> Tensor:
@@ -116,53 +138,20 @@ def _repeat(inputs: Inputs, count: int) -> Inputs:
     return Inputs(tensors, tuple(inputs.items) * count)
 
 
-def compute_batched_gradients(forward: ForwardPass, directions: Tensor) -> Gradients:
-    """Return the gradients of one input along several directions of its output, one in each row."""
-    attentions, hidden_states, block_inputs = block_activations(forward)
-    activations = [*attentions, *hidden_states, *block_inputs, forward.leaf]
-    distinct = {id(tensor): tensor for tensor in activations}
-    # Each direction has the batch axis of the forward pass, which holds the one input.
-    gradients = _backward(forward.output, directions[:, None], list(distinct.values()))
-    by_id = dict(zip(distinct, gradients, strict=True))
-    leaf = by_id[id(forward.leaf)]
-    if leaf is None:
-        raise not_differentiable(forward.name)
-
-    def select(tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [_drop_batch(by_id[id(tensor)], tensor, len(directions)) for tensor in tensors]
-
-    return Gradients(
-        hidden_states=select(hidden_states),
-        block_inputs=select(block_inputs),
-        leaf=leaf[:, 0],
-        maps=None if forward.tape.gradients_only else select(attentions),
-    )
-
-
-def _backward(output: Tensor, directions: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-    with full_precision_autograd(output.device):
-        return torch.autograd.grad(
-            output, tensors, directions, retain_graph=True, allow_unused=True, is_grads_batched=True
-        )
-
-
-def _drop_batch(gradient: Tensor | None, tensor: Tensor, count: int) -> Tensor:
-    """Return a batched gradient without the axis of the one input; zeros if the output does not depend on it."""
-    if gradient is None:
-        return tensor.new_zeros(count, *tensor.shape[1:])
-    return gradient[:, 0]
-
-
-def split_targets(trace: Trace, targets: Sequence[Target]) -> Iterator[StepTrace]:
-    """Yield step traces of as many targets as the memory holds."""
-    size = _targets_per_batch(trace)
+def split_targets(trace: Trace, targets: Sequence[Target], *, with_maps: bool = True) -> Iterator[StepTrace]:
+    """Yield step traces of as many targets as the memory holds; `with_maps` if gradients at attention maps are read."""
+    size = _targets_per_batch(trace, with_maps=with_maps)
     for start in range(0, len(targets), size):
-        yield StepTrace(trace, targets[start : start + size])
+        yield StepTrace(trace, targets[start : start + size], with_maps=with_maps)
 
 
-def _targets_per_batch(trace: Trace) -> int:
+def _targets_per_batch(trace: Trace, *, with_maps: bool) -> int:
     forward = trace.forward
-    attentions, hidden_states, _ = block_activations(forward)
-    target_bytes = sum(tensor.nbytes for tensor in [*attentions, *hidden_states, forward.output])
+    activations = [forward.output, forward.leaf]
+    if forward.has_blocks:
+        activations += forward.hidden_states
+    target_bytes = sum(tensor.nbytes for tensor in activations)
+    if with_maps:
+        target_bytes += forward.map_bytes
     # At least one: a single target needs what an ordinary trace needs.
     return max(1, int(USABLE_SHARE * free_bytes(forward.output.device)) // target_bytes)

@@ -25,6 +25,7 @@ from clearhead.engine.module_outputs import find_output
 from clearhead.engine.patches import PatchGrid
 from clearhead.engine.relevance_cache import RelevanceCache
 from clearhead.engine.seeds import Seeds
+from clearhead.engine.step_gradients import StepSeeds, compute_step_gradients, start_passes
 from clearhead.engine.streams import copy_to_host
 from clearhead.engine.weighted_relevance import compute_weighted_relevances
 from clearhead.errors import UnsupportedModel
@@ -162,6 +163,12 @@ class Trace:
     def coefficients(self, backward: str) -> Gradients:
         """Return what a backward pass gives at all activations: gradients, or the coefficients of a balanced pass."""
         return self._coefficient_cache(backward).joint
+
+    def step_coefficients(self, seeds: StepSeeds, backward: str, *, with_maps: bool) -> Gradients:
+        """Return what a backward pass gives for each of several steps of the only input, one in each row."""
+        with self.forward.tape.switch.use(backward):
+            gradients = compute_step_gradients(self.forward, start_passes(self.forward, seeds), with_maps=with_maps)
+        return gradients.join(self.forward)
 
     def keep_gradients(self) -> None:
         """Keep gradients that trans-att computes block by block, because other methods will ask for them."""

@@ -18,6 +18,7 @@ from clearhead.model.language import AnswerNetwork, encoder_decoder_architecture
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
 from clearhead.model.placement import place_model
+from clearhead.model.zoo import language_model
 from clearhead.registry import unknown_name
 
 # Ending of an architecture's name to the class of Transformers that loads it.
@@ -74,8 +75,15 @@ def as_model(model: Any) -> Model:
 
 
 def models() -> dict[str, Any]:
-    """Return the embedded models by name, each with its task, labels and accuracy."""
-    return {name: zoo.describe(name) for name in zoo.names()}
+    """Return the embedded models by name, each with its task and whether it is installed.
+
+    Classifiers have their labels and accuracy as well.
+    """
+    described = {}
+    for name in zoo.names():
+        described[name] = {**zoo.describe(name), "installed": True}
+    described[language_model.NAME] = language_model.describe()
+    return described
 
 
 def _load_source(source: Any, allow_pickle: bool) -> Model:
@@ -92,12 +100,20 @@ def _load_by_name(source: str | Path, allow_pickle: bool) -> Model:
     name = Path(source).as_posix()
     if name in zoo.names():
         return _load_from_zoo(name)
+    if name == language_model.NAME:
+        return _load_language_model()
     return _load_from_folder(str(source), allow_pickle)
 
 
 def _load_from_zoo(name: str) -> Model:
     network, processor, lm = zoo.open_model(name)
     return Model(network, processor, lm, name)
+
+
+def _load_language_model() -> Model:
+    with _hide_progress_bars():
+        folder = language_model.prepare_folder()
+    return replace(_load_from_folder(str(folder), allow_pickle=False), name=language_model.NAME)
 
 
 def _load_from_folder(source: str, allow_pickle: bool) -> Model:
@@ -264,14 +280,14 @@ def _validate_source(source: str) -> None:
         return
     # The hub would be asked several times, with pauses, before it gives up.
     if _is_embedded_name(source):
-        raise unknown_name("embedded model", source, zoo.names())
+        raise unknown_name("embedded model", source, list(models()))
     if _is_path(source):
         raise BadFile(_load_error_message(source, "There is no such folder."))
 
 
 def _is_embedded_name(source: str) -> bool:
     """Whether a name was meant for an embedded model: with their prefix, or one of them without it."""
-    return source.startswith("clearhead/") or f"clearhead/{source}" in zoo.names()
+    return source.startswith("clearhead/") or f"clearhead/{source}" in models()
 
 
 def _is_path(source: str) -> bool:
@@ -302,7 +318,7 @@ def _translate_load_errors(source: str) -> Iterator[None]:
 def _load_error_message(source: str, reason: str) -> str:
     message = (
         f"'{source}' cannot be loaded: {reason} Give a folder with config.json and safetensors weights, a hub id, "
-        f"or one of {', '.join(zoo.names())}."
+        f"or one of {', '.join(models())}."
     )
     if "safetensors" in reason:
         message += " Pickled weights need allow_pickle=True (clearhead serve: --allow-pickle)."

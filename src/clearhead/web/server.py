@@ -13,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearhead.errors import BadOption
 from clearhead.model import zoo
+from clearhead.model.zoo import language_model
 from clearhead.web.security import LOOPBACK, AccessPolicy
 
 REQUEST_TIMEOUT = 15.0
@@ -122,7 +123,7 @@ def _name_sources(sources: Iterable[str]) -> dict[str, str]:
 
 def _make_display_name(source: str) -> str:
     """Return an embedded model's name as it is, and a folder's without its path, which is private."""
-    if source in zoo.names():
+    if source in (*zoo.names(), language_model.NAME):
         return source
     # Not pathlib, which knows the separators of this system only.
     path = source.replace("\\", "/").rstrip("/")
