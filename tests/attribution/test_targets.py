@@ -31,7 +31,7 @@ def test_a_contrast_is_a_difference(text):
     trace = clearhead.capture(text, "a good film", Target(2, versus=0))
     separate = [trace.with_target(target).attention_relevances[0] for target in (2, 0)]
     torch.testing.assert_close(trace.attention_relevances[0], separate[0] - separate[1])
-    assert clearhead.explain(text, "a film", target=Target(2, versus=0)).diagnostics["conservation_gap"] < 1e-9
+    assert clearhead.explain(text, "a film", "trans-att", Target(2, versus=0)).diagnostics["conservation_gap"] < 1e-9
 
 
 @pytest.mark.parametrize(

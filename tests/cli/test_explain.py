@@ -272,7 +272,7 @@ def test_images(run, image_model, tmp_path):
     Image.effect_noise((90, 60), 60).convert("RGB").save(photo)
     code, output, errors = run("explain", str(photo), "-m", image_model, "--out", str(tmp_path / "out.png"))
     assert code == 0, errors
-    assert "trans-att" in output
+    assert "balanced-cat" in output
     assert Image.open(tmp_path / "out.png").size == (90, 60)
     (tmp_path / "list.csv").write_text("image\nphoto.png\nphoto.png\n")
     found = records(run("explain", str(tmp_path / "list.csv"), "-m", image_model, "--json")[1])

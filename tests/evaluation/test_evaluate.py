@@ -337,5 +337,5 @@ def test_a_table_shows_itself(bert, path):
 
 def test_defaults(bert, path):
     table = clearhead.evaluate(bert, path)
-    assert {row["method"] for row in table.rows} == {"trans-att", "random"}
+    assert {row["method"] for row in table.rows} == {"balanced-cat", "random"}
     assert {row["metric"] for row in table.rows} == {"aopc", "lodds"}
