@@ -20,9 +20,15 @@ NO_WORD = -1
 
 def _corpus_error(records: Sequence[Record], weights_RN: Array) -> dict[str, Array]:
     """Return 1 − (|A∩S| + |A∩P|) / (|A| + |S|) over the links of all sentences."""
-    hits_R = weights_RN @ column(records, "hits")
-    links_R = weights_RN @ column(records, "links")
+    hits_R = _sum_records(records, weights_RN, "hits")
+    links_R = _sum_records(records, weights_RN, "links")
     return {"alignment-error-rate": 1 - divide_or_nan(hits_R, links_R)}
+
+
+def _sum_records(records: Sequence[Record], weights_RN: Array, name: str) -> Array:
+    # Sums over the corpus instead of means of rates: a long sentence has more links, and counts more.
+    total_R: Array = weights_RN @ column(records, name)
+    return total_R
 
 
 @metric(paper="Och & Ney 2003", better="lower", targets=("steps",), summary=_corpus_error)

@@ -27,8 +27,20 @@ class _Ranking:
         return bool(self.is_evidence.any())
 
     @property
+    def reciprocal_rank(self) -> float:
+        """1 over the rank, from 1, of the most relevant evidence token."""
+        best = rank_features(self.relevance)[self.is_evidence].min()
+        return float(1 / (1 + best))
+
+    def recover(self, share: float) -> float:
+        """Return the share of the evidence among the most relevant share of the tokens."""
+        hits = _is_top(self.relevance, share) & self.is_evidence
+        return float(hits.sum() / self.is_evidence.sum())
+
+    @property
     def mass(self) -> float:
         """The share of positive relevance on evidence; 0 where nothing is positive."""
+        # Evidence is what speaks for the answer; negative relevance speaks against it.
         positive = np.maximum(self.relevance, 0)
         total = float(positive.sum())
         if not total:
@@ -61,8 +73,7 @@ def _measure_rank(ranking: _Ranking) -> Record:
     # None leaves an example out of the mean, where 0 would count it as a miss.
     if not ranking.has_evidence:
         return {"evidence-mrr": None, "evidence-mass": None}
-    best = rank_features(ranking.relevance)[ranking.is_evidence].min()
-    return {"evidence-mrr": float(1 / (1 + best)), "evidence-mass": ranking.mass}
+    return {"evidence-mrr": ranking.reciprocal_rank, "evidence-mass": ranking.mass}
 
 
 @metric(paper="Vafa et al. 2021 (annotated LAMBADA)", better="higher", targets=("answer",))
@@ -73,17 +84,20 @@ def recovery(
 
     `percent` sets the size of the part, `target` and `first` are those of evidence-rank.
     """
-    if not 0 < percent <= 100:
-        raise BadOption(f"Invalid percent={percent!r}: give a number above 0, and not above 100.")
+    _validate_percent(percent)
     rankings = _rank_cases(model, cases, target, first)
     return list(map(partial(_measure_recovery, percent / 100), rankings))
+
+
+def _validate_percent(percent: float) -> None:
+    if not 0 < percent <= 100:
+        raise BadOption(f"Invalid percent={percent!r}: give a number above 0, and not above 100.")
 
 
 def _measure_recovery(share: float, ranking: _Ranking) -> Record:
     if not ranking.has_evidence:
         return {"recovery": None}
-    hits = _is_top(ranking.relevance, share) & ranking.is_evidence
-    return {"recovery": float(hits.sum() / ranking.is_evidence.sum())}
+    return {"recovery": ranking.recover(share)}
 
 
 def _is_top(relevance: Array, share: float) -> Array:

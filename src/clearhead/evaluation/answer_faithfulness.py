@@ -36,15 +36,14 @@ def log_prob_drop(
 
 def _top_masks(units: PromptUnits) -> Array:
     """Return which units are present with none of them removed, and with the top 1, 3 and 5."""
-    count_K = np.array([0, *TOP_KS])
-    present_KU: Array = rank_features(units.relevance_U) >= count_K[:, None]
-    return present_KU
+    return _mask_ranks(units.relevance_U, [0, *TOP_KS], np.greater_equal)
 
 
 def _drop_record(units: PromptUnits, score_KN: Array) -> Record:
     # Without a unit that can be removed there is nothing to measure.
-    if not len(units.relevance_U):
+    if not units.count:
         return dict.fromkeys(DROPS)
+    # The log-probability of an answer is the sum over its tokens.
     log_prob_K = score_KN.sum(1)
     drops = log_prob_K[0] - log_prob_K[1:]
     return dict(zip(DROPS, drops.tolist(), strict=True))
@@ -63,8 +62,7 @@ class _Halves:
 
     def draw(self, case: ExplainedExample, units: PromptUnits) -> Array:
         """Return which units are present in each half (K,U)."""
-        shape = (self.ablations, len(units.relevance_U))
-        return seeded_generator(self.seed, case).random(shape) < 0.5
+        return seeded_generator(self.seed, case).random((self.ablations, units.count)) < 0.5
 
 
 @metric(paper="TRAK (Park et al. 2023); ContextCite", better="higher", targets=("answer",))
@@ -95,7 +93,7 @@ def seeded_generator(seed: int, case: ExplainedExample) -> np.random.Generator:
 
 def _lds_record(units: PromptUnits, present_KU: Array, score_KN: Array) -> Record:
     # One unit is either there or not: that has no order.
-    if len(units.relevance_U) < 2:
+    if units.count < 2:
         return {"lds": None}
     # log p instead of the logit of p: one rises with the other, so that the ranks are the same.
     return {"lds": spearman(present_KU @ units.relevance_U, score_KN.sum(1))}
@@ -141,8 +139,11 @@ def require_shares(steps: int) -> list[float]:
 
 def share_masks(relevance_U: Array, shares: Sequence[float], is_present: Compare) -> Array:
     """Return which units are present at each share (K,U): `is_present` compares ranks with the number of units."""
-    count_K = np.array(removal_counts(shares, len(relevance_U)))
-    return is_present(rank_features(relevance_U), count_K[:, None])
+    return _mask_ranks(relevance_U, removal_counts(shares, len(relevance_U)), is_present)
+
+
+def _mask_ranks(relevance_U: Array, counts: Sequence[int], is_present: Compare) -> Array:
+    return is_present(rank_features(relevance_U), np.array(counts)[:, None])
 
 
 def _list_areas(name: str, scores: Sequence[Array]) -> list[Record]:

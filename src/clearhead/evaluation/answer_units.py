@@ -12,7 +12,7 @@ from clearhead.evaluation.answer_tokens import answer_explanation, encoded_answe
 from clearhead.evaluation.metric import ExplainedExample
 from clearhead.model.inputs import Encoded, collate
 from clearhead.model.model import Model
-from clearhead.perturbation.answers import Ablation, ablate_rows, group_log_probs
+from clearhead.perturbation.answers import Ablation, ablate_rows, group_log_probs, require_answer
 from clearhead.perturbation.features import group_features
 from clearhead.validation import require_choice
 
@@ -27,6 +27,10 @@ class PromptUnits:
     labels_T: Array
     relevance_U: Array
 
+    @property
+    def count(self) -> int:
+        return len(self.relevance_U)
+
     def keep(self, present_KU: Array) -> Array:
         """Return which tokens are kept (K,T) if these units are present."""
         # Column 0 stands for what is never removed.
@@ -36,9 +40,11 @@ class PromptUnits:
 
     def ablate(self, present_KU: Array) -> list[Ablation]:
         """Return the prompt with the whole answer under each mask of units."""
-        assert self.encoded.item.answer is not None
-        steps = tuple(range(len(self.encoded.item.answer.ids)))
-        return ablate_rows(self.encoded, self.keep(present_KU), steps)
+        return ablate_rows(self.encoded, self.keep(present_KU), _list_steps(self.encoded))
+
+
+def _list_steps(encoded: Encoded) -> tuple[int, ...]:
+    return tuple(range(len(require_answer(encoded).ids)))
 
 
 def list_units(model: Model, cases: Sequence[ExplainedExample], unit: str) -> list[PromptUnits]:
@@ -108,10 +114,15 @@ def _require_sources(example: Example) -> tuple[str, ...]:
 
 def _token_starts(encoded: Encoded, example: Example) -> Array:
     """Return the first character of each token of the prompt, −1 for tokens of the answer."""
+    spans = stack_spans(_require_offsets(encoded, example))
+    # An answer may repeat a source, but only what the prompt says of it can be removed.
+    return np.where(spans[:, 0] == 0, spans[:, 1], -1)
+
+
+def _require_offsets(encoded: Encoded, example: Example) -> tuple[tuple[int, ...], ...]:
     if encoded.item.offsets is None:
         raise BadInput(f"The sources of example '{example.id}' are found by characters, which needs a fast tokenizer.")
-    spans = stack_spans(encoded.item.offsets)
-    return np.where(spans[:, 0] == 0, spans[:, 1], -1)
+    return encoded.item.offsets
 
 
 def score_units(model: Model, prompts: Sequence[PromptUnits], masks: Sequence[Array], replacement: str) -> list[Array]:

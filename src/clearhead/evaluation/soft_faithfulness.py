@@ -117,6 +117,7 @@ def _run_thinned(model: Model, case: ExplainedExample, keep_T: Array, is_ranked_
 
 def _stack_masks(drawn_STD: Array, is_ranked_T: Array) -> Array:
     """Put the whole prompt and the prompt of zeros before the draws."""
+    # In one batch, so that all distances come from the same kernels.
     whole_TD = np.ones(drawn_STD.shape[1:])
     empty_TD = whole_TD * ~is_ranked_T[:, None]
     return np.stack([whole_TD, empty_TD, *drawn_STD])
@@ -128,14 +129,19 @@ def _repeat(tensors: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
 
 
 def _embed(model: Model, ids_T: Tensor) -> Tensor:
+    return _require_table(model).detach()[ids_T]
+
+
+def _require_table(model: Model) -> Tensor:
     words = input_embedding(model.network)
     if words is None:
         raise UnsupportedModel(f"{model.name} does not look its words up in a table, so embeddings cannot be masked.")
-    return words.detach()[ids_T]
+    return words
 
 
 def _hellinger(logits_RNV: Tensor) -> Array:
     """Return the Hellinger distance of every row's distributions to those of the first row (R,N)."""
+    # float64, because the distance of nearly equal distributions is a difference of nearly equal roots.
     roots_RNV = logits_RNV.double().softmax(-1).sqrt()
     squared_RN = (roots_RNV - roots_RNV[:1]).square().sum(-1) / 2
     return squared_RN.sqrt().cpu().numpy()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import Any
 
 from clearhead.errors import BadInput
@@ -35,9 +35,12 @@ UNFINISHED_CHARACTER = "\ufffd"
 
 def is_chat(prompt: Any) -> bool:
     """Return whether this is one list of chat messages, each with a role and a content."""
-    if isinstance(prompt, str | Mapping) or not isinstance(prompt, Sequence) or not prompt:
-        return False
-    return all(map(_is_message, prompt))
+    return _is_list(prompt) and bool(prompt) and all(map(_is_message, prompt))
+
+
+def _is_list(prompt: Any) -> bool:
+    # A text is a sequence too, and a single message can be taken for its keys.
+    return isinstance(prompt, Sequence) and not isinstance(prompt, str | Mapping)
 
 
 def _is_message(message: Any) -> bool:
@@ -115,7 +118,11 @@ def _find_contents(rendered: str, messages: Chat) -> list[tuple[int, int]]:
 def _lies_in(offset: tuple[int, ...], ranges: Ranges) -> bool:
     start, end = offset[-2:]
     # Blanks around a content are the template's: without them nothing is left of such a token.
-    return start < end and any(first <= start and end <= last for first, last in ranges)
+    return start < end and _is_within(start, end, ranges)
+
+
+def _is_within(start: int, end: int, ranges: Ranges) -> bool:
+    return any(first <= start and end <= last for first, last in ranges)
 
 
 def answer_prompt(model: Model, prompt: Encoded, answer: str | None, generation: Mapping[str, Any]) -> Encoded:
@@ -191,13 +198,17 @@ def _trim(decoded: str, start: int, end: int, blanks: int) -> tuple[int, int]:
 
 def _decode_progressively(model: Model, ids: Sequence[int]) -> tuple[str, list[int]]:
     """Return the text of some tokens, and its length after each of them."""
-    ends: list[int] = []
-    for count in range(1, len(ids) + 1):
-        text = _decode(model, ids[:count]).rstrip(UNFINISHED_CHARACTER)
-        # Tokenizers may drop blanks before punctuation once it follows.
-        ends.append(max(len(text), *ends[-1:], 0))
     decoded = _decode(model, ids)
+    # Tokenizers may drop blanks before punctuation once it follows.
+    ends = accumulate(_measure_beginnings(model, ids), max)
     return decoded, [min(end, len(decoded)) for end in ends]
+
+
+def _measure_beginnings(model: Model, ids: Sequence[int]) -> Iterator[int]:
+    """Yield the number of characters of the first token, of the first two, and so on."""
+    for count in range(1, len(ids) + 1):
+        text = _decode(model, ids[:count])
+        yield len(text.rstrip(UNFINISHED_CHARACTER))
 
 
 def _decode(model: Model, ids: Sequence[int]) -> str:
@@ -282,24 +293,21 @@ def _complete_settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keep_answer(model: Model, ids: list[int]) -> list[int]:
     """Return generated tokens up to their end; raise BadInput if there are none."""
-    answer = _drop_end(model.network.language_model, ids)
+    answer = _drop_end(model, ids)
     if not answer:
         raise BadInput(f"{model.name} writes nothing after this prompt: give an answer, or another prompt.")
     return answer
 
 
-def _drop_end(network: Any, ids: list[int]) -> list[int]:
+def _drop_end(model: Model, ids: list[int]) -> list[int]:
     """Return the tokens before the first that ends an answer."""
-    ends = _list_ends(network)
-    for index, token_id in enumerate(ids):
-        if token_id in ends:
-            return ids[:index]
-    return ids
+    ends = _list_ends(model)
+    return list(takewhile(lambda token_id: token_id not in ends, ids))
 
 
-def _list_ends(network: Any) -> Sequence[int]:
+def _list_ends(model: Model) -> Sequence[int]:
     # A model may have one end token, several, or none.
-    ends = network.generation_config.eos_token_id
+    ends = model.network.language_model.generation_config.eos_token_id
     if isinstance(ends, int):
         return [ends]
     return ends or ()

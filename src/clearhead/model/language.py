@@ -16,18 +16,26 @@ SEQUENCE_ENDINGS = ("ForConditionalGeneration", "Seq2SeqLM", "MTModel")
 
 def is_causal_lm(network: Any) -> bool:
     """Return whether a network is a decoder that continues a text."""
-    if not type(network).__name__.endswith(CAUSAL_ENDINGS):
+    if not _is_named(network, CAUSAL_ENDINGS):
         return False
     return not _has_both_stacks(network.config) and not _is_encoder(network.config)
 
 
 def is_encoder_decoder(network: Any) -> bool:
     """Return whether a network has an encoder that reads a text and a decoder that writes another."""
-    if not type(network).__name__.endswith(SEQUENCE_ENDINGS):
+    if not _is_named(network, SEQUENCE_ENDINGS):
         return False
+    return _reads_text(network) and _has_both_stacks(network.config)
+
+
+def _is_named(network: Any, endings: tuple[str, ...]) -> bool:
+    # By its class, because a config does not tell with which head a network was loaded.
+    return type(network).__name__.endswith(endings)
+
+
+def _reads_text(network: Any) -> bool:
     # Speech and images are read by encoders too.
-    reads_text = getattr(network, "main_input_name", "input_ids") == "input_ids"
-    return reads_text and _has_both_stacks(network.config)
+    return bool(getattr(network, "main_input_name", "input_ids") == "input_ids")
 
 
 def _has_both_stacks(config: Any) -> bool:
@@ -129,5 +137,5 @@ def _select_positions(logits_BKV: Tensor, positions_BN: Tensor) -> Tensor:
 
 
 def _are_all(positions_BN: Tensor, count: int) -> bool:
-    every_position = torch.arange(count, device=positions_BN.device)
-    return torch.equal(positions_BN, every_position.expand(len(positions_BN), count))
+    position_N = torch.arange(count, device=positions_BN.device)
+    return torch.equal(positions_BN, position_N.expand(len(positions_BN), -1))

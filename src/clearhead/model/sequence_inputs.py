@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -29,12 +30,17 @@ def find_start(model: Model, options: Mapping[str, Any]) -> list[int]:
 
     `options` are those of a generation, which may name another language to write in.
     """
-    settings = {**model.network.language_model.generation_config.to_dict(), **options}
+    settings = _merge_settings(model, options)
     start = _start_token(model, settings)
     forced = settings.get("forced_bos_token_id")
     if forced is None:
         return [start, *_leading_special_ids(model)]
     return [start, forced]
+
+
+def _merge_settings(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with the model's own settings where they say nothing."""
+    return {**model.network.language_model.generation_config.to_dict(), **options}
 
 
 def _start_token(model: Model, settings: Mapping[str, Any]) -> int:
@@ -50,13 +56,9 @@ def _start_token(model: Model, settings: Mapping[str, Any]) -> int:
 
 def _leading_special_ids(model: Model) -> list[int]:
     """Return the special tokens that the tokenizer puts before an answer, such as BART's <s>."""
-    leading: list[int] = []
     # What encloses an empty answer; what follows its end, such as mBART's language, does not lead.
-    for token_id in model.processor(text_target="", verbose=False)["input_ids"]:
-        if token_id == model.processor.eos_token_id:
-            break
-        leading.append(token_id)
-    return leading
+    enclosing = model.processor(text_target="", verbose=False)["input_ids"]
+    return list(takewhile(lambda token_id: token_id != model.processor.eos_token_id, enclosing))
 
 
 def generate_target(model: Model, source: Encoded, settings: Mapping[str, Any]) -> tuple[list[int], list[int]]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from clearhead.errors import BadInput, BadOption
@@ -181,15 +181,19 @@ def _find_turns(item: Item, prompt: Prompt) -> list[SourceSpan]:
 
 def _locate_texts(prompt: str, names: Sequence[str], texts: Sequence[str]) -> list[SourceSpan]:
     """Return where texts stand in a prompt, each after the one before it if it occurs there."""
-    spans = []
-    end = 0
+    spans: list[SourceSpan] = []
+    after = 0
     for name, text in zip(names, texts, strict=True):
-        start = _find_text(prompt, text, end)
-        if start < 0:
-            raise BadInput(f"Source {name!r} ({_shorten(text)!r}) does not occur in the prompt, as other sources do.")
-        end = start + len(text)
-        spans.append(SourceSpan(name, start, end))
+        spans.append(_locate_text(prompt, name, text, after))
+        after = spans[-1].end
     return spans
+
+
+def _locate_text(prompt: str, name: str, text: str, after: int) -> SourceSpan:
+    start = _find_text(prompt, text, after)
+    if start < 0:
+        raise BadInput(f"Source {name!r} ({_shorten(text)!r}) does not occur in the prompt, as other sources do.")
+    return SourceSpan(name, start, start + len(text))
 
 
 def _find_text(prompt: str, text: str, after: int) -> int:
@@ -211,18 +215,22 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(end, int) for end in value)
 
 
+def _require_pair(value: Any) -> tuple[int, int]:
+    if not _is_pair(value):
+        raise BadInput(f"Invalid source {value!r}: give a text, or the characters (start, end) of the prompt.")
+    start, end = value
+    return start, end
+
+
 def _read_pair(name: str, pair: Any, prompt: str) -> SourceSpan:
-    if not _is_pair(pair):
-        raise BadInput(f"Invalid source {pair!r}: give a text, or the characters (start, end) of the prompt.")
-    start, end = pair
+    start, end = _require_pair(pair)
     if not 0 <= start < end <= len(prompt):
         raise BadInput(f"Source ({start}, {end}) is not in the prompt, which has {len(prompt)} characters.")
     return SourceSpan(name, start, end)
 
 
 def _validate_spans(spans: Sequence[SourceSpan]) -> None:
-    ordered = sorted(spans, key=lambda span: span.start)
-    for before, after in pairwise(ordered):
+    for before, after in pairwise(sorted(spans, key=attrgetter("start"))):
         # Relevance of a token in two sources would count twice.
         if after.start < before.end:
             raise BadInput(

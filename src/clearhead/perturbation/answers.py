@@ -55,10 +55,15 @@ def ablate_rows(encoded: Encoded, keep_KT: Array, steps: tuple[int, ...]) -> lis
     return [Ablation(encoded, keep_T, steps) for keep_T in keep_KT]
 
 
+def require_answer(encoded: Encoded) -> Answer:
+    """Return the answer of a prompt that has one."""
+    assert encoded.item.answer is not None
+    return encoded.item.answer
+
+
 def _add_row(rows: dict[bytes, Encoded], row: Encoded) -> bytes:
     """Add a row unless there is one like it, and return the key of both."""
-    assert row.item.answer is not None
-    key = repr((sorted(row.values.items()), row.item.answer.ids)).encode()
+    key = repr((sorted(row.values.items()), require_answer(row).ids)).encode()
     rows.setdefault(key, row)
     return key
 
@@ -69,6 +74,7 @@ def _remove_tokens(ablation: Ablation, replacement: str) -> Encoded:
     keep_T = np.asarray(ablation.keep_T[: row.length], dtype=bool)
     if replacement == "delete":
         return _delete_tokens(row, keep_T)
+    # Removed tokens stay in the row, but nothing looks at them.
     mask = keep_T.astype(int).tolist()
     return replace(row, values={**row.values, "attention_mask": mask})
 
@@ -87,8 +93,7 @@ def _cut_values(encoded: Encoded, length: int) -> dict[str, Any]:
 
 
 def _select_answer(ablation: Ablation) -> Answer:
-    answer = ablation.encoded.item.answer
-    assert answer is not None
+    answer = require_answer(ablation.encoded)
     return replace(answer, ids=tuple(_select(answer.ids, ablation.steps)))
 
 
@@ -147,8 +152,7 @@ def _score_batch(model: Model, rows: Sequence[Encoded]) -> list[Array]:
 
 
 def _score_row(logits_NV: Tensor, row: Encoded) -> Array:
-    assert row.item.answer is not None
-    ids_N = torch.tensor(row.item.answer.ids, device=logits_NV.device)
+    ids_N = torch.tensor(require_answer(row).ids, device=logits_NV.device)
     # Row by row in float64: a copy of the whole batch over a large vocabulary would not fit.
     scores_NV = logits_NV[: len(ids_N)].double()
     log_prob_N = scores_NV.gather(1, ids_N[:, None])[:, 0] - scores_NV.logsumexp(-1)

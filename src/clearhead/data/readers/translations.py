@@ -21,6 +21,7 @@ def translations(path: Path, *, limit: int | None = None) -> Task:
     """Sentences as `source ||| translation` in NAME.src-tgt, and their alignments as 1-1 2p3 … in NAME.gold."""
     sentences = read_lines(path)
     links = read_lines(_require_links(path))
+    # The longest, so that a file that was cut off shows as invalid rows.
     numbered = enumerate(zip_longest(sentences, links), 1)
     rows = [_make_example(number, sentence, link) for number, (sentence, link) in numbered]
     return build_task(path.name, rows, limit=limit)
@@ -51,14 +52,19 @@ def _split_sentence(sentence: str) -> tuple[str, str]:
 
 
 def _parse_links(text: str) -> Alignment:
-    pairs: dict[str, list[IndexPair]] = {"-": [], "p": []}
-    for link in text.split():
-        sign, pair = _parse_link(link)
-        pairs[sign].append(pair)
-    if not pairs["-"]:
-        raise BadInput("no sure link")
+    pairs = _group_links(text)
     sure = frozenset(pairs["-"])
+    if not sure:
+        raise BadInput("no sure link")
     return Alignment(sure, sure | frozenset(pairs["p"]))
+
+
+def _group_links(text: str) -> dict[str, list[IndexPair]]:
+    """Return the links by their sign."""
+    pairs: dict[str, list[IndexPair]] = {"-": [], "p": []}
+    for sign, pair in map(_parse_link, text.split()):
+        pairs[sign].append(pair)
+    return pairs
 
 
 def _parse_link(link: str) -> tuple[str, IndexPair]:
