@@ -83,6 +83,12 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
+def read_first_line(path: Path, limit: int) -> str:
+    """Return the first line within the first `limit` bytes, by which readers recognise their files; "" if empty."""
+    # An empty file has no line at all.
+    return next(iter(read_lines(path, limit)), "")
+
+
 def require_text(row: Row, column: str) -> str:
     """Return the text of a column; raise BadInput if there is none."""
     value = row.get(column)

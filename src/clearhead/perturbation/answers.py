@@ -63,9 +63,14 @@ def require_answer(encoded: Encoded) -> Answer:
 
 def _add_row(rows: dict[bytes, Encoded], row: Encoded) -> bytes:
     """Add a row unless there is one like it, and return the key of both."""
-    key = repr((sorted(row.values.items()), require_answer(row).ids)).encode()
+    key = _make_key(row)
     rows.setdefault(key, row)
     return key
+
+
+def _make_key(row: Encoded) -> bytes:
+    # The answer belongs to it, because the last of its tokens is not among the values.
+    return repr((sorted(row.values.items()), require_answer(row).ids)).encode()
 
 
 def _remove_tokens(ablation: Ablation, replacement: str) -> Encoded:

@@ -6,7 +6,7 @@ from pathlib import Path
 from clearhead.data.evidence import locate_evidence
 from clearhead.data.readers.tables import named_rows
 from clearhead.data.task import BadRow, Example, Task, Writing, build_task, reader, skip_invalid
-from clearhead.data.text_files import Row, file_suffix, read_lines, require_text
+from clearhead.data.text_files import Row, file_suffix, read_first_line, require_text
 
 PROMPT_COLUMN = "one_prefix_prefix"
 ANSWER_COLUMN = "one_prefix_word_good"
@@ -31,8 +31,7 @@ def _list_tables(path: Path) -> list[Path]:
 
 def _is_pairs_table(path: Path) -> bool:
     # The heading is enough, and a folder may hold many large tables.
-    lines = read_lines(path, PREVIEW_BYTES)
-    return PROMPT_COLUMN in next(iter(lines), "").split(",")
+    return PROMPT_COLUMN in read_first_line(path, PREVIEW_BYTES).split(",")
 
 
 @reader(_has_minimal_pairs)

@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.data.columns import find_id, rename_repeated
 from clearhead.data.evidence import locate_evidence
 from clearhead.data.task import BadRow, Example, Task, Writing, build_task, reader, skip_invalid
-from clearhead.data.text_files import Row, file_suffix, is_text, json_lines, read_lines, require_text
+from clearhead.data.text_files import Row, file_suffix, is_text, json_lines, read_first_line, require_text
 from clearhead.errors import BadInput
 
 PROMPT_COLUMN = "prompt"
@@ -20,8 +20,7 @@ PREVIEW_BYTES = 2**18
 
 def _starts_with_columns(path: Path, columns: tuple[str, ...]) -> bool:
     """Return whether the first line names these columns."""
-    lines = read_lines(path, PREVIEW_BYTES)
-    first_line = next(iter(lines), "")
+    first_line = read_first_line(path, PREVIEW_BYTES)
     return all(f'"{column}"' in first_line for column in columns)
 
 

@@ -77,5 +77,5 @@ def _parse_link(link: str) -> tuple[str, IndexPair]:
 def _validate_links(alignment: Alignment, source_words: int, answer_words: int) -> None:
     # -1, from a link that counts from 0, would silently mean the last word.
     for source, answer in alignment.possible:
-        if not (0 <= source < source_words and 0 <= answer < answer_words):
+        if source not in range(source_words) or answer not in range(answer_words):
             raise BadInput(f"the link {source + 1}-{answer + 1} points outside the sentences")
