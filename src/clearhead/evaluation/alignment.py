@@ -129,4 +129,5 @@ def _sum_words(matrix_NT: Array, answer_N: Array, source_T: Array) -> Array:
 def _is_word(numbers: Array) -> Array:
     """Return which tokens belong to each word, as 0 and 1 (words × tokens)."""
     words = np.arange(numbers.max() + 1)
+    # As numbers, because a product with them sums over the tokens of each word.
     return np.asarray(numbers == words[:, None], dtype=np.float64)

@@ -57,6 +57,7 @@ def make_units(model: Model, case: ExplainedExample, unit: str) -> PromptUnits:
     explanation = answer_explanation(case, "answer")
     encoded = encoded_answer(case)
     unit_T = _number_tokens(model, encoded, case.example, unit)
+    # The label 0 of what is not ranked keeps it from being removed.
     labels_T = _renumber(np.where(ranked_tokens(model, explanation), unit_T, 0))
     return PromptUnits(encoded, labels_T, _sum_units(labels_T, explanation.relevance))
 

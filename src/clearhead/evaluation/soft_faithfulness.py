@@ -149,6 +149,7 @@ def _hellinger(logits_RNV: Tensor) -> Array:
 
 def _mean_ratio(distance_N: Array, empty_N: Array) -> float | None:
     """Return the mean ratio over the steps that depend on the prompt at all."""
+    # A step that does not depend on the prompt would divide 0 by 0.
     depends_N = empty_N > 0
     if not depends_N.any():
         return None

@@ -68,5 +68,6 @@ def _keep_shares(relevance_T: Array, removable_T: Array, shares: Sequence[float]
 def _change_record(log_probs: Sequence[Array], shares: int) -> Record:
     """Return the mean drop of probability over steps and shares, and its curve over the shares."""
     probability_NK = np.exp(np.concatenate(log_probs)).reshape(-1, shares)
+    # The first share is 0, the whole prompt, from which drops are counted.
     change_K = (probability_NK[:, :1] - probability_NK).mean(0)
     return {"aopc-per-step": float(change_K.mean()), "changes": change_K.tolist()}

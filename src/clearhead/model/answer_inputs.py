@@ -177,6 +177,7 @@ def _extend_item(model: Model, item: Item, answer: Answer) -> Item:
 def make_answer(model: Model, ids: Sequence[int], start: int) -> Answer:
     """Return an answer with its text and the characters of each token."""
     decoded, ends = _decode_progressively(model, ids)
+    # The blank between prompt and answer belongs to neither.
     text = decoded.lstrip()
     offsets = _find_offsets(decoded, ends, len(decoded) - len(text))
     tokens = tuple(model.processor.convert_ids_to_tokens(list(ids)))

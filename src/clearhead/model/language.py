@@ -116,6 +116,7 @@ class EncoderDecoderNetwork(AnswerNetwork):
 
     def forward(self, input_ids: Tensor, answer_positions: Tensor, attention_mask: Tensor, **tensors: Tensor) -> Tensor:
         """Return logits at `answer_positions`."""
+        # The same for all rows, because sources are padded.
         source = int(tensors[SOURCE_LENGTH][0, 0])
         logits: Tensor = self.language_model(
             input_ids=input_ids[:, :source],

@@ -105,6 +105,7 @@ def join_values(ids: list[int], start: int) -> dict[str, list[int]]:
 
 def _describe_decoder(model: Model, start: Sequence[int], answer: Answer) -> Item:
     """Return the decoder's input as a person sees it: the start tokens, which are special, and the answer's own."""
+    # The last token of an answer is predicted, but never read.
     return Item(
         tokens=(*model.processor.convert_ids_to_tokens(list(start)), *answer.tokens[:-1]),
         special=(*[True] * len(start), *find_special(model, answer.ids[:-1])),

@@ -56,6 +56,7 @@ def _insert_into_chat(messages: Chat, texts: Sequence[str]) -> Chat:
     if number is None:
         return messages
     content = str(messages[number].get("content", ""))
+    # A copy, because the messages belong to the caller.
     changed = {**messages[number], "content": _insert_into_text(content, texts)}
     return [*messages[:number], changed, *messages[number + 1 :]]
 
@@ -79,6 +80,7 @@ def _list_texts(sources: Sources) -> list[str]:
     values = _list_values(sources)
     if not values:
         raise BadInput("'sources' is empty: give documents or segments, or leave it out for the prompt's sentences.")
+    # Positions are checked later, when the text that they count in is there.
     texts = [value.strip() for value in values if isinstance(value, str)]
     if texts:
         _validate_texts(texts, len(values))

@@ -73,11 +73,13 @@ class AnswerReplacement(TokenReplacement):
 
     def keys(self, rows: Rows, chosen: Tensor, lengths_N: Tensor) -> list[bytes]:
         keys = super().keys(rows, chosen, lengths_N)
+        # Rows of equal tokens can differ in where their answers are predicted.
         positions_NK = self._find_positions(rows, chosen).numpy()
         return [key + digest_arrays([row]) for key, row in zip(keys, positions_NK, strict=True)]
 
     def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
         tensors = super().build(rows, chosen, width)
+        # What is deleted shifts all that follows, and with it where the answer is predicted.
         tensors[ANSWER_POSITIONS] = self._find_positions(rows, chosen).to(self.model.device)
         return tensors
 
@@ -88,6 +90,7 @@ class AnswerReplacement(TokenReplacement):
 
     @property
     def _start_token(self) -> int:
+        # Not every tokenizer has a token for the start of a text.
         for name in START_TOKENS:
             number = token_id(self.model, name)
             if number is not None:

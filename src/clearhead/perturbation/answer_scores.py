@@ -51,6 +51,7 @@ class AnswerReader:
         step_BP1, token_BP1 = torch.tensor_split(self._table_EP2[example_B].to(logits_BNV.device), 2, -1)
         scores_BPV = _gather_steps(logits_BNV, step_BP1)
         chosen_BP1 = scores_BPV.gather(2, token_BP1)
+        # Without the token itself, so that the sum is over all others.
         scores_BPV.scatter_(2, token_BP1, -torch.inf)
         return torch.cat([chosen_BP1, scores_BPV.logsumexp(-1, keepdim=True)], -1).double()
 

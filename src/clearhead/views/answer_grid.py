@@ -74,6 +74,7 @@ def _name_word(word: AnswerWord | TextSpan) -> str:
 
 
 def _prompt_spans(explanation: AnswerExplanation, level: str) -> list[TextSpan]:
+    # The first segment is the prompt.
     return select_scored(split_segments(explanation, level)[:1])
 
 

@@ -216,6 +216,7 @@ def _add_grid(layout: Layout, grid: Grid | None) -> None:
         return
     _add_caption(layout, TITLE)
     names = _make_names(layout, grid.rows)
+    # Columns begin after the longest name of a row.
     left = MARGIN + _max_width(names) + WORD_GAP
     _add_columns(layout, _make_names(layout, grid.columns), left)
     for row, name in enumerate(names):

@@ -48,6 +48,7 @@ class _Cell:
 
     @property
     def width(self) -> int:
+        # One more for the blank between words.
         return max(cell_len(self.text), cell_len(self.below)) + 1
 
     @property

@@ -23,6 +23,7 @@ def _has_minimal_pairs(path: Path) -> bool:
 
 def _list_tables(path: Path) -> list[Path]:
     if path.is_dir():
+        # The order of files in a folder differs between systems.
         return sorted(path.glob("*.csv"))
     if file_suffix(path) == ".csv":
         return [path]
