@@ -20,6 +20,7 @@ from clearhead.cli.plan import plan
 from clearhead.cli.report import report
 from clearhead.cli.serve import serve
 from clearhead.cli.words import words
+from clearhead.environment import set_defaults
 from clearhead.version import __version__
 
 EXIT_USER_ERROR = 2
@@ -71,7 +72,8 @@ def _add_global_options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; a user's mistake is one line on stderr and exit code 2."""
-    _set_environment()
+    # The libraries read these when they are imported, which happens inside the commands.
+    set_defaults(ENVIRONMENT)
     _prepare_streams()
     sys.exit(_as_exit_code(_run(arguments)))
 
@@ -99,12 +101,6 @@ def _run(arguments: list[str] | None) -> object:
         if message is None:
             raise
         return _print_error(message)
-
-
-def _set_environment() -> None:
-    # The libraries read these when they are imported, which happens inside the commands.
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
 
 
 def _discard_output() -> int:

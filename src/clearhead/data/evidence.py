@@ -46,16 +46,15 @@ def _locate_mark(texts: Sequence[str], mark: Any) -> list[Span]:
         return _find_words(texts, mark.strip())
     if not _is_range(mark):
         raise BadInput(f"evidence {mark!r} is neither a text nor [start, end]")
-    start, end = mark
-    _validate_range(texts, start, end)
-    return [(0, start, end)]
+    return [_locate_range(texts, *mark)]
 
 
-def _validate_range(texts: Sequence[str], start: int, end: int) -> None:
+def _locate_range(texts: Sequence[str], start: int, end: int) -> Span:
     if len(texts) > 1:
         raise BadInput("evidence in a chat is given as texts, because characters belong to one message")
     if not 0 <= start < end <= len(texts[0]):
         raise BadInput(f"evidence [{start}, {end}] points outside the prompt")
+    return 0, start, end
 
 
 def _is_range(mark: Any) -> bool:
@@ -66,6 +65,7 @@ def _is_range(mark: Any) -> bool:
 def _find_words(texts: Sequence[str], words: str) -> list[Span]:
     """Return every occurrence as whole words, else every occurrence; raise BadInput if there is none."""
     escaped = re.escape(words)
+    # Evidence may be a part of a word, such as an ending, but "he" does not mean the middle of "they".
     spans = list(_match(texts, rf"(?<!\w){escaped}(?!\w)")) or list(_match(texts, escaped))
     if not spans:
         raise BadInput(f"the evidence {words!r} does not occur in the prompt")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.data.task import BadRow
-from clearhead.errors import BadFile
+from clearhead.errors import BadFile, BadInput
 from clearhead.files import unreadable_file
 
 Row = dict[str, Any]
@@ -81,6 +81,20 @@ def _newline(text: str) -> str:
 def is_text(value: Any) -> bool:
     """Return whether a value is a text that is not blank."""
     return isinstance(value, str) and bool(value.strip())
+
+
+def read_first_line(path: Path, limit: int) -> str:
+    """Return the first line within the first `limit` bytes, by which readers recognise their files; "" if empty."""
+    # An empty file has no line at all.
+    return next(iter(read_lines(path, limit)), "")
+
+
+def require_text(row: Row, column: str) -> str:
+    """Return the text of a column; raise BadInput if there is none."""
+    value = row.get(column)
+    if not is_text(value):
+        raise BadInput(f"no text in column '{column}'")
+    return str(value)
 
 
 def damaged_file(text: str) -> bool:

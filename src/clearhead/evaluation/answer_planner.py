@@ -14,6 +14,7 @@ from clearhead.model.answer_inputs import answer_prompt, encode_prompt, tokenise
 from clearhead.model.inputs import Encoded
 from clearhead.model.model import Model
 from clearhead.model.target import AnswerTarget, Target
+from clearhead.perturbation.answers import require_answer
 
 ANSWER = "answer"
 CONTRAST = "contrast"
@@ -36,15 +37,15 @@ class AnswerPlanner:
     @property
     def captured_targets(self) -> list[Target | None]:
         """What traces are captured for, the whole answer; None for examples that were skipped."""
-        return [self.answers.get(index) for index in range(len(self.examples))]
+        return list(map(self.answers.get, range(len(self.examples))))
 
     def encode(self, index: int, overflow: str) -> Encoded:
         """Return a prompt with its answer; raise BadInput if one of them does not suit the model or the metrics."""
         writing = self.examples[index].writing or Writing()
         prompt = encode_prompt(self.model, self.examples[index].raw)
         encoded = answer_prompt(self.model, prompt, writing.answer, {})
-        assert encoded.item.answer is not None
-        ids = encoded.item.answer.ids
+        ids = require_answer(encoded).ids
+        # First, because without a foil an example is skipped, and must not count as encoded.
         if CONTRAST in self.needs:
             self.contrasts[index] = contrast_answers(ids, _tokenise_foil(self.model, prompt, writing.foil))
         self.answers[index] = _whole_answer(ids)
@@ -57,7 +58,7 @@ class AnswerPlanner:
         if ANSWER in self.needs and STEPS not in self.needs:
             names[trace.targets] = [ANSWER]
         if CONTRAST in self.needs:
-            names[tuple(self.contrasts[index] for index in indices)] = [CONTRAST]
+            names[tuple(map(self.contrasts.__getitem__, indices))] = [CONTRAST]
         return names
 
     def add_steps(

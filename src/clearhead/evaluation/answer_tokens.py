@@ -13,6 +13,7 @@ from clearhead.evaluation.metric import ExplainedExample
 from clearhead.evaluation.plausibility import marked_spans, marked_tokens
 from clearhead.model.inputs import Encoded
 from clearhead.model.model import Model
+from clearhead.perturbation.features import as_span
 
 
 def answer_explanation(case: ExplainedExample, key: str) -> AnswerExplanation:
@@ -58,6 +59,11 @@ def _has_encoder(model: Model) -> bool:
     return bool(getattr(model.config, "is_encoder_decoder", False))
 
 
+def stack_spans(offsets: Sequence[tuple[int, ...]]) -> Array:
+    """Return segment, start and end of each token (T,3); segment 0 is the prompt, 1 the answer."""
+    return np.array(list(map(as_span, offsets)))
+
+
 def evidence_tokens(case: ExplainedExample, explanation: AnswerExplanation) -> Array:
     """Return which tokens people marked (T), none for an example without marks."""
     if case.example.gold is None:
@@ -72,7 +78,12 @@ def _place_spans(case: ExplainedExample, prompt: str) -> Spans:
         return spans
     # The spans of a chat count from the start of a message.
     starts = list(_find_messages(case.example.input, prompt))
-    return tuple((0, starts[message] + start, starts[message] + end) for message, start, end in spans)
+    return tuple(_shift_span(starts[message], start, end) for message, start, end in spans)
+
+
+def _shift_span(first: int, start: int, end: int) -> tuple[int, int, int]:
+    # A rendered chat is a single text, whose segment is 0.
+    return 0, first + start, first + end
 
 
 def _find_messages(messages: Sequence[Mapping[str, str]], rendered: str) -> Iterator[int]:

@@ -1,5 +1,6 @@
 """Soft sufficiency and comprehensiveness: embeddings thinned out by how relevant their tokens are."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,11 @@ class _Draws:
     def __post_init__(self) -> None:
         require_integer("samples", self.samples)
         require_integer("seed", self.seed, 0)
+
+    def draw_noise(self, case: ExplainedExample, shape: Sequence[int]) -> Array:
+        """Return uniform numbers (samples × shape)."""
+        # The same for all methods: what keeps more of a token keeps all that others keep of it.
+        return seeded_generator(self.seed, case).random((self.samples, *shape))
 
 
 @metric(paper="Zhao & Aletras 2023; ReAGent (Zhao & Shan 2024)", better="higher", targets=("answer",))
@@ -70,17 +76,24 @@ def _measure_ratios(model: Model, cases: list[ExplainedExample], draws: _Draws) 
 
 
 def _measure_ratio(model: Model, case: ExplainedExample, draws: _Draws) -> float | None:
-    is_ranked_T = ranked_tokens(model, answer_explanation(case, "answer"))
+    explanation = answer_explanation(case, "answer")
+    is_ranked_T = ranked_tokens(model, explanation)
     if not is_ranked_T.any():
         return None
-    keep_T = _keep_probability(answer_explanation(case, "answer").relevance, is_ranked_T)
-    if draws.is_dropping:
-        keep_T = 1 - keep_T
-    distance_RN = _run_thinned(model, case, np.where(is_ranked_T, keep_T, 1.0), is_ranked_T, draws)
+    keep_T = _keep_probability(explanation.relevance, is_ranked_T, draws.is_dropping)
+    distance_RN = _run_thinned(model, case, keep_T, is_ranked_T, draws)
     return _mean_ratio(distance_RN[1:].mean(0), distance_RN[0])
 
 
-def _keep_probability(relevance_T: Array, is_ranked_T: Array) -> Array:
+def _keep_probability(relevance_T: Array, is_ranked_T: Array, is_dropping: bool) -> Array:
+    keep_T = _scale_relevance(relevance_T, is_ranked_T)
+    if is_dropping:
+        keep_T = 1 - keep_T
+    # What is not ranked, such as special tokens and the answer, is never thinned out.
+    return np.where(is_ranked_T, keep_T, 1.0)
+
+
+def _scale_relevance(relevance_T: Array, is_ranked_T: Array) -> Array:
     """Return relevance scaled to 0 … 1 over the ranked tokens (T)."""
     ranked = relevance_T[is_ranked_T]
     lowest = ranked.min()
@@ -96,33 +109,39 @@ def _run_thinned(model: Model, case: ExplainedExample, keep_T: Array, is_ranked_
     """Return the distances to the whole prompt, for every step: of the prompt of zeros, then of each draw (R,N)."""
     tensors = collate(model, [encoded_answer(case)]).tensors
     embedding_TD = _embed(model, tensors["input_ids"][0])
-    # The same uniform numbers for all methods: what keeps more of a token keeps all that others keep of it.
-    noise = seeded_generator(draws.seed, case).random((draws.samples, *embedding_TD.shape))
-    mask_RTD = _stack_masks(noise < keep_T[:, None], is_ranked_T)
-    leaf = embedding_TD * torch.from_numpy(mask_RTD).to(embedding_TD)
+    drawn_STD = draws.draw_noise(case, embedding_TD.shape) < keep_T[:, None]
+    mask_RTD = torch.from_numpy(_stack_masks(drawn_STD, is_ranked_T))
+    leaf = embedding_TD * mask_RTD.to(embedding_TD)
     return _hellinger(logits_from(model, _repeat(tensors, len(leaf)), leaf))[1:]
 
 
 def _stack_masks(drawn_STD: Array, is_ranked_T: Array) -> Array:
     """Put the whole prompt and the prompt of zeros before the draws."""
+    # In one batch, so that all distances come from the same kernels.
     whole_TD = np.ones(drawn_STD.shape[1:])
     empty_TD = whole_TD * ~is_ranked_T[:, None]
     return np.stack([whole_TD, empty_TD, *drawn_STD])
 
 
 def _repeat(tensors: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
+    # Views of one row, because all rows differ in their embeddings only.
     return {name: tensor.expand(rows, *tensor.shape[1:]) for name, tensor in tensors.items()}
 
 
 def _embed(model: Model, ids_T: Tensor) -> Tensor:
+    return _require_table(model).detach()[ids_T]
+
+
+def _require_table(model: Model) -> Tensor:
     words = input_embedding(model.network)
     if words is None:
         raise UnsupportedModel(f"{model.name} does not look its words up in a table, so embeddings cannot be masked.")
-    return words.detach()[ids_T]
+    return words
 
 
 def _hellinger(logits_RNV: Tensor) -> Array:
     """Return the Hellinger distance of every row's distributions to those of the first row (R,N)."""
+    # float64, because the distance of nearly equal distributions is a difference of nearly equal roots.
     roots_RNV = logits_RNV.double().softmax(-1).sqrt()
     squared_RN = (roots_RNV - roots_RNV[:1]).square().sum(-1) / 2
     return squared_RN.sqrt().cpu().numpy()
@@ -130,6 +149,7 @@ def _hellinger(logits_RNV: Tensor) -> Array:
 
 def _mean_ratio(distance_N: Array, empty_N: Array) -> float | None:
     """Return the mean ratio over the steps that depend on the prompt at all."""
+    # A step that does not depend on the prompt would divide 0 by 0.
     depends_N = empty_N > 0
     if not depends_N.any():
         return None

@@ -1,7 +1,6 @@
 """Faithfulness of every step of an answer: is what precedes a token ranked by how much the token rests on it?"""
 
 from collections.abc import Sequence
-from itertools import chain, islice
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from clearhead.evaluation.answer_faithfulness import STEPS, require_shares, shar
 from clearhead.evaluation.answer_tokens import answer_explanation, encoded_answer, ranked_tokens, require_matrix
 from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
 from clearhead.model.model import Model
-from clearhead.perturbation.answers import Ablation, answer_log_probs
+from clearhead.perturbation.answers import Ablation, ablate_rows, group_log_probs
 from clearhead.perturbation.ranking import equal_shares
 
 
@@ -29,8 +28,8 @@ def aopc_per_step(
     """
     shares = require_shares(steps)
     groups = [_ablate_case(model, case, shares) for case in cases]
-    scores = iter(answer_log_probs(model, list(chain.from_iterable(groups)), replacement=replacement))
-    return [_change_record(list(islice(scores, len(group))), len(shares)) for group in groups]
+    scores = group_log_probs(model, groups, replacement=replacement)
+    return [_change_record(log_probs, len(shares)) for log_probs in scores]
 
 
 def _ablate_case(model: Model, case: ExplainedExample, shares: Sequence[float]) -> list[Ablation]:
@@ -38,23 +37,29 @@ def _ablate_case(model: Model, case: ExplainedExample, shares: Sequence[float]) 
     explanation = answer_explanation(case, "steps")
     ablations: list[Ablation] = []
     for step, relevance_T in enumerate(require_matrix(explanation)):
-        keep_KT = _keep_shares(relevance_T, _removable_tokens(model, explanation, step), shares)
-        ablations += [Ablation(encoded_answer(case), keep_T, (step,)) for keep_T in keep_KT]
+        removable_T = _removable_tokens(model, explanation, step)
+        ablations += ablate_rows(encoded_answer(case), _keep_shares(relevance_T, removable_T, shares), (step,))
     return ablations
 
 
 def _removable_tokens(model: Model, explanation: AnswerExplanation, step: int) -> Array:
     """Return which tokens may be removed for a step: those of the prompt, and the answer's before the step."""
+    written_T = _written_tokens(explanation, step) & ~explanation.special
+    removable_T: Array = ranked_tokens(model, explanation) | written_T
+    return removable_T
+
+
+def _written_tokens(explanation: AnswerExplanation, step: int) -> Array:
+    """Return which tokens of the answer come before a step."""
     position_T = np.arange(len(explanation.tokens))
     # Counted from the end: the decoder of an encoder–decoder reads start tokens between prompt and answer.
     first = len(position_T) - (len(explanation.steps) - 1)
-    in_answer_T = (first <= position_T) & (position_T < first + step) & ~explanation.special
-    removable_T: Array = ranked_tokens(model, explanation) | in_answer_T
-    return removable_T
+    return (first <= position_T) & (position_T < first + step)
 
 
 def _keep_shares(relevance_T: Array, removable_T: Array, shares: Sequence[float]) -> Array:
     """Return which tokens are kept at each share (K,T)."""
+    # What may not be removed is kept at every share, so that the shares count removable tokens only.
     keep_KT = np.ones((len(shares), len(relevance_T)), dtype=bool)
     keep_KT[:, removable_T] = share_masks(relevance_T[removable_T], shares, np.greater_equal)
     return keep_KT
@@ -63,5 +68,6 @@ def _keep_shares(relevance_T: Array, removable_T: Array, shares: Sequence[float]
 def _change_record(log_probs: Sequence[Array], shares: int) -> Record:
     """Return the mean drop of probability over steps and shares, and its curve over the shares."""
     probability_NK = np.exp(np.concatenate(log_probs)).reshape(-1, shares)
+    # The first share is 0, the whole prompt, from which drops are counted.
     change_K = (probability_NK[:, :1] - probability_NK).mean(0)
     return {"aopc-per-step": float(change_K.mean()), "changes": change_K.tolist()}

@@ -1,21 +1,30 @@
 """Encode prompts and answers for language models: texts or chats, answers that are given or generated."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate, pairwise, takewhile
 from typing import Any
-
-import torch
 
 from clearhead.errors import BadInput
 from clearhead.model.batches import Answer, Encoded, Item
-from clearhead.model.language import ANSWER_POSITIONS
 from clearhead.model.model import Model
-from clearhead.model.sequence_inputs import add_target, find_start, generate_target, tokenise_target
+from clearhead.model.sequence_inputs import (
+    add_target,
+    find_special,
+    find_start,
+    generate_target,
+    generate_tokens,
+    join_offsets,
+    join_values,
+    tokenise_target,
+)
 from clearhead.model.text_inputs import encode_text, validate_length
 
 Chat = Sequence[Mapping[str, str]]
 Prompt = str | Chat
+Ranges = Sequence[tuple[int, int]]
+Tokenise = Callable[[str], list[int]]
 DEFAULT_NEW_TOKENS = 64
 LENGTH_ADVICE = (" Shorten the prompt or the answer.",)
 # Punctuation that follows a word without a blank.
@@ -26,15 +35,22 @@ UNFINISHED_CHARACTER = "\ufffd"
 
 def is_chat(prompt: Any) -> bool:
     """Return whether this is one list of chat messages, each with a role and a content."""
-    if isinstance(prompt, str | Mapping) or not isinstance(prompt, Sequence) or not prompt:
-        return False
-    return all(isinstance(message, Mapping) and "role" in message for message in prompt)
+    return _is_list(prompt) and bool(prompt) and all(map(_is_message, prompt))
+
+
+def _is_list(prompt: Any) -> bool:
+    # A text is a sequence too, and a single message can be taken for its keys.
+    return isinstance(prompt, Sequence) and not isinstance(prompt, str | Mapping)
+
+
+def _is_message(message: Any) -> bool:
+    # Without a content a message may still call a tool.
+    return isinstance(message, Mapping) and "role" in message
 
 
 def encode_prompt(model: Model, prompt: Prompt) -> Encoded:
     """Tokenise a prompt; chat messages go through the tokenizer's template, whose own tokens are special."""
-    if model.processor is None:
-        raise BadInput(f"{model.name} was loaded without a tokenizer: load it with one to explain answers.")
+    _require_tokenizer(model)
     if is_chat(prompt):
         return _encode_chat(model, prompt)  # type: ignore[arg-type]
     if not isinstance(prompt, str):
@@ -42,21 +58,36 @@ def encode_prompt(model: Model, prompt: Prompt) -> Encoded:
     return encode_text(model, prompt, "error")
 
 
+def _require_tokenizer(model: Model) -> None:
+    if model.processor is None:
+        raise BadInput(f"{model.name} was loaded without a tokenizer: load it with one to explain answers.")
+
+
 def _encode_chat(model: Model, messages: Chat) -> Encoded:
     rendered = _render_chat(model, messages)
     # The template contains the special tokens already.
     encoded = encode_text(model, rendered, "error", add_special_tokens=False)
-    item = encoded.item
-    if item.offsets is None:
+    if encoded.item.offsets is None:
         return encoded
-    contents = _find_contents(rendered, messages)
-    special = [flag or not _lies_in(offset, contents) for flag, offset in zip(item.special, item.offsets, strict=True)]
-    return replace(encoded, item=replace(item, special=tuple(special)))
+    return replace(encoded, item=_mark_template(encoded.item, _find_contents(rendered, messages)))
+
+
+def _mark_template(item: Item, contents: Ranges) -> Item:
+    """Return an item whose tokens outside of the contents of messages are special."""
+    assert item.offsets is not None
+    special = list(item.special)
+    for index, offset in enumerate(item.offsets):
+        special[index] |= not _lies_in(offset, contents)
+    return replace(item, special=tuple(special))
+
+
+def _require_template(model: Model) -> None:
+    if not getattr(model.processor, "chat_template", None):
+        raise BadInput(f"The tokenizer of {model.name} has no chat template: give the prompt as one text.")
 
 
 def _render_chat(model: Model, messages: Chat) -> str:
-    if not getattr(model.processor, "chat_template", None):
-        raise BadInput(f"The tokenizer of {model.name} has no chat template: give the prompt as one text.")
+    _require_template(model)
     try:
         rendered: str = model.processor.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
     except Exception as error:
@@ -65,12 +96,17 @@ def _render_chat(model: Model, messages: Chat) -> str:
     return rendered
 
 
+def read_content(message: Mapping[str, str]) -> str:
+    """Return the text of a chat message without blanks around it, which templates drop; "" if it has none."""
+    return str(message.get("content", "")).strip()
+
+
 def _find_contents(rendered: str, messages: Chat) -> list[tuple[int, int]]:
     """Return where the contents of the messages stand in the rendered chat."""
     contents = []
     position = 0
     for message in messages:
-        content = str(message.get("content", "")).strip()
+        content = read_content(message)
         start = rendered.find(content, position)
         # A template may change a content, or leave it out.
         if content and start >= 0:
@@ -79,22 +115,32 @@ def _find_contents(rendered: str, messages: Chat) -> list[tuple[int, int]]:
     return contents
 
 
-def _lies_in(offset: tuple[int, ...], ranges: Sequence[tuple[int, int]]) -> bool:
+def _lies_in(offset: tuple[int, ...], ranges: Ranges) -> bool:
     start, end = offset[-2:]
     # Blanks around a content are the template's: without them nothing is left of such a token.
-    return start < end and any(first <= start and end <= last for first, last in ranges)
+    return start < end and _is_within(start, end, ranges)
+
+
+def _is_within(start: int, end: int, ranges: Ranges) -> bool:
+    return any(first <= start and end <= last for first, last in ranges)
 
 
 def answer_prompt(model: Model, prompt: Encoded, answer: str | None, generation: Mapping[str, Any]) -> Encoded:
     """Return a prompt with its answer; without one, with what the model writes under the options of `generation`."""
-    if answer is not None:
-        ids = tokenise_answer(model, prompt, answer)
-        start = find_start(model, generation) if model.is_encoder_decoder else None
-        return add_answer(model, prompt, ids, start)
+    if answer is None:
+        return add_answer(model, prompt, *_write_answer(model, prompt, generation))
+    ids = tokenise_answer(model, prompt, answer)
+    if model.is_encoder_decoder:
+        return add_answer(model, prompt, ids, find_start(model, generation))
+    return add_answer(model, prompt, ids)
+
+
+def _write_answer(model: Model, prompt: Encoded, generation: Mapping[str, Any]) -> tuple[list[int], list[int] | None]:
+    """Return the tokens that the model writes, and those that the decoder of an encoder–decoder starts with."""
     if not model.is_encoder_decoder:
-        return add_answer(model, prompt, generate_answer(model, prompt, generation))
+        return generate_answer(model, prompt, generation), None
     start, written = generate_target(model, prompt, _complete_settings(generation))
-    return add_answer(model, prompt, _keep_answer(model, written), start)
+    return _keep_answer(model, written), start
 
 
 def add_answer(model: Model, prompt: Encoded, ids: Sequence[int], start: Sequence[int] | None = None) -> Encoded:
@@ -109,43 +155,39 @@ def add_answer(model: Model, prompt: Encoded, ids: Sequence[int], start: Sequenc
 
 
 def _continue_prompt(model: Model, prompt: Encoded, answer: Answer) -> Encoded:
-    start = prompt.length
-    ids = answer.ids
-    values = {**prompt.values, "input_ids": [*prompt.values["input_ids"], *ids[:-1]]}
-    length = len(values["input_ids"])
-    validate_length(model, length, LENGTH_ADVICE)
-    values["attention_mask"] = [1] * length
+    # The last token of the answer is predicted, but never read.
+    ids = [*prompt.values["input_ids"], *answer.ids[:-1]]
+    validate_length(model, len(ids), LENGTH_ADVICE)
+    values = {**prompt.values, **join_values(ids, prompt.length)}
     values.pop("token_type_ids", None)
-    # The token at a position is predicted one position before.
-    values[ANSWER_POSITIONS] = list(range(start - 1, length))
     return Encoded(_extend_item(model, prompt.item, answer), values)
 
 
 def _extend_item(model: Model, item: Item, answer: Answer) -> Item:
     """Return the item of a prompt with the tokens of its answer, as a pair of texts."""
-    tokens = (*item.tokens, *answer.tokens[:-1])
-    special_ids = set(model.processor.all_special_ids)
-    special = (*item.special, *(token_id in special_ids for token_id in answer.ids[:-1]))
-    offsets = None
-    if item.offsets is not None:
-        in_prompt = [(0, *offset) for offset in item.offsets]
-        in_answer = [(1, *offset) for offset in answer.offsets[:-1]]
-        offsets = (*in_prompt, *in_answer)
-    return Item(tokens, special, (str(item.text), answer.text), offsets, answer=answer)
+    return Item(
+        tokens=(*item.tokens, *answer.tokens[:-1]),
+        special=(*item.special, *find_special(model, answer.ids[:-1])),
+        text=(str(item.text), answer.text),
+        offsets=join_offsets(item.offsets, answer.offsets[:-1]),
+        answer=answer,
+    )
 
 
 def make_answer(model: Model, ids: Sequence[int], start: int) -> Answer:
     """Return an answer with its text and the characters of each token."""
     decoded, ends = _decode_progressively(model, ids)
+    # The blank between prompt and answer belongs to neither.
     text = decoded.lstrip()
-    blanks = len(decoded) - len(text)
-    offsets = []
-    previous = 0
-    for end in ends:
-        offsets.append(_trim(decoded, previous, end, blanks))
-        previous = end
+    offsets = _find_offsets(decoded, ends, len(decoded) - len(text))
     tokens = tuple(model.processor.convert_ids_to_tokens(list(ids)))
     return Answer(text, tuple(ids), tokens, tuple(offsets), start)
+
+
+def _find_offsets(decoded: str, ends: Sequence[int], blanks: int) -> Iterator[tuple[int, int]]:
+    """Yield the characters of each token, which begins where the one before it ends."""
+    for start, end in pairwise([0, *ends]):
+        yield _trim(decoded, start, end, blanks)
 
 
 def _trim(decoded: str, start: int, end: int, blanks: int) -> tuple[int, int]:
@@ -157,13 +199,17 @@ def _trim(decoded: str, start: int, end: int, blanks: int) -> tuple[int, int]:
 
 def _decode_progressively(model: Model, ids: Sequence[int]) -> tuple[str, list[int]]:
     """Return the text of some tokens, and its length after each of them."""
-    ends: list[int] = []
-    for count in range(1, len(ids) + 1):
-        text = _decode(model, ids[:count]).rstrip(UNFINISHED_CHARACTER)
-        # Tokenizers may drop blanks before punctuation once it follows.
-        ends.append(max(len(text), *ends[-1:], 0))
     decoded = _decode(model, ids)
+    # Tokenizers may drop blanks before punctuation once it follows.
+    ends = accumulate(_measure_beginnings(model, ids), max)
     return decoded, [min(end, len(decoded)) for end in ends]
+
+
+def _measure_beginnings(model: Model, ids: Sequence[int]) -> Iterator[int]:
+    """Yield the number of characters of the first token, of the first two, and so on."""
+    for count in range(1, len(ids) + 1):
+        text = _decode(model, ids[:count])
+        yield len(text.rstrip(UNFINISHED_CHARACTER))
 
 
 def _decode(model: Model, ids: Sequence[int]) -> str:
@@ -173,24 +219,36 @@ def _decode(model: Model, ids: Sequence[int]) -> str:
 
 def tokenise_answer(model: Model, prompt: Encoded, answer: str, *, after: str = "", name: str = "answer") -> list[int]:
     """Return the tokens of an answer as they would follow the prompt, or words `after` which it goes on."""
-    if not isinstance(answer, str):
-        raise BadInput(f"The {name} is a {type(answer).__name__}: give a text.")
-    if not answer.strip():
-        raise BadInput(f"The {name} is empty: give a text, or leave it out to explain what the model writes.")
+    _validate_text(answer, name)
     ids = _tokenise_after(*_find_context(model, prompt, after), answer)
     if not ids:
         raise BadInput(f"The tokenizer finds no token in the {name} {answer!r}.")
-    unknown = model.processor.unk_token_id
-    if unknown is not None and unknown in ids:
+    if _has_unknown(model, ids):
         raise BadInput(f"The {name} {answer!r} contains characters that the vocabulary of {model.name} does not have.")
     return ids
 
 
-def _find_context(model: Model, prompt: Encoded, after: str) -> tuple[Callable[[str], list[int]], str]:
+def _validate_text(answer: Any, name: str) -> None:
+    if not isinstance(answer, str):
+        raise BadInput(f"The {name} is a {type(answer).__name__}: give a text.")
+    if not answer.strip():
+        raise BadInput(f"The {name} is empty: give a text, or leave it out to explain what the model writes.")
+
+
+def _has_unknown(model: Model, ids: Sequence[int]) -> bool:
+    # Tokenizers of bytes know every character, and have no such token.
+    unknown = model.processor.unk_token_id
+    return unknown is not None and unknown in ids
+
+
+def _find_context(model: Model, prompt: Encoded, after: str) -> tuple[Tokenise, str]:
     """Return what tokenises an answer, and the text that comes before it in its own sequence."""
     if model.is_encoder_decoder:
         return partial(tokenise_target, model), after
-    return partial(_tokenise, model), f"{prompt.item.text} {after}".rstrip() if after else str(prompt.item.text)
+    before = str(prompt.item.text)
+    if after:
+        before = f"{before} {after}".rstrip()
+    return partial(_tokenise, model), before
 
 
 def _tokenise(model: Model, text: str) -> list[int]:
@@ -198,32 +256,36 @@ def _tokenise(model: Model, text: str) -> list[int]:
     return ids
 
 
-def _tokenise_after(tokenise: Callable[[str], list[int]], before: str, answer: str) -> list[int]:
+def _tokenise_after(tokenise: Tokenise, before: str, answer: str) -> list[int]:
     """Tokenise an answer together with what comes before it, so that it begins as the model would write it."""
     ids = tokenise(before + _blank_between(before, answer) + answer)
     alone = tokenise(before)
-    if ids[: len(alone)] == alone and len(ids) > len(alone):
-        return ids[len(alone) :]
+    continued = ids[len(alone) :]
+    if continued and [*alone, *continued] == ids:
+        return continued
     # Tokens that straddle the border: the model reads the prompt's own tokens, so the answer stands alone.
     return tokenise(answer)
 
 
 def _blank_between(prompt: str, answer: str) -> str:
-    has_blank = prompt[-1:].isspace() or answer[:1].isspace()
     # After the markup of a chat, or an opening bracket, answers begin without a blank.
-    ends_word = prompt[-1:].isalnum() or prompt[-1:] in WORD_ENDS
-    if has_blank or not ends_word or answer[:1] in WORD_ENDS:
+    if not _ends_word(prompt[-1:]) or _begins_apart(answer[:1]):
         return ""
     return " "
 
 
+def _ends_word(character: str) -> bool:
+    return character.isalnum() or character in WORD_ENDS
+
+
+def _begins_apart(character: str) -> bool:
+    return character.isspace() or character in WORD_ENDS
+
+
 def generate_answer(model: Model, prompt: Encoded, options: Mapping[str, Any]) -> list[int]:
     """Let the model continue a prompt, greedily unless the options say otherwise; return the new tokens."""
-    network = model.network.language_model
-    ids = torch.tensor([prompt.values["input_ids"]], device=model.device)
-    with torch.inference_mode():
-        written = network.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **_complete_settings(options))
-    return _keep_answer(model, written[0, ids.shape[1] :].tolist())
+    written = generate_tokens(model, prompt, _complete_settings(options))
+    return _keep_answer(model, written[prompt.length :])
 
 
 def _complete_settings(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,18 +294,21 @@ def _complete_settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keep_answer(model: Model, ids: list[int]) -> list[int]:
     """Return generated tokens up to their end; raise BadInput if there are none."""
-    answer = _drop_end(model.network.language_model, ids)
+    answer = _drop_end(model, ids)
     if not answer:
         raise BadInput(f"{model.name} writes nothing after this prompt: give an answer, or another prompt.")
     return answer
 
 
-def _drop_end(network: Any, ids: list[int]) -> list[int]:
+def _drop_end(model: Model, ids: list[int]) -> list[int]:
     """Return the tokens before the first that ends an answer."""
-    ends = network.generation_config.eos_token_id
+    ends = _list_ends(model)
+    return list(takewhile(lambda token_id: token_id not in ends, ids))
+
+
+def _list_ends(model: Model) -> Sequence[int]:
+    # A model may have one end token, several, or none.
+    ends = model.network.language_model.generation_config.eos_token_id
     if isinstance(ends, int):
-        ends = [ends]
-    for index, token_id in enumerate(ids):
-        if token_id in (ends or ()):
-            return ids[:index]
-    return ids
+        return [ends]
+    return ends or ()

@@ -16,19 +16,30 @@ SEQUENCE_ENDINGS = ("ForConditionalGeneration", "Seq2SeqLM", "MTModel")
 
 def is_causal_lm(network: Any) -> bool:
     """Return whether a network is a decoder that continues a text."""
-    if not type(network).__name__.endswith(CAUSAL_ENDINGS):
+    if not _is_named(network, CAUSAL_ENDINGS):
         return False
-    config = network.config
-    return not getattr(config, "is_encoder_decoder", False) and not _is_encoder(config)
+    return not _has_both_stacks(network.config) and not _is_encoder(network.config)
 
 
 def is_encoder_decoder(network: Any) -> bool:
     """Return whether a network has an encoder that reads a text and a decoder that writes another."""
-    if not type(network).__name__.endswith(SEQUENCE_ENDINGS):
+    if not _is_named(network, SEQUENCE_ENDINGS):
         return False
+    return _reads_text(network) and _has_both_stacks(network.config)
+
+
+def _is_named(network: Any, endings: tuple[str, ...]) -> bool:
+    # By its class, because a config does not tell with which head a network was loaded.
+    return type(network).__name__.endswith(endings)
+
+
+def _reads_text(network: Any) -> bool:
     # Speech and images are read by encoders too.
-    reads_text = getattr(network, "main_input_name", "input_ids") == "input_ids"
-    return reads_text and bool(getattr(network.config, "is_encoder_decoder", False))
+    return bool(getattr(network, "main_input_name", "input_ids") == "input_ids")
+
+
+def _has_both_stacks(config: Any) -> bool:
+    return bool(getattr(config, "is_encoder_decoder", False))
 
 
 def encoder_decoder_architectures() -> dict[str, str]:
@@ -73,7 +84,8 @@ class AnswerNetwork(nn.Module):
         """Return logits at `answer_positions`; a head over a large vocabulary is not applied to the prompt."""
         # A batch of different prompts needs the positions from the first answer on.
         first = int(answer_positions.min())
-        logits = self._run(input_ids.shape[1] - first, input_ids=input_ids, attention_mask=attention_mask, **tensors)
+        count = input_ids.shape[1] - first
+        logits = self._run(count, input_ids=input_ids, attention_mask=attention_mask, **tensors)
         return _select_positions(logits, answer_positions - first)
 
     def _run(self, count: int, **tensors: Tensor) -> Tensor:
@@ -104,6 +116,7 @@ class EncoderDecoderNetwork(AnswerNetwork):
 
     def forward(self, input_ids: Tensor, answer_positions: Tensor, attention_mask: Tensor, **tensors: Tensor) -> Tensor:
         """Return logits at `answer_positions`."""
+        # The same for all rows, because sources are padded.
         source = int(tensors[SOURCE_LENGTH][0, 0])
         logits: Tensor = self.language_model(
             input_ids=input_ids[:, :source],
@@ -117,10 +130,13 @@ class EncoderDecoderNetwork(AnswerNetwork):
 
 
 def _select_positions(logits_BKV: Tensor, positions_BN: Tensor) -> Tensor:
-    kept = logits_BKV.shape[1]
-    every_position = torch.arange(kept, device=positions_BN.device)
     # The common case of one prompt: every position that was computed is wanted, and nothing has to be copied.
-    if torch.equal(positions_BN, every_position.expand(len(positions_BN), kept)):
+    if _are_all(positions_BN, logits_BKV.shape[1]):
         return logits_BKV
     index_BNV = positions_BN[..., None].expand(-1, -1, logits_BKV.shape[-1])
     return torch.gather(logits_BKV, 1, index_BNV)
+
+
+def _are_all(positions_BN: Tensor, count: int) -> bool:
+    position_N = torch.arange(count, device=positions_BN.device)
+    return torch.equal(positions_BN, position_N.expand(len(positions_BN), -1))

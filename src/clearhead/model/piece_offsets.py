@@ -1,7 +1,7 @@
 """Where the pieces of SentencePiece stand in a text, for tokenizers that do not tell."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 BLANK = "▁"
 """What stands for a blank in a piece."""
@@ -15,13 +15,20 @@ def place_pieces(text: str, pieces: Sequence[str], special: Sequence[bool]) -> t
     if not any(piece.startswith(BLANK) for piece in pieces):
         return None
     characters, positions = _normalise(text)
-    spans = []
+    spans = _find_pieces(characters, pieces, special)
+    return tuple(_convert_span(positions, start, end) for start, end in spans)
+
+
+def _find_pieces(characters: str, pieces: Sequence[str], special: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Yield where each piece stands after those before it; (0, 0) for special tokens."""
     after = 0
     for piece, is_special in zip(pieces, special, strict=True):
-        start, end = (0, 0) if is_special else _find_piece(characters, piece, after)
+        start = end = 0
+        if not is_special:
+            start, end = _find_piece(characters, piece, after)
+        yield start, end
+        # A piece that does not occur must not send the search back to the beginning.
         after = max(after, end)
-        spans.append(_convert_span(positions, start, end))
-    return tuple(spans)
 
 
 def _find_piece(characters: str, piece: str, after: int) -> tuple[int, int]:

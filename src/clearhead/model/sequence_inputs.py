@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -13,6 +14,9 @@ from clearhead.model.model import Model
 from clearhead.model.text_inputs import validate_length
 
 LENGTH_ADVICE = (" Shorten the answer.",)
+# In the order in which generation looks for the token that a decoder starts with.
+START_SETTINGS = ("decoder_start_token_id", "bos_token_id")
+Offsets = Sequence[tuple[int, ...]]
 
 
 def tokenise_target(model: Model, text: str) -> list[int]:
@@ -26,7 +30,7 @@ def find_start(model: Model, options: Mapping[str, Any]) -> list[int]:
 
     `options` are those of a generation, which may name another language to write in.
     """
-    settings = {**model.network.language_model.generation_config.to_dict(), **options}
+    settings = _merge_settings(model, options)
     start = _start_token(model, settings)
     forced = settings.get("forced_bos_token_id")
     if forced is None:
@@ -34,9 +38,13 @@ def find_start(model: Model, options: Mapping[str, Any]) -> list[int]:
     return [start, forced]
 
 
+def _merge_settings(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with the model's own settings where they say nothing."""
+    return {**model.network.language_model.generation_config.to_dict(), **options}
+
+
 def _start_token(model: Model, settings: Mapping[str, Any]) -> int:
-    # In the order in which generation looks for it.
-    for name in ("decoder_start_token_id", "bos_token_id"):
+    for name in START_SETTINGS:
         token_id = settings.get(name)
         if isinstance(token_id, int):
             return token_id
@@ -48,22 +56,24 @@ def _start_token(model: Model, settings: Mapping[str, Any]) -> int:
 
 def _leading_special_ids(model: Model) -> list[int]:
     """Return the special tokens that the tokenizer puts before an answer, such as BART's <s>."""
-    leading: list[int] = []
     # What encloses an empty answer; what follows its end, such as mBART's language, does not lead.
-    for token_id in model.processor(text_target="", verbose=False)["input_ids"]:
-        if token_id == model.processor.eos_token_id:
-            break
-        leading.append(token_id)
-    return leading
+    enclosing = model.processor(text_target="", verbose=False)["input_ids"]
+    return list(takewhile(lambda token_id: token_id != model.processor.eos_token_id, enclosing))
 
 
 def generate_target(model: Model, source: Encoded, settings: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     """Let the model answer a source; return the tokens it starts with, and those it writes."""
-    ids = torch.tensor([source.values["input_ids"]], device=model.device)
+    return _split_start(generate_tokens(model, source, settings), find_start(model, settings))
+
+
+def generate_tokens(model: Model, encoded: Encoded, settings: Mapping[str, Any]) -> list[int]:
+    """Let the model write; return all tokens of its output, for a decoder with those of the prompt."""
+    ids = torch.tensor([encoded.values["input_ids"]], device=model.device)
     network = model.network.language_model
     with torch.inference_mode():
         written = network.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **settings)
-    return _split_start(written[0].tolist(), find_start(model, settings))
+    tokens: list[int] = written[0].tolist()
+    return tokens
 
 
 def _split_start(written: list[int], start: list[int]) -> tuple[list[int], list[int]]:
@@ -79,24 +89,26 @@ def add_target(model: Model, source: Encoded, start: Sequence[int], answer: Answ
     decoder_ids = [*start, *answer.ids[:-1]]
     validate_length(model, len(decoder_ids), LENGTH_ADVICE)
     ids = [*source.values["input_ids"], *decoder_ids]
-    # The first token of the answer is predicted from the last of the start tokens.
-    first = source.length + len(start) - 1
-    values = {
+    values = {**join_values(ids, source.length + len(start)), SOURCE_LENGTH: [source.length]}
+    return Encoded(_join_items(source.item, _describe_decoder(model, start, answer)), values)
+
+
+def join_values(ids: list[int], start: int) -> dict[str, list[int]]:
+    """Return the values of a prompt's and an answer's tokens together; the answer begins at `start`."""
+    return {
         "input_ids": ids,
         "attention_mask": [1] * len(ids),
-        ANSWER_POSITIONS: list(range(first, len(ids))),
-        SOURCE_LENGTH: [source.length],
+        # The token at a position is predicted one position before.
+        ANSWER_POSITIONS: list(range(start - 1, len(ids))),
     }
-    return Encoded(_join_items(source.item, _describe_decoder(model, start, answer)), values)
 
 
 def _describe_decoder(model: Model, start: Sequence[int], answer: Answer) -> Item:
     """Return the decoder's input as a person sees it: the start tokens, which are special, and the answer's own."""
-    special_ids = set(model.processor.all_special_ids)
-    read = answer.ids[:-1]
+    # The last token of an answer is predicted, but never read.
     return Item(
         tokens=(*model.processor.convert_ids_to_tokens(list(start)), *answer.tokens[:-1]),
-        special=(*[True] * len(start), *[token_id in special_ids for token_id in read]),
+        special=(*[True] * len(start), *find_special(model, answer.ids[:-1])),
         text=answer.text,
         offsets=(*[(0, 0)] * len(start), *answer.offsets[:-1]),
         answer=answer,
@@ -105,18 +117,27 @@ def _describe_decoder(model: Model, start: Sequence[int], answer: Answer) -> Ite
 
 def _join_items(source: Item, decoder: Item) -> Item:
     """Return a source and the decoder's input as a pair of texts."""
-    offsets = None
-    if source.offsets is not None and decoder.offsets is not None:
-        offsets = (*_in_segment(0, source.offsets), *_in_segment(1, decoder.offsets))
     return replace(
         source,
         tokens=source.tokens + decoder.tokens,
         special=source.special + decoder.special,
         text=(str(source.text), str(decoder.text)),
-        offsets=offsets,
+        offsets=join_offsets(source.offsets, decoder.offsets),
         answer=decoder.answer,
     )
 
 
-def _in_segment(segment: int, offsets: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def find_special(model: Model, ids: Sequence[int]) -> list[bool]:
+    """Return which tokens are special."""
+    return list(map(set(model.processor.all_special_ids).__contains__, ids))
+
+
+def join_offsets(prompt: Offsets | None, answer: Offsets | None) -> tuple[tuple[int, ...], ...] | None:
+    """Return the characters of the tokens of prompt and answer, in segments 0 and 1; None unless both have some."""
+    if prompt is None or answer is None:
+        return None
+    return (*_in_segment(0, prompt), *_in_segment(1, answer))
+
+
+def _in_segment(segment: int, offsets: Offsets) -> list[tuple[int, ...]]:
     return [(segment, *offset) for offset in offsets]

@@ -1,12 +1,13 @@
 """Sources: the documents, sentences, chat turns or other segments of a prompt that are explained as wholes."""
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from clearhead.errors import BadInput, BadOption
-from clearhead.model.answer_inputs import Chat, Prompt, is_chat
+from clearhead.model.answer_inputs import Chat, Prompt, is_chat, read_content
 from clearhead.model.batches import Item
 from clearhead.model.source_span import SourceSpan
 
@@ -41,36 +42,63 @@ def _insert_into_text(prompt: str, texts: Sequence[str]) -> str:
     documents = SEPARATOR.join(texts)
     if PLACEHOLDER in prompt:
         return prompt.replace(PLACEHOLDER, documents, 1)
-    if any(text in prompt for text in texts):
+    if _contains_any(prompt, texts):
         return prompt
     return documents + SEPARATOR + prompt
 
 
+def _contains_any(prompt: str, texts: Sequence[str]) -> bool:
+    return any(text in prompt for text in texts)
+
+
 def _insert_into_chat(messages: Chat, texts: Sequence[str]) -> Chat:
-    contents = [str(message.get("content", "")) for message in messages]
-    number = len(contents) - 1
-    for index, content in enumerate(contents):
+    number = _choose_message(messages, texts)
+    if number is None:
+        return messages
+    content = str(messages[number].get("content", ""))
+    # A copy, because the messages belong to the caller.
+    changed = {**messages[number], "content": _insert_into_text(content, texts)}
+    return [*messages[:number], changed, *messages[number + 1 :]]
+
+
+def _choose_message(messages: Chat, texts: Sequence[str]) -> int | None:
+    """Return the message that documents are put into, by default the last; None if a message contains them already."""
+    number = len(messages) - 1
+    for index, message in enumerate(messages):
+        content = str(message.get("content", ""))
         if PLACEHOLDER in content:
             number = index
-        elif any(text in content for text in texts):
-            return messages
-    changed = {**messages[number], "content": _insert_into_text(contents[number], texts)}
-    return [*messages[:number], changed, *messages[number + 1 :]]
+        elif _contains_any(content, texts):
+            return None
+    return number
 
 
 def _list_texts(sources: Sources) -> list[str]:
     """Return the sources that are given as texts; none for positions and for names of a division."""
     if sources is None or isinstance(sources, str):
         return []
-    values = list(sources.values()) if isinstance(sources, Mapping) else list(sources)
+    values = _list_values(sources)
     if not values:
         raise BadInput("'sources' is empty: give documents or segments, or leave it out for the prompt's sentences.")
+    # Positions are checked later, when the text that they count in is there.
     texts = [value.strip() for value in values if isinstance(value, str)]
-    if texts and len(texts) < len(values):
+    if texts:
+        _validate_texts(texts, len(values))
+    return texts
+
+
+def _list_values(sources: Mapping[str, str] | Sequence[Any]) -> list[Any]:
+    if isinstance(sources, Mapping):
+        return list(sources.values())
+    return list(sources)
+
+
+def _validate_texts(texts: Sequence[str], count: int) -> None:
+    """Raise BadInput unless all of `count` sources are texts, and none is empty."""
+    if len(texts) < count:
         raise BadInput("'sources' mixes texts and positions: give texts, or pairs (start, end), for all.")
     if "" in texts:
         raise BadInput(f"Source {texts.index('') + 1} of {len(texts)} is empty: leave it out.")
-    return texts
 
 
 def find_sources(item: Item, prompt: Prompt, sources: Sources) -> tuple[SourceSpan, ...]:
@@ -87,24 +115,36 @@ def _find_spans(item: Item, prompt: Prompt, sources: Sources) -> list[SourceSpan
         return _find_turns(item, prompt)
     if isinstance(sources, str):
         raise BadOption(f"Invalid sources={sources!r}: give a list of texts or (start, end), {SENTENCES!r}, {TURNS!r}.")
+    return _locate_sources(str(item.text), sources)
+
+
+def _locate_sources(prompt: str, sources: Mapping[str, str] | Sequence[Any]) -> list[SourceSpan]:
     texts = _list_texts(sources)
     if texts:
-        names = list(sources) if isinstance(sources, Mapping) else _number(texts)
-        return _locate_texts(str(item.text), names, texts)
-    return [_read_pair(name, pair, str(item.text)) for name, pair in zip(_number(sources), sources, strict=True)]
+        return _locate_texts(prompt, _name_sources(sources), texts)
+    return [_read_pair(name, pair, prompt) for name, pair in zip(_name_sources(sources), sources, strict=True)]
 
 
-def _number(sources: Any) -> list[str]:
-    return [str(number) for number in range(1, len(sources) + 1)]
+def _name_sources(sources: Mapping[str, str] | Sequence[Any]) -> list[str]:
+    if isinstance(sources, Mapping):
+        return list(sources)
+    # Numbers as people cite sources, from 1.
+    return list(map(str, range(1, len(sources) + 1)))
 
 
 def _find_sentences(item: Item) -> list[SourceSpan]:
     """Return the sentences of a prompt, without the markup of a chat."""
     spans: list[SourceSpan] = []
     for start, end in _find_runs(item):
-        for match in re.finditer(SENTENCE_PATTERN, str(item.text)[start:end], re.S):
-            spans.append(SourceSpan(str(len(spans) + 1), start + match.start(), start + match.end()))
+        for first, last in _split_sentences(str(item.text), start, end):
+            spans.append(SourceSpan(str(len(spans) + 1), first, last))
     return spans
+
+
+def _split_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    # Cut first: a sentence ends where its run does, whatever follows in the text.
+    for match in re.finditer(SENTENCE_PATTERN, text[start:end], re.S):
+        yield start + match.start(), start + match.end()
 
 
 def _find_runs(item: Item) -> list[tuple[int, int]]:
@@ -112,70 +152,94 @@ def _find_runs(item: Item) -> list[tuple[int, int]]:
     # Tokenizers without offsets cannot tell where tokens stand.
     if item.offsets is None:
         return [(0, len(str(item.text)))]
-    runs: list[tuple[int, int]] = []
-    follows = False
-    for offset, is_special in zip(item.offsets, item.special, strict=True):
+    runs = []
+    for is_special, tokens in groupby(_list_tokens(item), key=itemgetter(0)):
+        if not is_special:
+            runs.append(_enclose(list(tokens)))
+    return runs
+
+
+def _list_tokens(item: Item) -> Iterator[tuple[bool, int, int]]:
+    """Yield whether each token with characters is special, and its first and last character."""
+    for offset, is_special in zip(item.offsets or (), item.special, strict=True):
         start, end = offset[-2:]
         # Blanks are between words as well as between messages.
-        if start == end:
-            continue
-        if not is_special and follows:
-            runs[-1] = (runs[-1][0], end)
-        elif not is_special:
-            runs.append((start, end))
-        follows = not is_special
-    return runs
+        if start != end:
+            yield bool(is_special), start, end
+
+
+def _enclose(tokens: Sequence[tuple[bool, int, int]]) -> tuple[int, int]:
+    return tokens[0][1], tokens[-1][2]
 
 
 def _find_turns(item: Item, prompt: Prompt) -> list[SourceSpan]:
     if not is_chat(prompt):
         raise BadInput(f"sources={TURNS!r} needs a list of chat messages as prompt: use {SENTENCES!r} for a text.")
-    names = []
-    texts = []
-    for message in prompt:
-        assert isinstance(message, Mapping)
-        text = str(message.get("content", "")).strip()
-        # A message may only call a tool, without a text.
-        if text:
-            names.append(message["role"])
-            texts.append(text)
-    return _locate_texts(str(item.text), names, texts)
+    # A message may only call a tool, without a text.
+    messages: Any = list(filter(read_content, prompt))  # type: ignore[arg-type]
+    names = list(map(itemgetter("role"), messages))
+    return _locate_texts(str(item.text), names, list(map(read_content, messages)))
 
 
 def _locate_texts(prompt: str, names: Sequence[str], texts: Sequence[str]) -> list[SourceSpan]:
     """Return where texts stand in a prompt, each after the one before it if it occurs there."""
-    spans = []
-    end = 0
+    spans: list[SourceSpan] = []
+    after = 0
     for name, text in zip(names, texts, strict=True):
-        start = prompt.find(text, end)
-        if start < 0:
-            start = prompt.find(text)
-        if start < 0:
-            raise BadInput(f"Source {name!r} ({_shorten(text)!r}) does not occur in the prompt, as other sources do.")
-        end = start + len(text)
-        spans.append(SourceSpan(name, start, end))
+        spans.append(_locate_text(prompt, name, text, after))
+        after = spans[-1].end
     return spans
 
 
+def _locate_text(prompt: str, name: str, text: str, after: int) -> SourceSpan:
+    start = _find_text(prompt, text, after)
+    if start < 0:
+        raise BadInput(f"Source {name!r} ({_shorten(text)!r}) does not occur in the prompt, as other sources do.")
+    return SourceSpan(name, start, start + len(text))
+
+
+def _find_text(prompt: str, text: str, after: int) -> int:
+    """Return where a text stands, −1 if it does not occur."""
+    start = prompt.find(text, after)
+    # Sources may be given in another order than that of the prompt.
+    if start < 0:
+        return prompt.find(text)
+    return start
+
+
 def _shorten(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(end, int) for end in value)
+
+
+def _require_pair(value: Any) -> tuple[int, int]:
+    if not _is_pair(value):
+        raise BadInput(f"Invalid source {value!r}: give a text, or the characters (start, end) of the prompt.")
+    start, end = value
+    return start, end
 
 
 def _read_pair(name: str, pair: Any, prompt: str) -> SourceSpan:
-    is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(end, int) for end in pair)
-    if not is_pair:
-        raise BadInput(f"Invalid source {pair!r}: give a text, or the characters (start, end) of the prompt.")
-    start, end = pair
+    start, end = _require_pair(pair)
     if not 0 <= start < end <= len(prompt):
         raise BadInput(f"Source ({start}, {end}) is not in the prompt, which has {len(prompt)} characters.")
     return SourceSpan(name, start, end)
 
 
 def _validate_spans(spans: Sequence[SourceSpan]) -> None:
-    ordered = sorted(spans, key=lambda span: span.start)
-    for before, after in pairwise(ordered):
+    for before, after in pairwise(sorted(spans, key=attrgetter("start"))):
+        # Relevance of a token in two sources would count twice.
         if after.start < before.end:
             raise BadInput(
-                f"Sources {before.name!r} ({before.start}, {before.end}) and {after.name!r} ({after.start}, "
-                f"{after.end}) overlap: every character belongs to one source at most."
+                f"Sources {_describe(before)} and {_describe(after)} overlap: every character belongs to one source at "
+                "most."
             )
+
+
+def _describe(span: SourceSpan) -> str:
+    return f"{span.name!r} ({span.start}, {span.end})"

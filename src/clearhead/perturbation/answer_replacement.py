@@ -1,5 +1,6 @@
 """Prompts with tokens removed, and an answer whose tokens are predicted from what is left."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -32,10 +33,15 @@ class AnswerReplacement(TokenReplacement):
 
     def _keep(self, rows: Rows, chosen: Tensor) -> Tensor:
         keep_NT = super()._keep(rows, chosen)
+        self._start_bare(keep_NT, rows, chosen, True)
+        return keep_NT
+
+    def _start_bare(self, values_NT: Tensor, rows: Rows, chosen: Tensor, value: int) -> None:
+        """Set the first token of rows that have nothing left of their prompt."""
+        # Another token in place of removed ones leaves a prompt of its length.
         if self._leaves_gaps:
             bare_N = self._is_bare(rows, chosen)
-            keep_NT[bare_N, self._first_tokens(rows, chosen)[bare_N]] = True
-        return keep_NT
+            values_NT[bare_N, self._first_tokens(rows, chosen)[bare_N]] = value
 
     def _is_bare(self, rows: Rows, chosen: Tensor) -> Tensor:
         """Return which rows have nothing left of their prompt."""
@@ -67,23 +73,24 @@ class AnswerReplacement(TokenReplacement):
 
     def keys(self, rows: Rows, chosen: Tensor, lengths_N: Tensor) -> list[bytes]:
         keys = super().keys(rows, chosen, lengths_N)
+        # Rows of equal tokens can differ in where their answers are predicted.
         positions_NK = self._find_positions(rows, chosen).numpy()
         return [key + digest_arrays([row]) for key, row in zip(keys, positions_NK, strict=True)]
 
     def build(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
         tensors = super().build(rows, chosen, width)
+        # What is deleted shifts all that follows, and with it where the answer is predicted.
         tensors[ANSWER_POSITIONS] = self._find_positions(rows, chosen).to(self.model.device)
         return tensors
 
     def _replace(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
         tensors = super()._replace(rows, chosen, width)
-        if self._leaves_gaps:
-            bare_N = self._is_bare(rows, chosen)
-            tensors["input_ids"][bare_N, self._first_tokens(rows, chosen)[bare_N]] = self._start_token
+        self._start_bare(tensors["input_ids"], rows, chosen, self._start_token)
         return tensors
 
     @property
     def _start_token(self) -> int:
+        # Not every tokenizer has a token for the start of a text.
         for name in START_TOKENS:
             number = token_id(self.model, name)
             if number is not None:
@@ -98,9 +105,12 @@ class AnswerReplacement(TokenReplacement):
         keep_NT = self._keep(rows, chosen)
         if self.replacement == "delete":
             return self._count_kept(keep_NT).gather(1, positions_NK) - 1
+        return self._last_kept(keep_NT).gather(1, positions_NK)
+
+    def _last_kept(self, keep_NT: Tensor) -> Tensor:
+        """Return at each position the last one up to it that is kept."""
         position_T = torch.arange(self.tokens)
-        last_NT = torch.where(keep_NT, position_T, 0).cummax(1).values
-        return last_NT.gather(1, positions_NK)
+        return torch.where(keep_NT, position_T, 0).cummax(1).values
 
     def _count_kept(self, keep_NT: Tensor) -> Tensor:
         """Return at each position of the decoder how many tokens come before the next; a source keeps its width."""
@@ -116,10 +126,14 @@ def make_answer_replacement(texts: TokenReplacement) -> AnswerReplacement:
     """Return what removes tokens from prompts, given what removes tokens from texts."""
     tensors = dict(texts.tensors)
     positions_EN = tensors.pop(ANSWER_POSITIONS)
-    source_length = 0
-    # The same for all rows, because sources are padded.
-    if SOURCE_LENGTH in tensors:
-        source_length = int(tensors[SOURCE_LENGTH][0, 0])
+    source_length = _read_source_length(tensors)
     return AnswerReplacement(
         texts.model, tensors, texts.mask_ET, texts.replacement, texts.fill, positions_EN, source_length
     )
+
+
+def _read_source_length(tensors: Mapping[str, Tensor]) -> int:
+    if SOURCE_LENGTH not in tensors:
+        return 0
+    # The same for all rows, because sources are padded.
+    return int(tensors[SOURCE_LENGTH][0, 0])

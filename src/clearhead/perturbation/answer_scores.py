@@ -1,15 +1,16 @@
 """Scores of answers: what logits tell about their tokens, so that the logits of a vocabulary need not be kept."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.errors import BadOption
 from clearhead.model.target import LOG_PROB, LOGIT, AnswerTarget, Target
+from clearhead.validation import require_choice
 
 LOG_ODDS = "log-odds"
 PROBABILITY = "probability"
@@ -37,19 +38,20 @@ class AnswerReader:
     @cached_property
     def keys(self) -> list[bytes]:
         """What tells inputs with different pairs from each other."""
-        return [repr(pairs).encode() for pairs in self.pairs]
+        return list(map(str.encode, map(repr, self.pairs)))
 
     @cached_property
     def _table_EP2(self) -> Tensor:
         """The pairs of all inputs; shorter lists repeat their last."""
         width = max(map(len, self.pairs))
-        return torch.tensor([[*pairs, *[pairs[-1]] * (width - len(pairs))] for pairs in self.pairs])
+        return torch.tensor([_repeat_last(pairs, width) for pairs in self.pairs])
 
     def read(self, logits_BNV: Tensor, example_B: Tensor) -> Tensor:
         """Return z and the others' sum of some rows (B,P,2)."""
         step_BP1, token_BP1 = torch.tensor_split(self._table_EP2[example_B].to(logits_BNV.device), 2, -1)
         scores_BPV = _gather_steps(logits_BNV, step_BP1)
         chosen_BP1 = scores_BPV.gather(2, token_BP1)
+        # Without the token itself, so that the sum is over all others.
         scores_BPV.scatter_(2, token_BP1, -torch.inf)
         return torch.cat([chosen_BP1, scores_BPV.logsumexp(-1, keepdim=True)], -1).double()
 
@@ -61,14 +63,19 @@ class AnswerReader:
         """Return the score of a target in rows of one input."""
         assert isinstance(target, AnswerTarget)
         output = resolve_output(target, output)
-        score_R = _score_tokens(self._select(read_RP2, example, target.tokens, target), output)
+        score_R = _score_tokens(self._select(read_RP2, example, target.steps, target.tokens), output)
         if target.foil is None:
             return score_R
-        return score_R - _score_tokens(self._select(read_RP2, example, target.foil, target), output)
+        return score_R - _score_tokens(self._select(read_RP2, example, target.steps, target.foil), output)
 
-    def _select(self, read_RP2: Tensor, example: int, tokens: Sequence[int], target: AnswerTarget) -> Tensor:
-        columns = [self.pairs[example].index(pair) for pair in zip(target.steps, tokens, strict=True)]
-        return read_RP2[:, columns]
+    def _select(self, read_RP2: Tensor, example: int, steps: Sequence[int], tokens: Sequence[int]) -> Tensor:
+        columns = map(self.pairs[example].index, zip(steps, tokens, strict=True))
+        return read_RP2[:, list(columns)]
+
+
+def _repeat_last(pairs: list[Pair], width: int) -> list[Pair]:
+    # The rows of a tensor have one length; pairs are selected by their first occurrence.
+    return [*pairs, *[pairs[-1]] * (width - len(pairs))]
 
 
 def _gather_steps(logits_BNV: Tensor, step_BP1: Tensor) -> Tensor:
@@ -79,18 +86,21 @@ def _gather_steps(logits_BNV: Tensor, step_BP1: Tensor) -> Tensor:
 
 
 def _list_pairs(targets: Sequence[Target]) -> list[Pair]:
-    pairs: dict[Pair, None] = {}
-    for target in targets:
-        assert isinstance(target, AnswerTarget)
-        pairs.update(dict.fromkeys(zip(target.steps, target.tokens, strict=True)))
-        pairs.update(dict.fromkeys(zip(target.steps, target.foil or (), strict=False)))
-    return list(pairs)
+    # A dict, because targets share pairs, and their order must be the same every time.
+    return list(dict.fromkeys(chain.from_iterable(map(_iterate_pairs, targets))))
+
+
+def _iterate_pairs(target: Target) -> Iterator[Pair]:
+    """Yield the pairs of a target, then those of its foil."""
+    assert isinstance(target, AnswerTarget)
+    yield from zip(target.steps, target.tokens, strict=True)
+    yield from zip(target.steps, target.foil or (), strict=False)
 
 
 def resolve_output(target: AnswerTarget, output: str | None) -> str:
     """Return what of an answer is scored: by default what the target says; against a foil logits, without odds."""
-    if output not in (None, *ANSWER_OUTPUTS):
-        raise BadOption(f"Invalid output={output!r} for an answer. Available: {', '.join(ANSWER_OUTPUTS)}.")
+    if output is not None:
+        require_choice("output", output, ANSWER_OUTPUTS, " for an answer")
     if target.foil is not None and output in (None, LOG_ODDS):
         return LOGIT
     return output or target.scale
@@ -101,12 +111,16 @@ def _score_tokens(read_RK2: Tensor, output: str) -> Tensor:
     chosen_RK, others_RK = read_RK2.unbind(-1)
     if output == LOGIT:
         return chosen_RK.sum(1)
-    log_prob_R = F.logsigmoid(chosen_RK - others_RK).sum(1)
+    return convert_log_prob(F.logsigmoid(chosen_RK - others_RK).sum(1), output)
+
+
+def convert_log_prob(log_prob: Tensor, output: str) -> Tensor:
+    """Return log-probabilities as they are, as probabilities, or as log-odds."""
     if output == PROBABILITY:
-        return log_prob_R.exp()
+        return log_prob.exp()
     if output == LOG_ODDS:
-        return log_odds(log_prob_R)
-    return log_prob_R
+        return log_odds(log_prob)
+    return log_prob
 
 
 def log_odds(log_prob_R: Tensor) -> Tensor:

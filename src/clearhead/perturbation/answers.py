@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,34 @@ def answer_log_probs(model: Model, ablations: Sequence[Ablation], *, replacement
     return [scores[key] for key in keys]
 
 
+def group_log_probs(model: Model, groups: Sequence[Sequence[Ablation]], *, replacement: str) -> list[list[Array]]:
+    """Return the log-probabilities of each group of ablations, computed together."""
+    # In one call: batches fill up, and rows that groups share are computed once.
+    scores = iter(answer_log_probs(model, list(chain.from_iterable(groups)), replacement=replacement))
+    return [list(islice(scores, len(group))) for group in groups]
+
+
+def ablate_rows(encoded: Encoded, keep_KT: Array, steps: tuple[int, ...]) -> list[Ablation]:
+    """Return a prompt with each choice of kept tokens, all scored at the same steps."""
+    return [Ablation(encoded, keep_T, steps) for keep_T in keep_KT]
+
+
+def require_answer(encoded: Encoded) -> Answer:
+    """Return the answer of a prompt that has one."""
+    assert encoded.item.answer is not None
+    return encoded.item.answer
+
+
 def _add_row(rows: dict[bytes, Encoded], row: Encoded) -> bytes:
     """Add a row unless there is one like it, and return the key of both."""
-    assert row.item.answer is not None
-    key = repr((sorted(row.values.items()), row.item.answer.ids)).encode()
+    key = _make_key(row)
     rows.setdefault(key, row)
     return key
+
+
+def _make_key(row: Encoded) -> bytes:
+    # The answer belongs to it, because the last of its tokens is not among the values.
+    return repr((sorted(row.values.items()), require_answer(row).ids)).encode()
 
 
 def _remove_tokens(ablation: Ablation, replacement: str) -> Encoded:
@@ -56,6 +79,7 @@ def _remove_tokens(ablation: Ablation, replacement: str) -> Encoded:
     keep_T = np.asarray(ablation.keep_T[: row.length], dtype=bool)
     if replacement == "delete":
         return _delete_tokens(row, keep_T)
+    # Removed tokens stay in the row, but nothing looks at them.
     mask = keep_T.astype(int).tolist()
     return replace(row, values={**row.values, "attention_mask": mask})
 
@@ -63,31 +87,42 @@ def _remove_tokens(ablation: Ablation, replacement: str) -> Encoded:
 def _select_steps(ablation: Ablation) -> Encoded:
     """Return the row with the scored steps only; tokens after the last of them cannot matter."""
     encoded = ablation.encoded
-    positions = [encoded.values[ANSWER_POSITIONS][step] for step in ablation.steps]
+    positions = _select(encoded.values[ANSWER_POSITIONS], ablation.steps)
     length = positions[-1] + 1
-    values = {name: values[:length] for name, values in encoded.values.items()}
     item = replace(encoded.item, tokens=encoded.item.tokens[:length], answer=_select_answer(ablation))
-    return Encoded(item, {**values, ANSWER_POSITIONS: positions})
+    return Encoded(item, {**_cut_values(encoded, length), ANSWER_POSITIONS: positions})
+
+
+def _cut_values(encoded: Encoded, length: int) -> dict[str, Any]:
+    return {name: values[:length] for name, values in encoded.values.items()}
 
 
 def _select_answer(ablation: Ablation) -> Answer:
-    answer = ablation.encoded.item.answer
-    assert answer is not None
-    return replace(answer, ids=tuple(answer.ids[step] for step in ablation.steps))
+    answer = require_answer(ablation.encoded)
+    return replace(answer, ids=tuple(_select(answer.ids, ablation.steps)))
 
 
 def _delete_tokens(row: Encoded, keep_T: Array) -> Encoded:
-    kept = np.flatnonzero(keep_T)
-    values = {name: _select(row.values[name], kept) for name in TOKEN_VALUES}
+    kept = np.flatnonzero(keep_T).tolist()
+    values = {**row.values, **_delete_values(row, kept)}
     values[ANSWER_POSITIONS] = _shift_positions(row.values[ANSWER_POSITIONS], keep_T)
-    if SOURCE_LENGTH in row.values:
-        values[SOURCE_LENGTH] = [int(keep_T[: row.values[SOURCE_LENGTH][0]].sum())]
-    item = replace(row.item, tokens=tuple(_select(row.item.tokens, kept)))
-    return Encoded(item, {**row.values, **values})
+    if SOURCE_LENGTH in values:
+        values[SOURCE_LENGTH] = [_count_source(row, keep_T)]
+    return Encoded(replace(row.item, tokens=tuple(_select(row.item.tokens, kept))), values)
 
 
-def _select(values: Sequence[Any], kept: Array) -> list[Any]:
-    return [values[index] for index in kept]
+def _delete_values(row: Encoded, kept: Sequence[int]) -> dict[str, Any]:
+    return {name: _select(row.values[name], kept) for name in TOKEN_VALUES}
+
+
+def _count_source(row: Encoded, keep_T: Array) -> int:
+    """Return how many tokens are left for the encoder."""
+    length = row.values[SOURCE_LENGTH][0]
+    return int(keep_T[:length].sum())
+
+
+def _select(values: Sequence[Any], indices: Sequence[int]) -> list[Any]:
+    return [values[index] for index in indices]
 
 
 def _shift_positions(positions: Sequence[int], keep_T: Array) -> list[int]:
@@ -99,27 +134,30 @@ def _shift_positions(positions: Sequence[int], keep_T: Array) -> list[int]:
 
 def _run_rows(model: Model, rows: Mapping[bytes, Encoded]) -> dict[bytes, Array]:
     # Longest first: a batch is as wide as its first row, and what does not fit into memory shows at once.
-    ordered = dict(sorted(rows.items(), key=lambda item: item[1].length, reverse=True))
-    batch = list(ordered.values())
+    keys = sorted(rows, key=lambda key: rows[key].length, reverse=True)
+    with eager_inference(model.network, model.device):
+        scores = _score_rows(model, list(map(rows.__getitem__, keys)))
+    return dict(zip(keys, scores, strict=True))
+
+
+def _score_rows(model: Model, rows: Sequence[Encoded]) -> list[Array]:
     scores: list[Array] = []
 
     def compute(start: int, stop: int) -> None:
-        scores.extend(_score_batch(model, batch[start:stop]))
+        scores.extend(_score_batch(model, rows[start:stop]))
 
     tokens = TOKENS_PER_BATCH.get(model.device.type, TOKENS_PER_BATCH["cpu"])
-    with eager_inference(model.network, model.device):
-        in_batches([row.length for row in batch], compute, tokens=tokens, label="prompts")
-    return dict(zip(ordered, scores, strict=True))
+    in_batches([row.length for row in rows], compute, tokens=tokens, label="prompts")
+    return scores
 
 
 def _score_batch(model: Model, rows: Sequence[Encoded]) -> list[Array]:
     logits_BNV = finite_logits(model, model.network(**collate(model, rows).tensors))
-    return [_score_row(logits_NV, row) for logits_NV, row in zip(logits_BNV, rows, strict=True)]
+    return list(map(_score_row, logits_BNV, rows))
 
 
 def _score_row(logits_NV: Tensor, row: Encoded) -> Array:
-    assert row.item.answer is not None
-    ids_N = torch.tensor(row.item.answer.ids, device=logits_NV.device)
+    ids_N = torch.tensor(require_answer(row).ids, device=logits_NV.device)
     # Row by row in float64: a copy of the whole batch over a large vocabulary would not fit.
     scores_NV = logits_NV[: len(ids_N)].double()
     log_prob_N = scores_NV.gather(1, ids_N[:, None])[:, 0] - scores_NV.logsumexp(-1)

@@ -4,10 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.errors import BadOption
 from clearhead.model.outputs import class_probabilities
 from clearhead.model.target import LOG_PROB, LOGIT, AnswerTarget, Target
-from clearhead.perturbation.answer_scores import LOG_ODDS, PROBABILITY, AnswerReader, log_odds
+from clearhead.perturbation.answer_scores import LOG_ODDS, PROBABILITY, AnswerReader, convert_log_prob
+from clearhead.validation import require_choice
 
 OUTPUTS = (PROBABILITY, LOGIT, LOG_PROB, LOG_ODDS)
 
@@ -25,8 +25,7 @@ def score_targets(logits: Tensor, target: Target, problem: str, output: str | No
     if isinstance(target, AnswerTarget):
         return _score_answer(logits, target, output)
     output = output or PROBABILITY
-    if output not in OUTPUTS:
-        raise BadOption(f"Invalid output={output!r}. Available: {', '.join(OUTPUTS)}.")
+    require_choice("output", output, OUTPUTS)
     # float64: curves subtract probabilities that are close to each other.
     if target.span is not None:
         return _score_span(logits.double(), target.span, output)
@@ -49,8 +48,7 @@ def _score_classes(logits: Tensor, target: Target, problem: str, output: str) ->
         return logits.double()
     if output == PROBABILITY:
         return class_probabilities(logits, problem)
-    log_prob = _log_probabilities(logits.double(), problem)
-    return log_odds(log_prob) if output == LOG_ODDS else log_prob
+    return convert_log_prob(_log_probabilities(logits.double(), problem), output)
 
 
 def _log_probabilities(logits: Tensor, problem: str) -> Tensor:
@@ -71,10 +69,7 @@ def _score_span(logits_N2T: Tensor, span: Span, output: str) -> Tensor:
     if output == LOGIT:
         return _sum_sides(logits_N2T, span)
     # Start and end are independent outputs, so the probability of a span is a product.
-    log_prob_N = _sum_sides(logits_N2T.log_softmax(-1), span)
-    if output == PROBABILITY:
-        return log_prob_N.exp()
-    return log_odds(log_prob_N) if output == LOG_ODDS else log_prob_N
+    return convert_log_prob(_sum_sides(logits_N2T.log_softmax(-1), span), output)
 
 
 def _sum_sides(scores_N2T: Tensor, span: Span) -> Tensor:

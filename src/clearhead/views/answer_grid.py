@@ -55,6 +55,7 @@ def make_grid(explanation: AnswerExplanation, max_columns: int = MAX_COLUMNS) ->
     level = default_level(explanation)
     words = list_words(explanation, level)
     prompt = _prompt_spans(explanation, level)
+    # One row and the row of the whole answer would be the same.
     if explanation.matrix is None or len(words) < 2 or not prompt:
         return None
     values = _stack_rows(explanation, words[:MAX_ROWS], level)
@@ -73,6 +74,7 @@ def _name_word(word: AnswerWord | TextSpan) -> str:
 
 
 def _prompt_spans(explanation: AnswerExplanation, level: str) -> list[TextSpan]:
+    # The first segment is the prompt.
     return select_scored(split_segments(explanation, level)[:1])
 
 
@@ -128,6 +130,7 @@ def _render_column(name: str) -> str:
 
 def _render_row(grid: Grid, row: int) -> str:
     name = grid.rows[row]
+    # In the tooltip too, because headings scroll out of sight.
     names = [f"{column} → {name}" for column in grid.columns]
     cells = "".join(map(_render_cell, names, grid.values[row].tolist(), grid.steps(row)))
     return f'<tr><th scope="row" dir="auto">{html_parts.escape(name)}</th>{cells}</tr>'

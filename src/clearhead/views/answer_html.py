@@ -121,6 +121,7 @@ def _make_choices(explanation: AnswerExplanation, words: Sequence[AnswerWord]) -
 
 def _hash(explanation: AnswerExplanation) -> str:
     """Return a name that differs between explanations."""
+    # Not a counter: the same explanation must give the same document every time.
     content = repr((explanation.text, explanation.method, explanation.relevance.tobytes()))
     return f"ch{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
@@ -158,6 +159,7 @@ def _render_rules(count: int) -> str:
 
 
 def _render_rule(index: int) -> str:
+    # The start needs no rule, because its colours are the default.
     chosen = f'.clearhead .ch-answer:has([value="{index}"]:checked)'
     return f"{chosen} .ch-tint{{--s:var(--c{index},0)}}{chosen} .ch-k{index}{{display:block}}"
 
@@ -166,6 +168,7 @@ def _render_answer(shown: _Card) -> str:
     """Render the answer, each word with its probability; a radio button each if there are choices."""
     text = "".join(_render_words(shown))
     paragraph = f'<p class="ch-text" dir="auto" lang="">{text}</p>'
+    # A group of radio buttons is named by its legend, for screen readers too.
     if not shown.has_choices:
         return f'<h3>Answer</h3><div class="ch-steps">{paragraph}</div>'
     legend = f'<legend>Answer <span class="ch-faint">{HINT}</span></legend>'
@@ -185,6 +188,7 @@ def _render_words(shown: _Card) -> Iterator[str]:
 def _render_button(shown: _Card, index: int) -> str:
     if not shown.has_choices:
         return ""
+    # The whole answer is shown until a word is chosen.
     checked = " checked" * (index == 0)
     return f'<input type="radio" class="ch-sr" name="{shown.group}" value="{index}"{checked}>'
 
@@ -204,12 +208,14 @@ def _wrap_word(shown: _Card, word: AnswerWord, body: str) -> str:
 
 
 def _choose_tag(shown: _Card) -> str:
+    # A click on a label chooses its button, which itself is not visible.
     if shown.has_choices:
         return "label"
     return "span"
 
 
 def _name_class(explanation: AnswerExplanation, word: AnswerWord) -> str:
+    # Words that are not explained are faint, so that one sees what the colours are about.
     if is_explained(explanation, word):
         return "ch-step"
     return "ch-step ch-dim"
@@ -245,11 +251,13 @@ def _style_colors(steps: Iterable[int]) -> str:
 
 def _declare_colors(steps: Iterable[int]) -> Iterator[str]:
     for index, step in enumerate(steps):
+        # Most colours are 0: without them a page has a fraction of the size.
         if step:
             yield f"--c{index}:{step}"
 
 
 def _render_prompt(shown: _Card) -> str:
+    # Choices differ in relevance only, so that all have the same spans.
     columns = zip(*(choice.prompt_colors for choice in shown.choices), strict=True)
     words = "".join(map(_render_span, shown.start.segments[0], columns))
     return f'<h3>Prompt</h3><p class="ch-text" dir="auto" lang="">{words}</p>'
@@ -298,6 +306,7 @@ def _render_shares(explanation: AnswerExplanation) -> str:
     shares = list_shares(explanation)
     if not shares:
         return ""
+    # The bar is an image to screen readers, whose numbers are in the label.
     label = escape_attribute(f"Shares of the relevance: {format_shares(explanation)}")
     bar = f'<div class="ch-shares" role="img" aria-label="{label}">{"".join(map(_render_bar, shares))}</div>'
     return f'{bar}<p class="ch-legend">{"".join(map(_render_share, shares))}</p>'

@@ -4,19 +4,18 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.views.answer_grid import TITLE, Grid, make_grid
 from clearhead.views.answers import (
-    AnswerWord,
     ColoredWord,
     Segments,
     Share,
     color_answer,
     describe_scale,
     describe_source,
-    format_foil,
-    format_rounded,
+    format_probabilities,
     format_share,
     full_scale,
     list_notes,
@@ -105,13 +104,8 @@ def _make_cells(spell: Spell, explanation: AnswerExplanation, segments: Segments
 
 def _make_cell(spell: Spell, colored: ColoredWord) -> _Cell:
     text = _make_box(spell(clip(colored.word.text, MAX_WORD)), TEXT_SIZE)
-    below = _make_faint_box(spell(_format_probabilities(colored.word)))
+    below = _make_faint_box(spell(format_probabilities(colored.word, " rather than ")))
     return _Cell(replace(text, step=colored.step), below, colored.begins_line)
-
-
-def _format_probabilities(word: AnswerWord) -> str:
-    probabilities = [format_rounded(word.probability), format_foil(word)]
-    return " rather than ".join(filter(None, probabilities))
 
 
 def _make_box(text: str, size: int) -> Box:
@@ -129,6 +123,7 @@ def _add_answer(layout: Layout, cells: Iterable[_Cell]) -> None:
     line: list[Box] = []
     x = float(MARGIN)
     for cell in cells:
+        # The first word of a line stays there even if it is too wide.
         if line and (cell.begins_line or x + cell.width > MARGIN + TEXT_WIDTH):
             _end_line(layout, line)
             line = []
@@ -139,19 +134,21 @@ def _add_answer(layout: Layout, cells: Iterable[_Cell]) -> None:
 
 
 def _end_line(layout: Layout, boxes: list[Box]) -> None:
-    if is_right_to_left([TextSpan(box.text) for box in boxes]):
+    if _reads_leftwards(boxes):
         boxes = mirror(boxes, WIDTH)
     layout.boxes += boxes
     layout.y += ANSWER_LINE
 
 
+def _reads_leftwards(boxes: Iterable[Box]) -> bool:
+    return is_right_to_left([TextSpan(box.text) for box in boxes])
+
+
 def _add_prompt(layout: Layout, spans: Sequence[TextSpan], full: float) -> None:
     """Add the prompt; the template of a chat, text without relevance, is faint."""
     _add_caption(layout, "Prompt")
-    words: list[TextSpan] = []
-    for span in _strip_end(spans):
-        words += _split_unscored(span)
-    layout.add_text(words, full, LIGHT.faint)
+    words = chain.from_iterable(map(_split_unscored, _strip_end(spans)))
+    layout.add_text(list(words), full, LIGHT.faint)
 
 
 def _split_unscored(span: TextSpan) -> list[TextSpan]:
@@ -171,12 +168,14 @@ def _strip_end(spans: Sequence[TextSpan]) -> list[TextSpan]:
 
 def _add_legend(layout: Layout, explanation: AnswerExplanation, segments: Segments) -> None:
     layout.y += GAP
+    # Only relevance of both signs needs a scale in both directions.
     full, label, signed = describe_scale(explanation, segments)
     layout.add_legend(label, full, signed)
 
 
 def _add_shares(layout: Layout, shares: Sequence[Share]) -> None:
     """Add a bar of the shares of relevance, and what its colours mean."""
+    # Names stand below the bar, because a small share is narrower than its name.
     layout.y += GAP / 2
     layout.boxes += _make_bars(shares, layout.y)
     layout.y += CAPTION_SIZE * 2
@@ -189,9 +188,10 @@ def _add_shares(layout: Layout, shares: Sequence[Share]) -> None:
 def _make_bars(shares: Iterable[Share], y: float) -> Iterator[Box]:
     x = float(MARGIN)
     for share in shares:
-        bar = Box("", x, y, share.size * TEXT_WIDTH, CAPTION_SIZE, fill=SHARE_COLORS[share.group])
-        yield bar
-        x = bar.right
+        # The bars of all shares fill the line, because shares sum to 1.
+        width = share.size * TEXT_WIDTH
+        yield Box("", x, y, width, CAPTION_SIZE, fill=SHARE_COLORS[share.group])
+        x += width
 
 
 def _add_share_name(layout: Layout, share: Share, x: float) -> float:
@@ -216,6 +216,7 @@ def _add_grid(layout: Layout, grid: Grid | None) -> None:
         return
     _add_caption(layout, TITLE)
     names = _make_names(layout, grid.rows)
+    # Columns begin after the longest name of a row.
     left = MARGIN + _max_width(names) + WORD_GAP
     _add_columns(layout, _make_names(layout, grid.columns), left)
     for row, name in enumerate(names):
@@ -245,6 +246,7 @@ def _add_columns(layout: Layout, names: Sequence[Box], left: float) -> None:
 
 def _add_row(layout: Layout, name: Box, steps: Iterable[int], left: float) -> None:
     layout.boxes.append(replace(name, x=MARGIN, y=layout.y))
+    # Squares have no text, so that their colour is all they show.
     for index, step in enumerate(steps):
         layout.boxes.append(Box("", left + index * CELL, layout.y, CELL - CELL_GAP, SMALL_SIZE, step))
     layout.y += CELL + CELL_GAP

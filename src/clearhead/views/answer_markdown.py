@@ -18,7 +18,7 @@ from clearhead.views.answers import (
 )
 from clearhead.views.captions import format_relevance
 from clearhead.views.markdown_parts import emphasise, escape, quote
-from clearhead.views.text_spans import default_level, split_segments
+from clearhead.views.text_spans import TextSpan, default_level, split_segments
 
 MAX_TABLE_ROWS = 10
 MAX_GRID_COLUMNS = 16
@@ -36,16 +36,20 @@ def render(explanation: AnswerExplanation) -> Iterator[str]:
 
 
 def _quote_answer(explanation: AnswerExplanation) -> Iterator[str]:
-    yield "Answer:"
+    yield from _quote_titled("Answer", _emphasise_segments(explanation)[-1])
     yield ""
-    yield from quote(_emphasise_segments(explanation)[-1])
+
+
+def _quote_titled(title: str, text: str) -> Iterator[str]:
+    yield f"{title}:"
+    # Without an empty line before it a quotation would continue the paragraph.
     yield ""
+    yield from quote(text)
 
 
 def _quote_prompt(explanation: AnswerExplanation) -> Iterator[str]:
-    yield "Prompt:"
-    yield ""
-    yield from quote(_emphasise_segments(explanation)[0])
+    yield from _quote_titled("Prompt", _emphasise_segments(explanation)[0])
+    # Inside the quotation, next to the words that it explains.
     yield ">"
     yield f"> **bold** speaks for {escape(name_start(explanation))}, *italics* against it"
     yield ""
@@ -55,15 +59,16 @@ def _emphasise_segments(explanation: AnswerExplanation) -> list[str]:
     """Return prompt and answer with their strong words emphasised."""
     segments = split_segments(explanation)
     full = full_scale(explanation, segments)
-    is_word_level = default_level(explanation) == "word"
-    texts = []
-    for segment in segments:
-        words = [emphasise(span, full, is_word_level) for span in segment]
-        texts.append("".join(words).rstrip())
+    texts = [_emphasise_segment(segment, full, default_level(explanation)) for segment in segments]
     # Without the original text there is one segment of tokens; the answer is known as text all the same.
     if len(texts) == 1:
         texts.append(escape(explanation.answer))
     return texts
+
+
+def _emphasise_segment(spans: Iterable[TextSpan], full: float, level: str) -> str:
+    words = [emphasise(span, full, level == "word") for span in spans]
+    return "".join(words).rstrip()
 
 
 def _list_steps(explanation: AnswerExplanation) -> Iterator[str]:
@@ -77,6 +82,7 @@ def _render_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iter
 
 
 def _start_table(columns: Sequence[str]) -> Iterator[str]:
+    # Names on the left, numbers on the right.
     yield _format_row(columns)
     yield "|:--" + "|--:" * (len(columns) - 1) + "|"
 

@@ -11,15 +11,13 @@ from rich.text import Text
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.views.answer_grid import TITLE, Grid, make_grid
 from clearhead.views.answers import (
-    AnswerWord,
     ColoredWord,
     Segments,
     Share,
     color_answer,
     describe_scale,
     describe_source,
-    format_foil,
-    format_rounded,
+    format_probabilities,
     format_share,
     full_scale,
     list_notes,
@@ -50,10 +48,12 @@ class _Cell:
 
     @property
     def width(self) -> int:
+        # One more for the blank between words.
         return max(cell_len(self.text), cell_len(self.below)) + 1
 
     @property
     def word(self) -> Text:
+        # Cells instead of characters: those of Chinese or emoji are two columns wide.
         gap = " " * (self.width - cell_len(self.text))
         return Text.assemble((self.text, self.style), gap)
 
@@ -72,6 +72,7 @@ class _AnswerLines:
     def _break_lines(self, width: int) -> Iterator[list[_Cell]]:
         line: list[_Cell] = []
         for cell in self.cells:
+            # A word that is wider than the console has a line of its own, which folds.
             if line and (cell.begins_line or _measure([*line, cell]) > width):
                 yield line
                 line = []
@@ -112,18 +113,15 @@ def _render_texts(explanation: AnswerExplanation, segments: Segments) -> Iterato
 
 def _make_cell(colored: ColoredWord) -> _Cell:
     word = colored.word
-    return _Cell(escape_hidden(word.text), _format_probabilities(word), word_style(colored.step), colored.begins_line)
-
-
-def _format_probabilities(word: AnswerWord) -> str:
-    probabilities = [format_rounded(word.probability), format_foil(word)]
-    return ", ".join(filter(None, probabilities))
+    below = format_probabilities(word, ", ")
+    return _Cell(escape_hidden(word.text), below, word_style(colored.step), colored.begins_line)
 
 
 def _render_prompt(spans: Sequence[TextSpan], full: float) -> Text:
     line = Text(overflow="fold")
     for span in spans:
         line.append(escape_hidden(span.text), style=_choose_style(span, full))
+    # Templates of chats end with line breaks, which would be empty lines.
     line.rstrip()
     return line
 
@@ -138,6 +136,7 @@ def _choose_style(span: TextSpan, full: float) -> str:
 def _render_shares(explanation: AnswerExplanation) -> Iterator[Text]:
     """Iterate over a bar of the shares of relevance and its legend."""
     shares = list_shares(explanation)
+    # Relevance of 0 everywhere has no shares.
     if shares:
         yield Text("".join(map(_render_bar, shares)))
         yield Text("  ".join(map(_format_share, shares)), style="dim")
@@ -167,6 +166,7 @@ def _render_title(title: str) -> Iterator[Text]:
 
 def _render_grid(explanation: AnswerExplanation) -> Iterator[RenderableType]:
     """Iterate over the grid, whose columns are numbered, the words of the columns, and a note."""
+    # Words above the columns would make them wider than a console.
     grid = make_grid(explanation, MAX_GRID_COLUMNS)
     if grid is None:
         return
@@ -194,6 +194,7 @@ def _render_number(number: int) -> Text:
 
 
 def _render_cell(step: int) -> Text:
+    # Two characters are about as wide as a line is high.
     return Text(2 * choose_shade(step), style=sign_color(step))
 
 

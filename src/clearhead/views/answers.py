@@ -214,16 +214,19 @@ def split_sink(explanation: AnswerExplanation, segments: Segments) -> tuple[Text
     return scored[0], scored[1:]
 
 
+def _drop_sink(explanation: AnswerExplanation, segments: Segments) -> list[TextSpan]:
+    return split_sink(explanation, segments)[1]
+
+
 def full_scale(explanation: AnswerExplanation, segments: Segments) -> float:
     """Return the relevance of the full colour; a sink, which would leave the others pale, does not count."""
-    _, others = split_sink(explanation, segments)
-    return max_relevance(others)
+    return max_relevance(_drop_sink(explanation, segments))
 
 
 def strongest_words(explanation: AnswerExplanation, count: int, level: str | None = None) -> list[TextSpan]:
     """Return the words with the largest absolute relevance, without a sink."""
-    _, others = split_sink(explanation, split_segments(explanation, level))
-    return sorted(others, key=_negate_size)[:count]
+    words = _drop_sink(explanation, split_segments(explanation, level))
+    return sorted(words, key=_negate_size)[:count]
 
 
 def _negate_size(span: TextSpan) -> float:
@@ -340,6 +343,11 @@ def format_foil(word: AnswerWord) -> str:
     if word.versus_probability is None:
         return ""
     return f"{escape_hidden(word.versus)} {format_rounded(word.versus_probability)}"
+
+
+def format_probabilities(word: AnswerWord, separator: str) -> str:
+    """Format the probability of a word, and that of its foil if it has one."""
+    return separator.join(filter(None, [format_rounded(word.probability), format_foil(word)]))
 
 
 def format_rounded(probability: float) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clearhead.bench.plan import Job, Plan
 from clearhead.bench.run_folder import ShardResult
+from clearhead.environment import set_defaults
 from clearhead.errors import BadOption, ClearheadError
 
 if TYPE_CHECKING:
@@ -46,18 +47,12 @@ class Cluster:
 
 
 def _import_ray() -> Any:
-    _set_environment()
+    set_defaults(ENVIRONMENT)
     try:
         import ray
     except ImportError as error:
         raise BadOption("Ray is not installed: pip install 'clearhead[ray]', or leave --ray out.") from error
     return ray
-
-
-def _set_environment() -> None:
-    # What the user has set stays as it is.
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Any
 
 from clearhead.data.columns import parse_label
 from clearhead.data.task import BadRow, Example, Spans, Task, build_task, reader, skip_invalid
-from clearhead.data.text_files import Row, file_suffix, is_text, json_lines, read_lines
+from clearhead.data.text_files import Row, file_suffix, is_text, json_lines, read_first_line
 from clearhead.errors import BadInput
 
 SPANS_COLUMN = "rationale_char_spans"
@@ -14,13 +14,9 @@ PREVIEW_BYTES = 2**18
 
 
 def _has_rationales(path: Path) -> bool:
-    return file_suffix(path) in (".jsonl", ".ndjson") and f'"{SPANS_COLUMN}"' in _read_first_line(path)
-
-
-def _read_first_line(path: Path) -> str:
-    lines = read_lines(path, PREVIEW_BYTES)
-    # An empty file has no line at all.
-    return next(iter(lines), "")
+    if file_suffix(path) not in (".jsonl", ".ndjson"):
+        return False
+    return f'"{SPANS_COLUMN}"' in read_first_line(path, PREVIEW_BYTES)
 
 
 @reader(_has_rationales)

@@ -6,8 +6,7 @@ from pathlib import Path
 from clearhead.data.evidence import locate_evidence
 from clearhead.data.readers.tables import named_rows
 from clearhead.data.task import BadRow, Example, Task, Writing, build_task, reader, skip_invalid
-from clearhead.data.text_files import Row, file_suffix, is_text, read_lines
-from clearhead.errors import BadInput
+from clearhead.data.text_files import Row, file_suffix, read_first_line, require_text
 
 PROMPT_COLUMN = "one_prefix_prefix"
 ANSWER_COLUMN = "one_prefix_word_good"
@@ -24,6 +23,7 @@ def _has_minimal_pairs(path: Path) -> bool:
 
 def _list_tables(path: Path) -> list[Path]:
     if path.is_dir():
+        # The order of files in a folder differs between systems.
         return sorted(path.glob("*.csv"))
     if file_suffix(path) == ".csv":
         return [path]
@@ -31,8 +31,8 @@ def _list_tables(path: Path) -> list[Path]:
 
 
 def _is_pairs_table(path: Path) -> bool:
-    lines = read_lines(path, PREVIEW_BYTES)
-    return PROMPT_COLUMN in next(iter(lines), "").split(",")
+    # The heading is enough, and a folder may hold many large tables.
+    return PROMPT_COLUMN in read_first_line(path, PREVIEW_BYTES).split(",")
 
 
 @reader(_has_minimal_pairs)
@@ -56,14 +56,11 @@ def _read_table(path: Path) -> Iterator[Example | BadRow]:
 
 @skip_invalid
 def _make_example(number: int, row: Row, table: str) -> Example:
-    prompt = _require_text(row, PROMPT_COLUMN)
-    writing = Writing(_require_text(row, ANSWER_COLUMN), _require_text(row, FOIL_COLUMN))
-    gold = locate_evidence(prompt, _require_text(row, EVIDENCE_COLUMN))
+    prompt = require_text(row, PROMPT_COLUMN)
+    writing = _make_writing(row)
+    gold = locate_evidence(prompt, require_text(row, EVIDENCE_COLUMN))
     return Example(f"{table}-{number}", prompt, gold=gold, writing=writing)
 
 
-def _require_text(row: Row, column: str) -> str:
-    value = row.get(column)
-    if not is_text(value):
-        raise BadInput(f"no text in column '{column}'")
-    return str(value)
+def _make_writing(row: Row) -> Writing:
+    return Writing(require_text(row, ANSWER_COLUMN), require_text(row, FOIL_COLUMN))

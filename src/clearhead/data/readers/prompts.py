@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.data.columns import find_id, rename_repeated
 from clearhead.data.evidence import locate_evidence
 from clearhead.data.task import BadRow, Example, Task, Writing, build_task, reader, skip_invalid
-from clearhead.data.text_files import Row, file_suffix, is_text, json_lines, read_lines
+from clearhead.data.text_files import Row, file_suffix, is_text, json_lines, read_first_line, require_text
 from clearhead.errors import BadInput
 
 PROMPT_COLUMN = "prompt"
@@ -20,8 +20,7 @@ PREVIEW_BYTES = 2**18
 
 def _starts_with_columns(path: Path, columns: tuple[str, ...]) -> bool:
     """Return whether the first line names these columns."""
-    lines = read_lines(path, PREVIEW_BYTES)
-    first_line = next(iter(lines), "")
+    first_line = read_first_line(path, PREVIEW_BYTES)
     return all(f'"{column}"' in first_line for column in columns)
 
 
@@ -59,18 +58,26 @@ def _read_rows(path: Path, make: Callable[[int, Row], Example | BadRow], limit: 
 def _make_example(number: int, row: Row) -> Example:
     sources = _parse_sources(row.get("sources"))
     prompt = _add_sources(_parse_prompt(row.get(PROMPT_COLUMN)), sources)
-    writing = Writing(_parse_optional(row, "answer"), _parse_optional(row, "foil"), sources)
+    writing = _make_writing(row, sources)
     gold = locate_evidence(prompt, row.get("evidence"))
     return Example(find_id(number, row, None), prompt, gold=gold, writing=writing)
+
+
+def _make_writing(row: Row, sources: tuple[str, ...]) -> Writing:
+    return Writing(_parse_optional(row, "answer"), _parse_optional(row, "foil"), sources)
 
 
 def _parse_prompt(value: Any) -> Any:
     """Return a text, or a list of chat messages; raise BadInput for anything else."""
     if is_text(value):
         return value
-    if not isinstance(value, list) or not value or not all(map(_is_message, value)):
+    if not value or not _is_list(value, _is_message):
         raise BadInput(f"no text and no chat messages (role, content) in column '{PROMPT_COLUMN}'")
     return value
+
+
+def _is_list(value: Any, is_member: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(is_member, value))
 
 
 def _is_message(message: Any) -> bool:
@@ -78,18 +85,16 @@ def _is_message(message: Any) -> bool:
 
 
 def _parse_optional(row: Row, column: str) -> str | None:
-    value = row.get(column)
-    if value is None:
+    # Absent and null are the same; a blank text is a mistake.
+    if row.get(column) is None:
         return None
-    if not is_text(value):
-        raise BadInput(f"no text in column '{column}'")
-    return str(value)
+    return require_text(row, column)
 
 
 def _parse_sources(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(map(is_text, value)):
+    if not _is_list(value, is_text):
         raise BadInput("'sources' is not a list of texts")
     return tuple(value)
 
@@ -117,8 +122,8 @@ def _make_passage(number: int, row: Row) -> Example:
 
 def _split_last_word(text: Any) -> tuple[str, str]:
     """Return the passage before its last word, without the blank between them, and that word."""
-    words = text.rsplit(maxsplit=1) if is_text(text) else []
-    if len(words) < 2:
+    # rsplit takes all blanks between the words, where rpartition would leave some.
+    words = str(text).rsplit(maxsplit=1)
+    if not is_text(text) or len(words) < 2:
         raise BadInput("no passage of two words or more in column 'text'")
-    prompt, answer = words
-    return prompt, answer
+    return words[0], words[1]

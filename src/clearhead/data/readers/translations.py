@@ -21,6 +21,7 @@ def translations(path: Path, *, limit: int | None = None) -> Task:
     """Sentences as `source ||| translation` in NAME.src-tgt, and their alignments as 1-1 2p3 … in NAME.gold."""
     sentences = read_lines(path)
     links = read_lines(_require_links(path))
+    # The longest, so that a file that was cut off shows as invalid rows.
     numbered = enumerate(zip_longest(sentences, links), 1)
     rows = [_make_example(number, sentence, link) for number, (sentence, link) in numbered]
     return build_task(path.name, rows, limit=limit)
@@ -51,14 +52,19 @@ def _split_sentence(sentence: str) -> tuple[str, str]:
 
 
 def _parse_links(text: str) -> Alignment:
-    pairs: dict[str, list[IndexPair]] = {"-": [], "p": []}
-    for link in text.split():
-        sign, pair = _parse_link(link)
-        pairs[sign].append(pair)
-    if not pairs["-"]:
-        raise BadInput("no sure link")
+    pairs = _group_links(text)
     sure = frozenset(pairs["-"])
+    if not sure:
+        raise BadInput("no sure link")
     return Alignment(sure, sure | frozenset(pairs["p"]))
+
+
+def _group_links(text: str) -> dict[str, list[IndexPair]]:
+    """Return the links by their sign."""
+    pairs: dict[str, list[IndexPair]] = {"-": [], "p": []}
+    for sign, pair in map(_parse_link, text.split()):
+        pairs[sign].append(pair)
+    return pairs
 
 
 def _parse_link(link: str) -> tuple[str, IndexPair]:
@@ -71,5 +77,5 @@ def _parse_link(link: str) -> tuple[str, IndexPair]:
 def _validate_links(alignment: Alignment, source_words: int, answer_words: int) -> None:
     # -1, from a link that counts from 0, would silently mean the last word.
     for source, answer in alignment.possible:
-        if not (0 <= source < source_words and 0 <= answer < answer_words):
+        if source not in range(source_words) or answer not in range(answer_words):
             raise BadInput(f"the link {source + 1}-{answer + 1} points outside the sentences")
