@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import starmap
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -65,12 +67,16 @@ class ExplanationBuilder:
     def build(self) -> list[Explanation]:
         """Wait for the numbers and construct one explanation per input."""
         arrays = {name: copy.wait().numpy() for name, copy in self.copies.items()}
-        diagnostics = self.diagnostics or [{}] * len(self.contexts)
         explanations = []
-        for row, (context, own_diagnostics) in enumerate(zip(self.contexts, diagnostics, strict=True)):
+        for row, (context, diagnostics) in enumerate(self._pair_diagnostics()):
             rows = {name: array[row] for name, array in arrays.items()}
-            explanations.append(_build_explanation(self.spec, context, rows, own_diagnostics))
+            explanations.append(_build_explanation(self.spec, context, rows, diagnostics))
         return explanations
+
+    def _pair_diagnostics(self) -> Iterator[tuple[InputContext, Mapping[str, Any]]]:
+        # Most methods report nothing about single inputs.
+        diagnostics = self.diagnostics or [{}] * len(self.contexts)
+        return zip(self.contexts, diagnostics, strict=True)
 
 
 def _build_explanation(
@@ -125,14 +131,16 @@ def _select_real(values: Array, real: list[slice]) -> Array:
 def explain_trace(trace: Trace, spec: MethodSpec) -> list[Explanation]:
     """Run one method on an existing trace and return one explanation per input."""
     (builder,) = start_explanations(trace, [spec])
-    assert builder is not None
-    return builder.build()
+    return _finish(builder)
 
 
 def explain_attribution(trace: Trace, spec: MethodSpec, attribution: Attribution) -> list[Explanation]:
     """Return one explanation per input from what a method has computed already."""
-    started = _StartedMethod(spec, attribution, attribution.start_host_copies())
-    builder = _make_builder(trace, started, None)
+    return _finish(_make_builder(trace, _start_copies(spec, attribution), None))
+
+
+def _finish(builder: ExplanationBuilder | None) -> list[Explanation]:
+    # Without a dict of refusals, a method that refuses the model has raised.
     assert builder is not None
     return builder.build()
 
@@ -159,13 +167,20 @@ class _StartedMethod:
     attribution: Attribution | None = None
     copies: dict[str, HostCopy] = field(default_factory=dict)
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(copy.copy.shape) for name, copy in self.copies.items()}
+
 
 def _start_method(trace: Trace, spec: MethodSpec, refused: dict[str, str] | None) -> _StartedMethod:
     with collect_refusal(spec, refused):
-        attribution = spec(trace)
-        # At once, before the kernels of other methods stand between these numbers and their copy.
-        return _StartedMethod(spec, attribution, attribution.start_host_copies())
+        # Copied at once, before the kernels of other methods stand between these numbers and their copy.
+        return _start_copies(spec, spec(trace))
     return _StartedMethod(spec)
+
+
+def _start_copies(spec: MethodSpec, attribution: Attribution) -> _StartedMethod:
+    return _StartedMethod(spec, attribution, attribution.start_host_copies())
 
 
 @contextmanager
@@ -183,17 +198,19 @@ def _make_builder(trace: Trace, started: _StartedMethod, refused: dict[str, str]
     """Return a builder for the numbers of a method, or None if it refused the model or has other tokens."""
     if started.attribution is None:
         return None
+    diagnostics = started.attribution.diagnostics
     with collect_refusal(started.spec, refused):
         _check_shapes(trace, started)
-        return ExplanationBuilder(started.spec, _contexts(trace), started.copies, started.attribution.diagnostics)
+        return ExplanationBuilder(started.spec, _contexts(trace), started.copies, diagnostics)
     return None
 
 
 def _check_shapes(trace: Trace, started: _StartedMethod) -> None:
     # Shapes are known before the numbers have arrived. Tokens first, because that error says what to do.
-    trace.require_tokens(started.copies["relevance_BT"].copy.shape[-1])
-    for name, copy in started.copies.items():
-        _check_shape(trace, started.spec, name, tuple(copy.copy.shape))
+    shapes = started.shapes
+    trace.require_tokens(shapes["relevance_BT"][-1])
+    for name, shape in shapes.items():
+        _check_shape(trace, started.spec, name, shape)
 
 
 def _check_shape(trace: Trace, spec: MethodSpec, name: str, shape: tuple[int, ...]) -> None:
@@ -257,18 +274,13 @@ def _label_row(trace: Trace, row: int, target: Target, tokens: Sequence[str]) ->
 
 def _describe_answer(trace: Trace, row: int) -> dict[str, Any]:
     """Return the fields that only the explanation of an answer has."""
-    answer = trace.inputs.items[row].answer
+    item = trace.inputs.items[row]
     target = trace.targets[row]
-    if answer is None or not isinstance(target, AnswerTarget):
+    if item.answer is None or not isinstance(target, AnswerTarget):
         return {}
-    steps = describe_steps(trace.model, answer, target, trace.forward.host_output[row])
-    return {
-        "answer": answer.text,
-        "prompt_length": answer.start,
-        "steps": steps,
-        "explained": target.steps,
-        "source_spans": trace.inputs.items[row].sources,
-    }
+    steps = describe_steps(trace.model, item.answer, target, trace.forward.host_output[row])
+    fields = {"steps": steps, "explained": target.steps, "source_spans": item.sources}
+    return {"answer": item.answer.text, "prompt_length": item.answer.start, **fields}
 
 
 def _describe_outputs(trace: Trace) -> list[dict[str, Any]]:
@@ -284,22 +296,28 @@ def _find_runs(mask_BT: Array) -> list[list[slice]]:
     """Return the runs of real tokens of each input: usually one, at the beginning or at the end."""
     # The difference of booleans is True at both ends of a run.
     edges_BT = np.diff(mask_BT, prepend=False, append=False)
-    return [_pair_edges(np.flatnonzero(edges_T).tolist()) for edges_T in edges_BT]
+    return list(map(_pair_edges, edges_BT))
 
 
-def _pair_edges(edges: list[int]) -> list[slice]:
-    return list(map(slice, edges[::2], edges[1::2]))
+def _pair_edges(edges_T: Array) -> list[slice]:
+    """Return the slices between the first edge and the second, the third and the fourth, and so on."""
+    return list(starmap(slice, np.flatnonzero(edges_T).reshape(-1, 2).tolist()))
 
 
 def _shift_to_real(target: Target, real: list[slice]) -> Target:
     """Count the positions of a span among the real tokens instead of the padded row."""
     if target.span is None:
         return target
+    return shift_span(target, _number_positions(real))
+
+
+def _number_positions(real: list[slice]) -> dict[int, int]:
+    """Return the number of each real token by its position in the padded row."""
     numbers: dict[int, int] = {}
     for run in real:
         for position in range(run.start, run.stop):
             numbers[position] = len(numbers)
-    return shift_span(target, numbers)
+    return numbers
 
 
 def _target_probabilities(trace: Trace) -> list[float | None]:
@@ -307,20 +325,27 @@ def _target_probabilities(trace: Trace) -> list[float | None]:
     if problem == "regression":
         return [None] * len(trace.targets)
     if problem == "span":
-        return _span_probabilities(trace)
+        return _score_each(trace, _mask_padding(trace))
     if problem == "answer":
-        pairs = zip(trace.targets, trace.forward.host_output, strict=True)
-        return [target_probability(target, logits_NV, problem) for target, logits_NV in pairs]
-    # Probabilities of all inputs at once: a call per input would dominate the time of large batches.
-    rows = class_probabilities(trace.forward.host_output, problem).tolist()
-    return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]
+        return _score_each(trace, trace.forward.host_output)
+    return _class_target_probabilities(trace)
 
 
-def _span_probabilities(trace: Trace) -> list[float | None]:
+def _score_each(trace: Trace, logits: Tensor) -> list[float | None]:
+    """Return the probability of each input's target, one input after the other."""
+    pairs = zip(trace.targets, logits, strict=True)
+    return [target_probability(target, own_logits, trace.model.problem) for target, own_logits in pairs]
+
+
+def _mask_padding(trace: Trace) -> Tensor:
     # Padding cannot hold an answer, so it takes no share of the probability.
-    logits_B2T = trace.forward.host_output.masked_fill(~trace.real_BT[:, None], -torch.inf)
-    pairs = zip(trace.targets, logits_B2T, strict=True)
-    return [target_probability(target, logits_2T, "span") for target, logits_2T in pairs]
+    return trace.forward.host_output.masked_fill(~trace.real_BT[:, None], -torch.inf)
+
+
+def _class_target_probabilities(trace: Trace) -> list[float | None]:
+    # Probabilities of all inputs at once: a call per input would dominate the time of large batches.
+    rows = class_probabilities(trace.forward.host_output, trace.model.problem).tolist()
+    return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]
 
 
 def describe_predictions(model: Model, logits: Tensor) -> list[dict[str, Any]]:
@@ -329,8 +354,7 @@ def describe_predictions(model: Model, logits: Tensor) -> list[dict[str, Any]]:
         return [{}] * len(logits)
     best = logits.argmax(1).tolist()
     rows = class_probabilities(logits, model.problem).tolist()
-    labels = model.labels
-    return [_describe_class(labels, index, row) for index, row in zip(best, rows, strict=True)]
+    return list(map(partial(_describe_class, model.labels), best, rows))
 
 
 def _describe_class(labels: Sequence[str], index: int, probabilities: Sequence[float]) -> dict[str, Any]:
@@ -361,17 +385,21 @@ def _patch_tokens(rows: int, columns: int) -> Iterator[str]:
 
 
 def _leading_tokens(count: int) -> list[str]:
+    names = ["[CLS]", *map("[REG{}]".format, range(1, count))]
     # Some vision models have no class token: then nothing comes before the patches.
-    if count == 0:
-        return []
-    return ["[CLS]", *(f"[REG{number}]" for number in range(1, count))]
+    return names[:count]
 
 
 def _label_target(labels: Sequence[str], target: Target, tokens: Sequence[str]) -> str:
     """Return the name of what is explained: tokens of an answer, a class, or a class rather than another."""
     if target.span is not None:
-        return " … ".join(tokens[position] for position in target.span if position is not None)
+        return _label_span(target.span, tokens)
     label = labels[target.number]
     if not isinstance(target.versus, int):
         return label
     return f"{label} rather than {labels[target.versus]}"
+
+
+def _label_span(span: Sequence[int | None], tokens: Sequence[str]) -> str:
+    # An end of the span that is not explained has no position.
+    return " … ".join(tokens[position] for position in span if position is not None)

@@ -11,8 +11,8 @@ from clearhead.engine.backward import GRADIENT, check_backward
 from clearhead.engine.lm_head import vocabulary_logits
 from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_device_of
 from clearhead.engine.trace import Trace
-from clearhead.errors import BadOption, UnsupportedModel
-from clearhead.validation import require_integer
+from clearhead.errors import UnsupportedModel
+from clearhead.validation import require_choice, require_integer
 
 
 def _gradient_norm(trace: Trace, layer: int, backward: str) -> Tensor:
@@ -51,7 +51,10 @@ def decoded_gradcam(
     ids_BT = _require_ids(trace)
     share_BST = _decode_shares(trace, index, ids_BT, top)
     alpha_BS = LAYER_SCORES[score](trace, index, backward) * trace.query_BT
-    tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
+    return _show_repeats(trace, ids_BT, torch.einsum("bs,bst->bt", alpha_BS, share_BST))
+
+
+def _show_repeats(trace: Trace, ids_BT: Tensor, tokens_BT: Tensor) -> Attribution:
     # Repeats of a token show what its first occurrence got.
     first_BT = first_occurrence(ids_BT, trace.query_BT)
     return Attribution(tokens_BT.gather(1, first_BT) * trace.query_BT)
@@ -60,8 +63,7 @@ def decoded_gradcam(
 def _check_options(trace: Trace, score: str, top: int | None) -> None:
     if trace.is_image:
         raise UnsupportedModel("decoded-gradcam decodes onto words, so it needs a text model.")
-    if score not in LAYER_SCORES:
-        raise BadOption(f"Invalid score={score!r} for 'decoded-gradcam'. Available: {', '.join(LAYER_SCORES)}.")
+    require_choice("score", score, tuple(LAYER_SCORES), " for 'decoded-gradcam'")
     if top is not None:
         require_integer("top", top)
 
@@ -75,9 +77,13 @@ def _require_ids(trace: Trace) -> Tensor:
 
 def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """Return for each position where its token first occurs among the real tokens."""
-    same_BTS = (ids_BT[:, :, None] == ids_BT[:, None, :]) & mask_BT[:, None, :]
+    same_BTS = _is_same_token(ids_BT) & mask_BT[:, None]
     # As integers: argmax of booleans is not implemented; among equals it returns the first.
     return same_BTS.int().argmax(-1)
+
+
+def _is_same_token(ids_BT: Tensor) -> Tensor:
+    return ids_BT[..., None] == ids_BT[:, None]
 
 
 def _decode_shares(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
@@ -105,9 +111,12 @@ def _token_probabilities(trace: Trace, layer: int, ids_BT: Tensor) -> Tensor:
 def _decode(trace: Trace, hidden_BSD: Tensor, ids_BT: Tensor) -> Tensor:
     logits_BSV = vocabulary_logits(trace.model, hidden_BSD, ids_BT)
     # A softmax over the vocabulary would be as large as the logits, so only the input's tokens are normalised.
-    ids_BST = ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1)
-    token_logits_BST = logits_BSV.gather(2, ids_BST)
-    return (token_logits_BST - _log_sum(logits_BSV)[..., None]).exp()
+    return (_token_logits(logits_BSV, ids_BT) - _log_sum(logits_BSV)[..., None]).exp()
+
+
+def _token_logits(logits_BSV: Tensor, ids_BT: Tensor) -> Tensor:
+    """Return the logits of the input's tokens at every position (B,S,T)."""
+    return logits_BSV.gather(2, ids_BT[:, None].expand(-1, ids_BT.shape[1], -1))
 
 
 def _keep_top(share_BST: Tensor, top: int) -> Tensor:
