@@ -37,7 +37,11 @@ def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
 def _share_equally(queries_BT: Tensor, source: int) -> Tensor:
     """Return the mask of queries as weights that sum to one over each sequence."""
     sequences = queries_BT.tensor_split([source], 1)
-    return torch.cat([sequence / sequence.sum(1, keepdim=True) for sequence in sequences], 1)
+    return torch.cat(list(map(_normalise, sequences)), 1)
+
+
+def _normalise(weight_BT: Tensor) -> Tensor:
+    return weight_BT / weight_BT.sum(1, keepdim=True)
 
 
 ROW_REDUCTIONS: dict[str, Callable[[Trace, Tensor], Tensor]] = {
@@ -76,8 +80,7 @@ def grads(trace: Trace, *, backward: str = GRADIENT) -> Attribution:
     `backward` replaces the gradient by the coefficients of a balanced backward pass.
     """
     trace.require_token_maps()
-    gradient_BHTS = _last_visible_gradient(trace, backward)
-    return Attribution(classification_row(trace, gradient_BHTS.mean(1)))
+    return Attribution(classification_row(trace, _last_visible_gradient(trace, backward).mean(1)))
 
 
 def _last_visible_gradient(trace: Trace, backward: str) -> Tensor:
@@ -115,8 +118,7 @@ def gae(trace: Trace) -> Attribution:
     what the identities alone give them is removed (`identity_share` in the diagnostics).
     """
     trace.require_token_maps()
-    maps = _positive_products(trace.attentions, trace.attention_gradients)
-    return attribute_maps(trace, list(maps))
+    return attribute_maps(trace, list(_positive_products(trace.attentions, trace.attention_gradients)))
 
 
 def _positive_product(attention_BHTS: Tensor, gradient_BHTS: Tensor) -> Tensor:

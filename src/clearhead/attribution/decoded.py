@@ -46,7 +46,8 @@ def decoded_gradcam(
     `backward` replaces the gradient by the coefficients of a balanced backward pass.
     """
     check_backward(backward)
-    _check_options(trace, score, top)
+    _require_text(trace)
+    _check_options(score, top)
     index = resolve_layer(trace, layer)
     ids_BT = _require_ids(trace)
     share_BST = _decode_shares(trace, index, ids_BT, top)
@@ -56,13 +57,15 @@ def decoded_gradcam(
 
 def _show_repeats(trace: Trace, ids_BT: Tensor, tokens_BT: Tensor) -> Attribution:
     # Repeats of a token show what its first occurrence got.
-    first_BT = first_occurrence(ids_BT, trace.query_BT)
-    return Attribution(tokens_BT.gather(1, first_BT) * trace.query_BT)
+    return Attribution(tokens_BT.gather(1, first_occurrence(ids_BT, trace.query_BT)) * trace.query_BT)
 
 
-def _check_options(trace: Trace, score: str, top: int | None) -> None:
+def _require_text(trace: Trace) -> None:
     if trace.is_image:
         raise UnsupportedModel("decoded-gradcam decodes onto words, so it needs a text model.")
+
+
+def _check_options(score: str, top: int | None) -> None:
     require_choice("score", score, tuple(LAYER_SCORES), " for 'decoded-gradcam'")
     if top is not None:
         require_integer("top", top)
@@ -77,9 +80,8 @@ def _require_ids(trace: Trace) -> Tensor:
 
 def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """Return for each position where its token first occurs among the real tokens."""
-    same_BTS = _is_same_token(ids_BT) & mask_BT[:, None]
     # As integers: argmax of booleans is not implemented; among equals it returns the first.
-    return same_BTS.int().argmax(-1)
+    return (_is_same_token(ids_BT) & mask_BT[:, None]).int().argmax(-1)
 
 
 def _is_same_token(ids_BT: Tensor) -> Tensor:
@@ -116,7 +118,7 @@ def _decode(trace: Trace, hidden_BSD: Tensor, ids_BT: Tensor) -> Tensor:
 
 def _token_logits(logits_BSV: Tensor, ids_BT: Tensor) -> Tensor:
     """Return the logits of the input's tokens at every position (B,S,T)."""
-    return logits_BSV.gather(2, ids_BT[:, None].expand(-1, ids_BT.shape[1], -1))
+    return torch.take_along_dim(logits_BSV, ids_BT[:, None], 2)
 
 
 def _keep_top(share_BST: Tensor, top: int) -> Tensor:

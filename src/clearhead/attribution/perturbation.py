@@ -183,15 +183,15 @@ def _least_squares(design: Tensor, answer: Tensor) -> Tensor:
 def _kernel_weights(mask_NU: Tensor, width: float) -> Tensor:
     """Return exp(−d² / 2·width²), where d is the cosine distance of each mask to the whole input."""
     distance_N = 1 - mask_NU.mean(1).sqrt()
-    weight_N = _gaussian(distance_N, width)
-    # Written this way round to catch NaN too.
-    if not weight_N.sum() > 0:
-        raise BadOption(f"Invalid width={width!r}: it is so small that no sample weighs anything; use a larger one.")
+    weight_N = torch.exp(-distance_N.square() / (2 * width * width))
+    _check_weights(weight_N, width)
     return weight_N
 
 
-def _gaussian(distance_N: Tensor, width: float) -> Tensor:
-    return torch.exp(-distance_N.square() / (2 * width * width))
+def _check_weights(weight_N: Tensor, width: float) -> None:
+    # Written this way round to catch NaN too.
+    if not weight_N.sum() > 0:
+        raise BadOption(f"Invalid width={width!r}: it is so small that no sample weighs anything; use a larger one.")
 
 
 @method(

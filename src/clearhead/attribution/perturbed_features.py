@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, starmap
+from itertools import chain, repeat, starmap
 from typing import Any
 
 import torch
@@ -14,7 +14,8 @@ from clearhead.attribution.seeding import make_generator
 from clearhead.engine.step_trace import StepTrace
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput
-from clearhead.model.inputs import Inputs, Item
+from clearhead.model.batches import Answer
+from clearhead.model.inputs import Inputs
 from clearhead.model.target import AnswerTarget, Target
 from clearhead.perturbation.answer_scores import PROBABILITY, resolve_output
 from clearhead.perturbation.features import SEGMENTS, Features, group_features, restrict_features, text_mask
@@ -103,17 +104,17 @@ class Perturbation:
         )
 
     def list_rows(self, scores: Sequence[Tensor]) -> Iterator[ScoredRow]:
-        """Yield the scores of each row of the trace."""
-        for row, score_N in enumerate(chain.from_iterable(scores)):
-            yield ScoredRow(self._indices[row], score_N, self._find_visible(row))
+        """Return the scores of each row of the trace."""
+        return starmap(self._make_row, enumerate(chain.from_iterable(scores)))
+
+    def _make_row(self, row: int, score_N: Tensor) -> ScoredRow:
+        return ScoredRow(self._indices[row], score_N, self._find_visible(row))
 
     @cached_property
     def _indices(self) -> list[int]:
         """The index of the distinct input of every row."""
-        indices = []
-        for index, count in enumerate(_count_targets(self.trace)):
-            indices += [index] * count
-        return indices
+        repeats = starmap(repeat, enumerate(_count_targets(self.trace)))
+        return list(chain.from_iterable(repeats))
 
     def _features(self, row: int) -> Features:
         return self.groups[self._indices[row]]
@@ -123,7 +124,11 @@ class Perturbation:
         features = self._features(row)
         if not self.trace.model.writes:
             return torch.ones(features.count, dtype=torch.bool)
-        return _find_labels(features, self.trace.query_BT[row].cpu())
+        return _find_labels(features, self._query(row))
+
+    def _query(self, row: int) -> Tensor:
+        """Return the tokens that the target of a row can depend on, on the CPU, where features are."""
+        return self.trace.query_BT[row].cpu()
 
     def describe(self, **settings: Any) -> list[dict[str, Any]]:
         """Return diagnostics of every row, with the choices that None stood for."""
@@ -131,12 +136,9 @@ class Perturbation:
         replacement = resolve_replacement(trace.model, trace.inputs, self.options.replacement)
         diagnostics = []
         for row in range(len(self._indices)):
-            diagnostics.append({"absent": replacement, **self._describe_row(row), **settings})
+            entry = {"absent": replacement, **_describe_features(self._features(row)), "output": self._scored(row)}
+            diagnostics.append({**entry, **settings})
         return diagnostics
-
-    def _describe_row(self, row: int) -> dict[str, Any]:
-        features = self._features(row)
-        return {"unit": features.kind, "units": features.count, "output": self._scored(row)}
 
     def _scored(self, row: int) -> str:
         # A regression has no probabilities, so its score is explained whatever was asked for.
@@ -164,8 +166,12 @@ class Perturbation:
         labels_X = self._features(row).labels.flatten()
         if self.trace.model.writes:
             # What comes after the explained steps has no part in them.
-            labels_X = torch.where(self.trace.query_BT[row].cpu(), labels_X, 0)
+            labels_X = torch.where(self._query(row), labels_X, 0)
         return spread_features(labels_X, value_U)
+
+
+def _describe_features(features: Features) -> dict[str, Any]:
+    return {"unit": features.kind, "units": features.count}
 
 
 def _find_labels(features: Features, query_T: Tensor) -> Tensor:
@@ -205,15 +211,15 @@ def _restrict_groups(trace: Trace, groups: Sequence[Features], options: Perturba
     for features, item, mask_T, query_KT in zip(groups, inputs.items, text_mask(inputs).cpu(), queries, strict=True):
         visible_T = query_KT.any(0)
         if not options.prefix:
-            _hide_answer(visible_T, item, mask_T)
+            _hide_answer(visible_T, item.answer, mask_T)
         restricted.append(_require_features(restrict_features(features, visible_T)))
     return restricted
 
 
-def _hide_answer(visible_T: Tensor, item: Item, mask_T: Tensor) -> None:
+def _hide_answer(visible_T: Tensor, answer: Answer | None, mask_T: Tensor) -> None:
     """Set the tokens of an answer to False, in place."""
-    if item.answer is not None:
-        visible_T[mask_T.nonzero()[item.answer.start :, 0]] = False
+    if answer is not None:
+        visible_T[mask_T.nonzero()[answer.start :, 0]] = False
 
 
 def _require_features(features: Features) -> Features:

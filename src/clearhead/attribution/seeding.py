@@ -16,18 +16,27 @@ _CONTENTS: WeakKeyDictionary[Trace, list[bytes]] = WeakKeyDictionary()
 
 def make_generator(trace: Trace, row: int, seed: int) -> torch.Generator:
     """Return a generator for one input, the same whatever shares its batch."""
+    # A checksum instead of Python's hash, which differs from process to process.
+    checksum = zlib.crc32(_find_contents(trace)[row])
+    return _seed_generator(zlib.crc32(str(seed).encode(), checksum))
+
+
+def _seed_generator(seed: int) -> torch.Generator:
+    # On the CPU: generators of different devices give different numbers.
+    return torch.Generator().manual_seed(seed)
+
+
+def _find_contents(trace: Trace) -> list[bytes]:
     if trace not in _CONTENTS:
         _CONTENTS[trace] = _read_contents(trace)
-    # A checksum instead of Python's hash, which differs from process to process.
-    checksum = zlib.crc32(str(seed).encode(), zlib.crc32(_CONTENTS[trace][row]))
-    return torch.Generator().manual_seed(checksum)
+    return _CONTENTS[trace]
 
 
 def make_numbered_generator(trace: Trace, row: int, seed: int, number: int) -> torch.Generator:
     """Return a generator for one draw of one input, so that draws can be made in any order."""
     first = torch.randint(2**32, (1,), generator=make_generator(trace, row, seed))
     # Steps of 2³² / φ keep the seeds of neighbouring draws far apart.
-    return torch.Generator().manual_seed((int(first) + number * 0x9E3779B9) % 2**32)
+    return _seed_generator((int(first) + number * 0x9E3779B9) % 2**32)
 
 
 def _read_contents(trace: Trace) -> list[bytes]:
