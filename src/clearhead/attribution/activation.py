@@ -17,10 +17,15 @@ def resolve_layer(trace: Trace, layer: int | None) -> int:
     """Return the index of a hidden state (0 = embeddings); by default ⌈7L/12⌉, the best layer of the decoded paper."""
     last = trace.forward.depth
     if layer is None:
-        return -(-7 * last // 12)
+        return _best_layer(last)
     if not _is_index(layer, last):
         raise BadOption(f"Invalid layer={layer!r}: this model has layers 0 (embeddings) … {last}.")
     return layer
+
+
+def _best_layer(last: int) -> int:
+    # The floor of a negative number is the ceiling of its opposite.
+    return -(-7 * last // 12)
 
 
 def _is_index(layer: int, last: int) -> bool:

@@ -10,7 +10,7 @@ import torch
 
 from clearhead.arrays import Array
 from clearhead.attribution.input_context import InputContext, describe_inputs
-from clearhead.attribution.method import Attribution, MethodSpec
+from clearhead.attribution.method import Attribution, MethodSpec, fill_diagnostics
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel, UnsupportedOperation
@@ -39,8 +39,7 @@ class ExplanationBuilder:
         return explanations
 
     def _pair_diagnostics(self) -> Iterator[tuple[InputContext, Mapping[str, Any]]]:
-        # Most methods report nothing about single inputs.
-        diagnostics = self.diagnostics or [{}] * len(self.contexts)
+        diagnostics = fill_diagnostics(self.diagnostics, len(self.contexts))
         return zip(self.contexts, diagnostics, strict=True)
 
 

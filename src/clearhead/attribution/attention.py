@@ -36,8 +36,8 @@ def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
 
 def _share_equally(queries_BT: Tensor, source: int) -> Tensor:
     """Return the mask of queries as weights that sum to one over each sequence."""
-    sequences = queries_BT.tensor_split([source], 1)
-    return torch.cat(list(map(_normalise, sequences)), 1)
+    # With one sequence the source is empty, and so is its part of the weights.
+    return torch.cat(list(map(_normalise, queries_BT.tensor_split([source], 1))), 1)
 
 
 def _normalise(weight_BT: Tensor) -> Tensor:

@@ -93,9 +93,8 @@ def token_flows(maps_LTS: Array, reading_T: Array) -> Array:
     No flow exceeds what the source and each layer can give, or what the token's own edges take. Where the widest
     edges already carry that much it is the maximum, so the whole network is solved for the other tokens only.
     """
-    network = FlowNetwork(maps_LTS, reading_T)
-    flow_S = np.fromiter(network.solve_all(), dtype=np.float64)
-    return flow_S / CAPACITY_UNIT
+    flows = FlowNetwork(maps_LTS, reading_T).solve_all()
+    return np.fromiter(flows, dtype=np.float64) / CAPACITY_UNIT
 
 
 class FlowNetwork:
@@ -151,6 +150,7 @@ def _flow_bounds(capacities_LTS: Array, source_T: Array) -> Array:
 
 def _drop_unreachable(capacities_LTS: Array, source_T: Array) -> Array:
     """Set the capacity of edges to zero that leave a token which the source does not reach."""
+    # From the top down: a token is reached through those above it.
     feeding_T = source_T
     kept = []
     for capacities_TS in capacities_LTS[::-1]:
@@ -175,8 +175,8 @@ def _is_among_widest(capacities_LTS: Array, axis: int) -> Array:
 
 
 def _narrowest_kept(capacities_LTS: Array, axis: int) -> Array:
-    ordered = np.partition(capacities_LTS, -WIDEST_EDGES, axis)
-    return ordered.take([-WIDEST_EDGES], axis)
+    # A partition is linear in the number of edges, where sorting is not.
+    return np.partition(capacities_LTS, -WIDEST_EDGES, axis).take([-WIDEST_EDGES], axis)
 
 
 def _add_column(edges: Edges, capacities_LTS: Array, token: int) -> Edges:
@@ -206,9 +206,11 @@ def _maximum_flow(capacities_LTS: Array, source_T: Array, edges: Edges, token: i
 
 def _solve(capacities: Array, starts: Array, ends: Array, source: int) -> int:
     """Return the maximum flow from the source to the sink, which are the last two nodes."""
+    # Here instead of at the top: SciPy may not be installed.
     sparse = _import_sparse()
     sink = source + 1
     network = sparse.csr_matrix((capacities, (starts, ends)), shape=(sink + 1, sink + 1))
+    # Dinic's method: layered networks have short paths, on which it is fast.
     return int(sparse.csgraph.maximum_flow(network, source, sink, method="dinic").flow_value)
 
 

@@ -42,8 +42,7 @@ class BaselinePath:
     def effect_B(self) -> Tensor:
         """f(input) − f(baseline) of every input, in float64."""
         # Not the trace's own score, which is linear in the logits even where a log-probability is explained.
-        score_B = explained_score(self.trace.targets, self.trace.logits)
-        return score_B.double() - self._score_baseline().double()
+        return explained_score(self.trace.targets, self.trace.logits).double() - self._score_baseline().double()
 
     def _score_baseline(self) -> Tensor:
         points = [self.point(row, 0.0) for row in range(len(self.baseline))]
@@ -52,8 +51,7 @@ class BaselinePath:
     def completeness_gap(self, product: Tensor) -> Tensor:
         """Return how far the relevance of real tokens is from summing to the effect."""
         # In float64: the gap is the difference of sums that are nearly equal.
-        total_B = self._clear_padding(product.double()).flatten(1).sum(1)
-        return (total_B - self.effect_B).abs()
+        return (self._clear_padding(product.double()).flatten(1).sum(1) - self.effect_B).abs()
 
     def _clear_padding(self, relevance: Tensor) -> Tensor:
         if self.trace.is_image:
@@ -89,9 +87,13 @@ def make_baseline(trace: Trace, baseline: str) -> Tensor:
     if baseline == "zero":
         return torch.zeros_like(trace.leaf)
     if baseline == "black":
-        # Black before normalisation, which is not zero in the values that the network takes.
-        return black_pixels(trace.model, trace.leaf).expand_as(trace.leaf)
+        return _make_black(trace)
     return _fill_with_token(trace, baseline)
+
+
+def _make_black(trace: Trace) -> Tensor:
+    # Black before normalisation, which is not zero in the values that the network takes.
+    return black_pixels(trace.model, trace.leaf).expand_as(trace.leaf)
 
 
 def _check_baseline(trace: Trace, baseline: str) -> None:

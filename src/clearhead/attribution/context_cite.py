@@ -69,6 +69,7 @@ def _check_penalty(penalty: float) -> None:
 def _make_options(trace: Trace, unit: str | None, replacement: str | None, batch: int | None) -> PerturbationOptions:
     """Return what is hidden: sources of a prompt, or sentences of a text that is classified."""
     _require_odds(trace)
+    # Texts that are classified have no sources.
     if unit is None:
         unit = "source" if trace.model.writes else "sentence"
     return PerturbationOptions(unit, replacement, LOG_ODDS, prefix=False, batch=batch)

@@ -123,6 +123,7 @@ def _token_logits(logits_BSV: Tensor, ids_BT: Tensor) -> Tensor:
 
 def _keep_top(share_BST: Tensor, top: int) -> Tensor:
     """Set all but the largest shares of every position to zero."""
+    # A short input has fewer tokens than are asked for.
     best = share_BST.topk(min(top, share_BST.shape[-1]), -1)
     return torch.zeros_like(share_BST).scatter(2, best.indices, best.values)
 

@@ -73,6 +73,7 @@ def _attribute_rows(
 
 def _draw_noise(trace: Trace, row: int, points: Sequence[Point]) -> Tensor:
     """Return the noise of all noisy points of one input."""
+    # Only this input's points are made: each is as large as the input.
     inputs = [point.make() for point in points if point.sample == row]
     return torch.stack(inputs) - trace.leaf[row]
 

@@ -85,6 +85,7 @@ def _make_contexts(trace: Trace) -> list[InputContext]:
 
 
 def _label_row(trace: Trace, row: int, target: Target, tokens: Sequence[str]) -> str:
+    # Words of an answer, where there is one; its targets have no class.
     answer = trace.inputs.items[row].answer
     if answer is not None and isinstance(target, AnswerTarget):
         return label_answer(trace.model, answer, target)
@@ -106,6 +107,7 @@ def _describe_outputs(trace: Trace) -> list[dict[str, Any]]:
     """Return the explained score, the precision and the prediction of each input."""
     logits = trace.forward.host_output
     score_B = explained_score(trace.targets, logits)
+    # "float32", not "torch.float32": explanations are read without torch too.
     precision = str(logits.dtype).removeprefix("torch.")
     predictions = describe_predictions(trace.model, logits)
     return list(map(partial(_describe_output, precision), score_B.tolist(), predictions))
@@ -131,7 +133,12 @@ def _shift_to_real(target: Target, real: list[slice]) -> Target:
     """Count the positions of a span among the real tokens instead of the padded row."""
     if target.span is None:
         return target
-    return shift_span(target, {position: number for number, position in enumerate(_list_positions(real))})
+    return shift_span(target, _number_positions(real))
+
+
+def _number_positions(real: list[slice]) -> dict[int, int]:
+    """Return the number of each real token by its position in the padded row."""
+    return {position: number for number, position in enumerate(_list_positions(real))}
 
 
 def _list_positions(real: list[slice]) -> Iterator[int]:
@@ -142,6 +149,7 @@ def _list_positions(real: list[slice]) -> Iterator[int]:
 
 def _target_probabilities(trace: Trace) -> list[float | None]:
     problem = trace.model.problem
+    # The value of a regression is no probability.
     if problem == "regression":
         return [None] * len(trace.targets)
     if problem == "span":

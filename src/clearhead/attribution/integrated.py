@@ -77,6 +77,7 @@ def _integrate_all(path: BaselinePath, steps: int, limit: int, tolerance: float 
     """Integrate every input, and those above the tolerance again with twice the steps."""
     product = zeros_for_sum(path.trace.leaf)
     integral = _Integral(product, [steps] * len(product))
+    # All inputs at first, then those that the tolerance sends back.
     rows = list(range(len(product)))
     # A finer grid of Gauss–Legendre shares no node with a coarser one, so refined inputs start over.
     while rows:

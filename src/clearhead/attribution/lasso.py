@@ -37,6 +37,7 @@ def _descend(scaled_NK: Array, centred_N: Array, penalty: float) -> Array:
     # The correlation of each column with what the weights leave unexplained.
     correlation_K = _correlate(scaled_NK, centred_N)
     weight_K = np.zeros(len(correlation_K))
+    # Relative to the response, whose scale differs from model to model.
     limit = TOLERANCE * np.abs(centred_N).max()
     for _ in range(MAX_SWEEPS):
         if _sweep(weight_K, correlation_K, gram_KK, penalty) <= limit:

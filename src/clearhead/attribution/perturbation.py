@@ -97,6 +97,7 @@ def _keep_others(removed_NU: Tensor) -> Tensor:
 
 def _mean_drop(score_N: Tensor, removed_NU: Tensor) -> Tensor:
     """Return for each feature the mean drop over the masks that remove it; the first score is the unchanged input's."""
+    # Positive where the score falls without the feature.
     drop_N = score_N[0] - score_N[1:]
     weight_NU = removed_NU.to(drop_N)
     return drop_N @ weight_NU / weight_NU.sum(0)
@@ -238,6 +239,7 @@ def _total_gain(score_N: Tensor) -> float:
 
 def _draw_orders(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:
     """Draw random orders of the features of one input (orders × features)."""
+    # One generator for all orders: the first ones stay the same when more are drawn.
     generator = make_generator(trace, row, seed)
     return torch.stack([torch.randperm(features.count, generator=generator) for _ in range(samples)])
 

@@ -34,6 +34,7 @@ def _distinct_inputs(trace: Trace) -> Inputs:
 
 def _target_sets(trace: Trace) -> list[tuple[Target, ...]]:
     """Return the targets of each distinct input, in the order of the rows."""
+    # A trace of steps explains many targets of a single input.
     if isinstance(trace, StepTrace):
         return [trace.targets]
     return [(target,) for target in trace.targets]
@@ -196,6 +197,7 @@ def _count_labels(labels_X: Tensor, features: int) -> Tensor:
 
 def prepare(trace: Trace, options: PerturbationOptions) -> Perturbation:
     """Group the features of a trace's inputs; of an answer those that its explained steps can depend on."""
+    # Whatever the unit: a mistake should not wait for the unit that reads it.
     require_integer("segments", options.segments)
     inputs = _distinct_inputs(trace)
     groups = group_features(trace.model, inputs, options.unit, grid=trace.grid, segments=options.segments)

@@ -25,6 +25,7 @@ def random(trace: Trace, *, seed: int = 0) -> Attribution:
     noise_BT = np.zeros(mask_BT.shape)
     for row, tokens in enumerate(mask_BT.sum(1).tolist()):
         noise_BT[row, mask_BT[row]] = _draw_noise(trace, row, tokens, seed).numpy()
+    # What follows an explained step has no part in it, as for every method.
     if trace.model.writes:
         noise_BT *= trace.query_BT.cpu().numpy()
     diagnostics = [{"seed": seed, "samples": 1}] * len(noise_BT)

@@ -48,13 +48,13 @@ def trans_att(
     """
     trace.require_token_maps()
     check_backward(backward)
+    require_choice("weight", weight, ("gradient", "attention"), " for 'trans-att'")
     maps = _select_blocks(_weighted_maps(trace, weight, backward), first_block, only_block)
     return attribute_maps(trace, maps, normalise_rows=normalise_rows, diagnostics=trace.balance())
 
 
 def _weighted_maps(trace: Trace, weight: str, backward: str) -> list[Tensor]:
     """Return E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13, or the same with A instead of ∇A."""
-    require_choice("weight", weight, ("gradient", "attention"), " for 'trans-att'")
     if weight == "gradient":
         return trace.relevances_weighted_by(backward)
     return _relevances_by_attention(trace)
@@ -112,8 +112,8 @@ def _add_share(entry: Mapping[str, float], left_behind: float) -> dict[str, floa
 def partial_lrp(trace: Trace) -> Attribution:
     """Positive relevance (z-plus) of the last attention map, averaged over heads: the classification row."""
     trace.require_token_maps()
-    relevance_BT = classification_row(trace, _last_positive_map(trace))
-    return Attribution(relevance_BT, diagnostics=trace.balance_at_the_last_map(Z_PLUS))
+    row_BT = classification_row(trace, _last_positive_map(trace))
+    return Attribution(row_BT, diagnostics=trace.balance_at_the_last_map(Z_PLUS))
 
 
 def _last_positive_map(trace: Trace) -> Tensor:

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import starmap
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.attribution.method import Attribution
+from clearhead.attribution.method import Attribution, fill_diagnostics
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
 from clearhead.lazy import LazySequence
@@ -88,9 +87,7 @@ def report_identity_share(
 
 def _read_shares(copy: HostCopy, diagnostics: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     shares = copy.wait().tolist()
-    # Most methods report nothing else.
-    entries = diagnostics or [{}] * len(shares)
-    return list(starmap(_add_share, zip(entries, shares, strict=True)))
+    return list(map(_add_share, fill_diagnostics(diagnostics, len(shares)), shares))
 
 
 def _add_share(entry: Mapping[str, Any], share: float) -> dict[str, Any]:

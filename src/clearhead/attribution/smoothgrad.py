@@ -59,6 +59,7 @@ def noisy_points(trace: Trace, samples: int, noise: float, seed: int) -> list[Po
     points = []
     for row in range(len(trace.leaf)):
         for number in range(samples):
+            # A partial: the embeddings of a point are made only when its batch is run.
             points.append(Point(row, partial(_add_noise, trace, row, noise, seed, number)))
     return points
 
@@ -81,9 +82,7 @@ def _add_noise(trace: Trace, row: int, noise: float, seed: int, number: int) -> 
 
 def _perturb_tokens(leaf: Tensor, mask_T: Tensor, noise: float, generator: torch.Generator) -> Tensor:
     # Padding stays as it is and does not widen the range of values.
-    padded = leaf.clone()
-    padded[mask_T] = _perturb(leaf[mask_T], noise, generator)
-    return padded
+    return leaf.masked_scatter(mask_T[:, None], _perturb(leaf[mask_T], noise, generator))
 
 
 def _perturb(values: Tensor, noise: float, generator: torch.Generator) -> Tensor:

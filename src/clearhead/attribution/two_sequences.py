@@ -91,6 +91,7 @@ def relate_sequences(maps: Sequence[Tensor], source: int) -> Tensor:
     """
     layers = [split_map(map_BTS, source) for map_BTS in maps]
     context_ii = _normalise(_relate_source(layers))
+    # The decoder reads what the encoder's last block wrote, so the source comes first.
     extra_qq = torch.zeros_like(layers[0].target)
     relevance_qi = torch.zeros_like(layers[0].cross)
     for layer in layers:

@@ -80,6 +80,7 @@ def _report(batches: Sequence[Sequence[Encoded]], advance: Callable[[int], None]
 def windows_of(model: Model, encoded: Encoded) -> list[Encoded]:
     """Return the half-overlapping windows of a text, each with the special tokens of the whole."""
     _check_has_windows(model, encoded)
+    # The same for all windows, which have different tokens in the middle only.
     inner = _inner_slice(encoded.item)
     return [_cut_window(encoded, inner, window) for window in _window_slices(model, encoded)]
 
@@ -162,6 +163,7 @@ def window_logits(model: Model, windows: Sequence[Encoded]) -> Tensor:
 def _stitch(item: Item, windows: Sequence[slice], explanations: Sequence[Explanation]) -> Explanation:
     """Join the explanations of windows to one of the whole text, without special tokens."""
     inner = _inner_slice(item)
+    # Tokenizers without character offsets give none.
     offsets = item.offsets
     if offsets is not None:
         offsets = offsets[inner]
