@@ -1,5 +1,8 @@
 """Methods over hidden states and their gradients."""
 
+from collections.abc import Sequence
+from itertools import starmap
+
 import torch
 from torch import Tensor
 
@@ -14,12 +17,20 @@ def resolve_layer(trace: Trace, layer: int | None) -> int:
     """Return the index of a hidden state (0 = embeddings); by default ⌈7L/12⌉, the best layer of the decoded paper."""
     last = trace.forward.depth
     if layer is None:
-        return -(-7 * last // 12)
-    # True and False are integers in Python.
-    is_integer = isinstance(layer, int) and not isinstance(layer, bool)
-    if not is_integer or not 0 <= layer <= last:
+        return _best_layer(last)
+    if not _is_index(layer, last):
         raise BadOption(f"Invalid layer={layer!r}: this model has layers 0 (embeddings) … {last}.")
     return layer
+
+
+def _best_layer(last: int) -> int:
+    # The floor of a negative number is the ceiling of its opposite.
+    return -(-7 * last // 12)
+
+
+def _is_index(layer: int, last: int) -> bool:
+    # True and False are integers in Python.
+    return isinstance(layer, int) and not isinstance(layer, bool) and 0 <= layer <= last
 
 
 def gradient_x_hidden(gradient_BTD: Tensor, hidden_BTD: Tensor) -> Tensor:
@@ -45,7 +56,8 @@ def cat(trace: Trace, *, hidden: str = "output", backward: str = GRADIENT, heads
     every attention head.
     """
     impacts = _block_impacts(trace, hidden, backward, "cat")
-    layers = [trace.as_patches(impact_BT) for impact_BT in impacts]
+    # Some vision models merge patches between blocks.
+    layers = list(map(trace.as_patches, impacts))
     return _sum_blocks(layers, relevance_of_heads(trace, backward, heads))
 
 
@@ -73,24 +85,30 @@ def att_cat(trace: Trace, *, hidden: str = "output", backward: str = GRADIENT, h
     # Before the gradients: a block-by-block trace refuses attention maps with the reason.
     attentions = trace.attentions
     impacts = _block_impacts(trace, hidden, backward, "att-cat")
+    layers = _weigh_impacts(trace, attentions, impacts)
+    return _sum_blocks(layers, relevance_of_heads(trace, backward, heads))
+
+
+def _weigh_impacts(trace: Trace, attentions: Sequence[Tensor], impacts: Sequence[Tensor]) -> list[Tensor]:
     layers = []
     for attention_BHTS, impact_BT in zip(attentions, impacts, strict=True):
         layers.append(received_attention(trace, attention_BHTS.mean(1)) * impact_BT)
-    return _sum_blocks(layers, relevance_of_heads(trace, backward, heads))
+    return layers
 
 
 def _block_impacts(trace: Trace, hidden: str, backward: str, name: str) -> list[Tensor]:
     """Return gradient × feature at the output or at the input of every block (B,T)."""
     if hidden == "output":
         # Hidden state 0 is the embedding output, which no block has made.
-        return _impacts(trace.hidden_coefficients(backward)[1:], trace.hidden_states[1:])
+        return list_impacts(trace.hidden_coefficients(backward)[1:], trace.hidden_states[1:])
     if hidden == "input":
-        return _impacts(trace.coefficients(backward).block_inputs, trace.block_inputs)
+        return list_impacts(trace.coefficients(backward).block_inputs, trace.block_inputs)
     raise BadOption(f"Invalid hidden={hidden!r} for '{name}'. Available: output, input.")
 
 
-def _impacts(gradients: list[Tensor], states: list[Tensor]) -> list[Tensor]:
-    return [gradient_x_hidden(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
+def list_impacts(gradients: Sequence[Tensor], states: Sequence[Tensor]) -> list[Tensor]:
+    """Return gradient × feature of each pair of gradients and states."""
+    return list(starmap(gradient_x_hidden, zip(gradients, states, strict=True)))
 
 
 @method(
@@ -103,7 +121,11 @@ def layer_gradcam(trace: Trace, *, layer: int | None = None, backward: str = GRA
     """
     index = resolve_layer(trace, layer)
     saliency_BT = layer_saliency(trace, index, backward)
-    # Some vision models merge patches between blocks.
-    if saliency_BT.shape[1] != trace.hidden_states[0].shape[1]:
+    if not _has_input_tokens(trace, saliency_BT):
         raise UnsupportedModel(f"Layer {index} of {trace.model.name} no longer has the tokens of the input.")
     return Attribution(saliency_BT)
+
+
+def _has_input_tokens(trace: Trace, saliency_BT: Tensor) -> bool:
+    # Some vision models merge patches between blocks.
+    return saliency_BT.shape[1] == trace.hidden_states[0].shape[1]

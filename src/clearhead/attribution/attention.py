@@ -1,6 +1,7 @@
 """Methods over attention maps and their gradients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
 
 import torch
 from torch import Tensor
@@ -10,12 +11,17 @@ from clearhead.attribution.roll_out import attribute_roll_out, reads_first_token
 from clearhead.attribution.two_sequences import attribute_maps, unfold_maps
 from clearhead.engine.backward import GRADIENT
 from clearhead.engine.trace import Trace
-from clearhead.errors import BadOption
+from clearhead.validation import require_choice
 
 
 def classification_row(trace: Trace, map_BTS: Tensor) -> Tensor:
     """Return the classification token's row, or the mean of the rows that the head reads."""
-    return torch.einsum("bt,bts->bs", trace.reading_BT.to(map_BTS.dtype), map_BTS)
+    return _sum_rows(trace.reading_BT.to(map_BTS.dtype), map_BTS)
+
+
+def _sum_rows(weight_BT: Tensor, map_BTS: Tensor) -> Tensor:
+    """Return the weighted sum of the rows of a map (B,S)."""
+    return torch.einsum("bt,bts->bs", weight_BT, map_BTS)
 
 
 def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
@@ -24,14 +30,18 @@ def received_attention(trace: Trace, map_BTS: Tensor) -> Tensor:
     A token of an encoder–decoder's source receives this from its own sequence, and from the decoder's in addition.
     """
     # Padding, and what follows an explained step, have rows of their own in the map, which must not count.
-    queries_BT = trace.query_BT.to(map_BTS.dtype)
-    return torch.einsum("bt,bts->bs", _share_equally(queries_BT, trace.source_tokens), map_BTS)
+    weight_BT = _share_equally(trace.query_BT.to(map_BTS.dtype), trace.source_tokens)
+    return _sum_rows(weight_BT, map_BTS)
 
 
 def _share_equally(queries_BT: Tensor, source: int) -> Tensor:
     """Return the mask of queries as weights that sum to one over each sequence."""
-    sequences = queries_BT.tensor_split([source], 1)
-    return torch.cat([sequence / sequence.sum(1, keepdim=True) for sequence in sequences], 1)
+    # With one sequence the source is empty, and so is its part of the weights.
+    return torch.cat(list(map(_normalise, queries_BT.tensor_split([source], 1))), 1)
+
+
+def _normalise(weight_BT: Tensor) -> Tensor:
+    return weight_BT / weight_BT.sum(1, keepdim=True)
 
 
 ROW_REDUCTIONS: dict[str, Callable[[Trace, Tensor], Tensor]] = {
@@ -54,8 +64,13 @@ def rollout(trace: Trace, *, normalise_rows: bool = False) -> Attribution:
     Where the head reads words, what the identities alone give them is removed (`identity_share` in the diagnostics).
     """
     trace.require_token_maps()
+    return attribute_roll_out(trace, _unfold_mean_maps(trace), normalise_rows=normalise_rows)
+
+
+def _unfold_mean_maps(trace: Trace) -> list[Tensor]:
+    """Return the attention of every block, averaged over heads, in the order of computation."""
     maps = [attention.mean(1) for attention in trace.attentions]
-    return attribute_roll_out(trace, unfold_maps(maps, trace.source_tokens), normalise_rows=normalise_rows)
+    return unfold_maps(maps, trace.source_tokens)
 
 
 @method(paper="AttCAT, Sec. 4", signed=True, class_specific=True, needs=("attention", "gradients"))
@@ -65,13 +80,14 @@ def grads(trace: Trace, *, backward: str = GRADIENT) -> Attribution:
     `backward` replaces the gradient by the coefficients of a balanced backward pass.
     """
     trace.require_token_maps()
-    gradient_BTS = _visible_gradient(trace.attentions[-1], trace.attention_coefficients(backward)[-1]).mean(1)
-    return Attribution(classification_row(trace, gradient_BTS))
+    return Attribution(classification_row(trace, _last_visible_gradient(trace, backward).mean(1)))
 
 
-def _visible_gradient(attention: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradient of a map, zero at keys that a mask hides: they have a gradient, but cannot be attended to."""
-    return gradient.masked_fill(attention == 0, 0)
+def _last_visible_gradient(trace: Trace, backward: str) -> Tensor:
+    """Return the gradient of the last map, zero at keys that a mask hides."""
+    # Hidden keys have a gradient, but cannot be attended to.
+    is_hidden_BHTS = trace.attentions[-1] == 0
+    return trace.attention_coefficients(backward)[-1].masked_fill(is_hidden_BHTS, 0)
 
 
 @method(paper="Grad-SAM; AttCAT, Sec. 4", signed=False, class_specific=True, needs=("attention", "gradients"))
@@ -81,14 +97,17 @@ def att_grads(trace: Trace, *, rows: str = "class", backward: str = GRADIENT) ->
     `backward` replaces the gradient by the coefficients of a balanced backward pass.
     """
     trace.require_token_maps()
-    if rows not in ROW_REDUCTIONS:
-        raise BadOption(f"Invalid rows={rows!r} for 'att-grads'. Available: {', '.join(ROW_REDUCTIONS)}.")
+    require_choice("rows", rows, tuple(ROW_REDUCTIONS), " for 'att-grads'")
     reduce_rows = ROW_REDUCTIONS[rows]
     layers = []
-    for attention, gradient in zip(trace.attentions, trace.attention_coefficients(backward), strict=True):
-        layers.append(reduce_rows(trace, _positive_product(attention, gradient)))
+    for map_BTS in _positive_products(trace.attentions, trace.attention_coefficients(backward)):
+        layers.append(reduce_rows(trace, map_BTS))
     layers_BLT = torch.stack(layers, 1)
     return Attribution(layers_BLT.mean(1), layers_BLT)
+
+
+def _positive_products(attentions: Sequence[Tensor], gradients: Sequence[Tensor]) -> Iterator[Tensor]:
+    return starmap(_positive_product, zip(attentions, gradients, strict=True))
 
 
 @method(paper="Chefer et al., ICCV 2021, Eq. 5–10", signed=False, class_specific=True, needs=("attention", "gradients"))
@@ -99,9 +118,7 @@ def gae(trace: Trace) -> Attribution:
     what the identities alone give them is removed (`identity_share` in the diagnostics).
     """
     trace.require_token_maps()
-    pairs = zip(trace.attentions, trace.attention_gradients, strict=True)
-    maps = [_positive_product(attention, gradient) for attention, gradient in pairs]
-    return attribute_maps(trace, maps)
+    return attribute_maps(trace, list(_positive_products(trace.attentions, trace.attention_gradients)))
 
 
 def _positive_product(attention_BHTS: Tensor, gradient_BHTS: Tensor) -> Tensor:
@@ -116,13 +133,16 @@ def attention_gradcam(trace: Trace, *, backward: str = GRADIENT) -> Attribution:
     `backward` replaces the gradient by the coefficients of a balanced backward pass.
     """
     trace.require_token_maps()
-    is_class_token_BS = (trace.reading_BT > 0) & reads_first_token(trace)[:, None]
-    # Words that the head reads, such as the last token of a decoder, are not left out.
-    others_BS = trace.query_BT & ~is_class_token_BS
+    others_BS = trace.query_BT & ~_is_class_token(trace)
     gradient_BHTS = trace.attention_coefficients(backward)[-1]
     weight_BH = _mean_over(_head_rows(trace, gradient_BHTS), others_BS)
     weighted_BHS = weight_BH[..., None] * _head_rows(trace, trace.attentions[-1])
     return Attribution(weighted_BHS.mean(1).clamp(min=0) * others_BS)
+
+
+def _is_class_token(trace: Trace) -> Tensor:
+    # Words that the head reads, such as the last token of a decoder, are no class tokens.
+    return (trace.reading_BT > 0) & reads_first_token(trace)[:, None]
 
 
 def _mean_over(values_BHS: Tensor, mask_BS: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Attention flow: the maximum flow from the classification token down to each input token."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,12 @@ def _solve_flows(trace: Trace) -> Tensor:
     flow_BT = torch.zeros(trace.mask_BT.shape, dtype=torch.float64)
     # Each input by itself and without padding, whose edges would only make the networks larger.
     for row, mask_T in enumerate(trace.real_BT):
-        flow_T = token_flows(_mean_maps(trace, row, mask_T), _reading_weights(trace, row, mask_T))
-        flow_BT[row, mask_T] = torch.from_numpy(flow_T)
+        flow_BT[row, mask_T] = torch.from_numpy(_solve_row(trace, row, mask_T))
     return flow_BT
+
+
+def _solve_row(trace: Trace, row: int, mask_T: Tensor) -> Array:
+    return token_flows(_mean_maps(trace, row, mask_T), _reading_weights(trace, row, mask_T))
 
 
 def _identity_flows(trace: Trace) -> Tensor:
@@ -69,16 +73,13 @@ def _check_length(trace: Trace, limit: int) -> None:
 def _mean_maps(trace: Trace, row: int, mask_T: Tensor) -> Array:
     """Return one input's attention maps without padding, averaged over heads (L,T,S)."""
     means = [attention[row].double().mean(0).cpu() for attention in trace.attentions]
-    maps = []
-    for map_TS in unfold_maps(means, trace.source_tokens):
-        maps.append(_keep_idle(map_TS)[mask_T][:, mask_T])
-    return torch.stack(maps).numpy()
+    maps_LTS = torch.stack(list(map(_keep_idle, unfold_maps(means, trace.source_tokens))))
+    return maps_LTS[:, mask_T][:, :, mask_T].contiguous().numpy()
 
 
 def _keep_idle(map_TS: Tensor) -> Tensor:
     """Let tokens that attend to nothing, such as the source in the blocks of a decoder, keep all they have."""
-    idle_T = map_TS.sum(-1) == 0
-    return map_TS + torch.diag(idle_T.to(map_TS.dtype))
+    return map_TS + torch.diag((map_TS.sum(-1) == 0).to(map_TS.dtype))
 
 
 def _reading_weights(trace: Trace, row: int, mask_T: Tensor) -> Array:
@@ -92,14 +93,8 @@ def token_flows(maps_LTS: Array, reading_T: Array) -> Array:
     No flow exceeds what the source and each layer can give, or what the token's own edges take. Where the widest
     edges already carry that much it is the maximum, so the whole network is solved for the other tokens only.
     """
-    network = FlowNetwork(maps_LTS, reading_T)
-    tokens = maps_LTS.shape[-1]
-    flow_S = np.zeros(tokens)
-    with progress(tokens, "flows") as advance:
-        for token in range(tokens):
-            flow_S[token] = network.solve(token)
-            advance(1)
-    return flow_S / CAPACITY_UNIT
+    flows = FlowNetwork(maps_LTS, reading_T).solve_all()
+    return np.fromiter(flows, dtype=np.float64) / CAPACITY_UNIT
 
 
 class FlowNetwork:
@@ -107,21 +102,36 @@ class FlowNetwork:
 
     def __init__(self, maps_LTS: Array, reading_T: Array) -> None:
         self.source_T = _to_integers(reading_T)
-        shares_LTS = (1 - IDENTITY_CAPACITY) * maps_LTS + IDENTITY_CAPACITY * np.eye(maps_LTS.shape[-1])
-        self.capacities_LTS = _drop_unreachable(_to_integers(shares_LTS), self.source_T)
+        self.capacities_LTS = _drop_unreachable(_to_integers(_add_residual(maps_LTS)), self.source_T)
         self.bound_S = _flow_bounds(self.capacities_LTS, self.source_T)
         # The edges into layer 0 are those of the token that is solved, and added for each of them.
         inner_LTS = self.capacities_LTS[1:]
         self.all_edges = inner_LTS.nonzero()
         self.wide_edges = _keep_widest(inner_LTS).nonzero()
 
+    def solve_all(self) -> Iterator[int]:
+        """Yield the maximum flow to every token."""
+        tokens = len(self.source_T)
+        with progress(tokens, "flows") as advance:
+            for token in range(tokens):
+                yield self.solve(token)
+                advance(1)
+
     def solve(self, token: int) -> int:
         """Return the maximum flow to one token, through few edges if these carry all that is possible."""
         edges = _add_column(self.wide_edges, self.capacities_LTS, token)
-        flow = _maximum_flow(self.capacities_LTS, self.source_T, edges, token)
+        flow = self._solve_through(edges, token)
         if flow == self.bound_S[token]:
             return flow
-        return _maximum_flow(self.capacities_LTS, self.source_T, self.all_edges, token)
+        return self._solve_through(self.all_edges, token)
+
+    def _solve_through(self, edges: Edges, token: int) -> int:
+        return _maximum_flow(self.capacities_LTS, self.source_T, edges, token)
+
+
+def _add_residual(maps_LTS: Array) -> Array:
+    shares_LTS: Array = (1 - IDENTITY_CAPACITY) * maps_LTS + IDENTITY_CAPACITY * np.eye(maps_LTS.shape[-1])
+    return shares_LTS
 
 
 def _to_integers(shares: Array) -> Array:
@@ -140,6 +150,7 @@ def _flow_bounds(capacities_LTS: Array, source_T: Array) -> Array:
 
 def _drop_unreachable(capacities_LTS: Array, source_T: Array) -> Array:
     """Set the capacity of edges to zero that leave a token which the source does not reach."""
+    # From the top down: a token is reached through those above it.
     feeding_T = source_T
     kept = []
     for capacities_TS in capacities_LTS[::-1]:
@@ -159,9 +170,13 @@ def _keep_widest(capacities_LTS: Array) -> Array:
 
 def _is_among_widest(capacities_LTS: Array, axis: int) -> Array:
     """Return which edges are no narrower than the last of the widest edges along an axis."""
-    ordered = np.partition(capacities_LTS, -WIDEST_EDGES, axis)
-    is_wide: Array = capacities_LTS >= ordered.take([-WIDEST_EDGES], axis)
+    is_wide: Array = capacities_LTS >= _narrowest_kept(capacities_LTS, axis)
     return is_wide
+
+
+def _narrowest_kept(capacities_LTS: Array, axis: int) -> Array:
+    # A partition is linear in the number of edges, where sorting is not.
+    return np.partition(capacities_LTS, -WIDEST_EDGES, axis).take([-WIDEST_EDGES], axis)
 
 
 def _add_column(edges: Edges, capacities_LTS: Array, token: int) -> Edges:
@@ -169,11 +184,15 @@ def _add_column(edges: Edges, capacities_LTS: Array, token: int) -> Edges:
     layer, upper = capacities_LTS[1:, :, token].nonzero()
     column = (layer, upper, np.full(len(layer), token))
     # Without those among the edges already: SciPy would add the capacities of an edge that is given twice.
-    is_elsewhere = edges[2] != token
-    joined = []
-    for old, new in zip(edges, column, strict=True):
-        joined.append(np.concatenate([old[is_elsewhere], new]))
-    return tuple(joined)
+    return _join_edges(_select_edges(edges, edges[2] != token), column)
+
+
+def _select_edges(edges: Edges, is_selected: Array) -> Edges:
+    return tuple(index[is_selected] for index in edges)
+
+
+def _join_edges(first: Edges, second: Edges) -> Edges:
+    return tuple(map(np.concatenate, zip(first, second, strict=True)))
 
 
 def _maximum_flow(capacities_LTS: Array, source_T: Array, edges: Edges, token: int) -> int:
@@ -187,9 +206,11 @@ def _maximum_flow(capacities_LTS: Array, source_T: Array, edges: Edges, token: i
 
 def _solve(capacities: Array, starts: Array, ends: Array, source: int) -> int:
     """Return the maximum flow from the source to the sink, which are the last two nodes."""
+    # Here instead of at the top: SciPy may not be installed.
     sparse = _import_sparse()
     sink = source + 1
     network = sparse.csr_matrix((capacities, (starts, ends)), shape=(sink + 1, sink + 1))
+    # Dinic's method: layered networks have short paths, on which it is fast.
     return int(sparse.csgraph.maximum_flow(network, source, sink, method="dinic").flow_value)
 
 

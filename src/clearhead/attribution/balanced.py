@@ -1,11 +1,12 @@
 """Methods over balanced backward passes: relevance as activation × coefficient."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from clearhead.attribution.activation import gradient_x_hidden, relevance_of_heads
+from clearhead.attribution.activation import list_impacts, relevance_of_heads
 from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method, without_heads
 from clearhead.attribution.reading import correct_read_words
@@ -65,14 +66,19 @@ def balanced_cat(trace: Trace, *, backward: str = BALANCED, heads: bool = False)
     check_backward(backward, (ATTN_LRP, BALANCED))
     coefficients = trace.hidden_coefficients(backward)
     layers = _list_block_relevances(trace, coefficients)
-    totals = [layer_BT.double().sum(1) for layer_BT in layers]
     layers_BLT = _stack_patches(trace, correct_read_words(trace, layers, coefficients))
     return Attribution(
         layers_BLT.sum(1),
         layers_BLT,
-        diagnostics=report_completeness(trace, torch.stack(totals, 1)),
+        diagnostics=report_completeness(trace, _sum_tokens(layers)),
         heads_BLH=relevance_of_heads(trace, backward, heads),
     )
+
+
+def _sum_tokens(layers: Sequence[Tensor]) -> Tensor:
+    """Return the total relevance at every block (B,L)."""
+    # In float64: relevances of both signs cancel in the sum.
+    return torch.stack([layer_BT.double().sum(1) for layer_BT in layers], 1)
 
 
 def _attribute_input(trace: Trace, backward: str, heads: bool) -> Attribution:
@@ -102,8 +108,8 @@ def _block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> Tensor:
 
 def _list_block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> list[Tensor]:
     """Return the relevance of each token at the output of every block, merged patches as they are (B,T)."""
-    pairs = zip(coefficients[1:], trace.hidden_states[1:], strict=True)
-    return [gradient_x_hidden(coefficient_BTD, hidden_BTD) for coefficient_BTD, hidden_BTD in pairs]
+    # Hidden state 0 is the embedding output, which no block has made.
+    return list_impacts(coefficients[1:], trace.hidden_states[1:])
 
 
 def _stack_patches(trace: Trace, layers: Sequence[Tensor]) -> Tensor:
@@ -118,8 +124,8 @@ def report_completeness(trace: Trace, totals_BL: Tensor) -> Sequence[dict[str, f
     score_B = trace.score_B.double()
     gap_B = (totals_BL - score_B[:, None]).abs().amax(1)
     copy = HostCopy(torch.stack([gap_B, score_B], 1))
+    return LazySequence(len(trace.targets), partial(_read_completeness, copy))
 
-    def make() -> list[dict[str, float]]:
-        return [{"completeness_gap": gap, "effect": effect} for gap, effect in copy.wait().tolist()]
 
-    return LazySequence(len(trace.targets), make)
+def _read_completeness(copy: HostCopy) -> list[dict[str, float]]:
+    return [{"completeness_gap": gap, "effect": effect} for gap, effect in copy.wait().tolist()]

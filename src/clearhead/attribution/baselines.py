@@ -36,32 +36,39 @@ class BaselinePath:
         return Point(row, partial(self._interpolate, row, share))
 
     def _interpolate(self, row: int, share: float) -> Tensor:
-        start = self.baseline[row]
-        return start + share * (self.trace.leaf[row] - start)
+        return interpolate(self.baseline[row], self.trace.leaf[row], share)
 
     @cached_property
     def effect_B(self) -> Tensor:
         """f(input) − f(baseline) of every input, in float64."""
-        points = [self.point(row, 0.0) for row in range(len(self.baseline))]
-        baseline_score_B = scores_at(self.trace, points, batch=self.batch)
         # Not the trace's own score, which is linear in the logits even where a log-probability is explained.
-        score_B = explained_score(self.trace.targets, self.trace.logits)
-        return score_B.double() - baseline_score_B.double()
+        return explained_score(self.trace.targets, self.trace.logits).double() - self._score_baseline().double()
+
+    def _score_baseline(self) -> Tensor:
+        points = [self.point(row, 0.0) for row in range(len(self.baseline))]
+        return scores_at(self.trace, points, batch=self.batch)
 
     def completeness_gap(self, product: Tensor) -> Tensor:
         """Return how far the relevance of real tokens is from summing to the effect."""
         # In float64: the gap is the difference of sums that are nearly equal.
-        relevance = product.double()
+        return (self._clear_padding(product.double()).flatten(1).sum(1) - self.effect_B).abs()
+
+    def _clear_padding(self, relevance: Tensor) -> Tensor:
+        if self.trace.is_image:
+            return relevance
         # What falls on padding belongs to no token of the explanation.
-        if not self.trace.is_image:
-            relevance = relevance * self.trace.mask_BT[..., None]
-        return (relevance.flatten(1).sum(1) - self.effect_B).abs()
+        return relevance * self.trace.mask_BT[..., None]
 
     def describe(self, product: Tensor) -> list[dict[str, float]]:
         """Return the completeness gap and the effect of every input as diagnostics."""
         gaps = self.completeness_gap(product).tolist()
         pairs = zip(gaps, self.effect_B.tolist(), strict=True)
         return [{"completeness_gap": gap, "effect": effect} for gap, effect in pairs]
+
+
+def interpolate(start: Tensor, end: Tensor, share: float) -> Tensor:
+    """Return the point this share of the way from start to end."""
+    return start + share * (end - start)
 
 
 def zeros_for_sum(leaf: Tensor) -> Tensor:
@@ -80,9 +87,13 @@ def make_baseline(trace: Trace, baseline: str) -> Tensor:
     if baseline == "zero":
         return torch.zeros_like(trace.leaf)
     if baseline == "black":
-        # Black before normalisation, which is not zero in the values that the network takes.
-        return black_pixels(trace.model, trace.leaf).expand_as(trace.leaf)
+        return _make_black(trace)
     return _fill_with_token(trace, baseline)
+
+
+def _make_black(trace: Trace) -> Tensor:
+    # Black before normalisation, which is not zero in the values that the network takes.
+    return black_pixels(trace.model, trace.leaf).expand_as(trace.leaf)
 
 
 def _check_baseline(trace: Trace, baseline: str) -> None:

@@ -1,10 +1,17 @@
 """ContextCite: which sources of a prompt an answer came from."""
 
 import torch
+from torch import Tensor
 
 from clearhead.attribution.lasso import fit_lasso
 from clearhead.attribution.method import Attribution, method
-from clearhead.attribution.perturbed_features import Perturbation, PerturbationOptions, draw_masks, prepare
+from clearhead.attribution.perturbed_features import (
+    Perturbation,
+    PerturbationOptions,
+    ScoredRow,
+    draw_masks,
+    prepare,
+)
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.target import AnswerTarget, Target
@@ -42,11 +49,15 @@ def context_cite(
     masks = perturbation.draw(draw_masks, samples, seed)
     values = []
     for row, target in zip(perturbation.list_rows(perturbation.score(masks)), trace.targets, strict=True):
-        # Per token, so that one penalty suits answers of any length.
-        tokens = _count_tokens(target)
-        weight_U = fit_lasso(masks[row.index].double().numpy(), row.score_N.cpu().numpy() / tokens, penalty)
-        values.append(torch.from_numpy(weight_U * tokens))
+        values.append(_fit_row(row, masks[row.index], target, penalty))
     return perturbation.attribute(values, perturbation.describe(samples=samples, seed=seed))
+
+
+def _fit_row(row: ScoredRow, mask_NU: Tensor, target: Target, penalty: float) -> Tensor:
+    # Per token, so that one penalty suits answers of any length.
+    tokens = _count_tokens(target)
+    weight_U = fit_lasso(mask_NU.double().numpy(), row.score_N.cpu().numpy() / tokens, penalty)
+    return torch.from_numpy(weight_U * tokens)
 
 
 def _check_penalty(penalty: float) -> None:
@@ -57,11 +68,16 @@ def _check_penalty(penalty: float) -> None:
 
 def _make_options(trace: Trace, unit: str | None, replacement: str | None, batch: int | None) -> PerturbationOptions:
     """Return what is hidden: sources of a prompt, or sentences of a text that is classified."""
-    if trace.is_image or trace.model.problem == "regression":
-        raise UnsupportedModel("context-cite explains the odds of an answer or a class by parts of a text.")
+    _require_odds(trace)
+    # Texts that are classified have no sources.
     if unit is None:
         unit = "source" if trace.model.writes else "sentence"
     return PerturbationOptions(unit, replacement, LOG_ODDS, prefix=False, batch=batch)
+
+
+def _require_odds(trace: Trace) -> None:
+    if trace.is_image or trace.model.problem == "regression":
+        raise UnsupportedModel("context-cite explains the odds of an answer or a class by parts of a text.")
 
 
 def _require_sources(perturbation: Perturbation) -> None:

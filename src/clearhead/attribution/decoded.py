@@ -11,8 +11,8 @@ from clearhead.engine.backward import GRADIENT, check_backward
 from clearhead.engine.lm_head import vocabulary_logits
 from clearhead.engine.lrp.kernels.dispatch import kernels_for, on_device_of
 from clearhead.engine.trace import Trace
-from clearhead.errors import BadOption, UnsupportedModel
-from clearhead.validation import require_integer
+from clearhead.errors import UnsupportedModel
+from clearhead.validation import require_choice, require_integer
 
 
 def _gradient_norm(trace: Trace, layer: int, backward: str) -> Tensor:
@@ -46,22 +46,27 @@ def decoded_gradcam(
     `backward` replaces the gradient by the coefficients of a balanced backward pass.
     """
     check_backward(backward)
-    _check_options(trace, score, top)
+    _require_text(trace)
+    _check_options(score, top)
     index = resolve_layer(trace, layer)
     ids_BT = _require_ids(trace)
     share_BST = _decode_shares(trace, index, ids_BT, top)
     alpha_BS = LAYER_SCORES[score](trace, index, backward) * trace.query_BT
-    tokens_BT = torch.einsum("bs,bst->bt", alpha_BS, share_BST)
+    return _show_repeats(trace, ids_BT, torch.einsum("bs,bst->bt", alpha_BS, share_BST))
+
+
+def _show_repeats(trace: Trace, ids_BT: Tensor, tokens_BT: Tensor) -> Attribution:
     # Repeats of a token show what its first occurrence got.
-    first_BT = first_occurrence(ids_BT, trace.query_BT)
-    return Attribution(tokens_BT.gather(1, first_BT) * trace.query_BT)
+    return Attribution(tokens_BT.gather(1, first_occurrence(ids_BT, trace.query_BT)) * trace.query_BT)
 
 
-def _check_options(trace: Trace, score: str, top: int | None) -> None:
+def _require_text(trace: Trace) -> None:
     if trace.is_image:
         raise UnsupportedModel("decoded-gradcam decodes onto words, so it needs a text model.")
-    if score not in LAYER_SCORES:
-        raise BadOption(f"Invalid score={score!r} for 'decoded-gradcam'. Available: {', '.join(LAYER_SCORES)}.")
+
+
+def _check_options(score: str, top: int | None) -> None:
+    require_choice("score", score, tuple(LAYER_SCORES), " for 'decoded-gradcam'")
     if top is not None:
         require_integer("top", top)
 
@@ -75,9 +80,12 @@ def _require_ids(trace: Trace) -> Tensor:
 
 def first_occurrence(ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """Return for each position where its token first occurs among the real tokens."""
-    same_BTS = (ids_BT[:, :, None] == ids_BT[:, None, :]) & mask_BT[:, None, :]
     # As integers: argmax of booleans is not implemented; among equals it returns the first.
-    return same_BTS.int().argmax(-1)
+    return (_is_same_token(ids_BT) & mask_BT[:, None]).int().argmax(-1)
+
+
+def _is_same_token(ids_BT: Tensor) -> Tensor:
+    return ids_BT[..., None] == ids_BT[:, None]
 
 
 def _decode_shares(trace: Trace, layer: int, ids_BT: Tensor, top: int | None) -> Tensor:
@@ -105,13 +113,17 @@ def _token_probabilities(trace: Trace, layer: int, ids_BT: Tensor) -> Tensor:
 def _decode(trace: Trace, hidden_BSD: Tensor, ids_BT: Tensor) -> Tensor:
     logits_BSV = vocabulary_logits(trace.model, hidden_BSD, ids_BT)
     # A softmax over the vocabulary would be as large as the logits, so only the input's tokens are normalised.
-    ids_BST = ids_BT[:, None, :].expand(-1, ids_BT.shape[1], -1)
-    token_logits_BST = logits_BSV.gather(2, ids_BST)
-    return (token_logits_BST - _log_sum(logits_BSV)[..., None]).exp()
+    return (_token_logits(logits_BSV, ids_BT) - _log_sum(logits_BSV)[..., None]).exp()
+
+
+def _token_logits(logits_BSV: Tensor, ids_BT: Tensor) -> Tensor:
+    """Return the logits of the input's tokens at every position (B,S,T)."""
+    return torch.take_along_dim(logits_BSV, ids_BT[:, None], 2)
 
 
 def _keep_top(share_BST: Tensor, top: int) -> Tensor:
     """Set all but the largest shares of every position to zero."""
+    # A short input has fewer tokens than are asked for.
     best = share_BST.topk(min(top, share_BST.shape[-1]), -1)
     return torch.zeros_like(share_BST).scatter(2, best.indices, best.values)
 

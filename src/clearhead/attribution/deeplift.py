@@ -1,7 +1,7 @@
 """DeepLIFT through Captum: the only file that imports it."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,13 +41,22 @@ def deeplift_shap(
     deep_lift_shap = _import_captum()
     start = make_baseline(trace, baseline)
     points = noisy_points(trace, samples, noise, seed)
-    product = zeros_for_sum(trace.leaf)
     settings = {"samples": samples, "seed": seed, "baseline": baseline, "note": NOTE}
+    return _collect_rows(trace, _attribute_rows(trace, deep_lift_shap, start, points), settings)
+
+
+def _collect_rows(trace: Trace, rows: Iterable[tuple[Tensor, float]], settings: dict[str, Any]) -> Attribution:
+    """Return the attribution of a batch from the relevance and the mean effect of every input."""
+    product = zeros_for_sum(trace.leaf)
     diagnostics = []
-    for row, (relevance, effect) in enumerate(_attribute_rows(trace, deep_lift_shap, start, points)):
+    for row, (relevance, effect) in enumerate(rows):
         product[row] = relevance
-        diagnostics.append({"completeness_gap": _gap(trace, product, row, effect), "effect": effect, **settings})
+        diagnostics.append({**_describe_gap(trace, product, row, effect), **settings})
     return with_diagnostics(attribute_sum(trace, product), diagnostics)
+
+
+def _describe_gap(trace: Trace, product: Tensor, row: int, effect: float) -> dict[str, float]:
+    return {"completeness_gap": _gap(trace, product, row, effect), "effect": effect}
 
 
 def _attribute_rows(
@@ -64,14 +73,15 @@ def _attribute_rows(
 
 def _draw_noise(trace: Trace, row: int, points: Sequence[Point]) -> Tensor:
     """Return the noise of all noisy points of one input."""
-    own_points = [point for point in points if point.sample == row]
-    return torch.stack([point.make() - trace.leaf[row] for point in own_points])
+    # Only this input's points are made: each is as large as the input.
+    inputs = [point.make() for point in points if point.sample == row]
+    return torch.stack(inputs) - trace.leaf[row]
 
 
 def _gap(trace: Trace, product: Tensor, row: int, effect: float) -> float:
     """Return how far the relevance of one input is from summing to the effect."""
-    total = _real_values(trace, product, row).double().sum()
-    return abs(float(total) - effect)
+    # In float64: the gap is the difference of numbers that are nearly equal.
+    return abs(float(_real_values(trace, product, row).double().sum()) - effect)
 
 
 def _real_values(trace: Trace, product: Tensor, row: int) -> Tensor:
@@ -99,9 +109,16 @@ def _attribute_row(trace: Trace, deep_lift_shap: Any, row: int, references: Tens
     module = _ScoreFromLeaf(trace, row)
     # With a batch axis of one.
     leaf = trace.leaf[row : row + 1]
-    with eager_execution(leaf.device), frozen(trace.model.network), _captum_call(trace.model):
+    with _frozen_network(trace.model), _captum_call(trace.model):
         relevance: Tensor = deep_lift_shap(module).attribute(leaf, _repeat_single(references))
     return relevance[0].detach(), _mean_effect(module, leaf, references)
+
+
+@contextmanager
+def _frozen_network(model: Model) -> Iterator[None]:
+    """Run a network eagerly and without gradients of its parameters, which nobody reads."""
+    with eager_execution(model.device), frozen(model.network):
+        yield
 
 
 def _repeat_single(references: Tensor) -> Tensor:
@@ -126,8 +143,7 @@ def _captum_call(model: Model) -> Iterator[None]:
 
 def _mean_effect(module: _ScoreFromLeaf, leaf: Tensor, references: Tensor) -> float:
     """Return f(input) minus the mean of f over the references."""
-    network = module.network
-    with eager_execution(leaf.device), frozen(network), torch.no_grad():
+    with _frozen_network(module.trace.model), torch.no_grad():
         return float(module(leaf).double() - module(references).double().mean())
 
 

@@ -9,17 +9,25 @@ from clearhead.engine.trace import Trace
 
 def attribute_norm(trace: Trace, gradient: Tensor) -> Attribution:
     """Return the L2 norm per token; for images over each patch's pixels, with the norm over channels as pixel map."""
-    if not trace.is_image:
-        return Attribution(gradient.norm(dim=-1))
-    squares_BPQ = gradient.square().sum(1)
+    if trace.is_image:
+        return _attribute_pixel_norm(trace, gradient.square().sum(1))
+    return Attribution(gradient.norm(dim=-1))
+
+
+def _attribute_pixel_norm(trace: Trace, squares_BPQ: Tensor) -> Attribution:
+    # Squares are summed over a patch before the root, so that its score is a norm too.
     return Attribution(trace.patches(squares_BPQ).sqrt(), pixels_BPQ=squares_BPQ.sqrt())
 
 
 def attribute_sum(trace: Trace, product: Tensor) -> Attribution:
     """Return the sum per token; for images over each patch's pixels and channels."""
-    if not trace.is_image:
-        return Attribution(product.sum(-1))
-    pixels_BPQ = product.sum(1)
+    if trace.is_image:
+        return attribute_pixels(trace, product.sum(1))
+    return Attribution(product.sum(-1))
+
+
+def attribute_pixels(trace: Trace, pixels_BPQ: Tensor) -> Attribution:
+    """Return the sum of a pixel map over each patch, and the map itself."""
     return Attribution(trace.patches(pixels_BPQ), pixels_BPQ=pixels_BPQ)
 
 

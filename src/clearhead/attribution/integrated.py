@@ -1,15 +1,17 @@
 """Path methods: gradients between a baseline and the input."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.attribution.baselines import BaselinePath, make_baseline, with_diagnostics, zeros_for_sum
+from clearhead.attribution.baselines import BaselinePath, interpolate, make_baseline, with_diagnostics, zeros_for_sum
 from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.seeding import make_numbered_generator
@@ -42,10 +44,13 @@ def integrated_gradients(
     _check_steps(steps, limit, tolerance)
     path = BaselinePath(trace, make_baseline(trace, baseline), batch)
     integral = _integrate_all(path, steps, limit, tolerance)
-    diagnostics = []
-    for entry, used_steps in zip(path.describe(integral.product), integral.steps, strict=True):
-        diagnostics.append({**entry, "steps": used_steps, "baseline": baseline})
+    diagnostics = _describe_steps(path.describe(integral.product), integral.steps, baseline)
     return with_diagnostics(attribute_sum(trace, integral.product), diagnostics)
+
+
+def _describe_steps(entries: list[dict[str, float]], steps: list[int], baseline: str) -> list[dict[str, Any]]:
+    pairs = zip(entries, steps, strict=True)
+    return [{**entry, "steps": used_steps, "baseline": baseline} for entry, used_steps in pairs]
 
 
 def _check_steps(steps: int, limit: int, tolerance: float | None) -> None:
@@ -72,6 +77,7 @@ def _integrate_all(path: BaselinePath, steps: int, limit: int, tolerance: float 
     """Integrate every input, and those above the tolerance again with twice the steps."""
     product = zeros_for_sum(path.trace.leaf)
     integral = _Integral(product, [steps] * len(product))
+    # All inputs at first, then those that the tolerance sends back.
     rows = list(range(len(product)))
     # A finer grid of Gauss–Legendre shares no node with a coarser one, so refined inputs start over.
     while rows:
@@ -97,32 +103,32 @@ def _integrate(path: BaselinePath, rows: list[int], steps: int) -> Tensor:
     leaf = path.trace.leaf
     mean = zeros_for_sum(leaf[rows])
 
-    # The weights sum to two, the length of (−1, 1).
+    # The weights sum to two, the length of (−1, 1); points are placed on (0, 1).
     def receive(number: int, score: Tensor, gradient: Tensor) -> None:
         mean[number // steps] += gradient * (weights[number % steps] / 2)
 
-    gradients_at(path.trace, _place_nodes(path, rows, nodes), receive, batch=path.batch)
+    gradients_at(path.trace, _place_points(path, rows, (nodes + 1) / 2), receive, batch=path.batch)
     return mean * (leaf - path.baseline)[rows]
 
 
-def _place_nodes(path: BaselinePath, rows: list[int], nodes: Array) -> list[Point]:
-    """Return the points of all nodes of the first input, then of the second, and so on."""
-    points = []
-    for row in rows:
-        for node in nodes:
-            # From (−1, 1), where the nodes lie, to (0, 1).
-            points.append(path.point(row, (node + 1) / 2))
-    return points
+def _place_points(path: BaselinePath, rows: list[int], shares: Array) -> list[Point]:
+    """Return the points at all shares of the first input's path, then of the second's, and so on."""
+    return list(itertools.starmap(path.point, itertools.product(rows, shares)))
 
 
 def gauss_legendre(steps: int) -> tuple[Array, Array]:
     """Return the nodes in (−1, 1) and the weights of Gauss–Legendre quadrature, by Newton's method."""
     # NumPy's leggauss solves an eigenvalue problem: seconds for a thousand steps, and it cannot be interrupted.
-    node_N = np.cos(np.pi * (np.arange(steps, 0, -1) - 0.25) / (steps + 0.5))
+    node_N = _estimate_nodes(steps)
     for _ in range(NEWTON_STEPS):
         value_N, slope_N = _evaluate_legendre(node_N, steps)
         node_N = node_N - value_N / slope_N
     return node_N, 2 / ((1 - node_N**2) * slope_N**2)
+
+
+def _estimate_nodes(steps: int) -> Array:
+    node_N: Array = np.cos(np.pi * (np.arange(steps, 0, -1) - 0.25) / (steps + 0.5))
+    return node_N
 
 
 def _evaluate_legendre(node_N: Array, degree: int) -> tuple[Array, Array]:
@@ -134,8 +140,12 @@ def _evaluate_legendre(node_N: Array, degree: int) -> tuple[Array, Array]:
         next_N = ((2 * order - 1) * node_N * current_N - (order - 1) * previous_N) / order
         previous_N = current_N
         current_N = next_N
-    slope_N = degree * (node_N * current_N - previous_N) / (node_N**2 - 1)
-    return current_N, slope_N
+    return current_N, _legendre_slope(node_N, current_N, previous_N, degree)
+
+
+def _legendre_slope(node_N: Array, current_N: Array, previous_N: Array, degree: int) -> Array:
+    slope_N: Array = degree * (node_N * current_N - previous_N) / (node_N**2 - 1)
+    return slope_N
 
 
 @method(paper="Lundberg & Lee 2017; decoded paper's GradientShap", signed=True, class_specific=True, needs=())
@@ -175,8 +185,13 @@ def _average_over_ends(path: BaselinePath, ends: list[Point], samples: int, seed
 def _draw_points(path: BaselinePath, ends: list[Point], samples: int, seed: int) -> Iterator[Point]:
     """Yield for each end a random point between it and the baseline."""
     for number, end in enumerate(ends):
-        share = _draw_share(path.trace, end.sample, seed, number % samples)
-        yield Point(end.sample, partial(_interpolate_to, path.baseline[end.sample], end, share))
+        yield _draw_point(path, end, seed, number % samples)
+
+
+def _draw_point(path: BaselinePath, end: Point, seed: int, number: int) -> Point:
+    row = end.sample
+    share = _draw_share(path.trace, row, seed, number)
+    return Point(row, partial(_interpolate_to, path.baseline[row], end, share))
 
 
 def _draw_share(trace: Trace, row: int, seed: int, number: int) -> float:
@@ -187,4 +202,4 @@ def _draw_share(trace: Trace, row: int, seed: int, number: int) -> float:
 
 
 def _interpolate_to(start: Tensor, end: Point, share: float) -> Tensor:
-    return start + share * (end.make() - start)
+    return interpolate(start, end.make(), share)

@@ -40,6 +40,12 @@ class Attribution:
         return copies
 
 
+def fill_diagnostics(diagnostics: Sequence[Mapping[str, Any]], count: int) -> Sequence[Mapping[str, Any]]:
+    """Return the diagnostics of an attribution, or nothing for each of `count` inputs."""
+    # Most methods report nothing, and leave the sequence empty.
+    return diagnostics or [{}] * count
+
+
 def widen(tensor: Tensor) -> Tensor:
     """Return a tensor in float32 or wider."""
     # NumPy has no bfloat16, and explanations should not depend on the half-precision type of a model.
@@ -205,6 +211,7 @@ def default_method(model: Model) -> str:
 
 def parse_method(name: Any, **options: Any) -> MethodSpec:
     """Parse 'att-cat', 'decoded-gradcam:layer=7,top=3' or (name, {options}); keyword options override."""
+    # Specs that are parsed already pass, so that every function takes either.
     if isinstance(name, MethodSpec):
         return name
     text, method_name, written_options = parse_spec(name)

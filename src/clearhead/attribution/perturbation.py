@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from clearhead.attribution.method import Attribution, method
-from clearhead.attribution.perturbed_features import PerturbationOptions, draw_masks, prepare
+from clearhead.attribution.perturbed_features import PerturbationOptions, ScoredRow, draw_masks, prepare
 from clearhead.attribution.seeding import make_generator
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
@@ -46,8 +46,10 @@ def occlusion(
     options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
     perturbation = prepare(trace, options)
     removals = [_make_windows(trace, features, window) for features in perturbation.groups]
-    scores = perturbation.score([_prepend_unchanged(~removed_NU) for removed_NU in removals])
-    values = [_mean_drop(row.score_N, removals[row.index]) for row in perturbation.list_rows(scores)]
+    masks = list(map(_keep_others, removals))
+    values = []
+    for row in perturbation.list_rows(perturbation.score(masks)):
+        values.append(_mean_drop(row.score_N, removals[row.index]))
     return perturbation.attribute(values, perturbation.describe())
 
 
@@ -55,9 +57,13 @@ def _make_windows(trace: Trace, features: Features, window: int) -> Tensor:
     """Return every position of the window, as the features it removes (windows × features)."""
     if features.kind in GRID_UNITS:
         return _make_squares(*_grid_shape(trace, features), window)
+    _check_order(features, window)
+    return _make_runs(features.count, window)
+
+
+def _check_order(features: Features, window: int) -> None:
     if features.kind == "slic" and window > 1:
         raise BadOption(f"Invalid window={window} for superpixels, which have no order: use window=1.")
-    return _make_runs(features.count, window)
 
 
 def _grid_shape(trace: Trace, features: Features) -> tuple[int, int]:
@@ -71,29 +77,27 @@ def _grid_shape(trace: Trace, features: Features) -> tuple[int, int]:
 
 def _make_squares(rows: int, columns: int, window: int) -> Tensor:
     """Return every square of `window` × `window` cells of a grid (squares × cells)."""
-    down = _make_runs(rows, window)
-    across = _make_runs(columns, window)
     # A square is a run of rows times a run of columns.
-    squares = down[:, None, :, None] & across[None, :, None, :]
-    return squares.reshape(-1, rows * columns)
+    return torch.kron(_make_runs(rows, window), _make_runs(columns, window))
 
 
 def _make_runs(count: int, window: int) -> Tensor:
     """Return every run of `window` neighbours among `count` (runs × count)."""
     # A window that is larger than the input hides all of it.
     window = min(window, count)
-    starts = torch.arange(count - window + 1)[:, None]
-    positions = torch.arange(count)[None, :]
-    return (positions >= starts) & (positions < starts + window)
+    # The rows of the identity, each with its neighbours to the right.
+    runs = torch.ones(count, count, dtype=torch.bool).triu().tril(window - 1)
+    return runs[: count - window + 1]
 
 
-def _prepend_unchanged(mask_NU: Tensor) -> Tensor:
-    """Put the mask of the unchanged input before the others."""
-    return torch.cat([torch.ones_like(mask_NU[:1]), mask_NU])
+def _keep_others(removed_NU: Tensor) -> Tensor:
+    """Return masks that keep what is not removed, after the mask of the unchanged input."""
+    return torch.cat([torch.ones_like(removed_NU[:1]), ~removed_NU])
 
 
 def _mean_drop(score_N: Tensor, removed_NU: Tensor) -> Tensor:
     """Return for each feature the mean drop over the masks that remove it; the first score is the unchanged input's."""
+    # Positive where the score falls without the feature.
     drop_N = score_N[0] - score_N[1:]
     weight_NU = removed_NU.to(drop_N)
     return drop_N @ weight_NU / weight_NU.sum(0)
@@ -133,11 +137,15 @@ def lime(
     masks = perturbation.draw(draw_masks, samples, seed)
     values = []
     for row in perturbation.list_rows(perturbation.score(masks)):
-        # Only of what the target can depend on: the fit would give chance weights to later tokens of an answer.
-        mask_NU = masks[row.index][:, row.visible_U].double()
-        # On the CPU: these systems are small, and CUDA has no gelsd.
-        values.append(row.widen(local_weights(mask_NU, row.score_N.cpu(), width, ridge)))
+        values.append(_fit_row(row, masks[row.index], width, ridge))
     return perturbation.attribute(values, perturbation.describe(samples=samples, seed=seed))
+
+
+def _fit_row(row: ScoredRow, mask_NU: Tensor, width: float, ridge: float) -> Tensor:
+    # Only of what the target can depend on: the fit would give chance weights to later tokens of an answer.
+    mask_NK = mask_NU[:, row.visible_U].double()
+    # On the CPU: these systems are small, and CUDA has no gelsd.
+    return row.widen(local_weights(mask_NK, row.score_N.cpu(), width, ridge))
 
 
 def _check_fit(width: float, ridge: float) -> None:
@@ -164,7 +172,10 @@ def _solve_ridge(design_NU: Tensor, answer_N: Tensor, ridge: float) -> Tensor:
     # The penalty as further rows of the design: better conditioned than the normal equations.
     penalty_UU = ridge**0.5 * torch.eye(design_NU.shape[1], dtype=design_NU.dtype)
     design = torch.cat([design_NU, penalty_UU])
-    answer = torch.cat([answer_N, answer_N.new_zeros(len(penalty_UU))])
+    return _least_squares(design, torch.cat([answer_N, answer_N.new_zeros(len(penalty_UU))]))
+
+
+def _least_squares(design: Tensor, answer: Tensor) -> Tensor:
     # gelsd, because without a penalty the design may lack full rank.
     solution: Tensor = torch.linalg.lstsq(design, answer[:, None], driver="gelsd").solution
     return solution[:, 0]
@@ -174,10 +185,14 @@ def _kernel_weights(mask_NU: Tensor, width: float) -> Tensor:
     """Return exp(−d² / 2·width²), where d is the cosine distance of each mask to the whole input."""
     distance_N = 1 - mask_NU.mean(1).sqrt()
     weight_N = torch.exp(-distance_N.square() / (2 * width * width))
+    _check_weights(weight_N, width)
+    return weight_N
+
+
+def _check_weights(weight_N: Tensor, width: float) -> None:
     # Written this way round to catch NaN too.
     if not weight_N.sum() > 0:
         raise BadOption(f"Invalid width={width!r}: it is so small that no sample weighs anything; use a larger one.")
-    return weight_N
 
 
 @method(
@@ -212,28 +227,36 @@ def shapley_sampling(
     diagnostics = perturbation.describe(samples=samples, seed=seed)
     values = []
     for entry, row in zip(diagnostics, perturbation.list_rows(scores), strict=True):
-        # Every order starts from nothing and ends with everything.
-        entry["effect"] = float(row.score_N[-1] - row.score_N[0])
+        entry["effect"] = _total_gain(row.score_N)
         values.append(mean_gains(row.score_N, orders[row.index]))
     return perturbation.attribute(values, diagnostics)
 
 
+def _total_gain(score_N: Tensor) -> float:
+    # Every order starts from nothing and ends with everything.
+    return float(score_N[-1] - score_N[0])
+
+
 def _draw_orders(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:
     """Draw random orders of the features of one input (orders × features)."""
+    # One generator for all orders: the first ones stay the same when more are drawn.
     generator = make_generator(trace, row, seed)
     return torch.stack([torch.randperm(features.count, generator=generator) for _ in range(samples)])
 
 
 def _growing_masks(order_NU: Tensor) -> Tensor:
     """Return for each order the masks from nothing to everything (orders · (features + 1), features)."""
-    rank_NU = order_NU.argsort(1)
-    counts = torch.arange(order_NU.shape[1] + 1)
-    return (rank_NU[:, None, :] < counts[None, :, None]).flatten(0, 1)
+    counts_M1 = torch.arange(order_NU.shape[1] + 1)[:, None]
+    return (_find_steps(order_NU)[:, None] < counts_M1).flatten(0, 1)
 
 
 def mean_gains(score_N: Tensor, order_NU: Tensor) -> Tensor:
     """Return the gain when each feature is added, averaged over the orders."""
     gain_NU = score_N.reshape(len(order_NU), -1).diff(dim=1)
-    # The inverse of an order says at which step each feature was added.
-    step_NU = order_NU.argsort(1).to(gain_NU.device)
-    return gain_NU.gather(1, step_NU).mean(0)
+    return gain_NU.gather(1, _find_steps(order_NU).to(gain_NU.device)).mean(0)
+
+
+def _find_steps(order_NU: Tensor) -> Tensor:
+    """Return at which step of each order each feature is added."""
+    # The inverse of a permutation sorts it.
+    return order_NU.argsort(1)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat, starmap
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from clearhead.attribution.seeding import make_generator
 from clearhead.engine.step_trace import StepTrace
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput
+from clearhead.model.batches import Answer
 from clearhead.model.inputs import Inputs
 from clearhead.model.target import AnswerTarget, Target
 from clearhead.perturbation.answer_scores import PROBABILITY, resolve_output
@@ -33,9 +34,15 @@ def _distinct_inputs(trace: Trace) -> Inputs:
 
 def _target_sets(trace: Trace) -> list[tuple[Target, ...]]:
     """Return the targets of each distinct input, in the order of the rows."""
+    # A trace of steps explains many targets of a single input.
     if isinstance(trace, StepTrace):
         return [trace.targets]
     return [(target,) for target in trace.targets]
+
+
+def _count_targets(trace: Trace) -> list[int]:
+    """Return how many rows of the trace belong to each distinct input."""
+    return list(map(len, _target_sets(trace)))
 
 
 @dataclass(frozen=True)
@@ -98,35 +105,39 @@ class Perturbation:
         )
 
     def list_rows(self, scores: Sequence[Tensor]) -> Iterator[ScoredRow]:
-        """Yield the scores of each row of the trace."""
-        for row, (index, score_N) in enumerate(zip(self._indices, chain.from_iterable(scores), strict=True)):
-            yield ScoredRow(index, score_N, self._find_visible(row, index))
+        """Return the scores of each row of the trace."""
+        return starmap(self._make_row, enumerate(chain.from_iterable(scores)))
+
+    def _make_row(self, row: int, score_N: Tensor) -> ScoredRow:
+        return ScoredRow(self._indices[row], score_N, self._find_visible(row))
 
     @cached_property
     def _indices(self) -> list[int]:
         """The index of the distinct input of every row."""
-        counts = torch.tensor([len(targets) for targets in _target_sets(self.trace)])
-        indices: list[int] = torch.repeat_interleave(counts).tolist()
-        return indices
+        repeats = starmap(repeat, enumerate(_count_targets(self.trace)))
+        return list(chain.from_iterable(repeats))
 
-    def _find_visible(self, row: int, index: int) -> Tensor:
+    def _features(self, row: int) -> Features:
+        return self.groups[self._indices[row]]
+
+    def _find_visible(self, row: int) -> Tensor:
         """Return which features have a token that the target of a row can depend on."""
-        features = self.groups[index]
-        visible_U = torch.zeros(features.count + 1, dtype=torch.bool)
-        if self.trace.model.writes:
-            visible_U[features.labels[self.trace.query_BT[row].cpu()]] = True
-        else:
-            visible_U[:] = True
-        return visible_U[1:]
+        features = self._features(row)
+        if not self.trace.model.writes:
+            return torch.ones(features.count, dtype=torch.bool)
+        return _find_labels(features, self._query(row))
+
+    def _query(self, row: int) -> Tensor:
+        """Return the tokens that the target of a row can depend on, on the CPU, where features are."""
+        return self.trace.query_BT[row].cpu()
 
     def describe(self, **settings: Any) -> list[dict[str, Any]]:
         """Return diagnostics of every row, with the choices that None stood for."""
         trace = self.trace
         replacement = resolve_replacement(trace.model, trace.inputs, self.options.replacement)
         diagnostics = []
-        for row, index in enumerate(self._indices):
-            features = self.groups[index]
-            entry = {"absent": replacement, "unit": features.kind, "units": features.count, "output": self._scored(row)}
+        for row in range(len(self._indices)):
+            entry = {"absent": replacement, **_describe_features(self._features(row)), "output": self._scored(row)}
             diagnostics.append({**entry, **settings})
         return diagnostics
 
@@ -141,7 +152,7 @@ class Perturbation:
 
     def attribute(self, values: Sequence[Tensor], diagnostics: Sequence[dict[str, Any]]) -> Attribution:
         """Share each feature's relevance equally among its tokens or pixels, so that sums stay."""
-        shared = torch.stack([self._spread(row, value_U) for row, value_U in enumerate(values)])
+        shared = torch.stack(list(starmap(self._spread, enumerate(values))))
         if not self.trace.is_image:
             return Attribution(shared, diagnostics=diagnostics)
         pixels_BPQ = shared.reshape(len(shared), *self.trace.leaf.shape[-2:])
@@ -153,23 +164,40 @@ class Perturbation:
 
     def _spread(self, row: int, value_U: Tensor) -> Tensor:
         """Return the share of every token or pixel in the relevance of its feature; special tokens get none."""
-        features = self.groups[self._indices[row]]
-        labels_X = features.labels.flatten()
+        labels_X = self._features(row).labels.flatten()
         if self.trace.model.writes:
             # What comes after the explained steps has no part in them.
-            labels_X = torch.where(self.trace.query_BT[row].cpu(), labels_X, 0)
+            labels_X = torch.where(self._query(row), labels_X, 0)
         return spread_features(labels_X, value_U)
+
+
+def _describe_features(features: Features) -> dict[str, Any]:
+    return {"unit": features.kind, "units": features.count}
+
+
+def _find_labels(features: Features, query_T: Tensor) -> Tensor:
+    """Return which features have a token among these."""
+    visible_U = torch.zeros(features.count + 1, dtype=torch.bool)
+    visible_U[features.labels[query_T]] = True
+    # Without label 0, which special tokens have.
+    return visible_U[1:]
 
 
 def spread_features(labels_X: Tensor, value_U: Tensor) -> Tensor:
     """Divide the value of each feature equally among the tokens or pixels with its label; label 0 gets none."""
-    sizes_U = torch.bincount(labels_X, minlength=len(value_U) + 1)[1:].clamp(min=1)
-    share_U = torch.cat([value_U.new_zeros(1), value_U / sizes_U.to(value_U)])
+    sizes_U = _count_labels(labels_X, len(value_U)).to(value_U)
+    share_U = torch.cat([value_U.new_zeros(1), value_U / sizes_U])
     return share_U[labels_X.to(share_U.device)]
+
+
+def _count_labels(labels_X: Tensor, features: int) -> Tensor:
+    # A feature without tokens has no share to give, so any divisor will do.
+    return torch.bincount(labels_X, minlength=features + 1)[1:].clamp(min=1)
 
 
 def prepare(trace: Trace, options: PerturbationOptions) -> Perturbation:
     """Group the features of a trace's inputs; of an answer those that its explained steps can depend on."""
+    # Whatever the unit: a mistake should not wait for the unit that reads it.
     require_integer("segments", options.segments)
     inputs = _distinct_inputs(trace)
     groups = group_features(trace.model, inputs, options.unit, grid=trace.grid, segments=options.segments)
@@ -180,15 +208,20 @@ def prepare(trace: Trace, options: PerturbationOptions) -> Perturbation:
 
 def _restrict_groups(trace: Trace, groups: Sequence[Features], options: PerturbationOptions) -> list[Features]:
     restricted = []
-    sizes = [len(targets) for targets in _target_sets(trace)]
-    queries = torch.split_with_sizes(trace.query_BT.cpu(), sizes)
+    queries = torch.split_with_sizes(trace.query_BT.cpu(), _count_targets(trace))
     inputs = _distinct_inputs(trace)
     for features, item, mask_T, query_KT in zip(groups, inputs.items, text_mask(inputs).cpu(), queries, strict=True):
         visible_T = query_KT.any(0)
-        if not options.prefix and item.answer is not None:
-            visible_T[mask_T.nonzero()[item.answer.start :, 0]] = False
+        if not options.prefix:
+            _hide_answer(visible_T, item.answer, mask_T)
         restricted.append(_require_features(restrict_features(features, visible_T)))
     return restricted
+
+
+def _hide_answer(visible_T: Tensor, answer: Answer | None, mask_T: Tensor) -> None:
+    """Set the tokens of an answer to False, in place."""
+    if answer is not None:
+        visible_T[mask_T.nonzero()[answer.start :, 0]] = False
 
 
 def _require_features(features: Features) -> Features:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from clearhead.attribution.activation import gradient_x_hidden
+from clearhead.attribution.roll_out import find_first_tokens
 from clearhead.engine.trace import Trace
 
 
@@ -22,7 +24,7 @@ def correct_read_words(trace: Trace, layers: Sequence[Tensor], coefficients: Seq
     # Only images merge their patches between blocks, and no image has words.
     if trace.is_image:
         return list(layers)
-    own_BT = (coefficients[0] * trace.hidden_states[0]).sum(-1)
+    own_BT = gradient_x_hidden(coefficients[0], trace.hidden_states[0])
     gathers_BT = gathers_words(trace, coefficients[-1])
     return [torch.where(gathers_BT, own_BT, layer_BT) for layer_BT in layers]
 
@@ -37,13 +39,14 @@ def gathers_words(trace: Trace, last_BTD: Tensor) -> Tensor:
         return is_read_BT
     if trace.model.writes:
         return torch.ones_like(is_read_BT)
-    is_decoder_B = (is_read_BT.sum(1) == 1) & ~_reads_first_token(trace, is_read_BT)
-    return is_decoder_B[:, None].expand_as(is_read_BT)
+    return _is_decoder(trace, is_read_BT)[:, None].expand_as(is_read_BT)
+
+
+def _is_decoder(trace: Trace, is_read_BT: Tensor) -> Tensor:
+    """Return for which samples the head reads a single word, as that of a decoder does (B)."""
+    return (is_read_BT.sum(1) == 1) & ~_reads_first_token(trace, is_read_BT)
 
 
 def _reads_first_token(trace: Trace, is_read_BT: Tensor) -> Tensor:
     """Return for which samples the head reads the first real token, a class token, alone or among others (B)."""
-    mask_BT = trace.mask_BT
-    # Padding may stand on the left.
-    is_first_BT = mask_BT & (mask_BT.cumsum(1) == 1)
-    return (is_read_BT & is_first_BT).any(1)
+    return (is_read_BT & find_first_tokens(trace)).any(1)

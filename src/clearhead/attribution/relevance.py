@@ -1,17 +1,21 @@
 """Methods over layer-wise relevance."""
 
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 from torch import Tensor
 
 from clearhead.attribution.attention import classification_row
+from clearhead.attribution.baselines import with_diagnostics
+from clearhead.attribution.gradient import attribute_pixels
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.two_sequences import attribute_maps
 from clearhead.engine.backward import GRADIENT, check_backward
 from clearhead.engine.lrp.linear import Z_PLUS
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
+from clearhead.validation import require_choice
 
 
 def _weighs_by_gradient(options: Mapping[str, Any]) -> bool:
@@ -44,6 +48,7 @@ def trans_att(
     """
     trace.require_token_maps()
     check_backward(backward)
+    require_choice("weight", weight, ("gradient", "attention"), " for 'trans-att'")
     maps = _select_blocks(_weighted_maps(trace, weight, backward), first_block, only_block)
     return attribute_maps(trace, maps, normalise_rows=normalise_rows, diagnostics=trace.balance())
 
@@ -52,10 +57,12 @@ def _weighted_maps(trace: Trace, weight: str, backward: str) -> list[Tensor]:
     """Return E_h (∇A ⊙ R)⁺ of every block (B,T,S), TransAtt Eq. 13, or the same with A instead of ∇A."""
     if weight == "gradient":
         return trace.relevances_weighted_by(backward)
-    if weight != "attention":
-        raise BadOption(f"Invalid weight={weight!r} for 'trans-att'. Available: gradient, attention.")
+    return _relevances_by_attention(trace)
+
+
+def _relevances_by_attention(trace: Trace) -> list[Tensor]:
     pairs = zip(trace.attentions, trace.attention_relevances, strict=True)
-    return [_weigh_by_attention(attention, relevance) for attention, relevance in pairs]
+    return list(starmap(_weigh_by_attention, pairs))
 
 
 def _weigh_by_attention(attention_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
@@ -87,22 +94,28 @@ def lrp(trace: Trace) -> Attribution:
     if not trace.is_image:
         return Attribution(tokens_BT, diagnostics=diagnostics)
     pixels_BPQ = trace.pixel_relevance().sum(1)
-    reported = _add_left_behind(diagnostics, pixels_BPQ)
-    return Attribution(trace.patches(pixels_BPQ), pixels_BPQ=pixels_BPQ, diagnostics=reported)
+    return with_diagnostics(attribute_pixels(trace, pixels_BPQ), _add_left_behind(diagnostics, pixels_BPQ))
 
 
 def _add_left_behind(diagnostics: Sequence[Mapping[str, float]], pixels_BPQ: Tensor) -> list[dict[str, float]]:
     """Add to the diagnostics of each image which share of the relevance its pixels did not get."""
     # What position embeddings and the class token keep never reaches a pixel.
     left_behind_B = 1 - pixels_BPQ.double().flatten(1).sum(1)
-    pairs = zip(diagnostics, left_behind_B.tolist(), strict=True)
-    return [{**entry, "left_behind": share} for entry, share in pairs]
+    return list(map(_add_share, diagnostics, left_behind_B.tolist()))
+
+
+def _add_share(entry: Mapping[str, float], left_behind: float) -> dict[str, float]:
+    return {**entry, "left_behind": left_behind}
 
 
 @method(paper="Voita et al. 2019; TransAtt, App. A", signed=False, class_specific=True, needs=("relevance",))
 def partial_lrp(trace: Trace) -> Attribution:
     """Positive relevance (z-plus) of the last attention map, averaged over heads: the classification row."""
     trace.require_token_maps()
-    last_BHTS = trace.last_map_relevance(Z_PLUS)
-    relevance_BT = classification_row(trace, last_BHTS.clamp(min=0).mean(1))
-    return Attribution(relevance_BT, diagnostics=trace.balance_at_the_last_map(Z_PLUS))
+    row_BT = classification_row(trace, _last_positive_map(trace))
+    return Attribution(row_BT, diagnostics=trace.balance_at_the_last_map(Z_PLUS))
+
+
+def _last_positive_map(trace: Trace) -> Tensor:
+    """Return the positive relevance of the last attention map, averaged over heads (B,T,S)."""
+    return trace.last_map_relevance(Z_PLUS).clamp(min=0).mean(1)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.attribution.method import Attribution
+from clearhead.attribution.method import Attribution, fill_diagnostics
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
 from clearhead.lazy import LazySequence
@@ -36,17 +36,21 @@ def attribute_roll_out(
 
 def _split_reading(trace: Trace, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the head's weights of samples that keep the identity path, and of those that lose it; else zero."""
-    keeps_path_B1 = reads_first_token(trace)[:, None]
-    reading_BT = trace.reading_BT.to(dtype)
-    return (reading_BT * keeps_path_B1)[:, None], (reading_BT * ~keeps_path_B1)[:, None]
+    keeps_path_B11 = reads_first_token(trace)[:, None, None]
+    reading_B1T = trace.reading_BT.to(dtype)[:, None]
+    return reading_B1T * keeps_path_B11, reading_B1T * ~keeps_path_B11
 
 
 def reads_first_token(trace: Trace) -> Tensor:
     """Return for which samples the head reads the first real token alone (B)."""
+    return trace.reading_BT.masked_fill(find_first_tokens(trace), 0).sum(1) == 0
+
+
+def find_first_tokens(trace: Trace) -> Tensor:
+    """Return True at the first real token of each sample (B,T)."""
     mask_BT = trace.mask_BT
     # Padding may stand on the left.
-    is_first_BT = mask_BT & (mask_BT.cumsum(1) == 1)
-    return trace.reading_BT.masked_fill(is_first_BT, 0).sum(1) == 0
+    return mask_BT & (mask_BT.cumsum(1) == 1)
 
 
 def _carry_down(row_B1T: Tensor, path_B1T: Tensor, map_BTS: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,13 +61,18 @@ def _carry_down(row_B1T: Tensor, path_B1T: Tensor, map_BTS: Tensor) -> tuple[Ten
 
 def _carry_down_normalised(row_B1T: Tensor, path_B1T: Tensor, map_BTS: Tensor) -> tuple[Tensor, Tensor]:
     """Carry a row and the identity path beside it through I + M with rows that sum to one."""
-    identity = torch.eye(map_BTS.shape[-1], dtype=map_BTS.dtype, device=map_BTS.device)
+    identity = make_identity(map_BTS)
     with_residual = map_BTS + identity
     total_BT1 = with_residual.sum(-1, keepdim=True)
     # Without the identity again, because the row itself is added.
     row_B1T = torch.baddbmm(row_B1T, row_B1T, with_residual / total_BT1 - identity)
     path_B1T = path_B1T / total_BT1.mT
     return torch.baddbmm(row_B1T, path_B1T, map_BTS), path_B1T
+
+
+def make_identity(map_BTS: Tensor) -> Tensor:
+    """Return the identity of the size, precision and device of a map."""
+    return torch.eye(map_BTS.shape[-1], dtype=map_BTS.dtype, device=map_BTS.device)
 
 
 def report_identity_share(
@@ -78,10 +87,11 @@ def report_identity_share(
 
 def _read_shares(copy: HostCopy, diagnostics: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     shares = copy.wait().tolist()
-    reports = []
-    for share, entry in zip(shares, diagnostics or [{}] * len(shares), strict=True):
-        report = dict(entry)
-        if share > 0:
-            report["identity_share"] = share
-        reports.append(report)
-    return reports
+    return list(map(_add_share, fill_diagnostics(diagnostics, len(shares)), shares))
+
+
+def _add_share(entry: Mapping[str, Any], share: float) -> dict[str, Any]:
+    """Add the share of the identity path to a diagnostic entry, unless the path was kept."""
+    if share > 0:
+        return {**entry, "identity_share": share}
+    return dict(entry)

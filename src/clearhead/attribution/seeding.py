@@ -1,7 +1,7 @@
 """Random generators that depend on a seed and one input, not on the batch."""
 
-import zlib
 from weakref import WeakKeyDictionary
+from zlib import crc32
 
 import torch
 from torch import Tensor
@@ -16,18 +16,29 @@ _CONTENTS: WeakKeyDictionary[Trace, list[bytes]] = WeakKeyDictionary()
 
 def make_generator(trace: Trace, row: int, seed: int) -> torch.Generator:
     """Return a generator for one input, the same whatever shares its batch."""
+    # A checksum instead of Python's hash, which differs from process to process.
+    return _seed_generator(crc32(str(seed).encode(), crc32(_find_contents(trace)[row])))
+
+
+def _seed_generator(seed: int) -> torch.Generator:
+    # On the CPU: generators of different devices give different numbers.
+    return torch.Generator().manual_seed(seed)
+
+
+def _find_contents(trace: Trace) -> list[bytes]:
     if trace not in _CONTENTS:
         _CONTENTS[trace] = _read_contents(trace)
-    # A checksum instead of Python's hash, which differs from process to process.
-    checksum = zlib.crc32(str(seed).encode(), zlib.crc32(_CONTENTS[trace][row]))
-    return torch.Generator().manual_seed(checksum)
+    return _CONTENTS[trace]
 
 
 def make_numbered_generator(trace: Trace, row: int, seed: int, number: int) -> torch.Generator:
     """Return a generator for one draw of one input, so that draws can be made in any order."""
-    first = torch.randint(2**32, (1,), generator=make_generator(trace, row, seed))
     # Steps of 2³² / φ keep the seeds of neighbouring draws far apart.
-    return torch.Generator().manual_seed((int(first) + number * 0x9E3779B9) % 2**32)
+    return _seed_generator((_draw_seed(trace, row, seed) + number * 0x9E3779B9) % 2**32)
+
+
+def _draw_seed(trace: Trace, row: int, seed: int) -> int:
+    return int(torch.randint(2**32, (1,), generator=make_generator(trace, row, seed)))
 
 
 def _read_contents(trace: Trace) -> list[bytes]:
@@ -41,7 +52,8 @@ def _read_contents(trace: Trace) -> list[bytes]:
 
 
 def _read_ids(ids_BT: Tensor, mask_BT: Tensor) -> list[bytes]:
-    """Return the ids of each input without padding, which depends on the batch."""
+    """Return the ids of each input without padding."""
+    # Padding depends on the longest input of the batch.
     pairs = zip(_fetch_float32(ids_BT), mask_BT.numpy(), strict=True)
     return [ids_T[mask_T].tobytes() for ids_T, mask_T in pairs]
 

@@ -34,13 +34,16 @@ def smooth_gradient(
 
 def _zero_attribution(trace: Trace, diagnostics: dict[str, int]) -> Attribution:
     """Return an attribution of zeros, with a pixel map for images."""
-    dtype = zeros_for_sum(trace.leaf).dtype
-    relevance_BT = torch.zeros_like(trace.mask_BT, dtype=dtype)
-    pixels_BPQ = None
-    if trace.is_image:
-        # One map for all channels.
-        pixels_BPQ = zeros_for_sum(trace.leaf[:, 0])
-    return Attribution(relevance_BT, pixels_BPQ=pixels_BPQ, diagnostics=[diagnostics] * len(relevance_BT))
+    relevance_BT = torch.zeros_like(trace.mask_BT, dtype=zeros_for_sum(trace.leaf).dtype)
+    repeated = [diagnostics] * len(relevance_BT)
+    return Attribution(relevance_BT, pixels_BPQ=_zero_pixels(trace), diagnostics=repeated)
+
+
+def _zero_pixels(trace: Trace) -> Tensor | None:
+    if not trace.is_image:
+        return None
+    # One map for all channels.
+    return zeros_for_sum(trace.leaf[:, 0])
 
 
 def _add_share(mean: Attribution, row: int, sample: Attribution, samples: int) -> None:
@@ -52,14 +55,19 @@ def _add_share(mean: Attribution, row: int, sample: Attribution, samples: int) -
 
 def noisy_points(trace: Trace, samples: int, noise: float, seed: int) -> list[Point]:
     """Return each input `samples` times with noise of its own: the same in any batch and any order."""
-    # Written this way round to catch NaN too.
-    if not noise >= 0:
-        raise BadOption(f"Invalid noise={noise!r}: it must be a number, and not negative.")
+    _check_noise(noise)
     points = []
     for row in range(len(trace.leaf)):
         for number in range(samples):
+            # A partial: the embeddings of a point are made only when its batch is run.
             points.append(Point(row, partial(_add_noise, trace, row, noise, seed, number)))
     return points
+
+
+def _check_noise(noise: float) -> None:
+    # Written this way round to catch NaN too.
+    if not noise >= 0:
+        raise BadOption(f"Invalid noise={noise!r}: it must be a number, and not negative.")
 
 
 def _add_noise(trace: Trace, row: int, noise: float, seed: int, number: int) -> Tensor:
@@ -69,16 +77,23 @@ def _add_noise(trace: Trace, row: int, noise: float, seed: int, number: int) -> 
     generator = make_numbered_generator(trace, row, seed, number)
     if trace.is_image:
         return _perturb(leaf, noise, generator)
+    return _perturb_tokens(leaf, trace.mask_BT[row], noise, generator)
+
+
+def _perturb_tokens(leaf: Tensor, mask_T: Tensor, noise: float, generator: torch.Generator) -> Tensor:
     # Padding stays as it is and does not widen the range of values.
-    mask_T = trace.mask_BT[row]
-    padded = leaf.clone()
-    padded[mask_T] = _perturb(leaf[mask_T], noise, generator)
-    return padded
+    return leaf.masked_scatter(mask_T[:, None], _perturb(leaf[mask_T], noise, generator))
 
 
 def _perturb(values: Tensor, noise: float, generator: torch.Generator) -> Tensor:
     """Add Gaussian noise whose standard deviation is `noise` × the range of the values."""
+    return values + noise * _measure_range(values) * _draw_normal(values, generator)
+
+
+def _measure_range(values: Tensor) -> Tensor:
+    return values.max() - values.min()
+
+
+def _draw_normal(values: Tensor, generator: torch.Generator) -> Tensor:
     # In float64 on the CPU, so that every device and precision gets the same noise.
-    drawn = torch.randn(values.shape, dtype=torch.float64, generator=generator)
-    deviation = noise * (values.max() - values.min())
-    return values + deviation * drawn.to(values)
+    return torch.randn(values.shape, dtype=torch.float64, generator=generator).to(values)

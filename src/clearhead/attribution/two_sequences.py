@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.attribution.method import Attribution
-from clearhead.attribution.roll_out import attribute_roll_out, report_identity_share
+from clearhead.attribution.roll_out import attribute_roll_out, make_identity, report_identity_share
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 
@@ -40,14 +40,24 @@ def unfold_maps(maps: Sequence[Tensor], source: int) -> list[Tensor]:
     """
     if source == 0:
         return list(maps)
-    target = maps[0].shape[-1] - source
     of_encoder = []
     of_decoder = []
-    for layer in [split_map(map_BTS, source) for map_BTS in maps]:
-        of_encoder.append(F.pad(layer.source, (0, target, 0, target)))
-        of_decoder.append(F.pad(layer.target, (source, 0, source, 0)))
-        of_decoder.append(F.pad(layer.cross, (0, target, source, 0)))
+    for map_BTS in maps:
+        layer = _spread_kinds(split_map(map_BTS, source))
+        of_encoder.append(layer.source)
+        of_decoder += [layer.target, layer.cross]
     return of_encoder + of_decoder
+
+
+def _spread_kinds(layer: LayerMaps) -> LayerMaps:
+    """Return each kind of attention as a map between all tokens, with zeros elsewhere."""
+    # Cross-attention is from the decoder's input to the source.
+    target, source = layer.cross.shape[-2:]
+    return LayerMaps(
+        F.pad(layer.source, (0, target, 0, target)),
+        F.pad(layer.target, (source, 0, source, 0)),
+        F.pad(layer.cross, (0, target, source, 0)),
+    )
 
 
 def attribute_maps(
@@ -62,6 +72,10 @@ def attribute_maps(
         return attribute_roll_out(trace, maps, normalise_rows=normalise_rows, diagnostics=diagnostics)
     if normalise_rows:
         raise BadOption("normalise_rows is for models with one sequence: the rules for two normalise by themselves.")
+    return _attribute_two(trace, maps, diagnostics)
+
+
+def _attribute_two(trace: Trace, maps: Sequence[Tensor], diagnostics: Sequence[Mapping[str, Any]]) -> Attribution:
     source = trace.source_tokens
     reading_B1T = trace.reading_BT[:, None, source:].to(maps[0].dtype)
     relevance_BT = torch.bmm(reading_B1T, relate_sequences(maps, source))[:, 0]
@@ -76,10 +90,8 @@ def relate_sequences(maps: Sequence[Tensor], source: int) -> Tensor:
     instead of R, whose identity would cost the digits of small relevance.
     """
     layers = [split_map(map_BTS, source) for map_BTS in maps]
-    extra_ii = torch.zeros_like(layers[0].source)
-    for layer in layers:
-        extra_ii = _attend(layer.source, extra_ii)
-    context_ii = _normalise(extra_ii)
+    context_ii = _normalise(_relate_source(layers))
+    # The decoder reads what the encoder's last block wrote, so the source comes first.
     extra_qq = torch.zeros_like(layers[0].target)
     relevance_qi = torch.zeros_like(layers[0].cross)
     for layer in layers:
@@ -90,6 +102,14 @@ def relate_sequences(maps: Sequence[Tensor], source: int) -> Tensor:
     return torch.cat([relevance_qi, extra_qq], 2)
 
 
+def _relate_source(layers: Sequence[LayerMaps]) -> Tensor:
+    """Return R̂ of the source after the last block of the encoder."""
+    extra_ii = torch.zeros_like(layers[0].source)
+    for layer in layers:
+        extra_ii = _attend(layer.source, extra_ii)
+    return extra_ii
+
+
 def _attend(map_BTS: Tensor, extra_BTS: Tensor) -> Tensor:
     """Return R̂ + A (I + R̂): self-attention, Eq. 6."""
     return torch.baddbmm(extra_BTS + map_BTS, map_BTS, extra_BTS)
@@ -97,6 +117,10 @@ def _attend(map_BTS: Tensor, extra_BTS: Tensor) -> Tensor:
 
 def _normalise(extra_BTS: Tensor) -> Tensor:
     """Return R̂ with rows that sum to one, plus the identity, Eq. 8–9; rows without relevance keep the identity only."""
+    return _normalise_rows(extra_BTS) + make_identity(extra_BTS)
+
+
+def _normalise_rows(extra_BTS: Tensor) -> Tensor:
     total_BT1 = extra_BTS.sum(-1, keepdim=True)
-    shares_BTS = extra_BTS / total_BT1.masked_fill(total_BT1 == 0, 1)
-    return shares_BTS + torch.eye(extra_BTS.shape[-1], dtype=extra_BTS.dtype, device=extra_BTS.device)
+    # Rows that sum to zero are zero, since no relevance here is negative.
+    return extra_BTS / total_BT1.masked_fill(total_BT1 == 0, 1)

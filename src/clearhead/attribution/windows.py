@@ -1,7 +1,8 @@
 """Sliding windows over texts that are longer than the model takes, explained one by one and stitched together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,8 +10,8 @@ import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.attribution.assemble import describe_predictions
 from clearhead.attribution.batch import cut_rows, explain_batch, rows_per_batch
+from clearhead.attribution.input_context import describe_predictions
 from clearhead.attribution.method import MethodSpec
 from clearhead.engine.context import eager_inference
 from clearhead.errors import Argument, BadInput, UnsupportedModel
@@ -18,7 +19,7 @@ from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, Item, collate
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.outputs import finite_logits, target_probability
-from clearhead.model.target import TargetLike, make_seeds, resolve_target, target_score
+from clearhead.model.target import Target, TargetLike, make_seeds, resolve_target, target_score
 from clearhead.progress import progress
 
 Row = TypeVar("Row", tuple[Any, ...], list[Any])
@@ -64,25 +65,36 @@ def _explain_batches(
 ) -> list[list[Explanation]]:
     """Return for each window its explanations in the order of the methods."""
     rows: list[list[Explanation]] = []
-    for batch in batches:
+    for batch in _report(batches, advance):
         rows += explain_batch(model, collate(model, batch), [target] * len(batch), specs)
-        advance(len(batch))
     return rows
+
+
+def _report(batches: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> Iterator[Sequence[Encoded]]:
+    """Yield batches, and report each as done when the next is asked for."""
+    for batch in batches:
+        yield batch
+        advance(len(batch))
 
 
 def windows_of(model: Model, encoded: Encoded) -> list[Encoded]:
     """Return the half-overlapping windows of a text, each with the special tokens of the whole."""
     _check_has_windows(model, encoded)
+    # The same for all windows, which have different tokens in the middle only.
     inner = _inner_slice(encoded.item)
     return [_cut_window(encoded, inner, window) for window in _window_slices(model, encoded)]
 
 
 def _check_has_windows(model: Model, encoded: Encoded) -> None:
-    if isinstance(encoded.item.text, tuple):
-        truncate = Argument("overflow", "truncate")
-        raise BadInput("A pair of texts cannot be cut into windows: use ", truncate, ", or explain shorter texts.")
+    _require_single_text(encoded.item)
     if model.problem == "span":
         raise UnsupportedModel("Windows are not defined for answer spans: give the passage that holds the answer.")
+
+
+def _require_single_text(item: Item) -> None:
+    if isinstance(item.text, tuple):
+        truncate = Argument("overflow", "truncate")
+        raise BadInput("A pair of texts cannot be cut into windows: use ", truncate, ", or explain shorter texts.")
 
 
 def _inner_slice(item: Item) -> slice:
@@ -95,7 +107,10 @@ def _window_slices(model: Model, encoded: Encoded) -> list[slice]:
     """Return the tokens of each window, without special ones, as slices of the whole text."""
     inner = _inner_slice(encoded.item)
     special = encoded.length - (inner.stop - inner.start)
-    width = _window_width(model, special)
+    return _slide(inner, _window_width(model, special))
+
+
+def _slide(inner: slice, width: int) -> list[slice]:
     return [slice(start, min(start + width, inner.stop)) for start in _window_starts(inner, width)]
 
 
@@ -132,10 +147,9 @@ def _cut_window(encoded: Encoded, inner: slice, window: slice) -> Encoded:
 
 def _mean_logits(model: Model, batches: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> Tensor:
     logits = []
-    for batch in batches:
+    for batch in _report(batches, advance):
         # In float64, as probabilities are computed.
         logits.append(window_logits(model, batch).cpu().double())
-        advance(len(batch))
     return torch.cat(logits).mean(0)
 
 
@@ -149,6 +163,7 @@ def window_logits(model: Model, windows: Sequence[Encoded]) -> Tensor:
 def _stitch(item: Item, windows: Sequence[slice], explanations: Sequence[Explanation]) -> Explanation:
     """Join the explanations of windows to one of the whole text, without special tokens."""
     inner = _inner_slice(item)
+    # Tokenizers without character offsets give none.
     offsets = item.offsets
     if offsets is not None:
         offsets = offsets[inner]
@@ -165,8 +180,7 @@ def _stitch(item: Item, windows: Sequence[slice], explanations: Sequence[Explana
 
 
 def _join_layers(windows: Sequence[slice], explanations: Sequence[Explanation]) -> Array | None:
-    # All windows are explained by one method, so all of them have layers, or none.
-    layers = [explanation.layers for explanation in explanations if explanation.layers is not None]
+    layers = _collect(explanations, "layers")
     if not layers:
         return None
     return _join(layers, windows)
@@ -174,11 +188,17 @@ def _join_layers(windows: Sequence[slice], explanations: Sequence[Explanation]) 
 
 def _mean_heads(explanations: Sequence[Explanation]) -> Array | None:
     """Return the mean over windows, as the explained score is the mean of the windows' scores."""
-    heads = [explanation.heads for explanation in explanations if explanation.heads is not None]
+    heads = _collect(explanations, "heads")
     if not heads:
         return None
     mean: Array = np.mean(heads, axis=0)
     return mean
+
+
+def _collect(explanations: Sequence[Explanation], name: str) -> list[Array]:
+    """Return an optional array of each window; all have it or none, since they are explained by one method."""
+    arrays = map(attrgetter(name), explanations)
+    return [array for array in arrays if array is not None]
 
 
 def _join(rows: Sequence[Array], windows: Sequence[slice]) -> Array:
@@ -221,10 +241,12 @@ def _takes_maximum(key: str) -> bool:
 
 def _with_outputs(model: Model, explanation: Explanation, logits_C: Tensor) -> Explanation:
     """Replace score, probability and prediction by those of the whole text."""
-    logits_1C = logits_C[None]
-    seeds = make_seeds([explanation.target], logits_1C)
     diagnostics = dict(explanation.diagnostics)
-    diagnostics["score"] = float(target_score(seeds, logits_1C))
-    diagnostics.update(describe_predictions(model, logits_1C)[0])
+    diagnostics["score"] = _score(explanation.target, logits_C[None])
+    diagnostics.update(describe_predictions(model, logits_C[None])[0])
     probability = target_probability(explanation.target, logits_C, model.problem)
     return replace(explanation, probability=probability, diagnostics=diagnostics)
+
+
+def _score(target: Target, logits_1C: Tensor) -> float:
+    return float(target_score(make_seeds([target], logits_1C), logits_1C))
