@@ -43,10 +43,14 @@ def find_output(outputs: ModuleOutputs, name: str, call: int) -> Tensor:
     _check_is_kept(outputs, name)
     _check_call(name, call, len(outputs[name]))
     kept = outputs[name][call]
+    _check_is_intact(name, kept)
+    return kept.tensor
+
+
+def _check_is_intact(name: str, kept: KeptOutput) -> None:
     # An activation that was overwritten no longer has the value that the module returned.
     if kept.tensor._version != kept.version:
         raise UnsupportedOperation(f"The network overwrites the output of '{name}' in place: choose another module.")
-    return kept.tensor
 
 
 def _check_call(name: str, call: int, count: int) -> None:

@@ -48,6 +48,21 @@ class AttentionMap:
     is_cross: bool = False
 
 
+def list_maps(blocks: Sequence[AttentionMap]) -> list[Tensor]:
+    """Return the attention maps of blocks; none on a tape for gradients only."""
+    return [block.map for block in blocks if block.map is not None]
+
+
+def list_inputs(blocks: Sequence[AttentionMap]) -> list[Tensor]:
+    """Return the hidden state that each block received."""
+    return [block.before for block in blocks if block.before is not None]
+
+
+def list_outputs(blocks: Sequence[AttentionMap]) -> list[Tensor]:
+    """Return the hidden state after each block."""
+    return [block.after for block in blocks if block.after is not None]
+
+
 @dataclass
 class Tape:
     """The steps of a forward pass in order, its leaf (embeddings or pixels), and its attention maps.
