@@ -36,6 +36,7 @@ def in_batches(
             else:
                 _free_cached_memory()
                 _require_smaller_batch(stop - start, size)
+                # Half of the rows that failed.
                 tokens = (stop - start) // 2 * lengths[start]
 
 

@@ -234,6 +234,7 @@ def _replace_argument(
 def repeat_recorded(network: nn.Module, call: BlockCall, *, gradients_only: bool = False) -> tuple[Tape, Tensor]:
     """Run one block by itself under a recorder; return its tape and its hidden state."""
     recorder = Recorder(Tape(gradients_only=gradients_only), network)
+    # The block is known, so only composite modules need hooks.
     modules = composite_modules(call.block)
     with eager_execution(call.hidden.device), frozen(network), hook_modules(modules, recorder):
         hidden = recorder.begin(call.hidden)

@@ -57,6 +57,7 @@ def is_single_call(module: nn.Module) -> bool:
     """Return whether a module makes one torch call, which the recorder sees without a hook."""
     module_type = type(module)
     if module_type.__module__ == "transformers.activations":
+        # The classes there write their formula out, but for those that hold torch's function.
         return getattr(module, "act", None) is F.gelu
     if is_composite(module):
         return module_type in (nn.LayerNorm, nn.GELU, nn.SiLU)
@@ -146,6 +147,7 @@ class _ModuleHooks:
         if get_ident() != self._thread:
             return None
         maps = self._leave()
+        # A module with more maps holds several blocks.
         if not self._is_composite and len(maps) not in (1, 2):
             return None
         # Otherwise the recorder would see the tensor attributes that are read here.
@@ -179,6 +181,7 @@ class _ModuleHooks:
     def _record_composite(self, module: nn.Module, source: Any, result: Any) -> Tensor | None:
         """Record a norm or activation function as one operation; return the output that replaces an activation's."""
         tape = self._recorder.tape
+        # Recorded as a step of a larger module, or on the tape already.
         if self._recorder.paused or not is_activation(result) or tape.node_of(result) is not None:
             return None
         replaced = None
@@ -188,6 +191,7 @@ class _ModuleHooks:
         if _is_recomputable(module):
             tape.saved.mark_recomputable(result, module.forward, source)
         if replaced is not None:
+            # It may gate another activation, as in SwiGLU.
             self._recorder.note_gate(replaced)
         return replaced
 

@@ -81,6 +81,7 @@ def gradients_at(
 
     def compute(start: int, stop: int) -> None:
         score_N, gradient = _score_and_gradient(trace, points[start:stop])
+        # One by one: the gradients of all points may not fit into memory together.
         for row in range(stop - start):
             receive(start + row, score_N[row], gradient[row])
 

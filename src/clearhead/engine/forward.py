@@ -67,6 +67,7 @@ class ForwardPass(ABC):
     @property
     def depth(self) -> int:
         """The number of blocks; of an encoder and a decoder, of the one that has fewer."""
+        # Without the embedding output.
         return len(self.hidden_states) - 1
 
     # An encoder–decoder joins the activations of both sequences along the tokens, as methods see them.
@@ -175,6 +176,7 @@ class FullForwardPass(ForwardPass):
     @property
     def leaf(self) -> Tensor:
         """Word embeddings (B,T,D), or pixel values (B,C,P,Q)."""
+        # Methods place what they find at the leaf on the tokens of the input.
         self._require_order()
         return super().leaf
 
@@ -223,6 +225,7 @@ class PairForwardPass(FullForwardPass):
 
     @property
     def last_maps(self) -> list[Tensor]:
+        # The decoder's last block looks at its own sequence, then at the source.
         return self.attentions[-2:]
 
     @property

@@ -95,6 +95,7 @@ def _padded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     added = -rows % 8
     if bias is not None:
         bias = F.pad(bias, (0, added))
+    # Rows of the weight are independent, so the other outputs stay the same.
     out = F.linear(x, F.pad(weight, (0, 0, 0, added)), bias)
     return out[..., :rows]
 

@@ -43,6 +43,7 @@ class WordLookups:
 
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Return the embeddings of all tokens, each from the table of its part."""
+        # Encoder and decoder may have tables of their own.
         sequences = torch.split(ids_BT, self._lengths, 1)
         pairs = zip(sequences, self._tables, strict=True)
         return torch.cat([F.embedding(ids, table) for ids, table in pairs if table is not None], 1)

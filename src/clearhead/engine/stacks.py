@@ -55,6 +55,7 @@ class Stacks(NamedTuple):
         """Undo `join_maps`: return the attention of each kind in the order of computation."""
         source = list_inputs(self.encoder)[0].shape[1]
         maps = [layer[..., :source, :source] for layer in layers[: len(self.encoder)]]
+        # A block of the decoder looks at its own sequence first.
         for layer in layers[: len(self.decoder)]:
             maps.append(layer[..., source:, source:])
             maps.append(layer[..., source:, :source])
@@ -82,6 +83,7 @@ def _split_stacks(blocks: Sequence[AttentionMap]) -> Stacks:
 
 def _alternate(stacks: Stacks, blocks: Sequence[AttentionMap]) -> bool:
     """Return whether the encoder's maps are followed by pairs of the decoder's, each pair in one block."""
+    # An encoder or a decoder alone is one stack.
     if not stacks.encoder or not stacks.cross:
         return False
     pairs = zip(stacks.decoder, blocks[len(stacks.encoder) + 1 :: 2], strict=True)
@@ -119,6 +121,7 @@ def _align_layers(*stacks: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
 
 def _extend(tensors: list[Tensor], count: int) -> list[Tensor]:
     """Append zeros for the layers that the shorter stack does not have."""
+    # One tensor for all of them: joining copies it.
     return tensors + [torch.zeros_like(tensors[-1])] * (count - len(tensors))
 
 
@@ -126,6 +129,7 @@ def join_layer(encoder: Tensor | None, decoder: Tensor, cross: Tensor) -> Tensor
     """Return a map between all tokens: the source attends to itself, the decoder's input to the source and itself."""
     if encoder is None:
         encoder = _zeros_of_source(cross)
+    # Zeros, because the source does not see the decoder's input.
     of_source = F.pad(encoder, (0, decoder.shape[-1]))
     of_target = torch.cat([cross, decoder], -1)
     return torch.cat([of_source, of_target], -2)

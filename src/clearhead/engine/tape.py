@@ -90,6 +90,7 @@ class Tape:
 
     def are_cuts(self, tensors: Sequence[Tensor]) -> bool:
         """Return whether everything after each of these activations depends on the input only through it."""
+        # The leaf is a cut without a step: the tape begins there.
         cuts = self._find_cuts()
         return all(self.node_of(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
 
@@ -97,6 +98,7 @@ class Tape:
         """Return the nodes that no later step bypasses: no parent of a later step comes before them."""
         cuts = set()
         lowest = self.count
+        # From the end, so that `lowest` is the first node that any later step reads.
         for step in reversed(self.steps):
             if lowest >= step.node:
                 cuts.add(step.node)
