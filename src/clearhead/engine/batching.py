@@ -45,8 +45,10 @@ def _count_rows(lengths: Sequence[int], start: int, tokens: int, size: int | Non
     if size is None:
         size = _rows_within(tokens, lengths[start])
     rows = lengths[start : start + size]
-    # Rows come sorted by length, so those of the first length are consecutive.
-    return rows.count(rows[0]) if alike else len(rows)
+    if alike:
+        # Rows come sorted by length, so those of the first length are consecutive.
+        return rows.count(rows[0])
+    return len(rows)
 
 
 def _rows_within(tokens: int, length: int) -> int:

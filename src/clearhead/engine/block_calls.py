@@ -228,7 +228,11 @@ def _replace_argument(
     """Return the arguments of a call with another value under an index or keyword."""
     if isinstance(argument, str):
         return args, {**kwargs, argument: value}
-    return (*args[:argument], value, *args[argument + 1 :]), kwargs
+    return _replace_item(args, argument, value), kwargs
+
+
+def _replace_item(items: tuple[Any, ...], index: int, value: Tensor) -> tuple[Any, ...]:
+    return (*items[:index], value, *items[index + 1 :])
 
 
 def repeat_recorded(network: nn.Module, call: BlockCall, *, gradients_only: bool = False) -> tuple[Tape, Tensor]:

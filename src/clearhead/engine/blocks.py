@@ -41,12 +41,17 @@ def is_composite(module: nn.Module) -> bool:
     if module_type in NOT_COMPOSITE:
         return False
     if _is_norm(module):
-        return not any(map(_has_matrix, module.children()))
+        return not _has_layers(module)
     return module_type.__module__ in ACTIVATION_PACKAGES
 
 
 def _is_norm(module: nn.Module) -> bool:
     return type(module).__name__.endswith("Norm")
+
+
+def _has_layers(module: nn.Module) -> bool:
+    # The weight of a norm itself may have several axes, so only its children are asked.
+    return any(map(_has_matrix, module.children()))
 
 
 def _has_matrix(module: nn.Module) -> bool:
@@ -175,7 +180,7 @@ class _ModuleHooks:
         """Return whether a module with two maps looks at its own sequence, then at another that it is given."""
         if self._recorder.lookups is None or len(maps) != 2:
             return False
-        sequences = [value for value in values if is_activation(value) and value.dim() == 3]
+        sequences = list(filter(_is_sequence, values))
         return len(sequences) == 2 and _have_same_tokens(sequences[0], result)
 
     def _record_composite(self, module: nn.Module, source: Any, result: Any) -> Tensor | None:
@@ -194,6 +199,11 @@ class _ModuleHooks:
             # It may gate another activation, as in SwiGLU.
             self._recorder.note_gate(replaced)
         return replaced
+
+
+def _is_sequence(value: Any) -> bool:
+    """Return whether a value has the axes of hidden states: samples, tokens and features."""
+    return is_activation(value) and value.dim() == 3
 
 
 def _is_recomputable(module: nn.Module) -> bool:

@@ -169,10 +169,15 @@ def block_activations(forward: ForwardPass) -> tuple[list[Tensor], list[Tensor],
 
 
 def _gradients_by_id(output: Tensor, direction: Tensor, tensors: Sequence[Tensor]) -> dict[int, Tensor | None]:
-    # Most hidden states are also the input of the next block: each tensor is passed to autograd once.
-    distinct = {id(tensor): tensor for tensor in tensors}
+    distinct = _drop_repeated(tensors)
     gradients = _backward(output, direction, list(distinct.values()))
     return dict(zip(distinct, gradients, strict=True))
+
+
+def _drop_repeated(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
+    """Return each tensor once, by its id."""
+    # Most hidden states are also the input of the next block: each tensor is passed to autograd once.
+    return {id(tensor): tensor for tensor in tensors}
 
 
 def _select(by_id: dict[int, Tensor | None], tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -36,10 +36,9 @@ class WordLookups:
 
     def advance(self) -> tuple[int, int]:
         """Return the first token and the number of tokens of the next look-up, and go on to the one after it."""
-        start = sum(self._lengths[: self._count])
-        length = self._lengths[self._count]
+        *before, length = self._lengths[: self._count + 1]
         self._count += 1
-        return start, length
+        return sum(before), length
 
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Return the embeddings of all tokens, each from the table of its part."""
