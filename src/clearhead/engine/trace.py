@@ -16,11 +16,11 @@ from clearhead.engine.backward import ATTN_LRP, GRADIENT, check_backward
 from clearhead.engine.conservation import report_conservation
 from clearhead.engine.forward import ForwardPass, run_forward
 from clearhead.engine.gradients import GradientCache, Gradients, compute_module_coefficients
+from clearhead.engine.head_reading import read_head
 from clearhead.engine.head_relevance import head_relevances
 from clearhead.engine.lookups import source_tokens
 from clearhead.engine.lrp.context import RuleSet
-from clearhead.engine.lrp.linear import POSITIVE, READING
-from clearhead.engine.lrp.propagation import RelevancePass
+from clearhead.engine.lrp.linear import POSITIVE
 from clearhead.engine.module_outputs import find_output
 from clearhead.engine.patches import PatchGrid
 from clearhead.engine.relevance_cache import RelevanceCache
@@ -111,7 +111,11 @@ class Trace:
         """The tokens that the explained score can depend on: all real ones, but for those after an explained step."""
         if not self.model.writes:
             return self.mask_BT
-        return precedes_answer(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
+        return precedes_answer(self.targets, self._answer_positions, self.mask_BT)
+
+    @property
+    def _answer_positions(self) -> Tensor:
+        return self.inputs.tensors[ANSWER_POSITIONS]
 
     @property
     def _given_mask(self) -> Tensor | None:
@@ -288,21 +292,8 @@ class Trace:
         steps are predicted from, in equal shares.
         """
         if self.model.writes:
-            return read_answer(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
-        return self._read_head(self.forward.hidden_states[-1])
-
-    def _read_head(self, last: Tensor) -> Tensor:
-        """Return what the head reads of each token of the last hidden state, as weights that sum to one (B,T)."""
-        weights_BT = self._trace_head(last).abs()
-        return weights_BT / weights_BT.sum(1, keepdim=True)
-
-    def _trace_head(self, last: Tensor) -> Tensor:
-        """Return the transposed weights of the head at the last hidden state, summed over features (B,T)."""
-        seed = self._seeds.unsigned_sum.to(last.dtype)
-        # A pass of its own, which stops at the last hidden state.
-        reading = RelevancePass(self.forward.tape, READING, self.forward.output, seed)
-        reading.keep(last, lambda relevance: relevance.sum(-1))
-        return reading.at(last)
+            return read_answer(self.targets, self._answer_positions, self.mask_BT)
+        return read_head(self.forward, self._seeds)
 
     @property
     def grid(self) -> tuple[int, int] | None:
