@@ -10,12 +10,13 @@ from clearhead.engine.seeds import Seeds
 
 def read_head(forward: ForwardPass, seeds: Seeds) -> Tensor:
     """Return what the head reads of each token of the last hidden state, as weights that sum to one (B,T)."""
-    weights_BT = _trace_head(forward, seeds, forward.hidden_states[-1]).abs()
+    weights_BT = _trace_head(forward, seeds).abs()
     return weights_BT / weights_BT.sum(1, keepdim=True)
 
 
-def _trace_head(forward: ForwardPass, seeds: Seeds, last: Tensor) -> Tensor:
+def _trace_head(forward: ForwardPass, seeds: Seeds) -> Tensor:
     """Return the transposed weights of the head at the last hidden state, summed over features (B,T)."""
+    last = forward.hidden_states[-1]
     # A pass of its own, which stops at the last hidden state.
     reading = RelevancePass(forward.tape, READING, forward.output, seeds.unsigned_sum.to(last.dtype))
     reading.keep(last, lambda relevance: relevance.sum(-1))

@@ -231,8 +231,9 @@ class Trace:
         return self._weigh_relevances(backward)
 
     def _weigh_relevances(self, backward: str) -> list[Tensor]:
-        gradients = self._coefficient_cache(backward)
-        return self.forward.join_maps(compute_weighted_relevances(self.forward, gradients, self._relevance_cache))
+        return self.forward.join_maps(
+            compute_weighted_relevances(self.forward, self._coefficient_cache(backward), self._relevance_cache)
+        )
 
     def module_relevance(self, name: str, backward: str = ATTN_LRP, *, call: int = 0) -> Tensor:
         """Return activation × coefficient of each unit at the output of a module (B,T,D), signed.
