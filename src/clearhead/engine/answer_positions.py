@@ -10,10 +10,12 @@ from clearhead.model.target import AnswerTarget, Target
 
 def precedes_answer(targets: Sequence[Target], positions_BN: Tensor, mask_BT: Tensor) -> Tensor:
     """Return the real tokens up to the one that the last explained step of each answer is predicted from."""
-    last_BT = torch.zeros_like(mask_BT)
+    is_read_BT = torch.zeros_like(mask_BT)
+    # A step is predicted from the token before it, which sees none of the tokens that follow.
     for row, steps in enumerate(_list_steps(targets)):
-        last_BT[row, : int(positions_BN[row, max(steps)]) + 1] = True
-    return mask_BT & last_BT
+        last = int(positions_BN[row, max(steps)])
+        is_read_BT[row, : last + 1] = True
+    return mask_BT & is_read_BT
 
 
 def read_answer(targets: Sequence[Target], positions_BN: Tensor, mask_BT: Tensor) -> Tensor:

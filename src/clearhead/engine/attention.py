@@ -114,7 +114,7 @@ class Masks:
         """Return the causal mask (T,S): True where a query may attend to a key."""
         sizes = (queries, keys, device)
         if sizes not in self._triangles:
-            self._triangles[sizes] = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
+            self._triangles[sizes] = _make_triangle(*sizes)
         return self._triangles[sizes]
 
     def can_fuse(
@@ -141,14 +141,24 @@ class Masks:
         return bias, masked_rows
 
 
+def _make_triangle(queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return True where a key does not come after the query (T,S)."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
+
+
 def _convert_mask(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     bias = mask
     # torch's boolean masks are True where a query may attend.
     if mask.dtype == torch.bool:
-        zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
-        bias = zeros.masked_fill_(~mask, -torch.inf)
+        bias = _forbid(~mask, dtype)
     masked_rows = (bias == -torch.inf).all(-1, keepdim=True)
     if not masked_rows.any():
         return bias, None
     # The softmax of a row of -inf is NaN: such rows get a bias of 0 here, and zero attention afterwards.
     return bias.masked_fill(masked_rows, 0.0), masked_rows
+
+
+def _forbid(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a bias of -inf where a key is hidden from a query, else 0."""
+    zeros = hidden.new_zeros(hidden.shape, dtype=dtype)
+    return zeros.masked_fill_(hidden, -torch.inf)

@@ -49,6 +49,7 @@ class BackwardSwitch:
         """Run backward passes of this kind inside the context."""
         if backward != GRADIENT and self._refusal is not None:
             raise UnsupportedOperation(self._refusal)
+        # Restored at the end, since contexts may nest.
         before = self.backward
         self.backward = backward
         try:
@@ -77,6 +78,7 @@ class _Scale(torch.autograd.Function):
         factor = ctx.factors.get(ctx.switch.backward, 1.0)
         if coefficient is None or factor == 0:
             return None, None, None
+        # The gradient passes as it is, without a copy.
         if factor == 1:
             return coefficient, None, None
         return coefficient * factor, None, None

@@ -157,6 +157,7 @@ class BalancedCalls:
     def _product_factors(self, name: str, left: Tensor, right: Tensor) -> tuple[Factors, Factors]:
         left_node = self._saved.node_of(left)
         right_node = self._saved.node_of(right)
+        # The product of an attention map and values.
         if left_node in self._softmaxes:
             return HALF_IN_ATTN_LRP, HALF_IN_ATTN_LRP
         # The other factor gets all, as in a product with a constant.
@@ -170,6 +171,7 @@ class BalancedCalls:
 
     @staticmethod
     def _gate_factors(is_left_gate: bool, is_right_gate: bool) -> tuple[Factors, Factors]:
+        # With two gates or none, no factor is the gated one.
         if is_left_gate == is_right_gate:
             return HALF, HALF
         if is_left_gate:
@@ -177,6 +179,7 @@ class BalancedCalls:
         return HALF_IN_ATTN_LRP, HALF_OR_HELD
 
     def _hold_divisor(self, args: Any) -> Any:
+        # Division by a constant is linear.
         if len(args) < 2 or not is_activation(args[1]):
             return args
         return (args[0], scale(args[1], self._switch, HELD), *args[2:])

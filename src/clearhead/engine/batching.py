@@ -34,17 +34,26 @@ def in_batches(
                 advance(stop - start)
                 start = stop
             else:
+                _free_cached_memory()
                 _require_smaller_batch(stop - start, size)
+                # Half of the rows that failed.
                 tokens = (stop - start) // 2 * lengths[start]
 
 
 def _count_rows(lengths: Sequence[int], start: int, tokens: int, size: int | None, alike: bool) -> int:
     """Return the number of rows in the batch that starts here."""
     if size is None:
-        size = max(1, tokens // max(1, lengths[start]))
+        size = _rows_within(tokens, lengths[start])
     rows = lengths[start : start + size]
-    # Rows come sorted by length, so those of the first length are consecutive.
-    return rows.count(rows[0]) if alike else len(rows)
+    if alike:
+        # Rows come sorted by length, so those of the first length are consecutive.
+        return rows.count(rows[0])
+    return len(rows)
+
+
+def _rows_within(tokens: int, length: int) -> int:
+    # At least one row: a single input may be longer than the budget, and an empty one has no length.
+    return max(1, tokens // max(1, length))
 
 
 def _fits(compute: Callable[[int, int], None], start: int, stop: int) -> bool:
@@ -61,10 +70,14 @@ def _fits(compute: Callable[[int, int], None], start: int, stop: int) -> bool:
     return True
 
 
-def _require_smaller_batch(rows: int, size: int | None) -> None:
-    """Free the memory of a failed batch; raise BadOption if a smaller one cannot be tried."""
+def _free_cached_memory() -> None:
+    # Torch keeps the blocks of a failed batch, which may not fit the sizes of the next.
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def _require_smaller_batch(rows: int, size: int | None) -> None:
+    """Raise BadOption if no smaller batch than the one that failed can be tried."""
     if size is not None:
         raise BadOption(
             f"A batch of {rows} rows does not fit into memory: use a smaller batch size, or none to find it "

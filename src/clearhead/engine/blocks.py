@@ -7,6 +7,7 @@ as long as the network uses the same ones.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,6 +27,10 @@ from clearhead.engine.recorder import Recorder
 from clearhead.engine.tape import AttentionMap, Tape
 from clearhead.model.language import SOURCE_LENGTH
 
+ACTIVATION_PACKAGES = ("transformers.activations", "torch.nn.modules.activation")
+# Attention maps are found by their softmax, and a GLU multiplies two activations.
+NOT_COMPOSITE = (nn.Softmax, nn.MultiheadAttention, nn.GLU)
+
 
 def is_composite(module: nn.Module) -> bool:
     """Return whether a module is a norm or activation function: several operations that pass relevance as one.
@@ -33,16 +38,20 @@ def is_composite(module: nn.Module) -> bool:
     A norm with layers of its own (PreNorm) is not one, whatever its name.
     """
     module_type = type(module)
-    # Attention maps are found by their softmax, and a GLU multiplies two activations.
-    if module_type in (nn.Softmax, nn.MultiheadAttention, nn.GLU):
+    if module_type in NOT_COMPOSITE:
         return False
     if _is_norm(module):
-        return not any(map(_has_matrix, module.children()))
-    return module_type.__module__ in ("transformers.activations", "torch.nn.modules.activation")
+        return not _has_layers(module)
+    return module_type.__module__ in ACTIVATION_PACKAGES
 
 
 def _is_norm(module: nn.Module) -> bool:
     return type(module).__name__.endswith("Norm")
+
+
+def _has_layers(module: nn.Module) -> bool:
+    # The weight of a norm itself may have several axes, so only its children are asked.
+    return any(map(_has_matrix, module.children()))
 
 
 def _has_matrix(module: nn.Module) -> bool:
@@ -53,10 +62,15 @@ def is_single_call(module: nn.Module) -> bool:
     """Return whether a module makes one torch call, which the recorder sees without a hook."""
     module_type = type(module)
     if module_type.__module__ == "transformers.activations":
+        # The classes there write their formula out, but for those that hold torch's function.
         return getattr(module, "act", None) is F.gelu
     if is_composite(module):
         return module_type in (nn.LayerNorm, nn.GELU, nn.SiLU)
-    return module_type.__module__.startswith("torch.nn.modules") and next(module.children(), None) is None
+    return module_type.__module__.startswith("torch.nn.modules") and _has_no_children(module)
+
+
+def _has_no_children(module: nn.Module) -> bool:
+    return next(module.children(), None) is None
 
 
 def composite_modules(network: nn.Module) -> list[nn.Module]:
@@ -137,9 +151,8 @@ class _ModuleHooks:
         """Record the module; return the output that takes the place of `out`, or None to keep it."""
         if get_ident() != self._thread:
             return None
-        self._recorder.paused -= self._is_composite
-        self._recorder.norm_depth -= self._is_norm
-        maps = self._recorder.tape.maps[self._map_counts.pop() :]
+        maps = self._leave()
+        # A module with more maps holds several blocks.
         if not self._is_composite and len(maps) not in (1, 2):
             return None
         # Otherwise the recorder would see the tensor attributes that are read here.
@@ -154,21 +167,26 @@ class _ModuleHooks:
                 argument = _find_argument(source, args, kwargs)
                 _set_block(maps[0], module, source, result, argument)
             elif self._is_decoder_block(maps, [*args, *kwargs.values()], result):
-                maps[1].is_cross = True
-                for attention in maps:
-                    _set_block(attention, module, source, result, None)
+                _set_decoder_block(maps, module, source, result)
         return replaced
+
+    def _leave(self) -> list[AttentionMap]:
+        """Undo `before`; return the attention maps that the call of the module has computed."""
+        self._recorder.paused -= self._is_composite
+        self._recorder.norm_depth -= self._is_norm
+        return self._recorder.tape.maps[self._map_counts.pop() :]
 
     def _is_decoder_block(self, maps: list[AttentionMap], values: list[Any], result: Any) -> bool:
         """Return whether a module with two maps looks at its own sequence, then at another that it is given."""
         if self._recorder.lookups is None or len(maps) != 2:
             return False
-        sequences = [value for value in values if is_activation(value) and value.dim() == 3]
+        sequences = list(filter(_is_sequence, values))
         return len(sequences) == 2 and _have_same_tokens(sequences[0], result)
 
     def _record_composite(self, module: nn.Module, source: Any, result: Any) -> Tensor | None:
         """Record a norm or activation function as one operation; return the output that replaces an activation's."""
         tape = self._recorder.tape
+        # Recorded as a step of a larger module, or on the tape already.
         if self._recorder.paused or not is_activation(result) or tape.node_of(result) is not None:
             return None
         replaced = None
@@ -178,8 +196,14 @@ class _ModuleHooks:
         if _is_recomputable(module):
             tape.saved.mark_recomputable(result, module.forward, source)
         if replaced is not None:
+            # It may gate another activation, as in SwiGLU.
             self._recorder.note_gate(replaced)
         return replaced
+
+
+def _is_sequence(value: Any) -> bool:
+    """Return whether a value has the axes of hidden states: samples, tokens and features."""
+    return is_activation(value) and value.dim() == 3
 
 
 def _is_recomputable(module: nn.Module) -> bool:
@@ -187,7 +211,11 @@ def _is_recomputable(module: nn.Module) -> bool:
     # RReLU draws random slopes once the network is back in training mode. Repeating a norm costs more than it saves.
     if isinstance(module, nn.RReLU) or _is_norm(module):
         return False
-    # Hooks of others may change the result, and they do not run with `forward`.
+    return _has_no_other_hooks(module)
+
+
+def _has_no_other_hooks(module: nn.Module) -> bool:
+    # Hooks of others may change the result, and they do not run with `forward`. The one of each sort is ours.
     return len(module._forward_hooks) <= 1 and len(module._forward_pre_hooks) <= 1
 
 
@@ -200,14 +228,23 @@ def _set_block(
     attention.argument = argument
 
 
+def _set_decoder_block(maps: list[AttentionMap], block: nn.Module, source: Tensor, result: Tensor) -> None:
+    # The block looks at its own sequence first.
+    maps[1].is_cross = True
+    for attention in maps:
+        _set_block(attention, block, source, result, None)
+
+
 def _find_argument(tensor: Tensor, args: Any, kwargs: Any) -> int | str | None:
     """Return the index or keyword of a tensor among the arguments, or None if it is inside one of them."""
-    for index, value in enumerate(args):
+    return _find_key(chain(enumerate(args), kwargs.items()), tensor)
+
+
+def _find_key(items: Iterable[tuple[int | str, Any]], tensor: Tensor) -> int | str | None:
+    for key, value in items:
+        # By identity: equal values may be in other arguments.
         if value is tensor:
-            return index
-    for name, value in kwargs.items():
-        if value is tensor:
-            return str(name)
+            return key
     return None
 
 
@@ -266,9 +303,8 @@ def record_forward(
 
     modules = list_modules(network)
     module_types = tuple(map(type, modules))
-    layout = _LAYOUTS.get(network)
-    # Other types: modules were added or exchanged since.
-    if layout is not None and layout.module_types == module_types:
+    layout = _find_layout(network, module_types)
+    if layout is not None:
         tape, logits = run([modules[index] for index in layout.hooked])
         # A network that takes another path may have other blocks: then it is run again with all hooks.
         if _find_blocks(tape, modules) == layout.blocks:
@@ -277,6 +313,15 @@ def record_forward(
     blocks = _find_blocks(tape, modules)
     _LAYOUTS[network] = _Layout(module_types, _select_hooked(network, modules, blocks), blocks)
     return tape, logits
+
+
+def _find_layout(network: nn.Module, module_types: tuple[type, ...]) -> _Layout | None:
+    """Return what the first pass has found, or None if there was none for the network as it is now."""
+    layout = _LAYOUTS.get(network)
+    # Other types: modules were added or exchanged since.
+    if layout is None or layout.module_types != module_types:
+        return None
+    return layout
 
 
 def _select_possible_blocks(modules: list[nn.Module]) -> list[nn.Module]:

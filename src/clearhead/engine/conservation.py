@@ -42,6 +42,7 @@ def _gap(seed: Tensor, arrival: Arrival) -> Tensor:
 
 
 def _worst(values: Sequence[Tensor]) -> Tensor:
+    # One seed is the usual case, which needs no copy.
     if len(values) == 1:
         return values[0]
     return torch.stack(list(values)).amax(0)

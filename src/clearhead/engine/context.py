@@ -2,11 +2,14 @@
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import nn
+
+Item = TypeVar("Item")
 
 # Freezing and hooks change the network itself, so threads take turns. Re-entrant, since the contexts below nest.
 NETWORK_LOCK = threading.RLock()
@@ -14,6 +17,7 @@ NETWORK_LOCK = threading.RLock()
 
 def list_modules(network: nn.Module) -> list[nn.Module]:
     """Return every module once, like `network.modules()` in half the time, level by level."""
+    # By id, because a module may be shared by several others.
     modules: dict[int, nn.Module] = {}
     level = [network]
     while level:
@@ -23,14 +27,16 @@ def list_modules(network: nn.Module) -> list[nn.Module]:
 
 
 def _list_children(modules: list[nn.Module]) -> list[nn.Module]:
-    children = [child for module in modules for child in module._modules.values()]
-    # A module that was set to None keeps its name.
-    return [child for child in children if child is not None]
+    return _drop_missing(child for module in modules for child in module._modules.values())
 
 
 def _list_parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
-    parameters = [parameter for module in modules for parameter in module._parameters.values()]
-    return [parameter for parameter in parameters if parameter is not None]
+    return _drop_missing(parameter for module in modules for parameter in module._parameters.values())
+
+
+def _drop_missing(items: Iterable[Item | None]) -> list[Item]:
+    # A module or parameter that was set to None keeps its name.
+    return [item for item in items if item is not None]
 
 
 @contextmanager
@@ -40,12 +46,16 @@ def frozen(network: nn.Module) -> Iterator[None]:
         modules = list_modules(network)
         # Only what is changed is restored: a module that was in evaluation mode stays in it.
         training = [module for module in modules if module.training]
-        trainable = [parameter for parameter in _list_parameters(modules) if parameter.requires_grad]
+        trainable = _list_trainable(modules)
         try:
             _set_flags(training, trainable, False)
             yield
         finally:
             _set_flags(training, trainable, True)
+
+
+def _list_trainable(modules: list[nn.Module]) -> list[nn.Parameter]:
+    return [parameter for parameter in _list_parameters(modules) if parameter.requires_grad]
 
 
 def _set_flags(modules: list[nn.Module], parameters: list[nn.Parameter], value: bool) -> None:
@@ -69,16 +79,21 @@ def eager_inference(network: nn.Module, device: torch.device) -> Iterator[None]:
     with (
         frozen(network),
         torch.inference_mode(),
-        torch.autocast(device.type, enabled=False),
+        _autocast_off(device),
         torch.compiler.set_stance("force_eager"),
     ):
         yield
 
 
+def _autocast_off(device: torch.device) -> torch.autocast:
+    # The caller may explain inside of autocast, which would round what the network computes in its own precision.
+    return torch.autocast(device.type, enabled=False)
+
+
 @contextmanager
 def full_precision_autograd(device: torch.device) -> Iterator[None]:
     """Gradients on, autocast off."""
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+    with torch.inference_mode(False), torch.enable_grad(), _autocast_off(device):
         yield
 
 

@@ -52,9 +52,14 @@ def _logits_from_embeddings(model: Model, tensors: dict[str, Tensor], embeddings
     lookups = list_lookups(model.network, tensors, embeddings.shape[1])
     with EmbeddingOverride(lookups, embeddings):
         logits = finite_logits(model, model.network(**tensors))
+    _require_lookups(model, lookups)
+    return logits
+
+
+def _require_lookups(model: Model, lookups: WordLookups) -> None:
+    # Otherwise the logits would be those of the input itself, whatever the embeddings.
     if not lookups.are_done:
         raise UnsupportedModel(f"{model.name} does not look its words up in a table: choose a perturbation method.")
-    return logits
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ def gradients_at(
 
     def compute(start: int, stop: int) -> None:
         score_N, gradient = _score_and_gradient(trace, points[start:stop])
+        # One by one: the gradients of all points may not fit into memory together.
         for row in range(stop - start):
             receive(start + row, score_N[row], gradient[row])
 
@@ -115,23 +121,35 @@ def _score_points(trace: Trace, points: Sequence[Point], leaf: Tensor) -> Tensor
 
 def score_from(trace: Trace, samples: Sequence[int], leaf: Tensor) -> Tensor:
     """Return the explained score of these samples, each computed from its row of `leaf`."""
-    rows = list(samples)
-    tensors = {name: value[rows] for name, value in trace.inputs.tensors.items()}
-    logits = logits_from(trace.model, tensors, leaf)
+    logits = logits_from(trace.model, _select_rows(trace, list(samples)), leaf)
     # Built anew: the seeds of the trace have other rows.
-    return explained_score([trace.targets[row] for row in rows], logits)
+    return explained_score([trace.targets[sample] for sample in samples], logits)
+
+
+def _select_rows(trace: Trace, samples: list[int]) -> dict[str, Tensor]:
+    """Return the inputs of these samples, which may repeat."""
+    return {name: value[samples] for name, value in trace.inputs.tensors.items()}
 
 
 def _run_batches(trace: Trace, count: int, compute: Callable[[int, int], None], batch: int | None) -> None:
     """Call compute(start, stop) over all points; inputs that cannot be padded run one at a time."""
-    tokens = TOKENS_PER_BATCH.get(trace.model.device.type, TOKENS_PER_BATCH["cpu"])
-    size = batch if trace.model.can_pad else 1
-    in_batches([_token_count(trace)] * count, compute, tokens=tokens, size=size, label="passes")
+    tokens = _token_budget(trace.model.device)
+    if not trace.model.can_pad:
+        batch = 1
+    in_batches([_token_count(trace)] * count, compute, tokens=tokens, size=batch, label="passes")
+
+
+def _token_budget(device: torch.device) -> int:
+    return TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH["cpu"])
 
 
 def _token_count(trace: Trace) -> int:
     """Return the length of an input; for an image what costs as much memory."""
-    shape = trace.leaf.shape
-    if not trace.is_image:
-        return shape[1]
-    return max(1, shape[-1] * shape[-2] // PIXELS_PER_TOKEN)
+    if trace.is_image:
+        return _image_tokens(trace.leaf)
+    return trace.leaf.shape[1]
+
+
+def _image_tokens(pixels: Tensor) -> int:
+    # An image smaller than a patch takes memory as well.
+    return max(1, pixels.shape[-2:].numel() // PIXELS_PER_TOKEN)

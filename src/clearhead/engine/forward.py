@@ -12,7 +12,7 @@ from torch import Tensor
 from clearhead.engine.blocks import record_forward
 from clearhead.engine.module_outputs import check_module_names
 from clearhead.engine.stacks import Stacks, find_stacks, join_layer
-from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape
+from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape, list_inputs, list_maps, list_outputs
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model, input_embedding
@@ -67,6 +67,7 @@ class ForwardPass(ABC):
     @property
     def depth(self) -> int:
         """The number of blocks; of an encoder and a decoder, of the one that has fewer."""
+        # Without the embedding output.
         return len(self.hidden_states) - 1
 
     # An encoder–decoder joins the activations of both sequences along the tokens, as methods see them.
@@ -135,10 +136,14 @@ class ForwardPass(ABC):
     @cached_property
     def chain(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Attention map, input and output of every block; empty unless each block depends on the one before alone."""
-        # Only then do the gradients of one block follow from those at its output.
-        if not self.tape.are_cuts([*self.block_inputs, *self.hidden_states]):
+        if not self._is_chain:
             return []
         return list(zip(self.attentions, self.block_inputs, self.hidden_states[1:], strict=True))
+
+    @property
+    def _is_chain(self) -> bool:
+        # Only then do the gradients of one block follow from those at its output.
+        return self.tape.are_cuts([*self.block_inputs, *self.hidden_states])
 
 
 def detach_all(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -158,20 +163,20 @@ class FullForwardPass(ForwardPass):
     @property
     def attentions(self) -> list[Tensor]:
         self.require_attentions()
-        return [block.map for block in self.tape.blocks if block.map is not None]
+        return list_maps(self.tape.blocks)
 
     @property
     def block_inputs(self) -> list[Tensor]:
-        return [block.before for block in self._blocks if block.before is not None]
+        return list_inputs(self._blocks)
 
     @property
     def hidden_states(self) -> list[Tensor]:
-        outputs = [block.after for block in self._blocks if block.after is not None]
-        return [self.block_inputs[0], *outputs]
+        return [self.block_inputs[0], *list_outputs(self._blocks)]
 
     @property
     def leaf(self) -> Tensor:
         """Word embeddings (B,T,D), or pixel values (B,C,P,Q)."""
+        # Methods place what they find at the leaf on the tokens of the input.
         self._require_order()
         return super().leaf
 
@@ -220,6 +225,7 @@ class PairForwardPass(FullForwardPass):
 
     @property
     def last_maps(self) -> list[Tensor]:
+        # The decoder's last block looks at its own sequence, then at the source.
         return self.attentions[-2:]
 
     @property
@@ -301,8 +307,12 @@ def _is_ordered(leaf: Tensor, ids_BT: Tensor | None, words_VD: Tensor | None) ->
     if leaf.shape[:2] != ids_BT.shape:
         return False
     # With as many samples as tokens the shape does not show a transposition, so the values decide.
-    is_square = ids_BT.shape[0] == ids_BT.shape[1]
-    return not is_square or torch.equal(leaf, F.embedding(ids_BT, words_VD.detach()))
+    return not _is_square(ids_BT) or torch.equal(leaf, F.embedding(ids_BT, words_VD.detach()))
+
+
+def _is_square(ids_BT: Tensor) -> bool:
+    samples, tokens = ids_BT.shape
+    return samples == tokens
 
 
 def not_differentiable(name: str) -> UnsupportedModel:

@@ -1,8 +1,10 @@
 """Autograd gradients of the explained score at the activations of a forward pass."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from clearhead.engine.backward import GRADIENT
 from clearhead.engine.context import full_precision_autograd
 from clearhead.engine.forward import ForwardPass, not_differentiable
+from clearhead.engine.module_outputs import KeptOutput, ModuleOutputs
 from clearhead.engine.seeds import Seeds
 from clearhead.errors import UnsupportedModel
 
@@ -40,9 +43,13 @@ class Gradients:
         # Without blocks there is the leaf alone.
         if not self.hidden_states:
             return self
-        maps = None if self.maps is None else forward.join_maps(self.maps)
         states = forward.join_states(self.hidden_states)
-        return Gradients(states, forward.join_inputs(self.block_inputs), self.leaf, maps)
+        return Gradients(states, forward.join_inputs(self.block_inputs), self.leaf, self._join_maps(forward))
+
+    def _join_maps(self, forward: ForwardPass) -> list[Tensor] | None:
+        if self.maps is None:
+            return None
+        return forward.join_maps(self.maps)
 
 
 class BlockGradients(NamedTuple):
@@ -75,9 +82,15 @@ class GradientCache:
     def get(self) -> Gradients:
         """Return all gradients; compute them in one backward pass if there are none yet."""
         if self._gradients is None:
-            with self._forward.tape.switch.use(self._backward):
-                self._gradients = compute_gradients(self._forward, self._seeds.direction)
+            self._gradients = self._compute()
         return self._gradients
+
+    def _compute(self) -> Gradients:
+        with self._use_backward():
+            return compute_gradients(self._forward, self._seeds.direction)
+
+    def _use_backward(self) -> AbstractContextManager[None]:
+        return self._forward.tape.switch.use(self._backward)
 
     @cached_property
     def joint(self) -> Gradients:
@@ -102,36 +115,48 @@ class GradientCache:
             if self.keep_blocks:
                 blocks.append(block)
         if blocks:
-            with self._forward.tape.switch.use(self._backward):
-                self._gradients = collect_gradients(self._forward, blocks)
+            self._gradients = self._collect(blocks)
+
+    def _collect(self, blocks: Sequence[BlockGradients]) -> Gradients:
+        # Under the switch: the gradient at the leaf is still to be computed.
+        with self._use_backward():
+            return collect_gradients(self._forward, blocks)
 
 
 def compute_gradients(forward: ForwardPass, direction: Tensor) -> Gradients:
     """Return the gradients along a direction of the output, in one backward pass."""
     attentions, hidden_states, block_inputs = block_activations(forward)
     by_id = _gradients_by_id(forward.output, direction, [*attentions, *hidden_states, *block_inputs, forward.leaf])
-    # Activations that the score does not depend on have no gradient; a leaf without one is an error.
-    leaf = by_id[id(forward.leaf)]
-    if leaf is None:
-        raise not_differentiable(forward.name)
     return Gradients(
         hidden_states=_select(by_id, hidden_states),
         block_inputs=_select(by_id, block_inputs),
-        leaf=leaf,
+        leaf=_require_gradient(by_id[id(forward.leaf)], forward.name),
         maps=None if forward.tape.gradients_only else _select(by_id, attentions),
     )
 
 
+def _require_gradient(leaf: Tensor | None, name: str) -> Tensor:
+    # Other activations may have no gradient, where the score does not depend on them.
+    if leaf is None:
+        raise not_differentiable(name)
+    return leaf
+
+
 def compute_module_coefficients(forward: ForwardPass, direction: Tensor, backward: str) -> dict[str, list[Tensor]]:
     """Return what a backward pass gives at the outputs of the kept modules, for every call of each."""
-    by_module = forward.tape.module_outputs
-    tensors = [kept.tensor for outputs in by_module.values() for kept in outputs]
+    by_module = _tensors_by_module(forward.tape.module_outputs)
     with forward.tape.switch.use(backward):
-        by_id = _gradients_by_id(forward.output, direction, tensors)
-    coefficients = {}
-    for name, outputs in by_module.items():
-        coefficients[name] = _select(by_id, [kept.tensor for kept in outputs])
-    return coefficients
+        # All modules in one pass, which costs as much as that of a single one.
+        by_id = _gradients_by_id(forward.output, direction, list(chain(*by_module.values())))
+    return {name: _select(by_id, tensors) for name, tensors in by_module.items()}
+
+
+def _tensors_by_module(outputs: ModuleOutputs) -> dict[str, list[Tensor]]:
+    return {name: _list_tensors(calls) for name, calls in outputs.items()}
+
+
+def _list_tensors(calls: Sequence[KeptOutput]) -> list[Tensor]:
+    return [kept.tensor for kept in calls]
 
 
 def block_activations(forward: ForwardPass) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
@@ -144,10 +169,15 @@ def block_activations(forward: ForwardPass) -> tuple[list[Tensor], list[Tensor],
 
 
 def _gradients_by_id(output: Tensor, direction: Tensor, tensors: Sequence[Tensor]) -> dict[int, Tensor | None]:
-    # Most hidden states are also the input of the next block: each tensor is passed to autograd once.
-    distinct = {id(tensor): tensor for tensor in tensors}
+    distinct = _drop_repeated(tensors)
     gradients = _backward(output, direction, list(distinct.values()))
     return dict(zip(distinct, gradients, strict=True))
+
+
+def _drop_repeated(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
+    """Return each tensor once, by its id."""
+    # Most hidden states are also the input of the next block: each tensor is passed to autograd once.
+    return {id(tensor): tensor for tensor in tensors}
 
 
 def _select(by_id: dict[int, Tensor | None], tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -162,17 +192,21 @@ def gradients_by_block(forward: ForwardPass, direction: Tensor, backward: str) -
         # Not held while the caller has the block: it may run another backward pass meanwhile.
         with forward.tape.switch.use(backward):
             (output_gradient,) = vjp(output, gradient, [after])
-            attention_gradient, gradient = vjp(after, output_gradient, [attention, before])
+            gradients = _pass_block(after, output_gradient, attention, before)
         output = before
-        yield BlockGradients(attention_gradient, gradient, output_gradient)
+        gradient = gradients.before
+        yield gradients
+
+
+def _pass_block(after: Tensor, gradient: Tensor, attention: Tensor, before: Tensor) -> BlockGradients:
+    """Return the gradients of a block from the one at its output."""
+    attention_gradient, input_gradient = vjp(after, gradient, [attention, before])
+    return BlockGradients(attention_gradient, input_gradient, gradient)
 
 
 def collect_gradients(forward: ForwardPass, blocks: Sequence[BlockGradients]) -> Gradients:
     """Return all gradients from those of each block, which are ordered from the last block to the first."""
-    in_order = blocks[::-1]
-    attentions = [block.attention for block in in_order]
-    inputs = [block.before for block in in_order]
-    outputs = [block.after for block in in_order]
+    attentions, inputs, outputs = map(list, zip(*blocks[::-1], strict=True))
     # The walk ends at the first block's input, which the embedding layer separates from the leaf.
     (leaf,) = vjp(forward.block_inputs[0], inputs[0], [forward.leaf])
     return Gradients([inputs[0], *outputs], inputs, leaf, attentions)

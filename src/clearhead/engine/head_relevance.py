@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.engine.balanced import HALF_IN_ATTN_LRP
@@ -21,12 +22,12 @@ def head_relevances(
     blocks = []
     for attention, coefficient in zip(attentions, coefficients, strict=True):
         blocks.append(_sum_maps(attention, coefficient, samples) / share)
-    return torch.stack(_pad_heads(blocks), 1)
+    return torch.stack(_align_heads(blocks), 1)
 
 
 def _sum_maps(attention: Tensor, coefficient: Tensor, samples: int) -> Tensor:
     """Return the sum of A ⊙ c over the map of each head (B,H)."""
-    if attention.dim() != 4 or attention.shape[0] % samples:
+    if not _has_heads(attention, samples):
         raise UnsupportedModel(
             f"Heads cannot be told apart in attention maps of shape {tuple(attention.shape)}: samples × heads × "
             "queries × keys are expected. Leave out heads=True."
@@ -36,10 +37,17 @@ def _sum_maps(attention: Tensor, coefficient: Tensor, samples: int) -> Tensor:
     return maps_BH.view(samples, -1, maps_BH.shape[1]).sum(1)
 
 
-def _pad_heads(blocks: Sequence[Tensor]) -> list[Tensor]:
+def _has_heads(attention: Tensor, samples: int) -> bool:
+    """Return whether the axes of a map are samples, or windows of samples, × heads × queries × keys."""
+    return attention.dim() == 4 and attention.shape[0] % samples == 0
+
+
+def _align_heads(blocks: Sequence[Tensor]) -> list[Tensor]:
+    """Give all blocks as many heads as the largest has."""
     heads = max(block_BH.shape[1] for block_BH in blocks)
-    padded = []
-    for block_BH in blocks:
-        missing = heads - block_BH.shape[1]
-        padded.append(torch.nn.functional.pad(block_BH, (0, missing), value=torch.nan))
-    return padded
+    return [_pad_heads(block_BH, heads) for block_BH in blocks]
+
+
+def _pad_heads(block_BH: Tensor, heads: int) -> Tensor:
+    # NaN, not zero: a head that does not exist is not one without relevance.
+    return F.pad(block_BH, (0, heads - block_BH.shape[1]), value=torch.nan)

@@ -46,12 +46,17 @@ def _encoder_replaced(lm: Any, hidden_BTD: Tensor) -> Iterator[None]:
 def _apply_final_norm(encoder: Any, hidden_BTD: Tensor) -> Tensor:
     """Apply the norm that some encoders have after the last block."""
     # OPT's blocks and norm are those of a decoder inside of the base model.
-    encoder = getattr(encoder, "decoder", encoder)
+    norm = _find_final_norm(getattr(encoder, "decoder", encoder))
+    if norm is None:
+        return hidden_BTD
+    return norm(hidden_BTD)  # type: ignore[no-any-return]
+
+
+def _find_final_norm(encoder: Any) -> Any:
     for name in FINAL_NORM_NAMES:
         if hasattr(encoder, name):
-            normed_BTD: Tensor = getattr(encoder, name)(hidden_BTD)
-            return normed_BTD
-    return hidden_BTD
+            return getattr(encoder, name)
+    return None
 
 
 @contextmanager
@@ -90,6 +95,7 @@ def _padded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     added = -rows % 8
     if bias is not None:
         bias = F.pad(bias, (0, added))
+    # Rows of the weight are independent, so the other outputs stay the same.
     out = F.linear(x, F.pad(weight, (0, 0, 0, added)), bias)
     return out[..., :rows]
 
@@ -127,9 +133,14 @@ def _require_decoder(model: Model) -> Any:
 
 def _check_vocabulary(model: Model, input_ids_BT: Tensor, vocabulary_size: int) -> None:
     """Raise BadInput if the masked-LM head does not have every token of the input."""
-    words_VD = input_embedding(model.network)
     # Ids are below the size of the embedding table, so most often there is no need to wait for the device.
-    if words_VD is not None and len(words_VD) <= vocabulary_size:
+    if _has_few_words(model, vocabulary_size):
         return
     if int(input_ids_BT.max()) >= vocabulary_size:
         raise BadInput("The masked-LM head has a smaller vocabulary than the tokenizer: it belongs to another model.")
+
+
+def _has_few_words(model: Model, vocabulary_size: int) -> bool:
+    """Return whether the embedding table is no larger than the vocabulary of the head."""
+    words_VD = input_embedding(model.network)
+    return words_VD is not None and len(words_VD) <= vocabulary_size

@@ -36,13 +36,13 @@ class WordLookups:
 
     def advance(self) -> tuple[int, int]:
         """Return the first token and the number of tokens of the next look-up, and go on to the one after it."""
-        start = sum(self._lengths[: self._count])
-        length = self._lengths[self._count]
+        *before, length = self._lengths[: self._count + 1]
         self._count += 1
-        return start, length
+        return sum(before), length
 
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Return the embeddings of all tokens, each from the table of its part."""
+        # Encoder and decoder may have tables of their own.
         sequences = torch.split(ids_BT, self._lengths, 1)
         pairs = zip(sequences, self._tables, strict=True)
         return torch.cat([F.embedding(ids, table) for ids, table in pairs if table is not None], 1)

@@ -41,12 +41,20 @@ def _suggest(name: str, available: Mapping[str, nn.Module]) -> str:
 def find_output(outputs: ModuleOutputs, name: str, call: int) -> Tensor:
     """Return the output of one call of a kept module; raise an error that says why it cannot be read."""
     _check_is_kept(outputs, name)
-    _check_call(name, call, len(outputs[name]))
-    kept = outputs[name][call]
+    kept = _select_call(name, outputs[name], call)
+    _check_is_intact(name, kept)
+    return kept.tensor
+
+
+def _select_call(name: str, calls: Sequence[KeptOutput], call: int) -> KeptOutput:
+    _check_call(name, call, len(calls))
+    return calls[call]
+
+
+def _check_is_intact(name: str, kept: KeptOutput) -> None:
     # An activation that was overwritten no longer has the value that the module returned.
     if kept.tensor._version != kept.version:
         raise UnsupportedOperation(f"The network overwrites the output of '{name}' in place: choose another module.")
-    return kept.tensor
 
 
 def _check_call(name: str, call: int, count: int) -> None:

@@ -36,5 +36,6 @@ class PatchGrid:
 
     def spread_merged(self, scores_BT: Tensor, factor: int) -> Tensor:
         """Divide the scores of merged patches equally among the patches (B,T)."""
+        # Divided by their number, so that the sum of the scores stays the same.
         merged = scores_BT.reshape(-1, self.rows // factor, self.columns // factor) / factor**2
         return merged.repeat_interleave(factor, 1).repeat_interleave(factor, 2).flatten(1)

@@ -38,16 +38,20 @@ class RelevanceCache:
     def _start(self, rules: RuleSet, seed: Tensor) -> RelevancePass:
         """Start a pass that keeps the relevance which methods ask for."""
         started = RelevancePass(self._forward.tape, rules, self._forward.output, seed)
-        for attention in self._select_read(rules):
-            started.keep(attention)
+        self._keep_maps(started, rules)
         # Methods read relevance per token, so the features need not be kept.
         for hidden in self._forward.hidden_states:
             started.keep(hidden, _sum_over_features)
+        # Only partial LRP stops at the last map, and reports what was under way there.
         if rules is Z_PLUS:
             started.keep_total(self._forward.attentions[-1])
         if self._keep_leaf:
             started.keep(self._forward.leaf)
         return started
+
+    def _keep_maps(self, started: RelevancePass, rules: RuleSet) -> None:
+        for attention in self._select_read(rules):
+            started.keep(attention)
 
     def _select_read(self, rules: RuleSet) -> list[Tensor]:
         """Return the attention maps whose relevance methods read under a rule set."""
@@ -64,10 +68,13 @@ class RelevanceCache:
         """Return the relevance of every attention map under the rules of TransAtt (B,H,T,S)."""
         if self._attention_maps is None:
             self._restart_if_freed()
-            # From the last block on, as relevance reaches them.
-            maps = [self.at(attention, POSITIVE) for attention in reversed(self._forward.attentions)]
-            self._attention_maps = maps[::-1]
+            self._attention_maps = self._propagate_to_maps()
         return self._attention_maps
+
+    def _propagate_to_maps(self) -> list[Tensor]:
+        # From the last block on, as relevance reaches them.
+        maps = [self.at(attention, POSITIVE) for attention in reversed(self._forward.attentions)]
+        return maps[::-1]
 
     def iterate_attention_maps(self) -> Iterator[Tensor]:
         """Yield the relevance of the attention maps from the last block to the first; free each after its use."""
@@ -76,8 +83,11 @@ class RelevanceCache:
         self._has_freed_maps = True
         for attention in reversed(self._forward.attentions):
             yield self.at(attention, POSITIVE)
-            for relevance_pass in self.passes(POSITIVE):
-                relevance_pass.forget(attention)
+            self._forget(attention)
+
+    def _forget(self, attention: Tensor) -> None:
+        for relevance_pass in self.passes(POSITIVE):
+            relevance_pass.forget(attention)
 
     def _restart_if_freed(self) -> None:
         """Restart the passes whose maps were freed."""
@@ -87,12 +97,18 @@ class RelevanceCache:
 
     def arrivals_at_embedding(self, rules: RuleSet) -> list[Arrival]:
         """Return the relevance that each seed gives to the embedding output."""
-        arrivals = []
-        for relevance_pass in self.passes(rules):
-            # In float64, because conservation is the difference of sums that are nearly equal.
-            sums = [relevance_pass.at(embedding).double().sum(1) for embedding in self._forward.embeddings]
-            arrivals.append(Arrival(torch.stack(sums).sum(0), relevance_pass.context.dropped_B))
-        return arrivals
+        return [self._measure_arrival(relevance_pass) for relevance_pass in self.passes(rules)]
+
+    def _measure_arrival(self, relevance_pass: RelevancePass) -> Arrival:
+        # Summed before the drops are read, since summing runs the pass.
+        total_B = self._sum_embeddings(relevance_pass)
+        return Arrival(total_B, relevance_pass.context.dropped_B)
+
+    def _sum_embeddings(self, relevance_pass: RelevancePass) -> Tensor:
+        """Return the relevance at the embedding output of each sample (B)."""
+        relevances = map(relevance_pass.at, self._forward.embeddings)
+        # In float64, because conservation is the difference of sums that are nearly equal.
+        return torch.stack([relevance.double().sum(1) for relevance in relevances]).sum(0)
 
     def arrivals_at_last_map(self, rules: RuleSet) -> list[Arrival]:
         """Return all relevance of each seed that is under way when it reaches the last attention map."""

@@ -27,12 +27,21 @@ class Seeds:
         """The seeds of relevance passes, in float32 or more: shares of relevance underflow in half precision."""
         return [seed.to(torch.promote_types(seed.dtype, torch.float32)) for seed in self.tensors]
 
+    @property
+    def unsigned_sum(self) -> Tensor:
+        """The sum of the seeds without signs, so that the two of a contrast do not cancel."""
+        return torch.stack(self.tensors).sum(0)
+
     def signed_sum(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return Σ sign · tensor, with one tensor per seed."""
+        # Nearly every target has one seed, whose sign is 1: its tensor is returned without a copy.
         if len(self.pairs) == 1:
             return tensors[0]
-        signed = [_apply_sign(sign, tensor) for (sign, _), tensor in zip(self.pairs, tensors, strict=True)]
-        return torch.stack(signed).sum(0)
+        return torch.stack(_apply_signs(self.pairs, tensors)).sum(0)
+
+
+def _apply_signs(pairs: Sequence[tuple[int, Tensor]], tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [_apply_sign(sign, tensor) for (sign, _), tensor in zip(pairs, tensors, strict=True)]
 
 
 def _apply_sign(sign: int, tensor: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.engine.tape import AttentionMap
+from clearhead.engine.tape import AttentionMap, list_inputs, list_maps, list_outputs
 
 
 class Stacks(NamedTuple):
@@ -27,15 +27,15 @@ class Stacks(NamedTuple):
 
     @property
     def block_inputs(self) -> list[Tensor]:
-        return [*_inputs(self.encoder), *_inputs(self.decoder)]
+        return [*list_inputs(self.encoder), *list_inputs(self.decoder)]
 
     @property
     def hidden_states(self) -> list[Tensor]:
-        return [*_states(self.encoder), *_states(self.decoder)]
+        return [*_list_states(self.encoder), *_list_states(self.decoder)]
 
     @property
     def embeddings(self) -> list[Tensor]:
-        return [_inputs(self.encoder)[0], _inputs(self.decoder)[0]]
+        return [list_inputs(self.encoder)[0], list_inputs(self.decoder)[0]]
 
     def join_states(self, states: Sequence[Tensor]) -> list[Tensor]:
         """Join values at the hidden states of encoder and decoder, layer by layer."""
@@ -48,77 +48,94 @@ class Stacks(NamedTuple):
     def join_maps(self, maps: Sequence[Tensor]) -> list[Tensor]:
         """Join values at the attention maps into maps between all tokens, layer by layer."""
         count = len(self.encoder)
-        groups = (maps[:count], maps[count::2], maps[count + 1 :: 2])
-        layers = max(map(len, groups))
-        stacks = [_extend(list(group), layers) for group in groups]
-        return [join_layer(*layer) for layer in zip(*stacks, strict=True)]
+        layers = _align_layers(maps[:count], maps[count::2], maps[count + 1 :: 2])
+        return [join_layer(*layer) for layer in layers]
 
     def separate_maps(self, layers: Sequence[Tensor]) -> list[Tensor]:
         """Undo `join_maps`: return the attention of each kind in the order of computation."""
-        source = _inputs(self.encoder)[0].shape[1]
+        source = list_inputs(self.encoder)[0].shape[1]
         maps = [layer[..., :source, :source] for layer in layers[: len(self.encoder)]]
+        # A block of the decoder looks at its own sequence first.
         for layer in layers[: len(self.decoder)]:
             maps.append(layer[..., source:, source:])
             maps.append(layer[..., source:, :source])
         return maps
 
 
-def _inputs(blocks: Sequence[AttentionMap]) -> list[Tensor]:
-    return [block.before for block in blocks if block.before is not None]
-
-
-def _states(blocks: Sequence[AttentionMap]) -> list[Tensor]:
-    outputs = [block.after for block in blocks if block.after is not None]
-    return [_inputs(blocks)[0], *outputs]
+def _list_states(blocks: Sequence[AttentionMap]) -> list[Tensor]:
+    return [list_inputs(blocks)[0], *list_outputs(blocks)]
 
 
 def find_stacks(blocks: Sequence[AttentionMap]) -> Stacks | None:
     """Return the stacks that attention maps in their order belong to; None if they are not those of two stacks."""
+    stacks = _split_stacks(blocks)
+    if _alternate(stacks, blocks) and _have_equal_heads(blocks):
+        return stacks
+    return None
+
+
+def _split_stacks(blocks: Sequence[AttentionMap]) -> Stacks:
+    """Split attention maps as if each cross-attention followed the self-attention of its block."""
     cross = [block for block in blocks if block.is_cross]
     encoder = list(blocks[: len(blocks) - 2 * len(cross)])
-    decoder = list(blocks[len(encoder) :: 2])
-    stacks = Stacks(encoder, decoder, cross)
-    if not _alternate(stacks, blocks) or not _have_equal_heads(blocks):
-        return None
-    return stacks
+    return Stacks(encoder, list(blocks[len(encoder) :: 2]), cross)
 
 
 def _alternate(stacks: Stacks, blocks: Sequence[AttentionMap]) -> bool:
     """Return whether the encoder's maps are followed by pairs of the decoder's, each pair in one block."""
+    # An encoder or a decoder alone is one stack.
     if not stacks.encoder or not stacks.cross:
         return False
     pairs = zip(stacks.decoder, blocks[len(stacks.encoder) + 1 :: 2], strict=True)
-    return all(other.is_cross and own.after is other.after for own, other in pairs)
+    return all(_share_block(*pair) for pair in pairs)
+
+
+def _share_block(own: AttentionMap, cross: AttentionMap) -> bool:
+    return cross.is_cross and own.after is cross.after
 
 
 def _have_equal_heads(blocks: Sequence[AttentionMap]) -> bool:
     # Without maps, in a trace for gradients only, heads need not match.
-    shapes = [block.map.shape for block in blocks if block.map is not None]
-    if not shapes:
-        return True
-    return {len(shape) for shape in shapes} == {4} and len({shape[1] for shape in shapes}) == 1
+    head_counts = set(map(_count_heads, list_maps(blocks)))
+    return len(head_counts) <= 1 and None not in head_counts
+
+
+def _count_heads(attention: Tensor) -> int | None:
+    """Return the number of heads of a map (B,H,T,S); None if it has other axes."""
+    if attention.dim() != 4:
+        return None
+    return attention.shape[1]
 
 
 def _join_sequences(states: Sequence[Tensor], source_count: int) -> list[Tensor]:
     """Join the states of encoder and decoder layer by layer; the first `source_count` are the encoder's."""
-    source = list(states[:source_count])
-    target = list(states[source_count:])
-    layers = max(len(source), len(target))
-    pairs = zip(_extend(source, layers), _extend(target, layers), strict=True)
-    return [torch.cat(pair, 1) for pair in pairs]
+    return [torch.cat(layer, 1) for layer in _align_layers(states[:source_count], states[source_count:])]
+
+
+def _align_layers(*stacks: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """Return the tensors of all stacks layer by layer."""
+    count = max(map(len, stacks))
+    extended = [_extend(list(stack), count) for stack in stacks]
+    return list(zip(*extended, strict=True))
 
 
 def _extend(tensors: list[Tensor], count: int) -> list[Tensor]:
     """Append zeros for the layers that the shorter stack does not have."""
-    missing = count - len(tensors)
-    return tensors + [torch.zeros_like(tensors[-1])] * missing
+    # One tensor for all of them: joining copies it.
+    return tensors + [torch.zeros_like(tensors[-1])] * (count - len(tensors))
 
 
 def join_layer(encoder: Tensor | None, decoder: Tensor, cross: Tensor) -> Tensor:
     """Return a map between all tokens: the source attends to itself, the decoder's input to the source and itself."""
-    source = cross.shape[-1]
     if encoder is None:
-        encoder = cross.new_zeros(*cross.shape[:-2], source, source)
+        encoder = _zeros_of_source(cross)
+    # Zeros, because the source does not see the decoder's input.
     of_source = F.pad(encoder, (0, decoder.shape[-1]))
     of_target = torch.cat([cross, decoder], -1)
     return torch.cat([of_source, of_target], -2)
+
+
+def _zeros_of_source(cross: Tensor) -> Tensor:
+    """Return a map of zeros between the tokens of the source, which are the keys of cross-attention."""
+    *outer, _, source = cross.shape
+    return cross.new_zeros(*outer, source, source)

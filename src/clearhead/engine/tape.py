@@ -48,6 +48,21 @@ class AttentionMap:
     is_cross: bool = False
 
 
+def list_maps(blocks: Sequence[AttentionMap]) -> list[Tensor]:
+    """Return the attention maps of blocks; none on a tape for gradients only."""
+    return [block.map for block in blocks if block.map is not None]
+
+
+def list_inputs(blocks: Sequence[AttentionMap]) -> list[Tensor]:
+    """Return the hidden state that each block received."""
+    return [block.before for block in blocks if block.before is not None]
+
+
+def list_outputs(blocks: Sequence[AttentionMap]) -> list[Tensor]:
+    """Return the hidden state after each block."""
+    return [block.after for block in blocks if block.after is not None]
+
+
 @dataclass
 class Tape:
     """The steps of a forward pass in order, its leaf (embeddings or pixels), and its attention maps.
@@ -75,6 +90,7 @@ class Tape:
 
     def are_cuts(self, tensors: Sequence[Tensor]) -> bool:
         """Return whether everything after each of these activations depends on the input only through it."""
+        # The leaf is a cut without a step: the tape begins there.
         cuts = self._find_cuts()
         return all(self.node_of(tensor) in cuts for tensor in tensors if tensor is not self.leaf)
 
@@ -82,6 +98,7 @@ class Tape:
         """Return the nodes that no later step bypasses: no parent of a later step comes before them."""
         cuts = set()
         lowest = self.count
+        # From the end, so that `lowest` is the first node that any later step reads.
         for step in reversed(self.steps):
             if lowest >= step.node:
                 cuts.add(step.node)

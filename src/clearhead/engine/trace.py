@@ -16,11 +16,11 @@ from clearhead.engine.backward import ATTN_LRP, GRADIENT, check_backward
 from clearhead.engine.conservation import report_conservation
 from clearhead.engine.forward import ForwardPass, run_forward
 from clearhead.engine.gradients import GradientCache, Gradients, compute_module_coefficients
+from clearhead.engine.head_reading import read_head
 from clearhead.engine.head_relevance import head_relevances
 from clearhead.engine.lookups import source_tokens
 from clearhead.engine.lrp.context import RuleSet
-from clearhead.engine.lrp.linear import POSITIVE, READING
-from clearhead.engine.lrp.propagation import RelevancePass
+from clearhead.engine.lrp.linear import POSITIVE
 from clearhead.engine.module_outputs import find_output
 from clearhead.engine.patches import PatchGrid
 from clearhead.engine.relevance_cache import RelevanceCache
@@ -96,14 +96,13 @@ class Trace:
         """True where a token is real, not padding."""
         if self._given_mask is not None:
             return self._given_mask.bool()
-        tokens = self._token_tensor()
-        return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
+        return _mark_all(self._token_tensor())
 
     @cached_property
     def real_BT(self) -> Tensor:
         """`mask_BT` on the CPU."""
         if self._given_mask is None:
-            return torch.ones(self.mask_BT.shape, dtype=torch.bool, device="cpu")
+            return torch.ones_like(self.mask_BT, device="cpu")
         # The mask was an input, so its copy need not wait for the kernels of the forward pass.
         return copy_to_host(self._given_mask).bool()
 
@@ -112,7 +111,11 @@ class Trace:
         """The tokens that the explained score can depend on: all real ones, but for those after an explained step."""
         if not self.model.writes:
             return self.mask_BT
-        return precedes_answer(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
+        return precedes_answer(self.targets, self._answer_positions, self.mask_BT)
+
+    @property
+    def _answer_positions(self) -> Tensor:
+        return self.inputs.tensors[ANSWER_POSITIONS]
 
     @property
     def _given_mask(self) -> Tensor | None:
@@ -126,6 +129,9 @@ class Trace:
         """Return a tensor whose first axes are samples × tokens."""
         if self.is_image:
             return self.forward.hidden_states[0]
+        return self._word_tensor()
+
+    def _word_tensor(self) -> Tensor:
         ids = self.inputs.tensors.get("input_ids")
         return self.forward.leaf if ids is None else ids
 
@@ -225,8 +231,9 @@ class Trace:
         return self._weigh_relevances(backward)
 
     def _weigh_relevances(self, backward: str) -> list[Tensor]:
-        maps = compute_weighted_relevances(self.forward, self._coefficient_cache(backward), self._relevance_cache)
-        return self.forward.join_maps(maps)
+        return self.forward.join_maps(
+            compute_weighted_relevances(self.forward, self._coefficient_cache(backward), self._relevance_cache)
+        )
 
     def module_relevance(self, name: str, backward: str = ATTN_LRP, *, call: int = 0) -> Tensor:
         """Return activation × coefficient of each unit at the output of a module (B,T,D), signed.
@@ -286,18 +293,8 @@ class Trace:
         steps are predicted from, in equal shares.
         """
         if self.model.writes:
-            return read_answer(self.targets, self.inputs.tensors[ANSWER_POSITIONS], self.mask_BT)
-        weights_BT = self._trace_head(self.forward.hidden_states[-1]).abs()
-        return weights_BT / weights_BT.sum(1, keepdim=True)
-
-    def _trace_head(self, last: Tensor) -> Tensor:
-        """Return the transposed weights of the head at the last hidden state, summed over features (B,T)."""
-        # Without signs: the two seeds of a contrast must not cancel.
-        seed = torch.stack(self._seeds.tensors).sum(0)
-        # A pass of its own, which stops at the last hidden state.
-        reading = RelevancePass(self.forward.tape, READING, self.forward.output, seed.to(last.dtype))
-        reading.keep(last, lambda relevance: relevance.sum(-1))
-        return reading.at(last)
+            return read_answer(self.targets, self._answer_positions, self.mask_BT)
+        return read_head(self.forward, self._seeds)
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -307,10 +304,12 @@ class Trace:
     @cached_property
     def patch_grid(self) -> PatchGrid:
         """The geometry of an image's patches."""
+        return PatchGrid(*self._require_grid(), tokens=self.forward.hidden_states[0].shape[1])
+
+    def _require_grid(self) -> tuple[int, int]:
         if self.grid is None:
             raise UnsupportedModel(f"{self.model.name} does not cut its image into patches by a convolution.")
-        rows, columns = self.grid
-        return PatchGrid(rows, columns, tokens=self.forward.hidden_states[0].shape[1])
+        return self.grid
 
     @property
     def leading(self) -> int:
@@ -358,6 +357,11 @@ class Trace:
                     f"relate its {tokens} tokens to each other (windows, merged tokens). Choose lrp or a gradient "
                     "method instead."
                 )
+
+
+def _mark_all(tokens: Tensor) -> Tensor:
+    """Return True for every token of a tensor whose first axes are samples × tokens (B,T)."""
+    return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
 
 
 def _relates_tokens(attention: Tensor, hidden: Tensor) -> bool:

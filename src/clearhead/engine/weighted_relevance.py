@@ -1,6 +1,7 @@
 """Gradient-weighted relevance of the attention maps, the map of each block in TransAtt."""
 
 from collections.abc import Sequence
+from types import ModuleType
 
 from torch import Tensor
 
@@ -19,10 +20,14 @@ def weight_by_gradient(gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
     """Return E_h (∇A ⊙ R)⁺ of one block (B,T,S), TransAtt Eq. 13."""
     kernels = kernels_for(relevance_BHTS)
     if kernels and relevance_BHTS.dim() == 4:
-        with on_device_of(relevance_BHTS):
-            return kernels.gated_mean(gradient_BHTS.contiguous(), relevance_BHTS.contiguous())  # type: ignore[no-any-return]
+        return _weight_fused(kernels, gradient_BHTS, relevance_BHTS)
     # In place: the product is this function's own, and as large as the maps.
     return (gradient_BHTS * relevance_BHTS).clamp_(min=0).mean(1)
+
+
+def _weight_fused(kernels: ModuleType, gradient_BHTS: Tensor, relevance_BHTS: Tensor) -> Tensor:
+    with on_device_of(relevance_BHTS):
+        return kernels.gated_mean(gradient_BHTS.contiguous(), relevance_BHTS.contiguous())  # type: ignore[no-any-return]
 
 
 def compute_weighted_relevances(

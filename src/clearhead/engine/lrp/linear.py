@@ -168,6 +168,7 @@ def _can_mix(left: Tensor, right: Tensor, dtype: torch.dtype) -> bool:
 
 
 def _multiply_mixed(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    # Only `mm` and `bmm` take `out_dtype`, so the other axes are flattened for them.
     if right.dim() == 2:
         product = torch.mm(left.flatten(0, -2), right, out_dtype=dtype)
     else:
@@ -178,6 +179,7 @@ def _multiply_mixed(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
 def z_plus(layer: LinearCall, relevance: Tensor, context: RelevanceContext) -> Tensor:
     """TransAtt Eq. 4: distribute relevance by the contributions x⁺w⁺."""
     layer = layer.to(relevance.dtype)
+    # The layers that follow on the tape often share their input.
     x = context.compute_once(torch.relu, layer.x)
     weight = layer.weight.clamp(min=0)
     scaled = context.divide(relevance, F.linear(x, weight))

@@ -108,6 +108,7 @@ def _share_scores(query: Tensor, key: Tensor, relevance: Tensor, context: Releva
     shares = _try_attention_kernel("share_query_key", query, key, relevance, context)
     if shares is not None:
         return shares
+    # The kernel takes keys as they are, a product takes them transposed.
     to_query, to_key_transposed = _halve_product(query, key.mT, relevance, context)
     return to_query, to_key_transposed.mT
 

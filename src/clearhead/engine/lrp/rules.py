@@ -109,6 +109,7 @@ def _load(term: Any) -> Any:
 
 def _divide_evenly(relevance: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
     """Give each operand the same relevance, summed over broadcast axes."""
+    # A single operand gets the tensor itself, without a copy.
     if len(shapes) > 1:
         relevance = relevance / len(shapes)
     return [relevance.sum_to_size(shape) for shape in shapes]
@@ -271,6 +272,7 @@ def _extremes(pixels_BCPQ: Tensor) -> tuple[Tensor, Tensor]:
     """Return the lowest and the highest value of each sample, in the shape of the pixels."""
     low_B111 = pixels_BCPQ.amin((1, 2, 3), keepdim=True)
     high_B111 = pixels_BCPQ.amax((1, 2, 3), keepdim=True)
+    # Views, which take no memory of their own.
     return low_B111.expand_as(pixels_BCPQ), high_B111.expand_as(pixels_BCPQ)
 
 

@@ -23,6 +23,7 @@ class SavedTensor:
     def __init__(self, tensor: Tensor, recompute: Callable[[], Tensor] | None = None) -> None:
         self.version = tensor._version
         self._recompute = recompute
+        # What can be recomputed is not held, which is what saves memory.
         self._tensor = tensor if recompute is None else None
 
     @property
@@ -60,6 +61,7 @@ class WeakTensor:
     @property
     def tensor(self) -> Tensor | None:
         """The values, or None if nobody holds them."""
+        # Rules may have saved it before and after an in-place write.
         for reference in self._saved:
             saved = reference()
             if saved is not None and saved.version == self._version and saved.is_intact:
@@ -118,6 +120,7 @@ class SavedTensors:
         entry = self._entries.get(id(tensor))
         if entry is None or entry() is not tensor:
             return SavedTensor(tensor)
+        # A function noted before an in-place write would give the old values.
         recompute = entry.recompute if entry.recompute_version == tensor._version else None
         saved = SavedTensor(tensor, recompute)
         if entry.weak is not None:

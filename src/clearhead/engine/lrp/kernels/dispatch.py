@@ -91,6 +91,7 @@ def on_device_of(tensor: Tensor) -> AbstractContextManager[object]:
 def _load_kernels(device: torch.device) -> ModuleType | None:
     """Import the kernels and run one of them as a trial."""
     try:
+        # Imported here, because Triton is not installed everywhere.
         from clearhead.engine.lrp import kernels
 
         tensor = torch.ones(1, 1, device=device)

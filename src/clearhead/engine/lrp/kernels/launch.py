@@ -44,6 +44,7 @@ class Launch:
     def _compile_and_launch(self, key: Any, grid: tuple[int, int], args: Any, constants: dict[str, Any]) -> None:
         compiled = self.kernel[grid](*args, **constants)
         if len(self._compiled) >= MAX_CACHED_CASES:
+            # All at once: which cases will come again is unknown.
             self._compiled.clear()
         # The interpreter compiles nothing.
         if isinstance(compiled, CompiledKernel):

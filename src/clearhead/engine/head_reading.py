@@ -1,0 +1,23 @@
+"""Which tokens of the last hidden state a network's head reads."""
+
+from torch import Tensor
+
+from clearhead.engine.forward import ForwardPass
+from clearhead.engine.lrp.linear import READING
+from clearhead.engine.lrp.propagation import RelevancePass
+from clearhead.engine.seeds import Seeds
+
+
+def read_head(forward: ForwardPass, seeds: Seeds) -> Tensor:
+    """Return what the head reads of each token of the last hidden state, as weights that sum to one (B,T)."""
+    weights_BT = _trace_head(forward, seeds).abs()
+    return weights_BT / weights_BT.sum(1, keepdim=True)
+
+
+def _trace_head(forward: ForwardPass, seeds: Seeds) -> Tensor:
+    """Return the transposed weights of the head at the last hidden state, summed over features (B,T)."""
+    last = forward.hidden_states[-1]
+    # A pass of its own, which stops at the last hidden state.
+    reading = RelevancePass(forward.tape, READING, forward.output, seeds.unsigned_sum.to(last.dtype))
+    reading.keep(last, lambda relevance: relevance.sum(-1))
+    return reading.at(last)
