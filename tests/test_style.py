@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "clearhead"
-MAX_MEDIAN_NODES = 40
+MAX_MEDIAN_NODES = 30
 MAX_COMPREHENSIONS, MAX_TERNARIES = 20, 5
 """Per 1,000 lines."""
 MIN_COMMENTS = 0.035
