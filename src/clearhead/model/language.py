@@ -85,7 +85,8 @@ class AnswerNetwork(nn.Module):
         # A batch of different prompts needs the positions from the first answer on.
         first = int(answer_positions.min())
         count = input_ids.shape[1] - first
-        logits = self._run(count, input_ids=input_ids, attention_mask=attention_mask, **tensors)
+        mask = _unmask_end(attention_mask)
+        logits = self._run(count, input_ids=input_ids, attention_mask=mask, **tensors)
         return _select_positions(logits, answer_positions - first)
 
     def _run(self, count: int, **tensors: Tensor) -> Tensor:
@@ -127,6 +128,17 @@ class EncoderDecoderNetwork(AnswerNetwork):
             return_dict=True,
         ).logits
         return _select_positions(logits, answer_positions - source)
+
+
+def _unmask_end(mask_BT: Tensor) -> Tensor:
+    """Return a mask that leaves the padding at the end of a row visible.
+
+    A decoder's tokens never see what follows them, so nothing changes for them. If it were masked, padding far behind
+    the last real token would see nothing at all through a sliding window, and give NaN.
+    """
+    reversed_BT = mask_BT.long().flip(1)
+    is_end_BT = (reversed_BT.cumsum(1) == 0).flip(1)
+    return mask_BT.masked_fill(is_end_BT, 1)
 
 
 def _select_positions(logits_BKV: Tensor, positions_BN: Tensor) -> Tensor:
