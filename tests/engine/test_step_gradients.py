@@ -4,13 +4,13 @@ import pytest
 import torch
 
 import clearhead
-from clearhead.attribution.answers import AnswerOptions, _encode, list_steps
+from clearhead.attribution.answers import list_steps
 from clearhead.engine import step_gradients
 from clearhead.engine.backward import ATTN_LRP, BALANCED, GRADIENT
 from clearhead.engine.memory import LOGITS_IN_BACKWARD, estimate_memory
 from clearhead.engine.step_gradients import StepSeeds, carry_rows, carry_rows_at_once, make_step_directions
 from clearhead.engine.trace import capture
-from clearhead.model.answer_inputs import encode_prompt
+from clearhead.model.answer_inputs import answer_prompt, encode_prompt
 from clearhead.model.inputs import collate
 from tests.helpers.language_models import make_decoder, make_tokenizer
 
@@ -19,8 +19,8 @@ from tests.helpers.language_models import make_decoder, make_tokenizer
 def trace(request):
     model = clearhead.load(make_decoder(request.param), make_tokenizer())
     prompt = encode_prompt(model, "the capital of france is")
-    row, target = _encode(model, prompt, "paris and long", None, AnswerOptions())
-    return capture(model, collate(model, [row]), [target])
+    answered = answer_prompt(model, prompt, "paris and long", {})
+    return capture(model, collate(model, [answered]))
 
 
 @pytest.fixture
