@@ -28,7 +28,7 @@ def plan(model, task):
 
 
 @pytest.fixture(scope="module")
-def whole(plan, tmp_path_factory):
+def finished_run(plan, tmp_path_factory):
     """An undisturbed run."""
     folder = tmp_path_factory.mktemp("run") / "whole"
     run_plan(plan, folder, local)

@@ -58,17 +58,17 @@ for number in range(10):
 """
 
 
-def test_killed_at_ten_random_moments_it_ends_with_the_same_values(plan, whole, tmp_path):
+def test_killed_at_ten_random_moments_it_ends_with_the_same_values(plan, finished_run, tmp_path):
     source = str(Path(clearhead.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-c", KILLS, plan.task, plan.model, str(tmp_path)]
-    found = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert found.returncode == 0, found.stderr
-    moments = [tuple(map(int, line.split())) for line in found.stdout.splitlines()]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert process.returncode == 0, process.stderr
+    moments = [tuple(map(int, line.split())) for line in process.stdout.splitlines()]
     assert any(killed and 0 < shards < 5 for killed, shards in moments), f"no kill fell inside a run: {moments}"
     for number in range(10):
-        assert values(tmp_path / f"run{number}") == values(whole)
-        assert RunFolder(tmp_path / f"run{number}").summary()["rows"] == RunFolder(whole).summary()["rows"]
+        assert values(tmp_path / f"run{number}") == values(finished_run)
+        assert RunFolder(tmp_path / f"run{number}").summary()["rows"] == RunFolder(finished_run).summary()["rows"]
 
 
 class Crash(BaseException):
@@ -77,7 +77,7 @@ class Crash(BaseException):
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
 @pytest.mark.parametrize("moment", [1, 2, 3, 5, 9])
-def test_a_crash_between_any_two_writes_loses_nothing(plan, whole, tmp_path, monkeypatch, call, moment):
+def test_a_crash_between_any_two_writes_loses_nothing(plan, finished_run, tmp_path, monkeypatch, call, moment):
     real, calls = getattr(os, call), iter(range(1, 1000))
 
     def dying(*arguments):
@@ -90,6 +90,6 @@ def test_a_crash_between_any_two_writes_loses_nothing(plan, whole, tmp_path, mon
         with pytest.raises(Crash):
             run_plan(plan, tmp_path / "run", local)
     run_plan(plan, tmp_path / "run", local)
-    assert values(tmp_path / "run") == values(whole)
-    assert list(RunFolder(tmp_path / "run").explanations()) == list(RunFolder(whole).explanations())
-    assert len(RunFolder(tmp_path / "run").seconds()) == RunFolder(whole).manifest["shards"]
+    assert values(tmp_path / "run") == values(finished_run)
+    assert list(RunFolder(tmp_path / "run").explanations()) == list(RunFolder(finished_run).explanations())
+    assert len(RunFolder(tmp_path / "run").seconds()) == RunFolder(finished_run).manifest["shards"]

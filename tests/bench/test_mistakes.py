@@ -45,11 +45,11 @@ MISTAKES = {
 def test_a_mistake_is_one_line_and_exit_code_two(run, model, task, tmp_path, name):
     wrong(tmp_path, "unknown.tsv", "label\tsentence\nmaybe\ta film\npositive\ta good film\n")
     wrong(tmp_path, "empty.tsv", "label\tsentence\n0\t \n1\t\n")
-    arguments, wanted = MISTAKES[name]
-    given = [one.format(task=task, folder=tmp_path) for one in arguments]
-    code, _, errors = run(*given, "--model", model, "--out", str(tmp_path / "run"))
+    arguments, message = MISTAKES[name]
+    command_line = [argument.format(task=task, folder=tmp_path) for argument in arguments]
+    code, _, errors = run(*command_line, "--model", model, "--out", str(tmp_path / "run"))
     assert code == 2
-    assert wanted in errors
+    assert message in errors
     assert len(errors.strip().splitlines()) == 1
 
 

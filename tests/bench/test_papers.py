@@ -34,8 +34,8 @@ def test_the_papers_tables_name_methods_and_metrics_that_exist(name):
     from clearhead.evaluation.metric import parse_metric
 
     benchmark = clearhead.benchmarks()[name]
-    assert [parse_method(one) for one in expand_layers(benchmark.methods, 12)]
-    assert [parse_metric(one) for one in benchmark.metrics]
+    assert [parse_method(method) for method in expand_layers(benchmark.methods, 12)]
+    assert [parse_metric(metric) for metric in benchmark.metrics]
 
 
 def pixels(seed: int, low: int, high: int) -> bytes:
@@ -78,9 +78,9 @@ def material(model, task, tmp_path_factory):
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_papers_table_runs_on_ones_own_model_and_data(run, material, tmp_path, name):
-    kind = name if name in material else name.split("-")[0]
+    material_name = name if name in material else name.split("-")[0]
     code, output, errors = run(
-        name, "--limit", "2", "--out", str(tmp_path / "run"), "--json", "--task", *material[kind]
+        name, "--limit", "2", "--out", str(tmp_path / "run"), "--json", "--task", *material[material_name]
     )
     assert code == 0, errors
     rows = [json.loads(line) for line in output.splitlines()]

@@ -15,8 +15,8 @@ from clearhead.errors import BadOption
 def test_every_example_is_in_one_shard(plan):
     groups = group_metrics(plan, read_plan_task(plan))
     jobs = make_jobs(groups, 4)
-    covered = [(job.group, place) for job in jobs for place in range(job.start, job.stop)]
-    assert covered == [(0, place) for place in range(len(SENTENCES))]
+    covered = [(job.group, example) for job in jobs for example in range(job.start, job.stop)]
+    assert covered == [(0, example) for example in range(len(SENTENCES))]
     assert [job.number for job in jobs] == [0, 1, 2]
 
 

@@ -72,7 +72,7 @@ def summary(**changes):
 def folder(tmp_path):
     """A run folder written by hand."""
 
-    def made(found, **plan):
+    def write_folder(run_summary, **plan):
         settings = {"task": "data/dev.tsv", "model": "my-bert", "methods": ["att-cat"], "metrics": ["aopc"]}
         manifest = {
             "format": FORMAT,
@@ -83,10 +83,10 @@ def folder(tmp_path):
             "shards": 1,
         }
         (tmp_path / MANIFEST).write_text(json.dumps(manifest))
-        (tmp_path / SUMMARY).write_text(json.dumps(found))
+        (tmp_path / SUMMARY).write_text(json.dumps(run_summary))
         return RunFolder(tmp_path)
 
-    return made
+    return write_folder
 
 
 def cells(page, tag):
@@ -97,49 +97,56 @@ def cells(page, tag):
 
 
 def test_the_best_is_bold_only_where_the_test_supports_it(folder):
-    found = summary(comparisons=summary()["comparisons"])
-    strong = cells(report.page(folder(found), found), "strong")
+    run_summary = summary(comparisons=summary()["comparisons"])
+    strong = cells(report.page(folder(run_summary), run_summary), "strong")
     assert "0.700 [0.600, 0.800]" in strong
-    assert not any("-2.1" in one for one in strong)
+    assert not any("-2.1" in cell for cell in strong)
 
 
 def test_nothing_is_bold_without_tests(folder):
-    found = summary(comparisons=[])
-    assert cells(report.page(folder(found), found), "strong") == []
+    run_summary = summary(comparisons=[])
+    assert cells(report.page(folder(run_summary), run_summary), "strong") == []
 
 
 def test_lower_is_better_where_it_is():
-    found = {one.name: one for one in Evidence(summary()).standings}
-    assert found["lodds"].best == "att-cat"
-    assert found["lodds"].leading == ("att-cat", "cat")
-    assert not found["lodds"].shown
-    assert found["aopc"].shown
+    standings = {standing.name: standing for standing in Evidence(summary()).standings}
+    assert standings["lodds"].best == "att-cat"
+    assert standings["lodds"].leading == ("att-cat", "cat")
+    assert not standings["lodds"].shown
+    assert standings["aopc"].shown
 
 
 def test_the_verdict_says_what_to_use_and_why():
-    said = list(verdict(summary()))
-    assert said[0].startswith("Use att-cat: it is the best, or not shown to be worse than the best, on every value")
-    assert "20.0 ms" in said[0]
-    assert "aopc (higher is better): att-cat is best, and the tests show it against every other method." in said
-    assert any("lodds" in line and "no difference from cat can be shown" in line for line in said)
+    lines = list(verdict(summary()))
+    assert lines[0].startswith("Use att-cat: it is the best, or not shown to be worse than the best, on every value")
+    assert "20.0 ms" in lines[0]
+    assert "aopc (higher is better): att-cat is best, and the tests show it against every other method." in lines
+    assert any("lodds" in line and "no difference from cat can be shown" in line for line in lines)
 
 
 def test_the_verdict_admits_that_nothing_can_be_shown():
-    tests = [{**one, "p_corrected": 0.9} for one in summary()["comparisons"]]
-    said = list(verdict(summary(comparisons=tests)))
-    assert said[0] == (
+    tests = [{**comparison, "p_corrected": 0.9} for comparison in summary()["comparisons"]]
+    lines = list(verdict(summary(comparisons=tests)))
+    assert lines[0] == (
         "No difference between the methods can be shown, nor that any is better than random: measure more examples."
     )
-    assert "aopc: att-cat and cat are not shown to be better than random." in said
+    assert "aopc: att-cat and cat are not shown to be better than random." in lines
 
 
 def alike(*, beating=("att-cat", "cat"), **changes):
     """No method differs from another; those `beating` random differ from it on both values."""
-    found = summary(**changes)
-    known = [one for one in found["comparisons"] if one["second"] == "random" and one["first"] in beating]
+    run_summary = summary(**changes)
+    beating_random = [
+        comparison
+        for comparison in run_summary["comparisons"]
+        if comparison["second"] == "random" and comparison["first"] in beating
+    ]
     return {
-        **found,
-        "comparisons": [one if one in known else {**one, "p_corrected": 0.9} for one in found["comparisons"]],
+        **run_summary,
+        "comparisons": [
+            comparison if comparison in beating_random else {**comparison, "p_corrected": 0.9}
+            for comparison in run_summary["comparisons"]
+        ],
     }
 
 
@@ -164,14 +171,17 @@ def test_the_verdict_advises_only_what_beats_random():
 
 def test_the_verdict_says_what_beats_random_where_a_method_leads():
     assert "It is shown to be better than random on every value." in next(verdict(summary()))
-    tests = [{**one, "p_corrected": 0.9} if one["second"] == "random" else one for one in summary()["comparisons"]]
+    tests = [
+        {**comparison, "p_corrected": 0.9} if comparison["second"] == "random" else comparison
+        for comparison in summary()["comparisons"]
+    ]
     assert "It is not shown to be better than random on any value." in next(verdict(summary(comparisons=tests)))
     only = next(verdict(summary(methods=["att-cat", "random"])))
     assert only.endswith("nothing to choose from. It is shown to be better than random on every value.")
 
 
 def test_a_value_that_the_control_lacks_is_not_shown_against_it():
-    rows = [one for one in summary()["rows"] if (one["method"], one["name"]) != ("random", "lodds")]
+    rows = [record for record in summary()["rows"] if (record["method"], record["name"]) != ("random", "lodds")]
     assert "It is shown to be better than random on 1 of 2 values." in next(verdict(summary(rows=rows)))
 
 
@@ -184,18 +194,18 @@ def test_advice_that_rests_on_cost_says_how_much_less():
         row("worse", "lodds", 0, "lower"),
     ]
     tests = [pair(name, method, "worse", 0.001) for name in ("aopc", "lodds") for method in ("att-cat", "cat")]
-    found = summary(rows=rows, comparisons=tests, methods=["att-cat", "cat", "worse"])
-    said = next(verdict(found))
-    assert said.startswith("Use cat: ") and "at 10.0 ms per example, 50 % less than att-cat." in said
-    assert said.endswith("att-cat is not shown to be worse on as many values.")
+    run_summary = summary(rows=rows, comparisons=tests, methods=["att-cat", "cat", "worse"])
+    advice = next(verdict(run_summary))
+    assert advice.startswith("Use cat: ") and "at 10.0 ms per example, 50 % less than att-cat." in advice
+    assert advice.endswith("att-cat is not shown to be worse on as many values.")
 
 
 def test_the_embedded_model_is_named(folder):
     names = zoo.names()
     if not names:
         pytest.skip("this build has no embedded models")
-    found = summary()
-    page = report.page(folder(found, model=None), found)
+    run_summary = summary()
+    page = report.page(folder(run_summary, model=None), run_summary)
     assert f"<h1>Which explanation may be trusted? {names[0]} on dev.tsv</h1>" in page
     assert f"Model: {names[0]} (SHA-256 " in page
 
@@ -204,13 +214,13 @@ def test_the_verdict_warns_when_noise_wins():
     rows = [row("att-cat", "aopc", 0.1), row("cat", "aopc", 0.2), row("random", "aopc", 0.9)]
     tests = [pair("aopc", "att-cat", "random", 0.001), pair("aopc", "cat", "random", 0.001)]
     tests += [pair("aopc", "att-cat", "cat", 0.001)]
-    said = list(verdict(summary(rows=rows, comparisons=tests, values={"aopc": "higher"})))
-    assert "Trust none of them here" in said[0]
-    assert "aopc: att-cat and cat are not shown to be better than random." in said
+    lines = list(verdict(summary(rows=rows, comparisons=tests, values={"aopc": "higher"})))
+    assert "Trust none of them here" in lines[0]
+    assert "aopc: att-cat and cat are not shown to be better than random." in lines
 
 
 def test_without_a_control_the_verdict_asks_for_one():
-    rows = [one for one in summary()["rows"] if one["method"] != "random"]
+    rows = [record for record in summary()["rows"] if record["method"] != "random"]
     assert any("No control was run" in line for line in verdict(summary(rows=rows, methods=["att-cat", "cat"])))
 
 
@@ -219,18 +229,18 @@ def test_few_examples_are_told():
 
 
 def test_an_unfinished_run_is_told():
-    said = list(verdict(summary(shards=8, done=3, examples=240, measured=90)))
-    assert said[0] == "This run is not finished: 3 of 8 shards are done, with 90 of 240 examples."
-    assert said[1].startswith("Use att-cat")
-    assert said[-1] == "Only 90 examples were measured: more would narrow the intervals."
+    lines = list(verdict(summary(shards=8, done=3, examples=240, measured=90)))
+    assert lines[0] == "This run is not finished: 3 of 8 shards are done, with 90 of 240 examples."
+    assert lines[1].startswith("Use att-cat")
+    assert lines[-1] == "Only 90 examples were measured: more would narrow the intervals."
 
 
 @pytest.mark.parametrize(
     ("measured", "text"), [(200, "200 examples."), (176, "176 of 200 examples."), (None, "hose made of 200 examples.")]
 )
 def test_the_report_says_how_many_were_measured(folder, measured, text):
-    found = summary(measured=measured)
-    document = report.document(folder(found), found)
+    run_summary = summary(measured=measured)
+    document = report.document(folder(run_summary), run_summary)
     assert document.count(text) == 2
     assert ("176 of" in document) == (measured == 176)
 
@@ -259,9 +269,9 @@ class Reader(HTMLParser):
 
 
 def test_the_page_is_whole_and_fetches_nothing(folder):
-    found = summary()
+    run_summary = summary()
     reader = Reader()
-    page = report.page(folder(found), found)
+    page = report.page(folder(run_summary), run_summary)
     reader.feed(page)
     assert reader.open == [] and reader.outside == [] and reader.scripts == 0
     assert page.count("<svg") == 1
@@ -270,28 +280,30 @@ def test_the_page_is_whole_and_fetches_nothing(folder):
 
 
 def test_everything_is_escaped(folder):
-    rows = [{**one, "method": HOSTILE if one["method"] == "cat" else one["method"]} for one in summary()["rows"]]
+    rows = [
+        {**record, "method": HOSTILE if record["method"] == "cat" else record["method"]} for record in summary()["rows"]
+    ]
     curves = {HOSTILE: [{"method": HOSTILE, "x": [0.0, 1.0], "y": [0.0, 1.0]}]}
-    found = summary(rows=rows, methods=["att-cat", HOSTILE, "random"], curves=curves, refused=[HOSTILE])
-    results = folder(found, model=HOSTILE, task=HOSTILE)
-    page = report.page(results, found)
+    run_summary = summary(rows=rows, methods=["att-cat", HOSTILE, "random"], curves=curves, refused=[HOSTILE])
+    results = folder(run_summary, model=HOSTILE, task=HOSTILE)
+    page = report.page(results, run_summary)
     assert "<script" not in page and "<i>" not in page.replace("<i class", "")
     reader = Reader()
     reader.feed(page)
     assert reader.scripts == 0 and reader.open == []
-    assert re.findall(r"(?<!\\)<", report.document(results, found)) == []
+    assert re.findall(r"(?<!\\)<", report.document(results, run_summary)) == []
 
 
 def test_methods_stand_across_where_the_paper_has_them_so(folder):
-    found = summary()
-    document = report.document(folder(found, benchmark="transatt-table1"), found)
+    run_summary = summary()
+    document = report.document(folder(run_summary, benchmark="transatt-table1"), run_summary)
     assert "| | att\\-cat | cat | random |".replace("\\", "") in document.replace("\\", "").replace("|  |", "| |")
     assert document.startswith("# TransAtt, Table 1")
 
 
 def test_markdown_holds_the_table_and_the_curve(folder):
-    found = summary()
-    document = report.document(folder(found), found).replace("\\", "")
+    run_summary = summary()
+    document = report.document(folder(run_summary), run_summary).replace("\\", "")
     assert "| att-cat | **0.700 [0.600, 0.800]** | -2.100 [-2.200, -2.000] |" in document
     assert "| share of tokens | 0 % | 50 % | 100 % |" in document
     assert "| att-cat | 0 | 0.400 | 0.900 |" in document
@@ -299,22 +311,22 @@ def test_markdown_holds_the_table_and_the_curve(folder):
 
 def test_a_sweep_over_k_is_labelled_with_its_numbers(folder):
     curves = {"token-f1": [{"method": "cat", "x": [10, 20, 40], "y": [0.1, 0.2, 0.3]}]}
-    found = summary(curves=curves)
-    assert "| k | 10 | 20 | 40 |" in report.document(folder(found), found)
-    assert ">40</text>" in report.page(folder(found), found)
+    run_summary = summary(curves=curves)
+    assert "| k | 10 | 20 | 40 |" in report.document(folder(run_summary), run_summary)
+    assert ">40</text>" in report.page(folder(run_summary), run_summary)
 
 
 def test_words_of_classes_are_listed_with_what_they_share(folder):
     words = [{"method": "cat", "class": "negative", "tokens": ["bad", "film", HOSTILE], "shared": ["film"]}]
-    found = summary(words=words)
-    assert "bad film" in report.page(folder(found), found)
-    assert "<script" not in report.page(folder(found), found)
+    run_summary = summary(words=words)
+    assert "bad film" in report.page(folder(run_summary), run_summary)
+    assert "<script" not in report.page(folder(run_summary), run_summary)
 
 
 def test_many_curves_are_spread_over_charts(folder):
-    lines = [{"method": f"m{place}", "x": [0.0, 1.0], "y": [0.0, 1.0]} for place in range(report.MAX_CHART_LINES + 1)]
-    found = summary(curves={"hiding": lines})
-    assert report.page(folder(found), found).count("<svg") == 2
+    lines = [{"method": f"m{index}", "x": [0.0, 1.0], "y": [0.0, 1.0]} for index in range(report.MAX_CHART_LINES + 1)]
+    run_summary = summary(curves={"hiding": lines})
+    assert report.page(folder(run_summary), run_summary).count("<svg") == 2
 
 
 def test_intervals_are_drawn_around_the_lines(folder):
@@ -358,15 +370,21 @@ def test_a_real_run_is_reported(run, tmp_path):
         model=model,
         shard=3,
     )
-    found = run_plan(plan, tmp_path / "run", local)
-    assert found["methods"] == ["att-cat", "rollout", "random"]
-    assert {one["name"] for one in found["comparisons"]} == {"aopc", "hiding", "kendall", "token-overlap", "count"}
-    assert set(found["curves"]) == {"aopc", "hiding", "token-overlap"}
-    assert {one["method"] for one in found["words"]} == {"att-cat", "rollout", "random"}
-    assert all(found["costs"][name] > 0 for name in found["methods"])
+    run_summary = run_plan(plan, tmp_path / "run", local)
+    assert run_summary["methods"] == ["att-cat", "rollout", "random"]
+    assert {comparison["name"] for comparison in run_summary["comparisons"]} == {
+        "aopc",
+        "hiding",
+        "kendall",
+        "token-overlap",
+        "count",
+    }
+    assert set(run_summary["curves"]) == {"aopc", "hiding", "token-overlap"}
+    assert {entry["method"] for entry in run_summary["words"]} == {"att-cat", "rollout", "random"}
+    assert all(run_summary["costs"][name] > 0 for name in run_summary["methods"])
     code, output, errors = run(str(tmp_path / "run"))
     assert code == 0, errors
-    assert output == next(verdict(found)) + "\n"
+    assert output == next(verdict(run_summary)) + "\n"
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "random" in page and page.count("<svg") >= 2
 
@@ -401,18 +419,18 @@ def test_the_ending_says_what_to_write(run, folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wanted"),
+    ("arguments", "message"),
     [
         (["{folder}/nowhere"], "is not a run folder"),
         (["{folder}", "--out", "{folder}/r.pdf"], "r.pdf"),
         (["{folder}", "--out", "{folder}/no/r.html"], "There is no folder"),
     ],
 )
-def test_mistakes(run, folder, tmp_path, arguments, wanted):
+def test_mistakes(run, folder, tmp_path, arguments, message):
     folder(summary())
-    code, _, errors = run(*(one.format(folder=tmp_path) for one in arguments))
+    code, _, errors = run(*(argument.format(folder=tmp_path) for argument in arguments))
     assert code == 2
-    assert wanted in errors
+    assert message in errors
 
 
 def test_a_damaged_manifest_is_a_mistake(run, folder, tmp_path):

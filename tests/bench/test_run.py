@@ -17,27 +17,27 @@ from clearhead.bench.runners.local import local
 from clearhead.errors import ClearheadError
 
 
-def test_a_run_keeps_every_value_and_explanation(plan, whole):
-    rows = values(whole)
+def test_a_run_keeps_every_value_and_explanation(plan, finished_run):
+    rows = values(finished_run)
     assert len(rows) == len(SENTENCES) * len(plan.methods) * len(plan.metrics)
     assert {(row["method"], row["metric"]) for row in rows} == {(m, k) for m in plan.methods for k in plan.metrics}
-    explained = list(RunFolder(whole).explanations())
+    explained = list(RunFolder(finished_run).explanations())
     assert len({(row["example"], row["name"]) for row in explained}) == len(SENTENCES) * len(plan.methods)
     assert all(row["tokens"] for row in explained)
 
 
-def test_values_are_those_of_evaluate(plan, whole):
+def test_values_are_those_of_evaluate(plan, finished_run):
     table = clearhead.evaluate(plan.model, plan.task, list(plan.methods), list(plan.metrics))
-    wanted = {(row["method"], row["metric"]): row for row in table.rows}
-    found = RunFolder(whole).summary()["rows"]
-    assert len(found) == len(wanted)
-    for row in found:
+    expected = {(row["method"], row["metric"]): row for row in table.rows}
+    rows = RunFolder(finished_run).summary()["rows"]
+    assert len(rows) == len(expected)
+    for row in rows:
         for key in ("value", "low", "high"):
-            assert row[key] == pytest.approx(wanted[row["method"], row["metric"]][key], abs=1e-6)
+            assert row[key] == pytest.approx(expected[row["method"], row["metric"]][key], abs=1e-6)
 
 
-def test_the_manifest_says_what_was_run(plan, whole):
-    manifest = RunFolder(whole).manifest
+def test_the_manifest_says_what_was_run(plan, finished_run):
+    manifest = RunFolder(finished_run).manifest
     assert manifest["versions"]["clearhead"] == clearhead.__version__
     assert {"python", "torch", "transformers"} <= set(manifest["versions"])
     assert manifest["plan"]["methods"] == list(plan.methods)
@@ -61,31 +61,31 @@ def test_a_run_reads_its_task_once(plan, tmp_path, monkeypatch):
     assert sources == [plan.task]
 
 
-def test_a_finished_run_is_shown_without_importing_torch(plan, whole):
+def test_a_finished_run_is_shown_without_importing_torch(plan, finished_run):
     code = "import sys; from clearhead.cli import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
-    arguments = ["bench", "--task", plan.task, "--model", plan.model, "--shard", "2", "--out", str(whole)]
+    arguments = ["bench", "--task", plan.task, "--model", plan.model, "--shard", "2", "--out", str(finished_run)]
     arguments += ["--methods", ",".join(plan.methods[:2]), "--methods", plan.methods[2], "--metrics", "aopc,hiding"]
     shown = child("-c", code, *arguments)
     assert shown.returncode == 0, shown.stderr
     assert "att-cat" in shown.stdout
 
 
-def test_a_second_run_computes_nothing(plan, whole):
-    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*") if path.is_file()}
-    assert run_plan(plan, whole, forgetful) == RunFolder(whole).summary()
-    assert before == {path: path.stat().st_mtime_ns for path in whole.rglob("*") if path.is_file()}
+def test_a_second_run_computes_nothing(plan, finished_run):
+    before = {path: path.stat().st_mtime_ns for path in finished_run.rglob("*") if path.is_file()}
+    assert run_plan(plan, finished_run, forgetful) == RunFolder(finished_run).summary()
+    assert before == {path: path.stat().st_mtime_ns for path in finished_run.rglob("*") if path.is_file()}
 
 
-def test_a_run_without_its_summary_only_sums_up_again(plan, whole, tmp_path):
-    shutil.copytree(whole, tmp_path / "run")
+def test_a_run_without_its_summary_only_sums_up_again(plan, finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
     (tmp_path / "run" / results.SUMMARY).unlink()
-    assert run_plan(plan, tmp_path / "run", forgetful) == RunFolder(whole).summary()
+    assert run_plan(plan, tmp_path / "run", forgetful) == RunFolder(finished_run).summary()
 
 
-def test_a_summary_in_another_layout_is_made_anew(plan, whole, tmp_path):
-    shutil.copytree(whole, tmp_path / "run")
+def test_a_summary_in_another_layout_is_made_anew(plan, finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
     (tmp_path / "run" / results.SUMMARY).write_text('{"rows": []}')
-    assert run_plan(plan, tmp_path / "run", forgetful) == RunFolder(whole).summary()
+    assert run_plan(plan, tmp_path / "run", forgetful) == RunFolder(finished_run).summary()
 
 
 def test_nothing_measured_is_an_error(plan, tmp_path):
@@ -110,9 +110,9 @@ def limit_memory(monkeypatch, most: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("batch_size", "sizes"), [(None, [9, 4, 2, 2, 5, 2, 3, 1, 2]), (4, [4, 2, 2, 4, 2, 2, 1])])
-def test_batches_are_halved_until_they_fit(plan, whole, tmp_path, monkeypatch, batch_size, sizes):
+def test_batches_are_halved_until_they_fit(plan, finished_run, tmp_path, monkeypatch, batch_size, sizes):
     seen = limit_memory(monkeypatch, 2)
-    found = run_plan(replace(plan, shard=9, batch_size=batch_size), tmp_path / "run", local)
+    run_summary = run_plan(replace(plan, shard=9, batch_size=batch_size), tmp_path / "run", local)
     assert seen[: len(sizes)] == sizes
-    for row, wanted in zip(found["rows"], RunFolder(whole).summary()["rows"], strict=True):
-        assert row["value"] == pytest.approx(wanted["value"], abs=1e-6)
+    for row, expected_row in zip(run_summary["rows"], RunFolder(finished_run).summary()["rows"], strict=True):
+        assert row["value"] == pytest.approx(expected_row["value"], abs=1e-6)

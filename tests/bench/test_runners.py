@@ -25,7 +25,7 @@ TEXTS = ["a bad , tedious film", "good heart , a good film", "never a good film"
 def plan(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ray")
     task = folder / "dev.tsv"
-    task.write_text("label\tsentence\n" + "".join(f"{place % 2}\t{text}\n" for place, text in enumerate(TEXTS)))
+    task.write_text("label\tsentence\n" + "".join(f"{index % 2}\t{text}\n" for index, text in enumerate(TEXTS)))
     model = str(save_text_model(folder / "model"))
     return Plan(str(task), ("att-cat", "random:seed=1"), ("aopc", "hiding"), model=model, shard=1)
 
@@ -50,35 +50,37 @@ def cluster():
 
 
 @pytest.fixture(scope="module")
-def wanted(plan, tmp_path_factory):
+def local_values(plan, tmp_path_factory):
     folder = tmp_path_factory.mktemp("local") / "run"
     run_plan(plan, folder, local)
     return list(RunFolder(folder).values())
 
 
-def same(found, wanted):
-    assert len(found) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
-        assert one["value"] == pytest.approx(other["value"], abs=1e-6)
+def same(values, expected):
+    assert len(values) == len(expected)
+    for row, expected_row in zip(values, expected, strict=True):
+        assert row["value"] == pytest.approx(expected_row["value"], abs=1e-6)
         plain = ("example", "method", "metric")
-        assert [one[name] for name in plain] == [other[name] for name in plain]
+        assert [row[name] for name in plain] == [expected_row[name] for name in plain]
 
 
-def test_ray_gives_the_local_values_though_a_worker_is_killed(plan, cluster, wanted, tmp_path, monkeypatch):
+def test_ray_gives_the_local_values_though_a_worker_is_killed(plan, cluster, local_values, tmp_path, monkeypatch):
     monkeypatch.setattr("clearhead.bench.runners.ray.RayWorker", Mortal)
     run_plan(plan, tmp_path / "run", cluster)
     assert Path(plan.task).with_suffix(".killed").exists()
-    same(list(RunFolder(tmp_path / "run").values()), wanted)
+    same(list(RunFolder(tmp_path / "run").values()), local_values)
 
 
-def test_a_shard_that_kills_every_worker_is_given_up_and_nothing_is_lost(plan, cluster, wanted, tmp_path, monkeypatch):
+def test_a_shard_that_kills_every_worker_is_given_up_and_nothing_is_lost(
+    plan, cluster, local_values, tmp_path, monkeypatch
+):
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.bench.runners.ray.RayWorker", Doomed)
         patch.setattr("clearhead.bench.runners.ray.MAX_ATTEMPTS", 2)
         with pytest.raises(ClearheadError, match="lost its worker 2 times"):
             run_plan(plan, tmp_path / "run", Cluster(workers=1))
     run_plan(plan, tmp_path / "run", local)
-    same(list(RunFolder(tmp_path / "run").values()), wanted)
+    same(list(RunFolder(tmp_path / "run").values()), local_values)
 
 
 def test_a_mistake_found_by_a_worker_is_told_as_it_is(plan, cluster, tmp_path):
