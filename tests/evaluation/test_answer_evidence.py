@@ -173,6 +173,6 @@ def test_an_example_without_alignment_or_with_other_words_is_an_error(linear):
     case = explained_answer(linear, SOURCE, needs=("steps",))
     with pytest.raises(BadInput, match="no alignment"):
         record("alignment-error-rate", linear, case)
-    other = replace(aligned(linear, PERFECT), example=Example("x", "in", writing=Writing("the", alignment=GOLD)))
+    mismatched = replace(aligned(linear, PERFECT), example=Example("x", "in", writing=Writing("the", alignment=GOLD)))
     with pytest.raises(BadInput, match="words that were aligned"):
-        record("alignment-error-rate", linear, other)
+        record("alignment-error-rate", linear, mismatched)

@@ -18,11 +18,11 @@ def test_kendall_is_scipys_tau_averaged_over_the_other_classes(bert, order):
     stats = pytest.importorskip("scipy.stats", reason="the flow extra, which brings SciPy, is not installed")
     own = clearhead.explain(bert, TEXTS[2], "random")
     generator = np.random.default_rng(1)
-    several = {str(number): replace(own, relevance=generator.normal(size=len(own.tokens))) for number in range(3)}
+    explanations = {str(number): replace(own, relevance=generator.normal(size=len(own.tokens))) for number in range(3)}
     predicted = own.target.number
-    case = ExplainedExample(Example("x", TEXTS[2]), {**several, "prediction": several[str(predicted)]})
+    case = ExplainedExample(Example("x", TEXTS[2]), {**explanations, "prediction": explanations[str(predicted)]})
     record = parse_metric(("kendall", {"order": order})).measure(bert, [case])[0]
-    lists = {key: one.relevance[1:-1] for key, one in several.items()}
+    lists = {key: explanation.relevance[1:-1] for key, explanation in explanations.items()}
     if order == "index":
         lists = {key: np.argsort(-value) for key, value in lists.items()}
     taus = [stats.kendalltau(lists[str(predicted)], lists[str(n)]).statistic for n in range(3) if n != predicted]
@@ -41,7 +41,7 @@ def test_kendall_of_equal_and_opposite_classes():
     model = tiny_models.bert(labels=2)
     own = clearhead.explain(model, TEXTS[0], "random")
     opposite = replace(own, relevance=-own.relevance)
-    other = str(1 - own.target.number)
-    same = ExplainedExample(Example("x", TEXTS[0]), {"prediction": own, other: own})
-    against = ExplainedExample(Example("x", TEXTS[0]), {"prediction": own, other: opposite})
-    assert [one["kendall"] for one in parse_metric("kendall").measure(model, [same, against])] == [1, -1]
+    other_class = str(1 - own.target.number)
+    same = ExplainedExample(Example("x", TEXTS[0]), {"prediction": own, other_class: own})
+    against = ExplainedExample(Example("x", TEXTS[0]), {"prediction": own, other_class: opposite})
+    assert [record["kendall"] for record in parse_metric("kendall").measure(model, [same, against])] == [1, -1]

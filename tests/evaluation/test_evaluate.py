@@ -22,9 +22,9 @@ LINES = ["0\ta fine film with no plot", "1\tis it really good or bad", "2\tit is
 
 @pytest.fixture
 def path(tmp_path):
-    found = tmp_path / "dev.tsv"
-    found.write_text("\n".join(["label\tsentence", *LINES]))
-    return found
+    file = tmp_path / "dev.tsv"
+    file.write_text("\n".join(["label\tsentence", *LINES]))
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -56,23 +56,25 @@ def test_values_are_those_of_explanations_made_one_by_one(bert, path):
                 target = example.label if "label" in text else None
                 own = clearhead.explain(bert, example.input, method, target)
                 records += measure.measure(bert, [evaluation.ExplainedExample(example, {measure.targets[0]: own})])
-            part = measure.metric.name
-            assert values(table)[method, text, part] == pytest.approx(measure.summarise(records)[part], abs=1e-9)
+            name = measure.metric.name
+            assert values(table)[method, text, name] == pytest.approx(measure.summarise(records)[name], abs=1e-9)
 
 
 def test_random_is_the_mean_of_twenty_seeds(bert, path):
     seeds = [f"random:seed={seed}" for seed in range(20)]
     table = clearhead.evaluate(bert, path, ["random", *seeds], ["aopc"])
-    found = values(table)
-    assert found["random", "aopc", "aopc"] == pytest.approx(np.mean([found[one, "aopc", "aopc"] for one in seeds]))
-    assert len({found[one, "aopc", "aopc"] for one in seeds}) > 1
+    measured = values(table)
+    assert measured["random", "aopc", "aopc"] == pytest.approx(
+        np.mean([measured[method, "aopc", "aopc"] for method in seeds])
+    )
+    assert len({measured[method, "aopc", "aopc"] for method in seeds}) > 1
     assert len(table.records["random", "aopc"]) == 20
 
 
 def test_one_forward_pass_for_all_methods_and_targets(bert, path, monkeypatch):
     seen = []
     plain = batch.capture
-    monkeypatch.setattr(batch, "capture", lambda *given, **options: seen.append(1) or plain(*given, **options))
+    monkeypatch.setattr(batch, "capture", lambda *arguments, **options: seen.append(1) or plain(*arguments, **options))
     clearhead.evaluate(bert, path, ["att-cat", "cat", "random"], ["aopc", "kendall", "aopc:target=label"])
     assert len(seen) == 1
 
@@ -90,15 +92,15 @@ def test_every_class_is_explained_once(bert, path, monkeypatch):
 
 def test_kendall_tells_class_blind_methods(bert, path):
     table = clearhead.evaluate(bert, path, ["rollout", "att-cat"], ["kendall"])
-    found = values(table)
-    assert found["rollout", "kendall", "kendall"] == 1 > found["att-cat", "kendall", "kendall"]
+    measured = values(table)
+    assert measured["rollout", "kendall", "kendall"] == 1 > measured["att-cat", "kendall", "kendall"]
     assert table.rows[0]["n"] == 4
 
 
 def test_refusals_are_reported_not_fatal(bert, path):
     table = clearhead.evaluate(bert, path, ["att-cat", "decoded-gradcam"], ["aopc", "precision-at-k"])
     assert {row["method"] for row in table.rows} == {"att-cat"}
-    reasons = {one["name"]: one["reason"] for one in table.refused}
+    reasons = {refusal["name"]: refusal["reason"] for refusal in table.refused}
     assert "masked-LM head" in reasons["decoded-gradcam"]
     assert "span" in reasons["precision-at-k"]
     assert "decoded-gradcam" in repr(table) and "masked-LM" in table._repr_html_()
@@ -183,8 +185,8 @@ def test_a_task_without_examples_is_refused():
 
 def test_a_name_by_itself_is_a_list_of_one(bert, path):
     for method in ("att-cat", ("random", {"seed": 3})):
-        several = clearhead.evaluate(bert, path, [method], ["aopc"])
-        assert clearhead.evaluate(bert, path, method, "aopc").rows == several.rows
+        table = clearhead.evaluate(bert, path, [method], ["aopc"])
+        assert clearhead.evaluate(bert, path, method, "aopc").rows == table.rows
         assert list(clearhead.compare(bert, "a film", method)) == list(clearhead.compare(bert, "a film", [method]))
     for methods, metrics in ((5, ["aopc"]), (["att-cat"], 5)):
         with pytest.raises(BadOption, match="5 names neither"):
@@ -199,9 +201,9 @@ def test_methods_are_compared_in_pairs(bert, path):
         ("att-cat", "random"),
         ("cat", "random"),
     ]
-    found = values(table)
+    measured = values(table)
     for row in rows:
-        gap = found[row["first"], "aopc", "aopc"] - found[row["second"], "aopc", "aopc"]
+        gap = measured[row["first"], "aopc", "aopc"] - measured[row["second"], "aopc", "aopc"]
         assert row["value"] == pytest.approx(gap)
         assert row["p"] <= row["p_corrected"] <= 1
     assert rows == table.differences()
@@ -217,13 +219,13 @@ def test_long_texts_are_cut_by_default(bert):
 
 def test_chunks_change_nothing(monkeypatch):
     model = linear_models.linear_text()
-    task = Task("t", [Example(str(place), line.partition("\t")[2]) for place, line in enumerate(LINES)])
+    task = Task("t", [Example(str(index), line.partition("\t")[2]) for index, line in enumerate(LINES)])
     metrics = ["aopc", "token-overlap:k=3"]
-    whole = clearhead.evaluate(model, task, ["gradient-x-input", "random"], metrics)
+    at_once = clearhead.evaluate(model, task, ["gradient-x-input", "random"], metrics)
     monkeypatch.setitem(evaluation.CASES, "text", 42)
-    parts = clearhead.evaluate(model, task, ["gradient-x-input", "random"], metrics)
-    assert len(whole.rows) == 6
-    for first, second in zip(whole.rows, parts.rows, strict=True):
+    in_chunks = clearhead.evaluate(model, task, ["gradient-x-input", "random"], metrics)
+    assert len(at_once.rows) == 6
+    for first, second in zip(at_once.rows, in_chunks.rows, strict=True):
         for key in ("value", "low", "high", "n"):
             assert first[key] == pytest.approx(second[key], abs=1e-9)
 
@@ -241,9 +243,9 @@ def test_the_prediction_is_the_models_whatever_is_explained(bert, path, metric):
 
 def test_mosaics_are_explained_on_their_own(bert, path):
     table = clearhead.evaluate(bert, path, ["att-cat", "random"], ["mosaic", "aopc"])
-    found = {(row["method"], row["metric"]): row for row in table.rows}
-    assert found["att-cat", "mosaic"]["n"] == 4 and found["att-cat", "aopc"]["n"] == 5
-    assert 0 < found["random", "mosaic"]["value"] < 1
+    rows = {(row["method"], row["metric"]): row for row in table.rows}
+    assert rows["att-cat", "mosaic"]["n"] == 4 and rows["att-cat", "aopc"]["n"] == 5
+    assert 0 < rows["random", "mosaic"]["value"] < 1
 
 
 # --- other heads and inputs -----------------------------------------------------------------------------------------
@@ -276,12 +278,12 @@ def test_questions_and_answers_end_to_end(tmp_path):
     model = tiny_models.answering_bert()
     methods = ["att-cat", "trans-att", "integrated-gradients", "random"]
     table = clearhead.evaluate(model, path, methods, ["precision-at-k:k=4", "aopc", "lodds", "hiding", "kendall"])
-    found = {(row["method"], row["metric"], row["part"]): row for row in table.rows}
-    assert {one["name"] for one in table.refused} == {"hiding", "kendall"}
+    rows = {(row["method"], row["metric"], row["part"]): row for row in table.rows}
+    assert {refusal["name"] for refusal in table.refused} == {"hiding", "kendall"}
     for method in methods:
-        assert found[method, "precision-at-k:k=4", "count"]["n"] == 2
-        assert 0 <= found[method, "precision-at-k:k=4", "share"]["value"] <= 1
-        assert math.isfinite(found[method, "aopc", "aopc"]["value"])
+        assert rows[method, "precision-at-k:k=4", "count"]["n"] == 2
+        assert 0 <= rows[method, "precision-at-k:k=4", "share"]["value"] <= 1
+        assert math.isfinite(rows[method, "aopc", "aopc"]["value"])
 
 
 def test_explanations_a_model_cannot_have(bert):
@@ -298,11 +300,11 @@ def test_start_and_end_are_explained_apart(tmp_path):
     model = tiny_models.answering_bert()
     example = read_task(path).examples[0]
     case = cases.explain_examples(model, [example], [parse_method("att-cat")], ["start", "end"]).cases["att-cat"][0]
-    whole = clearhead.explain(model, example.input, "att-cat")
+    both = clearhead.explain(model, example.input, "att-cat")
     sides = case.explanations["start"], case.explanations["end"]
-    assert (sides[0].target.span[0], sides[1].target.span[1]) == whole.target.span
+    assert (sides[0].target.span[0], sides[1].target.span[1]) == both.target.span
     assert sides[0].target.span[1] is None and sides[1].target.span[0] is None
-    np.testing.assert_allclose(sides[0].relevance + sides[1].relevance, whole.relevance, atol=1e-12)
+    np.testing.assert_allclose(sides[0].relevance + sides[1].relevance, both.relevance, atol=1e-12)
 
 
 def test_pictures_end_to_end(tmp_path):
@@ -317,8 +319,8 @@ def test_pictures_end_to_end(tmp_path):
     names = ["positive-perturbation", "negative-perturbation:target=label", "segmentation", "kendall", "randomisation"]
     table = clearhead.evaluate(model, tmp_path, ["trans-att", "rollout"], names)
     assert not table.refused
-    parts = {row["part"] for row in table.rows if row["metric"] == "segmentation"}
-    assert parts == {"pixel-accuracy", "map", "miou"}
+    value_names = {row["part"] for row in table.rows if row["metric"] == "segmentation"}
+    assert value_names == {"pixel-accuracy", "map", "miou"}
     assert all(row["n"] == 4 and math.isfinite(row["value"]) for row in table.rows)
 
 

@@ -16,9 +16,9 @@ from clearhead.perturbation import ranking as removal
 
 def slow_order(explanation, lowest=False):
     """Positions of real tokens, most relevant first, ties by position."""
-    real = [place for place in range(len(explanation.tokens)) if not explanation.special[place]]
+    real = [position for position in range(len(explanation.tokens)) if not explanation.special[position]]
     sign = 1 if lowest else -1
-    return sorted(real, key=lambda place: (sign * explanation.relevance[place], place))
+    return sorted(real, key=lambda position: (sign * explanation.relevance[position], position))
 
 
 def slow_logits(model, text, hidden, absent):
@@ -26,13 +26,13 @@ def slow_logits(model, text, hidden, absent):
     encoded = encode(model, text)
     ids, mask = list(encoded.values["input_ids"]), [1] * len(encoded.values["input_ids"])
     if absent == "delete":
-        ids = [one for place, one in enumerate(ids) if place not in hidden]
+        ids = [token for position, token in enumerate(ids) if position not in hidden]
         mask = mask[: len(ids)]
     else:
         name = absent.removesuffix("-attention")
         fill = model.processor.convert_tokens_to_ids(f"[{name.upper()}]")
-        ids = [fill if place in hidden else one for place, one in enumerate(ids)]
-        mask = [0 if place in hidden and absent.endswith("attention") else 1 for place in range(len(ids))]
+        ids = [fill if position in hidden else token for position, token in enumerate(ids)]
+        mask = [0 if position in hidden and absent.endswith("attention") else 1 for position in range(len(ids))]
     with torch.no_grad():
         output = model.network(input_ids=torch.tensor([ids]), attention_mask=torch.tensor([mask]))
     return (output if isinstance(output, torch.Tensor) else output.logits)[0]
@@ -41,18 +41,20 @@ def slow_logits(model, text, hidden, absent):
 def slow_probabilities(model, case, percents, absent, keep=False):
     explanation = case.explanations["prediction"]
     order = slow_order(explanation)
-    found = []
+    probabilities = []
     for percent in percents:
         count = math.ceil(percent * len(order) / 100)
         hidden = set(order[count:] if keep else order[:count])
-        found.append(slow_logits(model, case.example.input, hidden, absent).softmax(-1)[explanation.target.number])
-    return np.array([float(one) for one in found])
+        probabilities.append(
+            slow_logits(model, case.example.input, hidden, absent).softmax(-1)[explanation.target.number]
+        )
+    return np.array([float(probability) for probability in probabilities])
 
 
 def test_aopc_is_the_mean_drop_over_eleven_steps(bert):
     cases = cases_of(bert, TEXTS)
     slow = [slow_probabilities(bert, case, range(0, 101, 10), "delete") for case in cases]
-    expected = [np.mean(one[0] - one) for one in slow]
+    expected = [np.mean(probabilities[0] - probabilities) for probabilities in slow]
     records = parse_metric("aopc").measure(bert, cases)
     np.testing.assert_allclose([record["aopc"] for record in records], expected, atol=1e-9)
     np.testing.assert_allclose(records[0]["changes"], slow[0][0] - slow[0], atol=1e-9)
@@ -63,7 +65,8 @@ def test_lodds_replaces_by_padding_and_keeps_the_attention(bert):
     cases = cases_of(bert, TEXTS)
     slow = [np.log(slow_probabilities(bert, case, range(0, 101, 10), "pad")) for case in cases]
     records = parse_metric("lodds").measure(bert, cases)
-    np.testing.assert_allclose([one["lodds"] for one in records], [np.mean(one - one[0]) for one in slow], atol=1e-9)
+    expected = [np.mean(logs - logs[0]) for logs in slow]
+    np.testing.assert_allclose([record["lodds"] for record in records], expected, atol=1e-9)
 
 
 def test_the_authors_variant_of_aopc(bert):
@@ -71,18 +74,18 @@ def test_the_authors_variant_of_aopc(bert):
     percents = [Fraction(100 * step, 9) for step in range(10)]
     slow = [slow_probabilities(bert, case, percents, "delete") for case in cases]
     records = parse_metric("aopc:steps=9,first=1,absolute=true").measure(bert, cases)
-    expected = [np.mean(np.abs(one[0] - one[1:])) for one in slow]
+    expected = [np.mean(np.abs(probabilities[0] - probabilities[1:])) for probabilities in slow]
     np.testing.assert_allclose([record["aopc"] for record in records], expected, atol=1e-9)
 
 
 def test_comprehensiveness_and_sufficiency(bert):
     cases, bins = cases_of(bert, TEXTS), (1, 5, 10, 20, 50)
-    whole = [slow_probabilities(bert, case, [0], "delete")[0] for case in cases]
+    unchanged = [slow_probabilities(bert, case, [0], "delete")[0] for case in cases]
     without = [slow_probabilities(bert, case, bins, "delete").mean() for case in cases]
     alone = [slow_probabilities(bert, case, bins, "delete", keep=True).mean() for case in cases]
-    found = values("comprehensiveness", bert, cases) | values("sufficiency", bert, cases)
-    assert found["comprehensiveness"] == pytest.approx(np.mean(whole) - np.mean(without), abs=1e-9)
-    assert found["sufficiency"] == pytest.approx(np.mean(whole) - np.mean(alone), abs=1e-9)
+    measured = values("comprehensiveness", bert, cases) | values("sufficiency", bert, cases)
+    assert measured["comprehensiveness"] == pytest.approx(np.mean(unchanged) - np.mean(without), abs=1e-9)
+    assert measured["sufficiency"] == pytest.approx(np.mean(unchanged) - np.mean(alone), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["hiding", "revealing"])

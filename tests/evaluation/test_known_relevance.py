@@ -17,8 +17,8 @@ from clearhead.evaluation.metric import METRICS, ExplainedExample, parse_metric
 
 def ways(oracle):
     """The truth, its opposite, and five kinds of noise, as functions of an explanation and a number to draw by."""
-    noises = {f"random {seed}": lambda own, place, seed=seed: noise(own, 1000 * seed + place) for seed in range(1, 6)}
-    return {"oracle": oracle, "reversed": lambda *one: -oracle(*one), **noises}
+    noises = {f"random {seed}": lambda own, number, seed=seed: noise(own, 1000 * seed + number) for seed in range(1, 6)}
+    return {"oracle": oracle, "reversed": lambda *arguments: -oracle(*arguments), **noises}
 
 
 def drawn_texts(count, least, most):
@@ -32,11 +32,11 @@ def bracketed(model, inputs, oracle):
     return {key: cases_of(model, inputs, way) for key, way in ways(oracle).items()}
 
 
-def assert_bracketed(name, model, several):
-    found = {key: next(iter(values(name, model, cases).values())) for key, cases in several.items()}
+def assert_bracketed(name, model, cases_by_way):
+    value_by_way = {key: next(iter(values(name, model, cases).values())) for key, cases in cases_by_way.items()}
     sign = 1 if METRICS[name.partition(":")[0]].better == "higher" else -1
-    noisy = np.mean([value for key, value in found.items() if key.startswith("random")])
-    assert sign * found["oracle"] > sign * noisy > sign * found["reversed"], found
+    noisy = np.mean([value for key, value in value_by_way.items() if key.startswith("random")])
+    assert sign * value_by_way["oracle"] > sign * noisy > sign * value_by_way["reversed"], value_by_way
 
 
 @pytest.mark.parametrize("name", ["aopc", "lodds", "comprehensiveness", "sufficiency", "hiding", "revealing"])
@@ -64,75 +64,79 @@ def test_true_weights_beat_random_and_reversed_on_pixels(name):
 
 def marked_spans(text, words):
     """Where these words stand in a text."""
-    return tuple((0, one.start(), one.end()) for one in re.finditer(r"\S+", text) if one.group() in words)
+    return tuple((0, match.start(), match.end()) for match in re.finditer(r"\S+", text) if match.group() in words)
 
 
 def test_token_f1_of_true_weights_beats_random_and_reversed(linear):
     """People marked the words that speak for the class."""
     words = tiny_tokenizers.PLOT_WORDS[6:18]
-    found = clearhead.explain(linear, " ".join(words), "random")
-    weight = dict(zip(found.tokens, true_weights(linear, found), strict=True))
-    several = {}
+    explanation = clearhead.explain(linear, " ".join(words), "random")
+    weight = dict(zip(explanation.tokens, true_weights(linear, explanation), strict=True))
+    cases_by_way = {}
     for key, way in ways(lambda own, _: signed_weights(linear, own, own.target.number)).items():
-        several[key] = cases = cases_of(linear, drawn_texts(12, 60, 90), way)
-        for place, case in enumerate(cases):
+        cases_by_way[key] = cases = cases_of(linear, drawn_texts(12, 60, 90), way)
+        for index, case in enumerate(cases):
             sign = 1 if case.example.label == 0 else -1
             best = sorted(words, key=lambda word: -sign * weight[word])[:3]
             gold = marked_spans(case.example.input, best)
-            cases[place] = replace(case, example=replace(case.example, gold=gold))
-    assert_bracketed("token-f1", linear, several)
+            cases[index] = replace(case, example=replace(case.example, gold=gold))
+    assert_bracketed("token-f1", linear, cases_by_way)
 
 
 def test_precision_at_k_of_true_weights_beats_random_and_reversed():
     """The answer is the three tokens in a row with the largest logits."""
-    model, several = linear_models.linear_answers(), {}
+    model, cases_by_way = linear_models.linear_answers(), {}
     for key, way in ways(lambda own, _: true_weights(model, own)).items():
-        several[key] = []
-        for place, passage in enumerate(drawn_texts(20, 12, 20)):
+        cases_by_way[key] = []
+        for index, passage in enumerate(drawn_texts(20, 12, 20)):
             own = clearhead.explain(model, ("is it good", passage), "random")
             weights = true_weights(model, own)[5:-1]
             first = int(np.argmax(np.convolve(weights, np.ones(3), "valid")))
             offsets = own.offsets[5 + first], own.offsets[7 + first]
             gold = ((1, offsets[0][-2], offsets[1][-1]),)
-            parts = {side: replace(own, relevance=way(own, place)) for side in ("start", "end")}
-            several[key].append(ExplainedExample(Example(str(place), ("is it good", passage), None, gold), parts))
-    assert_bracketed("precision-at-k:k=4", model, several)
+            explanations = {side: replace(own, relevance=way(own, index)) for side in ("start", "end")}
+            cases_by_way[key].append(
+                ExplainedExample(Example(str(index), ("is it good", passage), None, gold), explanations)
+            )
+    assert_bracketed("precision-at-k:k=4", model, cases_by_way)
 
 
 def test_mosaics_of_true_weights_beat_random_and_reversed(linear):
     """Two texts of different classes are joined; the truth lies in the half of the class that is asked for."""
     texts = drawn_texts(60, 6, 12)
-    labels = [found.target.number for found in clearhead.explain(linear, texts, "random")]
+    labels = [explanation.target.number for explanation in clearhead.explain(linear, texts, "random")]
     assert set(labels) == {0, 1}
-    rows = [Example(str(place), *row) for place, row in enumerate(zip(texts, labels, strict=True))]
+    rows = [Example(str(index), *row) for index, row in enumerate(zip(texts, labels, strict=True))]
     joined = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", rows))
-    several = {}
+    cases_by_way = {}
     for key in ways(None):
-        several[key] = []
-        for place, example in enumerate(joined):
+        cases_by_way[key] = []
+        for index, example in enumerate(joined):
             own = clearhead.explain(linear, example.input, "random")
             way = ways(lambda own, _, label=example.label: signed_weights(linear, own, label))[key]
-            several[key].append(ExplainedExample(example, {"label": replace(own, relevance=way(own, place))}))
-    assert_bracketed("mosaic", linear, several)
+            cases_by_way[key].append(ExplainedExample(example, {"label": replace(own, relevance=way(own, index))}))
+    assert_bracketed("mosaic", linear, cases_by_way)
 
 
 def test_kendall_of_true_weights_lies_below_noise_and_that_below_blindness(linear):
     """Reversed or not, the order for one class is the other's backwards; the far end is not to tell classes apart."""
 
-    def case_of(text, place, way):
+    def case_of(text, index, way):
         own = clearhead.explain(linear, text, "random")
-        both = {str(number): replace(own, relevance=way(own, number, place)) for number in (0, 1)}
-        return ExplainedExample(Example(str(place), text), {**both, "prediction": both[str(own.target.number)]})
+        both = {str(number): replace(own, relevance=way(own, number, index)) for number in (0, 1)}
+        return ExplainedExample(Example(str(index), text), {**both, "prediction": both[str(own.target.number)]})
 
-    def found(way):
+    def kendall(way):
         return values(
-            "kendall", linear, [case_of(text, place, way) for place, text in enumerate(drawn_texts(30, 6, 12))]
+            "kendall", linear, [case_of(text, index, way) for index, text in enumerate(drawn_texts(30, 6, 12))]
         )["kendall"]
 
-    oracle = found(lambda own, number, _: signed_weights(linear, own, number) + 1e-9 * (-1) ** number * rising(own))
-    backwards = found(lambda own, number, _: -signed_weights(linear, own, number) - 1e-9 * (-1) ** number * rising(own))
-    noisy = found(lambda own, number, place: noise(own, 2 * place + number))
-    blind = found(lambda own, *_: true_weights(linear, own))
+    oracle = kendall(lambda own, number, _: signed_weights(linear, own, number) + 1e-9 * (-1) ** number * rising(own))
+    backwards = kendall(
+        lambda own, number, _: -signed_weights(linear, own, number) - 1e-9 * (-1) ** number * rising(own)
+    )
+    noisy = kendall(lambda own, number, index: noise(own, 2 * index + number))
+    blind = kendall(lambda own, *_: true_weights(linear, own))
     assert oracle == backwards == pytest.approx(-1)
     assert abs(noisy) < 0.2
     assert blind == pytest.approx(1)
@@ -154,14 +158,14 @@ def test_segmentation_by_true_weights_beats_random_and_reversed():
         products = model.network.products(pixels)[0].numpy()
         return products if explanation.target.number == 0 else -products
 
-    several = {}
+    cases_by_way = {}
     for key, way in ways(oracle).items():
-        several[key] = cases = cases_of(model, [pictures.picture(seed) for seed in range(16)], way)
-        for place, case in enumerate(cases):
+        cases_by_way[key] = cases = cases_of(model, [pictures.picture(seed) for seed in range(16)], way)
+        for index, case in enumerate(cases):
             there = oracle(case.explanations["prediction"], 0).reshape(3, 3) > 0
             gold = Mask(png(255 * np.kron(there, np.ones((8, 8)))))
-            cases[place] = replace(case, example=replace(case.example, gold=gold))
-    found = {key: values("segmentation", model, cases) for key, cases in several.items()}
+            cases[index] = replace(case, example=replace(case.example, gold=gold))
+    values_by_way = {key: values("segmentation", model, cases) for key, cases in cases_by_way.items()}
     for name in ("pixel-accuracy", "map", "miou"):
-        noisy = np.mean([one[name] for key, one in found.items() if key.startswith("random")])
-        assert found["oracle"][name] > noisy > found["reversed"][name], (name, found)
+        noisy = np.mean([measured[name] for key, measured in values_by_way.items() if key.startswith("random")])
+        assert values_by_way["oracle"][name] > noisy > values_by_way["reversed"][name], (name, values_by_way)

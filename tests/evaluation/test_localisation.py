@@ -23,11 +23,11 @@ def slow_segmentation(heats, masks):
         scaled = (heat - heat.min()) / (heat.max() - heat.min())
         pairs = [(s, m) for s, m in zip(scaled.flatten(), mask.flatten(), strict=True) if m >= 0]
         for score, gold in pairs:
-            found = int(score > scaled.mean())
-            right, labelled = right + (found == gold), labelled + 1
+            predicted = int(score > scaled.mean())
+            right, labelled = right + (predicted == gold), labelled + 1
             for side in (0, 1):
-                both[side] += found == side and gold == side
-                either[side] += found == side or gold == side
+                both[side] += predicted == side and gold == side
+                either[side] += predicted == side or gold == side
         scores = sorted([(s, m == 1) for s, m in pairs] + [(1 - s, m == 0) for s, m in pairs], reverse=True)
         total, hits, area = len(pairs), 0, 0.0
         for threshold in sorted({score for score, _ in scores}, reverse=True):
@@ -50,8 +50,8 @@ def test_segmentation_against_pixel_loops(vit):
     ]
     masks = [np.select([trimap == 1, trimap == 2], [1, 0], -1) for trimap in trimaps]
     expected = slow_segmentation([case.explanations["prediction"].heatmap() for case in cases], masks)
-    found = values("segmentation", vit, cases)
-    assert found == pytest.approx(expected)
+    measured = values("segmentation", vit, cases)
+    assert measured == pytest.approx(expected)
 
 
 def test_an_explanation_that_is_the_mask_segments_perfectly(vit):
@@ -79,26 +79,26 @@ def test_a_mask_of_another_size_is_an_error(vit):
 
 
 def test_a_picture_without_labelled_pixels_takes_no_part(vit):
-    pictures = [Image.fromarray(np.full((32, 32, 3), 40 * place, np.uint8)) for place in range(2)]
+    pictures = [Image.fromarray(np.full((32, 32, 3), 40 * index, np.uint8)) for index in range(2)]
     masks = [Mask(png(np.full((32, 32), value)), (1,), (255,)) for value in (1, 255)]
-    several = [
+    cases = [
         ExplainedExample(
-            Example(str(place), picture, 0, mask), {"prediction": clearhead.explain(vit, picture, "random")}
+            Example(str(index), picture, 0, mask), {"prediction": clearhead.explain(vit, picture, "random")}
         )
-        for place, (picture, mask) in enumerate(zip(pictures, masks, strict=True))
+        for index, (picture, mask) in enumerate(zip(pictures, masks, strict=True))
     ]
     measure = parse_metric("segmentation")
-    both, first = (measure.measure(vit, several[:count]) for count in (2, 1))
+    both, first = (measure.measure(vit, cases[:count]) for count in (2, 1))
     assert both[1] == {}
     assert measure.summarise(both) == measure.summarise(first)
     assert statistics.intervals(measure, [both])["miou"].n == 1
 
 
 def test_the_parts_of_a_mosaic_are_drawn_together():
-    records = [{"mosaic": share, "group": str(place)} for place in range(6) for share in (0.3, 0.7)]
-    found = statistics.intervals(parse_metric("mosaic"), [records])["mosaic"]
-    assert (found.low, found.high, found.n) == (pytest.approx(0.5), pytest.approx(0.5), 12)
-    raised = [{**one, "mosaic": one["mosaic"] + 0.1} for one in records]
+    records = [{"mosaic": share, "group": str(group)} for group in range(6) for share in (0.3, 0.7)]
+    interval = statistics.intervals(parse_metric("mosaic"), [records])["mosaic"]
+    assert (interval.low, interval.high, interval.n) == (pytest.approx(0.5), pytest.approx(0.5), 12)
+    raised = [{**record, "mosaic": record["mosaic"] + 0.1} for record in records]
     assert permutation_tests.differences(parse_metric("mosaic"), [raised], [records])["mosaic"].p == pytest.approx(
         2 / 2**6, abs=0.01
     )
@@ -111,13 +111,13 @@ def test_a_part_of_a_mosaic_past_the_models_length_takes_no_part(bert):
 
 
 def test_text_mosaics_join_two_classes(bert):
-    examples = [Example(str(place), text, place % 2) for place, text in enumerate(TEXTS[:4])]
-    made = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", examples))
-    assert len(made) == 4
-    for one in made:
-        (_, start, end), source = one.gold[0], int(one.id.partition(":")[0].split("+")[int(one.id[-1])])
-        assert one.input[start:end] == TEXTS[source]
-        assert one.label == source % 2
+    examples = [Example(str(index), text, index % 2) for index, text in enumerate(TEXTS[:4])]
+    mosaics = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", examples))
+    assert len(mosaics) == 4
+    for mosaic in mosaics:
+        (_, start, end), source = mosaic.gold[0], int(mosaic.id.partition(":")[0].split("+")[int(mosaic.id[-1])])
+        assert mosaic.input[start:end] == TEXTS[source]
+        assert mosaic.label == source % 2
 
 
 def test_mosaic_shares_by_hand(bert):
@@ -130,18 +130,18 @@ def test_mosaic_shares_by_hand(bert):
 
 def test_picture_mosaics_have_four_classes(vit):
     examples = [Example(str(seed), picture(seed), seed % 5) for seed in range(9)]
-    made = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", examples))
-    assert len(made) == 8 and len({one.label for one in made[:4]}) == 4
-    canvas = made[0].raw
+    mosaics = parse_metric("mosaic").prepare(clearhead.data.task.Task("t", examples))
+    assert len(mosaics) == 8 and len({mosaic.label for mosaic in mosaics[:4]}) == 4
+    canvas = mosaics[0].raw
     assert canvas.size == (48, 48)
-    for place, one in enumerate(made[:4]):
-        source = int(one.id.partition(":")[0].split("+")[place])
-        left, top, right, bottom = (round(48 * side) for side in one.gold)
+    for index, mosaic in enumerate(mosaics[:4]):
+        source = int(mosaic.id.partition(":")[0].split("+")[index])
+        left, top, right, bottom = (round(48 * side) for side in mosaic.gold)
         np.testing.assert_array_equal(canvas.crop((left, top, right, bottom)), picture(source))
     relevance = np.array([0, 1, 0, 0, 0, 0, 0, 0, 0, 0.0])
     own = replace(clearhead.explain(vit, canvas, "random"), relevance=relevance)
-    found = parse_metric("mosaic").measure(vit, [ExplainedExample(one, {"label": own}) for one in made[:4]])
-    assert found[0]["mosaic"] > 0.9 and sum(one["mosaic"] for one in found) == pytest.approx(1)
+    records = parse_metric("mosaic").measure(vit, [ExplainedExample(mosaic, {"label": own}) for mosaic in mosaics[:4]])
+    assert records[0]["mosaic"] > 0.9 and sum(record["mosaic"] for record in records) == pytest.approx(1)
 
 
 def test_mosaics_need_different_labels():

@@ -20,10 +20,13 @@ def test_metrics_are_listed_with_their_papers():
         "evidence-rank recovery first-token-share alignment-error-rate"
     )
     assert set(listed) == set(names.split())
-    for name, one in listed.items():
-        assert isinstance(one, Metric) and one.paper and one.summary and one.better in ("higher", "lower", "neither"), (
-            name
-        )
+    for name, metric in listed.items():
+        assert (
+            isinstance(metric, Metric)
+            and metric.paper
+            and metric.summary
+            and metric.better in ("higher", "lower", "neither")
+        ), name
 
 
 def test_options_are_spelled_as_for_methods():

@@ -32,12 +32,12 @@ def test_token_f1_of_oracle_and_reversed_explanations(bert):
     text = " ".join(["film"] * 30 + ["good"] * 10)
     gold = ((0, text.index("good"), len(text)),)
     relevance = np.array([0.0] * 31 + [1.0] * 10 + [0.0])
-    found = [
-        parse_metric("token-f1").measure(bert, [marked(bert, text, one, gold)])[0]["f1"]
-        for one in (relevance, -relevance)
+    curves = [
+        parse_metric("token-f1").measure(bert, [marked(bert, text, scores, gold)])[0]["f1"]
+        for scores in (relevance, -relevance)
     ]
-    assert found[0][:4] == pytest.approx([1, 2 / 3, 0.5, 0.4])
-    assert found[1][:4] == pytest.approx([0, 0, 0, 0.4])
+    assert curves[0][:4] == pytest.approx([1, 2 / 3, 0.5, 0.4])
+    assert curves[1][:4] == pytest.approx([0, 0, 0, 0.4])
 
 
 def test_marked_words_past_the_models_length_count_unless_told(bert):
@@ -59,9 +59,9 @@ def test_precision_at_k_by_hand():
     start, end = np.zeros(12), np.zeros(12)
     start[[7, 1]], end[[8, 6]] = [3, 5], [4, 1]
     start[0] = 100
-    parts = {"start": replace(own, relevance=start), "end": replace(own, relevance=end)}
+    explanations = {"start": replace(own, relevance=start), "end": replace(own, relevance=end)}
     answer = text[1].index("fine"), text[1].index("with")
-    case = ExplainedExample(Example("x", text, None, ((1, *answer),)), parts)
+    case = ExplainedExample(Example("x", text, None, ((1, *answer),)), explanations)
     assert parse_metric("precision-at-k:k=1").measure(model, [case])[0] == {"count": 0, "share": 0, "counts": [0]}
     record = parse_metric("precision-at-k:k=4").measure(model, [case])[0]
     assert record == {"count": 2, "share": 1, "counts": [0, 0, 1, 2]}

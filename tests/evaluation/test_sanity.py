@@ -13,28 +13,30 @@ from clearhead.evaluation.metric import ExplainedExample, parse_metric
 
 def test_randomisation_leaves_the_model_alone_and_tells_noise_from_explanation(bert):
     before = {name: value.clone() for name, value in bert.network.state_dict().items()}
-    several = {
+    cases_by_method = {
         name: [
-            ExplainedExample(Example(str(place), text), {"prediction": one})
-            for place, (text, one) in enumerate(zip(TEXTS, clearhead.explain(bert, TEXTS, name), strict=True))
+            ExplainedExample(Example(str(index), text), {"prediction": explanation})
+            for index, (text, explanation) in enumerate(zip(TEXTS, clearhead.explain(bert, TEXTS, name), strict=True))
         ]
         for name in ("att-cat", "random")
     }
-    records = parse_metric("randomisation").measure(bert, several["att-cat"] + several["random"])
+    records = parse_metric("randomisation").measure(bert, cases_by_method["att-cat"] + cases_by_method["random"])
     assert all(torch.equal(value, before[name]) for name, value in bert.network.state_dict().items())
     assert all(len(record["correlations"]) == 5 for record in records)
-    noisy = [one["randomisation"] for one in records[5:] if one["randomisation"] is not None]
+    noisy = [record["randomisation"] for record in records[5:] if record["randomisation"] is not None]
     assert noisy == pytest.approx([1] * 4)
-    assert np.mean([one["randomisation"] for one in records[:5] if one["randomisation"] is not None]) < 0.9
+    assert np.mean([record["randomisation"] for record in records[:5] if record["randomisation"] is not None]) < 0.9
 
 
 def test_parts_go_from_the_head_to_the_embeddings(bert):
-    parts = sanity.parts_from_output(bert.network)
+    groups = sanity.parts_from_output(bert.network)
     names = {id(value): name for name, value in bert.network.named_parameters()}
-    firsts = [{names[id(one)].split("layer.")[-1].split(".")[0] for one in part} for part in parts]
+    firsts = [
+        {names[id(parameter)].split("layer.")[-1].split(".")[0] for parameter in parameters} for parameters in groups
+    ]
     assert firsts == [{"bert", "classifier"}, {"2"}, {"1"}, {"0"}, {"bert"}]
-    assert all("embeddings" in names[id(one)] for one in parts[-1])
-    assert sum(len(part) for part in parts) == len(names)
+    assert all("embeddings" in names[id(parameter)] for parameter in groups[-1])
+    assert sum(len(parameters) for parameters in groups) == len(names)
 
 
 def test_spearman_is_scipys():

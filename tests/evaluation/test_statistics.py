@@ -14,12 +14,12 @@ def scored(values_N, name="aopc"):
 def test_intervals_are_those_of_resampled_records():
     generator = np.random.default_rng(0)
     sample = generator.normal(3, 2, size=400)
-    found = statistics.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
+    interval = statistics.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
     half = 1.96 * sample.std() / 20
-    assert found.value == pytest.approx(sample.mean())
-    assert (found.low, found.high) == pytest.approx((sample.mean() - half, sample.mean() + half), abs=0.1 * half)
-    assert found.n == 400
-    assert found == statistics.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
+    assert interval.value == pytest.approx(sample.mean())
+    assert (interval.low, interval.high) == pytest.approx((sample.mean() - half, sample.mean() + half), abs=0.1 * half)
+    assert interval.n == 400
+    assert interval == statistics.intervals(parse_metric("aopc"), scored(sample), samples=4000)["aopc"]
 
 
 @pytest.mark.parametrize("name", ["segmentation", "token-overlap:k=2", "aopc"])
@@ -29,43 +29,43 @@ def test_reweighted_records_are_repeated_records(name):
     records = {
         "segmentation": [dict.fromkeys((*localisation.COUNTS, "ap"), 0) for _ in range(6)],
         "token-overlap": [
-            {"class": str(place % 3), "tokens": list("abcd"), "relevance": generator.normal(size=4).tolist()}
-            for place in range(6)
+            {"class": str(index % 3), "tokens": list("abcd"), "relevance": generator.normal(size=4).tolist()}
+            for index in range(6)
         ],
         "aopc": [{"aopc": value} for value in (*generator.normal(size=5), None)],
     }[measure.metric.name]
     for record in records if name == "segmentation" else ():
         record.update({key: float(generator.integers(1, 9)) for key in record})
     weights = np.array([[1, 1, 1, 1, 1, 1], [2, 0, 1, 3, 1, 1]], dtype=float)
-    found = measure.resampled(records, weights)
+    resampled = measure.resampled(records, weights)
     for row, weight in enumerate(weights):
         repeated = [record for record, times in zip(records, weight, strict=True) for _ in range(int(times))]
-        assert {key: value[row] for key, value in found.items()} == pytest.approx(measure.summarise(repeated))
+        assert {key: value[row] for key, value in resampled.items()} == pytest.approx(measure.summarise(repeated))
 
 
 def test_a_band_is_the_interval_at_each_place_of_the_curve():
     generator = np.random.default_rng(4)
     rows = generator.normal(size=(30, 11))
     records = [{"aopc": float(row.mean()), "changes": row.tolist()} for row in rows]
-    found = statistics.band(parse_metric("aopc"), [records, records], seed=5)
-    assert found.x == pytest.approx(np.arange(11) / 10) and found.y == pytest.approx(rows.mean(0))
-    for place in (0, 4, 10):
-        column = [{"aopc": value} for value in rows[:, place]]
-        one = statistics.intervals(parse_metric("aopc"), [column], seed=5)["aopc"]
-        assert (found.low[place], found.high[place]) == pytest.approx((one.low, one.high))
+    band = statistics.band(parse_metric("aopc"), [records, records], seed=5)
+    assert band.x == pytest.approx(np.arange(11) / 10) and band.y == pytest.approx(rows.mean(0))
+    for step in (0, 4, 10):
+        column = [{"aopc": value} for value in rows[:, step]]
+        interval = statistics.intervals(parse_metric("aopc"), [column], seed=5)["aopc"]
+        assert (band.low[step], band.high[step]) == pytest.approx((interval.low, interval.high))
 
 
 def test_the_band_of_an_overlap_lies_around_the_curve():
-    words = [chr(97 + place) for place in range(26)]
+    words = [chr(97 + index) for index in range(26)]
     generator = np.random.default_rng(0)
     records = [
-        {"class": str(place % 2), "tokens": words, "relevance": generator.normal(size=26).tolist()}
-        for place in range(20)
+        {"class": str(index % 2), "tokens": words, "relevance": generator.normal(size=26).tolist()}
+        for index in range(20)
     ]
-    found = statistics.band(parse_metric("token-overlap"), [records], samples=200)
-    assert found.y == tuple(parse_metric("token-overlap").curve(records)[1])
-    assert all(low <= y <= high for low, y, high in zip(found.low, found.y, found.high, strict=True))
-    assert found.low[0] < found.high[0]
+    band = statistics.band(parse_metric("token-overlap"), [records], samples=200)
+    assert band.y == tuple(parse_metric("token-overlap").curve(records)[1])
+    assert all(low <= y <= high for low, y, high in zip(band.low, band.y, band.high, strict=True))
+    assert band.low[0] < band.high[0]
 
 
 def test_records_without_anything_to_draw_have_no_curve():
@@ -78,34 +78,34 @@ def test_few_examples_show_nothing():
     """However large the difference: two methods trade one, two or four records in as many ways."""
     counts = dict.fromkeys(localisation.COUNTS, 9.0)
     for size in (1, 2, 4):
-        good = [{**counts, "both_fg": 9.0, "right": 9.0, "ap": 1 - 0.01 * place} for place in range(size)]
-        poor = [{**counts, "both_fg": 1.0, "right": 1.0, "ap": 0.1 + 0.01 * place} for place in range(size)]
-        for name, one in permutation_tests.differences(parse_metric("segmentation"), [good], [poor]).items():
-            assert one.p == pytest.approx(2 / 2**size, abs=0.05), name
+        good = [{**counts, "both_fg": 9.0, "right": 9.0, "ap": 1 - 0.01 * index} for index in range(size)]
+        poor = [{**counts, "both_fg": 1.0, "right": 1.0, "ap": 0.1 + 0.01 * index} for index in range(size)]
+        for name, difference in permutation_tests.differences(parse_metric("segmentation"), [good], [poor]).items():
+            assert difference.p == pytest.approx(2 / 2**size, abs=0.05), name
 
 
 def test_shares_stay_shares():
     """Moved around their value, resampled overlaps would lie below nothing."""
     generator = np.random.default_rng(1)
     records = [
-        {"class": str(place % 3), "tokens": list("abcdefghijkl"), "relevance": generator.normal(size=12).tolist()}
-        for place in range(9)
+        {"class": str(index % 3), "tokens": list("abcdefghijkl"), "relevance": generator.normal(size=12).tolist()}
+        for index in range(9)
     ]
     for k in (1, 2, 12):
-        found = statistics.intervals(parse_metric(f"token-overlap:k={k}"), [records])
-        assert 0 <= found["token-overlap"].low <= found["token-overlap"].high <= 1
-        assert found["count"].low >= 0
+        intervals = statistics.intervals(parse_metric(f"token-overlap:k={k}"), [records])
+        assert 0 <= intervals["token-overlap"].low <= intervals["token-overlap"].high <= 1
+        assert intervals["count"].low >= 0
 
 
 def test_the_paired_test_against_all_sign_flips():
     first, second = np.array([0.9, 0.4, 0.8, 0.3, 0.6, 0.7]), np.array([0.1, 0.5, 0.2, 0.1, 0.3, 0.4])
     difference = first - second
-    flips = [sum(d * (1 if bits >> place & 1 else -1) for place, d in enumerate(difference)) for bits in range(64)]
-    exact = np.mean([abs(one) >= abs(difference.sum()) - 1e-12 for one in flips])
-    found = permutation_tests.differences(parse_metric("aopc"), scored(first), scored(second))["aopc"]
-    assert found.p == pytest.approx(exact, abs=0.02)
-    assert found.value == pytest.approx(difference.mean())
-    assert found.low < found.value < found.high
+    flips = [sum(d * (1 if bits >> index & 1 else -1) for index, d in enumerate(difference)) for bits in range(64)]
+    exact = np.mean([abs(total) >= abs(difference.sum()) - 1e-12 for total in flips])
+    tested = permutation_tests.differences(parse_metric("aopc"), scored(first), scored(second))["aopc"]
+    assert tested.p == pytest.approx(exact, abs=0.02)
+    assert tested.value == pytest.approx(difference.mean())
+    assert tested.low < tested.value < tested.high
     same = permutation_tests.differences(parse_metric("aopc"), scored(first), scored(first))["aopc"]
     assert (same.p, same.value) == (1, 0)
 
@@ -116,37 +116,37 @@ def test_values_that_are_no_means_are_tested_too():
     def records(right):
         return [
             [
-                dict.fromkeys((*localisation.COUNTS, "ap"), 1.0) | {"right": float(one), "labelled": 10.0}
-                for one in right
+                dict.fromkeys((*localisation.COUNTS, "ap"), 1.0) | {"right": float(count), "labelled": 10.0}
+                for count in right
             ]
         ]
 
     low, high = generator.integers(2, 5, 50), generator.integers(6, 9, 50)
-    found = permutation_tests.differences(parse_metric("segmentation"), records(high), records(low))
-    assert found["pixel-accuracy"].p < 0.01 and found["pixel-accuracy"].low > 0
-    assert found["miou"].p == 1
+    differences = permutation_tests.differences(parse_metric("segmentation"), records(high), records(low))
+    assert differences["pixel-accuracy"].p < 0.01 and differences["pixel-accuracy"].low > 0
+    assert differences["miou"].p == 1
 
 
 def test_false_alarms_are_as_rare_as_promised():
     generator = np.random.default_rng(5)
-    found = [
+    p_values = [
         permutation_tests.differences(
             parse_metric("aopc"), scored(generator.normal(size=30)), scored(generator.normal(size=30)), samples=10
         )["aopc"].p
         for _ in range(60)
     ]
-    assert np.mean(np.array(found) < 0.05) < 0.15
+    assert np.mean(np.array(p_values) < 0.05) < 0.15
 
 
 def test_the_interval_of_an_overlap_lies_around_it():
     generator = np.random.default_rng(6)
-    words = [f"w{place}" for place in range(200)]
+    words = [f"w{index}" for index in range(200)]
     records = [
-        {"class": str(place % 2), "tokens": list(generator.choice(words, 10)), "relevance": [1.0] * 10}
-        for place in range(60)
+        {"class": str(index % 2), "tokens": list(generator.choice(words, 10)), "relevance": [1.0] * 10}
+        for index in range(60)
     ]
-    found = statistics.intervals(parse_metric("token-overlap"), [records], samples=200)["token-overlap"]
-    assert found.low < found.value < found.high
+    interval = statistics.intervals(parse_metric("token-overlap"), [records], samples=200)["token-overlap"]
+    assert interval.low < interval.value < interval.high
 
 
 def test_repeats_are_averaged():

@@ -51,8 +51,8 @@ def test_overlap_of_an_oracle_is_below_that_of_noise(linear):
     def oracle(explanation, _):
         return signed_weights(linear, explanation, explanation.target.number)
 
-    found = [values("token-overlap:k=4", linear, cases_of(linear, texts, one)) for one in (oracle, noise)]
-    assert found[0]["token-overlap"] == 0 < found[1]["token-overlap"]
+    overlaps = [values("token-overlap:k=4", linear, cases_of(linear, texts, way)) for way in (oracle, noise)]
+    assert overlaps[0]["token-overlap"] == 0 < overlaps[1]["token-overlap"]
 
 
 def test_rare_words_weigh_more(bert, tmp_path):
@@ -87,8 +87,8 @@ def test_references_without_texts_are_refused(bert, tmp_path):
 
 
 def test_one_class_alone_overlaps_with_none():
-    found = parse_metric("token-overlap:k=1").summarise([overlap_record("negative", bad=3.0)])
-    assert math.isnan(found["token-overlap"])
+    summary = parse_metric("token-overlap:k=1").summarise([overlap_record("negative", bad=3.0)])
+    assert math.isnan(summary["token-overlap"])
 
 
 def test_words_are_summed_per_class_without_case_and_punctuation():
@@ -107,8 +107,8 @@ def test_rare_words_of_a_reference_weigh_more_by_the_metrics_formula():
     assert weight("unheard") == pytest.approx(math.log(4))
     (record,) = word_records([review()], weight=weight)
     plain = word_records([review()])[0]
-    place = record["tokens"].index("joyless")
-    assert record["relevance"][place] == pytest.approx(plain["relevance"][place] * math.log(2))
+    index = record["tokens"].index("joyless")
+    assert record["relevance"][index] == pytest.approx(plain["relevance"][index] * math.log(2))
     with pytest.raises(BadInput, match="reference corpus is empty"):
         word_frequencies([])
 
@@ -116,8 +116,8 @@ def test_rare_words_of_a_reference_weigh_more_by_the_metrics_formula():
 def test_the_overlap_of_words_is_that_of_the_metric():
     records = word_records([review(label=label) for label in ("negative", "positive")])
     for row in overlap_rows(records):
-        found = parse_metric(f"token-overlap:k={row.k}").summarise(records)
-        assert (row.share, row.count) == (found["token-overlap"], found["count"])
+        summary = parse_metric(f"token-overlap:k={row.k}").summarise(records)
+        assert (row.share, row.count) == (summary["token-overlap"], summary["count"])
 
 
 def test_overlap_counts_all_pairs():
