@@ -9,7 +9,7 @@ import clearhead
 def test_compare_by_names_and_spellings(run, model, tmp_path):
     flags = ["--methods", "att-cat,rollout", "--methods", "layer-gradcam:layer=1"]
     _, output, _ = run("compare", TEXT, "-m", model, *flags, "--json")
-    assert [found["name"] for found in records(output)] == ["att-cat", "rollout", "layer-gradcam:layer=1"]
+    assert [record["name"] for record in records(output)] == ["att-cat", "rollout", "layer-gradcam:layer=1"]
     code, output, errors = run("compare", TEXT, "-m", model, *flags, "--out", str(tmp_path / "all.html"))
     assert code == 0, errors
     assert output.count(TEXT) == 3
@@ -20,9 +20,9 @@ def test_compare_takes_many_inputs(run, model, tmp_path):
     (tmp_path / "a.csv").write_text("text\na bad film\na good film\n")
     inputs = [TEXT, str(tmp_path / "a.csv")]
     _, output, _ = run("compare", *inputs, "-m", model, "--methods", "att-cat,rollout", "--json")
-    found = records(output)
+    rows = records(output)
     texts = [TEXT, "a bad film", "a good film"]
-    assert [(one["text"], one["name"]) for one in found] == [(t, n) for t in texts for n in ("att-cat", "rollout")]
+    assert [(row["text"], row["name"]) for row in rows] == [(t, n) for t in texts for n in ("att-cat", "rollout")]
     out = tmp_path / "all.html"
     code, output, errors = run("compare", *inputs, "-m", model, "--methods", "att-cat,rollout", "--out", str(out))
     assert code == 0, errors
@@ -61,12 +61,12 @@ def test_curves_are_the_models_own_answers(run, model, image_model, tmp_path):
     page = out.read_text()
     assert page.count("<polyline") == 6
     assert page.count("Random order: the mean of 5 random orders; the band is their range, lowest to highest.") == 1
-    whole = clearhead.explain(clearhead.load(model), "a bad film", target=0).probability
-    hidden = clearhead.explain(clearhead.load(model), "[MASK] [MASK] [MASK]", target=0).probability
-    for chart, first, last in zip(page.split("<svg")[1:], (whole, hidden), (hidden, whole), strict=True):
+    unmasked = clearhead.explain(clearhead.load(model), "a bad film", target=0).probability
+    masked = clearhead.explain(clearhead.load(model), "[MASK] [MASK] [MASK]", target=0).probability
+    for chart, first, last in zip(page.split("<svg")[1:], (unmasked, masked), (masked, unmasked), strict=True):
         rows = chart.split("<tbody>")[1].split("</tbody>")[0].split("<tr>")[1:]
-        for row, known in ((rows[0], first), (rows[-1], last)):
-            assert row.count(f">{known:.3g}<") + row.count(f">{known:.3g} [{known:.3g}, {known:.3g}]<") == 3
+        for row, value in ((rows[0], first), (rows[-1], last)):
+            assert row.count(f">{value:.3g}<") + row.count(f">{value:.3g} [{value:.3g}, {value:.3g}]<") == 3
     photo = tmp_path / "photo.png"
     Image.effect_noise((40, 40), 60).convert("RGB").save(photo)
     code, _, errors = run("explain", str(photo), "-m", image_model, "--curves", "--out", str(out))

@@ -26,7 +26,7 @@ def in_a_terminal(arguments: list[str], **environment: str) -> str:
     """What a command writes to a terminal."""
     import pty
 
-    found = bytearray()
+    output = bytearray()
     source = str(Path(clearhead.__file__).parents[1])
     variables = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     variables |= {"PYTHONPATH": source, "TERM": "xterm-256color", "COLORTERM": "truecolor", **environment}
@@ -35,14 +35,14 @@ def in_a_terminal(arguments: list[str], **environment: str) -> str:
         os.close(follower)
         while True:
             try:
-                part = os.read(leader, 4096)
+                chunk = os.read(leader, 4096)
             except OSError:
                 break
-            if not part:
+            if not chunk:
                 break
-            found += part
+            output += chunk
     os.close(leader)
-    return found.decode()
+    return output.decode()
 
 
 def test_colours_in_a_terminal_unless_unwanted(model):
@@ -67,7 +67,7 @@ def test_json_is_utf8_wherever_it_goes(model):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
 @pytest.mark.parametrize(
-    ("command", "stdout", "code", "said"),
+    ("command", "stdout", "code", "message"),
     [
         ("explain", "full", 2, "No space left"),
         ("explain", "gone", 0, "Wrote"),
@@ -76,11 +76,11 @@ def test_json_is_utf8_wherever_it_goes(model):
         ("words", "gone", 0, "Wrote"),
     ],
 )
-def test_a_file_is_written_whatever_becomes_of_the_rest(model, tmp_path, command, stdout, code, said):
+def test_a_file_is_written_whatever_becomes_of_the_rest(model, tmp_path, command, stdout, code, message):
     out = tmp_path / "page.html"
     done = poured([command, TEXT, "--model", model, "--out", str(out)], stdout)
     assert (done.returncode, out.exists(), "Traceback" in done.stderr) == (code, True, False), done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def poured(arguments, where):
@@ -131,19 +131,19 @@ def test_json_is_what_python_gives(run, model):
     _, output, _ = run(
         "explain", TEXT, "-m", model, "--method", "att-cat", "-o", "hidden=input", "--target", "negative", "--json"
     )
-    (found,) = records(output)
-    wanted = clearhead.explain(clearhead.load(model), TEXT, "att-cat", "negative", hidden="input")
-    assert [token["relevance"] for token in found["tokens"]] == pytest.approx(wanted.relevance.tolist())
-    assert found["label"] == "negative"
-    assert found["probability"] == pytest.approx(wanted.probability)
-    assert found["options"] == {"hidden": "input", "backward": "gradient", "heads": False}
-    assert found["target"] == {"index": 0, "versus": None, "span": None}
+    (record,) = records(output)
+    explanation = clearhead.explain(clearhead.load(model), TEXT, "att-cat", "negative", hidden="input")
+    assert [token["relevance"] for token in record["tokens"]] == pytest.approx(explanation.relevance.tolist())
+    assert record["label"] == "negative"
+    assert record["probability"] == pytest.approx(explanation.probability)
+    assert record["options"] == {"hidden": "input", "backward": "gradient", "heads": False}
+    assert record["target"] == {"index": 0, "versus": None, "span": None}
 
 
 def test_target_by_number_and_contrast(run, model):
-    (found,) = records(run("explain", TEXT, "-m", model, "--target", "1", "--versus", "NEGATIVE", "--json")[1])
-    assert found["target"] == {"index": 1, "versus": 0, "span": None}
-    assert found["label"] == "positive rather than negative"
+    (record,) = records(run("explain", TEXT, "-m", model, "--target", "1", "--versus", "NEGATIVE", "--json")[1])
+    assert record["target"] == {"index": 1, "versus": 0, "span": None}
+    assert record["label"] == "positive rather than negative"
 
 
 def test_inputs_of_every_kind(run, model, tmp_path):
@@ -154,7 +154,7 @@ def test_inputs_of_every_kind(run, model, tmp_path):
     files = [str(tmp_path / name) for name in ("one.txt", "rows.csv", "rows.tsv", "rows.jsonl")]
     _, output, errors = run("explain", "plain text", "-", *files, "-m", model, "--json", stdin="from a pipe\n")
     assert errors == ""
-    assert [found["text"] for found in records(output)] == [
+    assert [record["text"] for record in records(output)] == [
         "plain text",
         "from a pipe",
         "a good film\nwith two lines",
@@ -175,9 +175,9 @@ def test_tables_are_read_as_tasks_are(run, model, tmp_path):
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-        found = records(run("explain", str(tmp_path / name), "-m", model, "--json")[1])
-        wanted = [example.input for example in read_task(tmp_path / name).examples]
-        assert [one["text"] for one in found] == [list(one) if isinstance(one, tuple) else one for one in wanted]
+        rows = records(run("explain", str(tmp_path / name), "-m", model, "--json")[1])
+        inputs = [example.input for example in read_task(tmp_path / name).examples]
+        assert [row["text"] for row in rows] == [list(text) if isinstance(text, tuple) else text for text in inputs]
     (tmp_path / "remarks.csv").write_text("remark\na good film\n")
     assert records(run("explain", str(tmp_path / "remarks.csv"), "-m", model, "--json")[1])[0]["text"] == "a good film"
     bare = str(tmp_path / "bare.tsv")
@@ -195,12 +195,12 @@ def test_tables_are_read_as_tasks_are(run, model, tmp_path):
 
 
 def test_pairs_from_arguments_and_columns(run, model, tmp_path):
-    (found,) = records(run("explain", "a film", "never", "--pair", "-m", model, "--json")[1])
-    assert found["text"] == ["a film", "never"]
+    (record,) = records(run("explain", "a film", "never", "--pair", "-m", model, "--json")[1])
+    assert record["text"] == ["a film", "never"]
     table = tmp_path / "pairs.csv"
     table.write_text("premise,hypothesis\na film,bad\n")
-    (found,) = records(run("explain", str(table), "--text-column", "premise,hypothesis", "-m", model, "--json")[1])
-    assert found["text"] == ["a film", "bad"]
+    (record,) = records(run("explain", str(table), "--text-column", "premise,hypothesis", "-m", model, "--json")[1])
+    assert record["text"] == ["a film", "bad"]
 
 
 def test_parquet_in_and_out(run, model, tmp_path):
@@ -239,7 +239,7 @@ def test_page_has_blocks_rollout_and_both_classes(run, model, tmp_path):
 
 def test_a_whole_table_becomes_one_page(run, model, tmp_path):
     table, out = tmp_path / "rows.jsonl", tmp_path / "all.html"
-    table.write_text("".join(json.dumps({"text": f"film number {place}"}) + "\n" for place in range(70)))
+    table.write_text("".join(json.dumps({"text": f"film number {number}"}) + "\n" for number in range(70)))
     code, output, _ = run("explain", str(table), "-m", model, "--method", "raw-attention", "--out", str(out))
     assert code == 0
     assert "… and 60 more in the file." in output
@@ -253,8 +253,8 @@ def test_long_texts(run, model):
     assert "102 tokens" in errors
     assert "Use --overflow truncate" in errors and "or --overflow windows" in errors and "long=" not in errors
     one_line(*run("explain", long, long, "--pair", "-m", model, "--overflow", "windows"), "use --overflow truncate")
-    (found,) = records(run("explain", long, "-m", model, "--overflow", "windows", "--json")[1])
-    assert len(found["tokens"]) == 100
+    (record,) = records(run("explain", long, "-m", model, "--overflow", "windows", "--json")[1])
+    assert len(record["tokens"]) == 100
     assert records(run("explain", long, "-m", model, "--overflow", "truncate", "--json")[1])[0]["tokens"][-1]["special"]
 
 
@@ -275,5 +275,5 @@ def test_images(run, image_model, tmp_path):
     assert "balanced-cat" in output
     assert Image.open(tmp_path / "out.png").size == (90, 60)
     (tmp_path / "list.csv").write_text("image\nphoto.png\nphoto.png\n")
-    found = records(run("explain", str(tmp_path / "list.csv"), "-m", image_model, "--json")[1])
-    assert [one["grid"] for one in found] == [[4, 4], [4, 4]]
+    explanations = records(run("explain", str(tmp_path / "list.csv"), "-m", image_model, "--json")[1])
+    assert [explanation["grid"] for explanation in explanations] == [[4, 4], [4, 4]]

@@ -10,13 +10,13 @@ def test_list_methods(run):
     code, output, _ = run("list", "methods")
     assert code == 0
     assert all(name in output for name in clearhead.methods())
-    found = records(run("list", "methods", "--json")[1])
-    assert {one["name"]: one["signed"] for one in found}["att-cat"] is True
+    rows = records(run("list", "methods", "--json")[1])
+    assert {row["name"]: row["signed"] for row in rows}["att-cat"] is True
 
 
-@pytest.mark.parametrize("kind", ["metrics", "tasks", "models"])
-def test_list_says_so_where_there_is_nothing(run, kind):
-    code, output, _ = run("list", kind)
+@pytest.mark.parametrize("catalogue", ["metrics", "tasks", "models"])
+def test_list_says_so_where_there_is_nothing(run, catalogue):
+    code, output, _ = run("list", catalogue)
     assert code == 0
     assert output.strip()
 

@@ -45,14 +45,14 @@ LATE = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "wanted"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_one_line(run, arguments, wanted):
-    one_line(*run(*arguments), wanted)
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_line(run, arguments, message):
+    one_line(*run(*arguments), message)
 
 
-@pytest.mark.parametrize(("arguments", "wanted"), LATE.values(), ids=LATE)
-def test_a_mistake_about_the_model_is_one_line(run, model, arguments, wanted):
-    one_line(*run("explain", TEXT, "-m", model, *arguments), wanted)
+@pytest.mark.parametrize(("arguments", "message"), LATE.values(), ids=LATE)
+def test_a_mistake_about_the_model_is_one_line(run, model, arguments, message):
+    one_line(*run("explain", TEXT, "-m", model, *arguments), message)
 
 
 FILES = {
@@ -80,11 +80,11 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(("content", "name", "wanted"), FILES.values(), ids=FILES)
-def test_a_bad_file_is_one_line(run, model, tmp_path, content, name, wanted):
+@pytest.mark.parametrize(("content", "name", "message"), FILES.values(), ids=FILES)
+def test_a_bad_file_is_one_line(run, model, tmp_path, content, name, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    one_line(*run("explain", str(tmp_path / name), "-m", model), wanted)
+    one_line(*run("explain", str(tmp_path / name), "-m", model), message)
 
 
 def test_a_word_with_a_stroke_is_a_text(run, model):
@@ -100,8 +100,8 @@ def test_other_bad_inputs(run, model, image_model, tmp_path):
     one_line(*run("explain", "bad \udcff film", "-m", model), "Invalid UTF-8 at character 5")
     one_line(*run("explain", "a", "b", "c", "--pair", "-m", model), "exactly two texts")
     one_line(*run("explain", "a film", "--gold", "heart", "-m", model, "--out", str(tmp_path / "x.html")), "not occur")
-    for place in ("./missing", "../no-such/review", "~/missing", str(tmp_path / "missing")):
-        one_line(*run("explain", place, "-m", model), f"There is no file '{place}'")
+    for path in ("./missing", "../no-such/review", "~/missing", str(tmp_path / "missing")):
+        one_line(*run("explain", path, "-m", model), f"There is no file '{path}'")
     one_line(*run("explain", "text_column.csv", "-m", model), "There is no file 'text_column.csv'")
     one_line(*run("words", "x", "-m", image_model), "have no words")
     one_line(*run("explain", "x", "-m", str(tmp_path / "nothing")), "cannot be loaded")
@@ -117,8 +117,8 @@ def test_one_picture_holds_one_explanation(run, model, tmp_path):
     assert list(tmp_path.iterdir()) == []
     assert run("compare", "a", "-m", model, "--methods", "cat", "--out", str(tmp_path / "x.json"))[0] == 0
     assert clearhead.read(tmp_path / "x.json").method == "cat"
-    told = " ".join(re.sub("[│\\s]+", " ", run("compare", "--help")[1]).split())
-    assert "for one explanation .json" in told
+    help_text = " ".join(re.sub("[│\\s]+", " ", run("compare", "--help")[1]).split())
+    assert "for one explanation .json" in help_text
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):

@@ -17,11 +17,11 @@ def test_plan_tells_memory_and_time(run, model, image_model, tmp_path):
     first, second, *rest = output.splitlines()
     assert first.startswith("2 inputs, ") and "trans-att, att-cat, 2 at a time" in second
     assert [line.split()[0] for line in rest] == ["memory", "way", "time"]
-    found = json.loads(run("plan", TEXT, "-m", model, "--json")[1])
-    assert found["memory_blockwise"] < found["memory_whole"] < found["memory_free"]
-    assert found["way"] == "whole" and found["seconds"] > 0
-    told = (Path(__file__).parents[2] / "docs" / "json.md").read_text().split("`clearhead plan … --json`")[1]
-    assert all(f"`{key}`" in told for key in found)
+    plan = json.loads(run("plan", TEXT, "-m", model, "--json")[1])
+    assert plan["memory_blockwise"] < plan["memory_whole"] < plan["memory_free"]
+    assert plan["way"] == "whole" and plan["seconds"] > 0
+    section = (Path(__file__).parents[2] / "docs" / "json.md").read_text().split("`clearhead plan … --json`")[1]
+    assert all(f"`{key}`" in section for key in plan)
     assert "per explanation" not in run("plan", "--help")[1]
     Image.new("RGB", (40, 40)).save(tmp_path / "grey.png")
     assert run("plan", str(tmp_path / "grey.png"), "-m", image_model)[1].startswith("1 picture\n")
@@ -38,8 +38,8 @@ def test_plan_counts_every_window(run, model, monkeypatch):
     long = "film " * 100
     windows = clearhead.explain(clearhead.load(model), long, overflow="windows").diagnostics["windows"]
     flags = ["-m", model, "--overflow", "windows", "--batch-size", "2"]
-    found = json.loads(run("plan", long, "a film", *flags, "--json")[1])
-    assert (found["inputs"], found["windows"], found["longest"], found["seconds"]) == (2, windows, 102, 2.0)
+    plan = json.loads(run("plan", long, "a film", *flags, "--json")[1])
+    assert (plan["inputs"], plan["windows"], plan["longest"], plan["seconds"]) == (2, windows, 102, 2.0)
     explaining, predicting = tried
     assert len(explaining) == 1 + len(predicting) == 1 + (windows + 1) // 2
     assert f"102 at most, {windows} windows\n" in run("plan", long, *flags)[1]
@@ -51,9 +51,9 @@ def test_plan_for_the_answers_of_a_language_model(run, tmp_path):
     make_decoder("llama").save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     flags = ["-m", str(folder), "--methods", "attn-lrp", "--json"]
-    given = json.loads(run("plan", "the capital of france is", "--answer", "paris", *flags)[1])
+    with_answer = json.loads(run("plan", "the capital of france is", "--answer", "paris", *flags)[1])
     generated = json.loads(run("plan", "the capital of france is", *flags)[1])
     # The last token of an answer is predicted, not read.
-    assert generated["longest"] - given["longest"] == DEFAULT_NEW_TOKENS - 1
-    assert generated["memory_whole"] > given["memory_whole"]
-    assert given["way"] == "whole" and given["seconds"] > 0
+    assert generated["longest"] - with_answer["longest"] == DEFAULT_NEW_TOKENS - 1
+    assert generated["memory_whole"] > with_answer["memory_whole"]
+    assert with_answer["way"] == "whole" and with_answer["seconds"] > 0

@@ -11,11 +11,15 @@ import clearhead
 def test_words_of_each_class(run, model, tmp_path):
     (tmp_path / "a.csv").write_text("text\na bad film\nBad heart !\na good film\n")
     table = str(tmp_path / "a.csv")
-    found = records(run("words", table, "-m", model, "--target", "negative", "--json")[1])
-    one = clearhead.explain(clearhead.load(model), ["a bad film", "Bad heart !", "a good film"], target="negative")
-    wanted = sum(word.relevance for several in one for word in several.words() if word.text.casefold() == "bad")
-    assert [line["label"] for line in found] == ["negative"]
-    assert {line["word"]: line["weight"] for line in found[0]["words"]}["bad"] == pytest.approx(wanted)
+    classes = records(run("words", table, "-m", model, "--target", "negative", "--json")[1])
+    explanations = clearhead.explain(
+        clearhead.load(model), ["a bad film", "Bad heart !", "a good film"], target="negative"
+    )
+    weight = sum(
+        word.relevance for explanation in explanations for word in explanation.words() if word.text.casefold() == "bad"
+    )
+    assert [line["label"] for line in classes] == ["negative"]
+    assert {line["word"]: line["weight"] for line in classes[0]["words"]}["bad"] == pytest.approx(weight)
     assert run("words", "a film", "-m", model, "--reference", table, "--text-column", "text")[0] == 0
     code, output, errors = run("words", table, "-m", model, "--reference", table, "--out", str(tmp_path / "w.html"))
     assert code == 0, errors

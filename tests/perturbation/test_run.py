@@ -32,8 +32,8 @@ TEXTS = ["a fine film", ("is it good", "it is really bad . a film with no plot")
 
 def random_masks(model: Model, inputs: Any, count: int = 6, **options: Any) -> list[torch.Tensor]:
     drawn = torch.Generator().manual_seed(3)
-    found = group_features(model, as_inputs(model, inputs), **options)
-    return [torch.rand(count, one.count, generator=drawn) < 0.6 for one in found]
+    features_of_inputs = group_features(model, as_inputs(model, inputs), **options)
+    return [torch.rand(count, features.count, generator=drawn) < 0.6 for features in features_of_inputs]
 
 
 def one_by_one(model: Model, text: Any, mask: torch.Tensor, replacement: str) -> torch.Tensor:
@@ -41,18 +41,18 @@ def one_by_one(model: Model, text: Any, mask: torch.Tensor, replacement: str) ->
     row = as_inputs(model, text)
     ids, attention = row.tensors["input_ids"][0].tolist(), row.tensors["attention_mask"][0].tolist()
     kinds = row.tensors["token_type_ids"][0].tolist()
-    plain = [place for place, special in enumerate(row.items[0].special) if not special]
-    hidden = [place for place, present in zip(plain, mask.tolist(), strict=True) if not present]
-    for place in hidden:
+    plain = [position for position, special in enumerate(row.items[0].special) if not special]
+    hidden = [position for position, present in zip(plain, mask.tolist(), strict=True) if not present]
+    for position in hidden:
         if replacement in ("mask", "mask-attention"):
-            ids[place] = PLOT_WORDS.index("[MASK]")
+            ids[position] = PLOT_WORDS.index("[MASK]")
         if replacement == "pad":
-            ids[place] = PLOT_WORDS.index("[PAD]")
+            ids[position] = PLOT_WORDS.index("[PAD]")
         if replacement in ("attention", "mask-attention"):
-            attention[place] = 0
-    kept = [place for place in range(len(ids)) if replacement != "delete" or place not in hidden]
+            attention[position] = 0
+    kept = [position for position in range(len(ids)) if replacement != "delete" or position not in hidden]
     named = {"input_ids": ids, "attention_mask": attention, "token_type_ids": kinds}
-    tensors = {name: torch.tensor([[values[place] for place in kept]]) for name, values in named.items()}
+    tensors = {name: torch.tensor([[values[position] for position in kept]]) for name, values in named.items()}
     with torch.no_grad():
         return model.network(**tensors).logits[0]
 
@@ -61,8 +61,8 @@ def one_by_one(model: Model, text: Any, mask: torch.Tensor, replacement: str) ->
 def test_packed_texts_give_what_each_gives_alone(replacement: str) -> None:
     model = bert()
     masks = random_masks(model, TEXTS)
-    found = perturbed_logits(model, TEXTS, masks, replacement=replacement)
-    for text, mask, logits in zip(TEXTS, masks, found, strict=True):
+    packed = perturbed_logits(model, TEXTS, masks, replacement=replacement)
+    for text, mask, logits in zip(TEXTS, masks, packed, strict=True):
         alone = torch.stack([one_by_one(model, text, row, replacement) for row in mask])
         torch.testing.assert_close(logits, alone, rtol=0, atol=1e-12)
 
@@ -74,9 +74,9 @@ def test_a_black_patch_is_black_before_normalisation() -> None:
     image_with_hole = image.copy()
     image_with_hole.paste((0, 0, 0), (8, 8, 16, 16))
     with torch.no_grad():
-        wanted = model.network(**as_inputs(model, image_with_hole).tensors).logits
+        expected = model.network(**as_inputs(model, image_with_hole).tensors).logits
     torch.testing.assert_close(
-        perturbed_logits(model, image, [mask], replacement="zero")[0], wanted, rtol=0, atol=1e-12
+        perturbed_logits(model, image, [mask], replacement="zero")[0], expected, rtol=0, atol=1e-12
     )
 
 
@@ -86,13 +86,13 @@ def test_mean_and_blur_keep_what_is_present() -> None:
     masks = [torch.eye(9, dtype=torch.bool)] * 2
     cells = grid_labels(12, 12, (3, 3))
     for replacement in ("mean", "blur"):
-        found = perturbed_logits(model, {"pixel_values": pixels}, masks, replacement=replacement)
-        for place in range(2):
-            own = pixels[place : place + 1]
+        logits = perturbed_logits(model, {"pixel_values": pixels}, masks, replacement=replacement)
+        for index in range(2):
+            own = pixels[index : index + 1]
             background = own.mean((2, 3), keepdim=True) if replacement == "mean" else blur(own)
             for cell in range(9):
                 shown = torch.where(cells == cell + 1, own, background)
-                torch.testing.assert_close(found[place][cell], model.network(shown)[0].detach())
+                torch.testing.assert_close(logits[index][cell], model.network(shown)[0].detach())
 
 
 def test_blur_keeps_a_flat_picture_and_spreads_a_dot() -> None:
@@ -109,10 +109,10 @@ def test_blur_keeps_a_flat_picture_and_spreads_a_dot() -> None:
 def test_nothing_hidden_is_the_plain_model_and_special_tokens_stay() -> None:
     model = bert()
     batch = as_inputs(model, TEXTS)
-    whole = [torch.ones(1, one.count, dtype=torch.bool) for one in group_features(model, batch)]
+    masks = [torch.ones(1, features.count, dtype=torch.bool) for features in group_features(model, batch)]
     with torch.no_grad():
-        wanted = model.network(**batch.tensors).logits
-    torch.testing.assert_close(torch.cat(perturbed_logits(model, batch, whole)), wanted, rtol=0, atol=1e-12)
+        expected = model.network(**batch.tensors).logits
+    torch.testing.assert_close(torch.cat(perturbed_logits(model, batch, masks)), expected, rtol=0, atol=1e-12)
     labels = group_features(model, batch)[1].labels
     special = torch.tensor(batch.items[1].special)
     assert (labels[: len(special)] == 0).tolist() == special.tolist()
@@ -122,18 +122,18 @@ def test_nothing_hidden_is_the_plain_model_and_special_tokens_stay() -> None:
 def test_equal_inputs_are_computed_once_across_examples() -> None:
     model = linear_text()
     masks = [torch.tensor([[True, True, False]] * 4 + [[False] * 3]), torch.tensor([[False] * 3] * 2)]
-    found = perturbed_logits(model, ["a fine film", "no good plot"], masks)
+    outputs = perturbed_logits(model, ["a fine film", "no good plot"], masks)
     rows = sum(shape[0] for shape in model.network.calls)
     assert rows == 2
-    assert [len(one) for one in found] == [5, 2]
-    torch.testing.assert_close(found[0][4], found[1][0])
+    assert [len(logits) for logits in outputs] == [5, 2]
+    torch.testing.assert_close(outputs[0][4], outputs[1][0])
 
 
 def test_equal_pictures_are_computed_once() -> None:
     model = linear_image()
-    one = torch.rand(1, 3, 12, 12, dtype=torch.float64)
+    pixels = torch.rand(1, 3, 12, 12, dtype=torch.float64)
     mask = torch.tensor([[True] * 9, [False] * 9])
-    perturbed_logits(model, {"pixel_values": one.repeat(3, 1, 1, 1)}, [mask] * 3)
+    perturbed_logits(model, {"pixel_values": pixels.repeat(3, 1, 1, 1)}, [mask] * 3)
     assert sum(shape[0] for shape in model.network.calls) == 2
 
 
@@ -142,24 +142,24 @@ def test_batches_are_full_and_sorted_by_length(monkeypatch: pytest.MonkeyPatch) 
     model = linear_text()
     texts = ["a fine film with no plot", "film", "is it good", "a bad film"] * 4
     masks = random_masks(model, texts, 8)
-    found = perturbed_logits(model, texts, masks, replacement="delete")
+    outputs = perturbed_logits(model, texts, masks, replacement="delete")
     widths = [shape[1] for shape in model.network.calls]
     assert widths == sorted(widths, reverse=True)
     assert all(rows * width <= 60 for rows, width in model.network.calls)
     assert all(60 // width == rows for rows, width in model.network.calls[:-1])
     monkeypatch.setattr(run, "_batch_tokens", lambda device: 2048)
-    for some, others in zip(found, perturbed_logits(model, texts, masks, replacement="delete"), strict=True):
-        torch.testing.assert_close(some, others)
+    for logits, expected in zip(outputs, perturbed_logits(model, texts, masks, replacement="delete"), strict=True):
+        torch.testing.assert_close(logits, expected)
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_any_batch_size_gives_the_same(size: int) -> None:
     model = bert()
     masks = random_masks(model, TEXTS)
-    for some, others in zip(
+    for logits, expected in zip(
         perturbed_logits(model, TEXTS, masks, batch_size=size), perturbed_logits(model, TEXTS, masks), strict=True
     ):
-        torch.testing.assert_close(some, others, rtol=0, atol=1e-12)
+        torch.testing.assert_close(logits, expected, rtol=0, atol=1e-12)
 
 
 class Crowded(torch.nn.Module):
@@ -180,10 +180,10 @@ def test_batches_are_halved_until_they_fit() -> None:
     plain = bert()
     crowded = Model(Crowded(plain.network, 3), plain.processor)
     masks = random_masks(plain, TEXTS)
-    for some, others in zip(
+    for logits, expected in zip(
         perturbed_logits(crowded, TEXTS, masks), perturbed_logits(plain, TEXTS, masks), strict=True
     ):
-        torch.testing.assert_close(some, others, rtol=0, atol=1e-12)
+        torch.testing.assert_close(logits, expected, rtol=0, atol=1e-12)
     assert max(crowded.network.sizes) > 3
     with pytest.raises(BadOption, match="8 rows"):
         perturbed_logits(crowded, TEXTS, masks, batch_size=8)
@@ -216,15 +216,15 @@ def test_training_mode_does_not_matter_and_no_graph_is_kept() -> None:
     masks = random_masks(model, TEXTS)
     calm = perturbed_logits(model, TEXTS, masks)
     model.network.train()
-    for some, others in zip(perturbed_logits(model, TEXTS, masks), calm, strict=True):
-        assert torch.equal(some, others) and not some.requires_grad and not some.is_inference()
+    for logits, expected in zip(perturbed_logits(model, TEXTS, masks), calm, strict=True):
+        assert torch.equal(logits, expected) and not logits.requires_grad and not logits.is_inference()
 
 
 def test_span_models_keep_their_positions() -> None:
     model = answering_bert()
     masks = random_masks(model, TEXTS)
-    found = perturbed_scores(model, TEXTS, masks, [Target(span=(1, 2))] * 3)
-    for text, mask, scores in zip(TEXTS, masks, found, strict=True):
+    together = perturbed_scores(model, TEXTS, masks, [Target(span=(1, 2))] * 3)
+    for text, mask, scores in zip(TEXTS, masks, together, strict=True):
         alone = perturbed_scores(model, text, [mask], [Target(span=(1, 2))])[0]
         torch.testing.assert_close(scores, alone, rtol=0, atol=1e-12)
     with pytest.raises(UnsupportedModel, match="span"):
@@ -277,11 +277,15 @@ def test_left_padding_is_kept_where_it_is() -> None:
     model = bert()
     ids = torch.tensor([[0, 0, 2, 6, 7, 3], [2, 6, 7, 8, 9, 3]])
     tensors = {"input_ids": ids, "attention_mask": (ids != 0).long()}
-    masks = [torch.ones(1, one.count, dtype=torch.bool) for one in group_features(model, as_inputs(model, tensors))]
+    masks = [
+        torch.ones(1, features.count, dtype=torch.bool) for features in group_features(model, as_inputs(model, tensors))
+    ]
     with torch.no_grad():
-        wanted = model.network(**tensors).logits
+        expected = model.network(**tensors).logits
     for replacement in ("mask", "delete"):
-        torch.testing.assert_close(torch.cat(perturbed_logits(model, tensors, masks, replacement=replacement)), wanted)
+        torch.testing.assert_close(
+            torch.cat(perturbed_logits(model, tensors, masks, replacement=replacement)), expected
+        )
 
 
 # --- units -----------------------------------------------------------------------------------------------------
@@ -308,9 +312,9 @@ def test_units_of_an_image() -> None:
     assert (patches.labels[8:16, 16:] == 6).all()
     assert group_features(model, batch, "grid", segments=4)[0].count == 4
     assert group_features(model, batch, "pixel")[0].count == 24 * 24
-    for one in group_features(model, batch, "segment", segments=6):
-        assert one.kind == "slic" and one.count == one.labels.max() and one.labels.min() == 1
-        assert len(one.labels.unique()) == one.count
+    for features in group_features(model, batch, "segment", segments=6):
+        assert features.kind == "slic" and features.count == features.labels.max() and features.labels.min() == 1
+        assert len(features.labels.unique()) == features.count
 
 
 def test_segments_fall_back_to_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
