@@ -29,7 +29,9 @@ def log_probabilities(model, ids, positions, tokens, mask=None):
     mask = torch.ones(len(ids)) if mask is None else mask
     with torch.no_grad():
         logits = model.network.language_model(input_ids=torch.tensor([ids]), attention_mask=mask[None].long()).logits
-    return [float(logits[0, place].log_softmax(-1)[token]) for place, token in zip(positions, tokens, strict=True)]
+    return [
+        float(logits[0, position].log_softmax(-1)[token]) for position, token in zip(positions, tokens, strict=True)
+    ]
 
 
 def without_token(model, prompt, answer, removed):
@@ -66,7 +68,7 @@ def test_occlusion_from_attention_predicts_from_the_last_token_that_is_left(llam
     for index in range(len(ids)):
         mask = torch.ones(len(ids))
         mask[index] = 0
-        last = max(place for place in range(len(ids)) if place != index)
+        last = max(position for position in range(len(ids)) if position != index)
         (score,) = log_probabilities(llama, ids, [last], [paris], mask)
         assert explanation.relevance[index] == pytest.approx(unchanged - score, rel=1e-9, abs=1e-12)
 
@@ -82,12 +84,12 @@ def test_padding_stands_in_the_place_of_a_token(llama):
 
 
 def test_without_a_prompt_an_answer_follows_the_start_token(llama):
-    whole = clearhead.explain(llama, "the", "occlusion", answer="paris")
+    explanation = clearhead.explain(llama, "the", "occlusion", answer="paris")
     ids = encode(llama, "the")
     (paris,) = encode(llama, " paris")
     (with_prompt,) = log_probabilities(llama, ids, [0], [paris])
     (alone,) = log_probabilities(llama, [llama.processor.bos_token_id], [0], [paris])
-    assert whole.relevance[0] == pytest.approx(with_prompt - alone, rel=1e-9)
+    assert explanation.relevance[0] == pytest.approx(with_prompt - alone, rel=1e-9)
 
 
 @pytest.mark.parametrize("output", ["log-prob", "logit", "probability", "log-odds"])

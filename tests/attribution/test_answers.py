@@ -116,9 +116,9 @@ def test_few_steps_at_a_time_give_what_all_give(gpt2, name, monkeypatch):
     split = answers.split_targets
 
     def note(*args, **options):
-        for part in split(*args, **options):
-            sizes.append(len(part.targets))
-            yield part
+        for chunk in split(*args, **options):
+            sizes.append(len(chunk.targets))
+            yield chunk
 
     monkeypatch.setattr(answers, "split_targets", note)
     monkeypatch.setattr(step_trace, "_targets_per_batch", lambda *_, **__: 2)
@@ -169,12 +169,12 @@ def test_a_foil_explains_the_difference_of_logits(gpt2):
 
 
 def test_a_focus_explains_some_words_of_the_answer(llama):
-    whole = clearhead.explain(llama, PROMPT, "attn-lrp", answer=ANSWER, matrix=True)
+    unfocused = clearhead.explain(llama, PROMPT, "attn-lrp", answer=ANSWER, matrix=True)
     focused = clearhead.explain(llama, PROMPT, "attn-lrp", answer=ANSWER, focus="and")
     assert focused.label == "and"
-    np.testing.assert_allclose(whole.span("and").relevance, focused.relevance, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(whole.span(1).relevance, focused.relevance, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(whole.span((6, 9)).relevance, focused.relevance, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(unfocused.span("and").relevance, focused.relevance, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(unfocused.span(1).relevance, focused.relevance, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(unfocused.span((6, 9)).relevance, focused.relevance, rtol=1e-9, atol=1e-12)
 
 
 def test_heads_belong_to_the_whole_answer(gpt2):

@@ -34,8 +34,8 @@ def test_attention_flow_is_the_maximum_flow(seed: int, widest: int, monkeypatch:
     numbers = np.random.default_rng(seed)
     maps = numbers.dirichlet(np.full(4, 0.3), size=(3, 4))
     reading = np.eye(4)[0] if seed % 2 else numbers.dirichlet(np.ones(4))
-    wanted = [flow_by_programming(maps, reading, token) for token in range(4)]
-    np.testing.assert_allclose(flow.token_flows(maps, reading), wanted, atol=1e-6)
+    expected = [flow_by_programming(maps, reading, token) for token in range(4)]
+    np.testing.assert_allclose(flow.token_flows(maps, reading), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("spread", [0.03, 0.3, 3.0])
@@ -44,10 +44,10 @@ def test_the_widest_edges_prove_the_same_flow(spread: float, monkeypatch: pytest
     maps = numbers.dirichlet(np.full(40, spread), size=(5, 40))
     for reading in (np.eye(40)[0], numbers.dirichlet(np.ones(40))):
         monkeypatch.setattr(flow, "WIDEST_EDGES", 40)
-        wanted = flow.token_flows(maps, reading)
+        expected = flow.token_flows(maps, reading)
         for widest in (1, 4, 16):
             monkeypatch.setattr(flow, "WIDEST_EDGES", widest)
-            np.testing.assert_array_equal(flow.token_flows(maps, reading), wanted)
+            np.testing.assert_array_equal(flow.token_flows(maps, reading), expected)
 
 
 def test_attention_flow_of_hand_made_networks() -> None:
@@ -58,10 +58,10 @@ def test_attention_flow_of_hand_made_networks() -> None:
 
 def test_attention_flow_of_a_model() -> None:
     model = bert()
-    found = clearhead.explain(model, TEXTS[0], "attention-flow")
+    explanation = clearhead.explain(model, TEXTS[0], "attention-flow")
     trace = clearhead.capture(model, TEXTS[0])
     maps = torch.stack([attention[0].mean(0) for attention in trace.attentions]).numpy()
-    wanted = [flow_by_programming(maps, np.eye(8)[0], token) for token in range(8)]
-    np.testing.assert_allclose(found.relevance, wanted, atol=1e-5)
+    expected = [flow_by_programming(maps, np.eye(8)[0], token) for token in range(8)]
+    np.testing.assert_allclose(explanation.relevance, expected, atol=1e-5)
     with pytest.raises(BadInput, match="limit=4"):
         clearhead.explain(model, TEXTS[0], "attention-flow", limit=4)

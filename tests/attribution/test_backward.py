@@ -56,17 +56,17 @@ def expected_scores(reference, row):
     last, last_coefficient = maps[-1]
     received = [attention.mean((0, 1)) for attention, _ in maps]
     positive = [(attention * coefficient.clamp(min=0)).mean(0)[row] for attention, coefficient in maps]
-    others = torch.ones(last.shape[-1], dtype=torch.float64)
+    counted = torch.ones(last.shape[-1], dtype=torch.float64)
     # A class token is left out, the last word of a decoder is not.
     if row == 0:
-        others[row] = 0
-    weight = (last_coefficient[:, row] * others).sum(-1) / others.sum()
+        counted[row] = 0
+    weight = (last_coefficient[:, row] * counted).sum(-1) / counted.sum()
     return {
         "cat": sum(impacts),
         "att-cat": sum(weight * impact for weight, impact in zip(received, impacts, strict=True)),
         "grads": last_coefficient.mean(0)[row],
         "att-grads": sum(positive) / len(positive),
-        "attention-gradcam": (weight[:, None] * last[:, row]).mean(0).clamp(min=0) * others,
+        "attention-gradcam": (weight[:, None] * last[:, row]).mean(0).clamp(min=0) * counted,
         "layer-gradcam:layer=1": product(reference.hidden_states[1]).clamp(min=0),
     }
 
@@ -115,14 +115,14 @@ def test_trans_att_rolls_out_what_it_is_given():
 @pytest.mark.parametrize("backward", ["balanced", "attn-lrp"])
 def test_large_maps_are_weighted_one_by_one(backward, monkeypatch):
     """The walk over blocks gives what one backward pass gives, and keeps it if other methods will ask."""
-    _, whole, _ = referenced("bert", backward)
-    expected = whole.relevances_weighted_by(backward)
+    _, single_pass, _ = referenced("bert", backward)
+    expected = single_pass.relevances_weighted_by(backward)
     monkeypatch.setattr("clearhead.engine.weighted_relevance.FREE_MAPS_FROM_BYTES", 0)
     _, trace, _ = referenced("bert", backward)
     trace.keep_gradients()
     torch.testing.assert_close(trace.relevances_weighted_by(backward), expected)
     monkeypatch.setattr(gradients, "compute_gradients", None)
-    torch.testing.assert_close(trace.coefficients(backward).leaf, whole.coefficients(backward).leaf)
+    torch.testing.assert_close(trace.coefficients(backward).leaf, single_pass.coefficients(backward).leaf)
 
 
 @pytest.mark.parametrize("backward", BACKWARDS)

@@ -100,9 +100,9 @@ def test_evaluation_has_the_memory_guard(text, monkeypatch, names, captured, blo
     assert (whole_traces, block_traces) == (captured, blockwise)
     assert list(guarded.cases) == names and not guarded.refused
     for name in names:
-        for case, other in zip(guarded.cases[name], fitting.cases[name], strict=True):
+        for case, fitting_case in zip(guarded.cases[name], fitting.cases[name], strict=True):
             for need in needs:
-                expected = other.explanations[need]
+                expected = fitting_case.explanations[need]
                 np.testing.assert_allclose(case.explanations[need].relevance, expected.relevance, rtol=1e-6, atol=1e-9)
 
 
@@ -120,8 +120,8 @@ def test_a_batch_that_runs_out_of_memory_is_halved(text, monkeypatch):
     monkeypatch.setattr(loop, "capture", limited)
     explanations = clearhead.explain(text, TEXTS, "att-cat")
     assert rows == [4, 2, 1, 1, 2, 1, 1]
-    for explanation, other in zip(explanations, expected, strict=True):
-        np.testing.assert_allclose(explanation.relevance, other.relevance, rtol=1e-9)
+    for explanation, unlimited in zip(explanations, expected, strict=True):
+        np.testing.assert_allclose(explanation.relevance, unlimited.relevance, rtol=1e-9)
 
 
 def test_an_input_that_runs_out_of_memory_goes_block_by_block_or_fails(text, monkeypatch):
@@ -147,9 +147,9 @@ def test_a_method_tells_whether_it_works_block_by_block(name, blockwise):
 @pytest.mark.parametrize("family", ["bert", "vit"])
 def test_noise_is_the_same_block_by_block(family):
     spec = parse_method("random")
-    whole = spec(clearhead.capture(shared_model(family), tensors(family)))
+    at_once = spec(clearhead.capture(shared_model(family), tensors(family)))
     blocks = spec(capture_blockwise(shared_model(family), tensors(family)))
-    torch.testing.assert_close(blocks.relevance_BT, whole.relevance_BT, rtol=0, atol=0)
+    torch.testing.assert_close(blocks.relevance_BT, at_once.relevance_BT, rtol=0, atol=0)
 
 
 def test_gradients_are_kept_for_methods_that_read_them():

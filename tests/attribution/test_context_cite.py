@@ -73,17 +73,17 @@ def test_seeds_reproduce_and_batches_do_not_matter(llama):
     for prompt, explanation in zip(prompts, batch, strict=True):
         alone = clearhead.explain(llama, prompt, "context-cite", answer="long", samples=8, penalty=0.0)
         np.testing.assert_allclose(explanation.relevance, alone.relevance, rtol=1e-8, atol=1e-11)
-    other = clearhead.explain(llama, prompts[0], "context-cite", answer="long", samples=8, penalty=0.0, seed=1)
-    assert not np.allclose(other.relevance, batch[0].relevance)
+    reseeded = clearhead.explain(llama, prompts[0], "context-cite", answer="long", samples=8, penalty=0.0, seed=1)
+    assert not np.allclose(reseeded.relevance, batch[0].relevance)
 
 
 def test_rows_of_the_matrix_are_the_steps(llama):
     arguments = {"answer": "paris is long", "sources": DOCUMENTS, "samples": 16, "penalty": 0.001}
-    whole = clearhead.explain(llama, "the capital is", "context-cite", matrix=True, **arguments)
+    explanation = clearhead.explain(llama, "the capital is", "context-cite", matrix=True, **arguments)
     for step in range(3):
         alone = clearhead.explain(llama, "the capital is", "context-cite", focus=step, **arguments)
-        np.testing.assert_allclose(whole.matrix[step], alone.relevance, rtol=1e-8, atol=1e-11)
-        pairs = zip(whole.span(step).sources, alone.sources, strict=True)
+        np.testing.assert_allclose(explanation.matrix[step], alone.relevance, rtol=1e-8, atol=1e-11)
+        pairs = zip(explanation.span(step).sources, alone.sources, strict=True)
         assert all(ours.relevance == pytest.approx(theirs.relevance, abs=1e-11) for ours, theirs in pairs)
 
 

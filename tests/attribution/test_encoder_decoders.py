@@ -52,11 +52,11 @@ def bart(models):
 
 @pytest.mark.parametrize("family", ENCODER_DECODERS)
 def test_a_step_is_explained_like_the_last_of_an_answer_that_ends_there(models, family):
-    whole = clearhead.compare(models[family], SOURCE, METHODS, answer=ANSWER, matrix=True)
-    for step, position in enumerate(whole["gae"].steps):
+    full_answer = clearhead.compare(models[family], SOURCE, METHODS, answer=ANSWER, matrix=True)
+    for step, position in enumerate(full_answer["gae"].steps):
         alone = clearhead.compare(models[family], SOURCE, METHODS, answer=ANSWER[: position.end], focus=-1)
         for name, explanation in alone.items():
-            row = whole[name].matrix[step]
+            row = full_answer[name].matrix[step]
             width = len(explanation.relevance)
             np.testing.assert_allclose(row[:width], explanation.relevance, rtol=1e-10, atol=1e-11, err_msg=name)
             np.testing.assert_array_equal(row[width:], 0)
@@ -194,8 +194,8 @@ def capture(model, **options):
 def test_raw_attention_and_rollout_are_rows_of_the_maps(bart):
     names = ["raw-attention", "rollout"]
     raw, rollout = clearhead.compare(bart, SOURCE, names, answer=ANSWER, focus=-1).values()
-    whole = clearhead.explain(bart, SOURCE, "raw-attention", answer=ANSWER)
-    reference = Reference.of(bart, whole).with_eager_copy(make_encoder_decoder("bart", seed=SEED))
+    explanation = clearhead.explain(bart, SOURCE, "raw-attention", answer=ANSWER)
+    reference = Reference.of(bart, explanation).with_eager_copy(make_encoder_decoder("bart", seed=SEED))
     with torch.no_grad():
         output = reference.run(reference.embed(), output_attentions=True)
     encoder = [attention[0].mean(0) for attention in output.encoder_attentions]
@@ -207,10 +207,10 @@ def test_raw_attention_and_rollout_are_rows_of_the_maps(bart):
         relevance_ii = relevance_ii + weights @ relevance_ii
     relevance_qq = torch.eye(len(decoder[0]), dtype=torch.float64)
     relevance_qi = torch.zeros_like(cross[0])
-    for own, other in zip(decoder, cross, strict=True):
+    for own, cross_weights in zip(decoder, cross, strict=True):
         relevance_qi = relevance_qi + own @ relevance_qi
         relevance_qq = relevance_qq + own @ relevance_qq
-        relevance_qi = relevance_qi + other @ relevance_ii
+        relevance_qi = relevance_qi + cross_weights @ relevance_ii
     own_row = relevance_qq[-1] - torch.eye(len(relevance_qq), dtype=torch.float64)[-1]
     np.testing.assert_allclose(rollout.relevance, torch.cat([relevance_qi[-1], own_row]), rtol=1e-9)
 
@@ -257,20 +257,20 @@ def test_tokens_that_must_come_first_are_read_but_not_explained():
     network = make_encoder_decoder("bart")
     network.generation_config.forced_bos_token_id = 7
     model = clearhead.load(network, make_tokenizer())
-    given = clearhead.explain(model, SOURCE, "raw-attention", answer=ANSWER)
+    answered = clearhead.explain(model, SOURCE, "raw-attention", answer=ANSWER)
     written = clearhead.explain(model, SOURCE, "raw-attention", generation={"max_new_tokens": 4})
     first_tokens = tuple(model.processor.convert_ids_to_tokens([1, 7]))
-    for explanation in (given, written):
+    for explanation in (answered, written):
         start = explanation.prompt_length
         assert explanation.tokens[start : start + 2] == first_tokens
-    assert given.special[given.prompt_length : given.prompt_length + 3].tolist() == [True, True, False]
-    assert [step.token for step in given.steps] == ["par", "is", "Ġand", "Ġlong"]
+    assert answered.special[answered.prompt_length : answered.prompt_length + 3].tolist() == [True, True, False]
+    assert [step.token for step in answered.steps] == ["par", "is", "Ġand", "Ġlong"]
 
 
 def test_a_foil_and_a_focus_explain_a_part_of_the_answer(bart):
-    whole = clearhead.explain(bart, SOURCE, "gradient-x-input", answer=ANSWER, matrix=True, versus=None)
+    unfocused = clearhead.explain(bart, SOURCE, "gradient-x-input", answer=ANSWER, matrix=True, versus=None)
     focused = clearhead.explain(bart, SOURCE, "gradient-x-input", answer=ANSWER, focus="and")
-    np.testing.assert_allclose(whole.span("and").relevance, focused.relevance, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(unfocused.span("and").relevance, focused.relevance, rtol=1e-9, atol=1e-12)
     options = {"answer": ANSWER, "focus": "long"}
     contrast = clearhead.explain(bart, SOURCE, "gradient-x-input", versus="grey", **options)
     assert contrast.label == "long rather than grey"

@@ -36,8 +36,10 @@ def test_alone_or_together_in_any_batch(case: str, name: str) -> None:
 @pytest.mark.parametrize("case", ["bert", "vit", "llama"])
 def test_classes_differ_where_they_should(case: str, name: str) -> None:
     model, inputs = cases()[case]
-    one, other = (clearhead.explain(model, inputs, name, target=target)[0].relevance for target in (0, 1))
-    assert np.allclose(one, other, atol=1e-9) != METHODS[name].class_specific
+    first_class, second_class = (
+        clearhead.explain(model, inputs, name, target=target)[0].relevance for target in (0, 1)
+    )
+    assert np.allclose(first_class, second_class, atol=1e-9) != METHODS[name].class_specific
 
 
 @pytest.mark.parametrize("name", [*SAMPLED, "random"])
@@ -66,19 +68,19 @@ def test_the_model_is_left_as_it_was(name: str) -> None:
 def test_low_precision_runs(name: str) -> None:
     require_half_precision("bfloat16")
     model = clearhead.load(bert(), dtype="bfloat16")
-    for found in clearhead.explain(model, TEXTS, name, target=0):
-        assert np.isfinite(found.relevance).all()
+    for explanation in clearhead.explain(model, TEXTS, name, target=0):
+        assert np.isfinite(explanation.relevance).all()
 
 
 @pytest.mark.parametrize("name", ADDED)
 def test_given_embeddings_are_explained(name: str) -> None:
     model = llama()
     embeddings = model.network.get_input_embeddings()(IDS).detach()
-    found = clearhead.explain(model, {"inputs_embeds": embeddings[:1]}, name, target=0)[0]
-    assert len(found.relevance) == 6 and np.isfinite(found.relevance).all()
+    explanation = clearhead.explain(model, {"inputs_embeds": embeddings[:1]}, name, target=0)[0]
+    assert len(explanation.relevance) == 6 and np.isfinite(explanation.relevance).all()
     if name not in SAMPLED:
         words = clearhead.explain(model, {"input_ids": IDS[:1]}, name, target=0)[0]
-        np.testing.assert_allclose(found.relevance, words.relevance, atol=1e-9)
+        np.testing.assert_allclose(explanation.relevance, words.relevance, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ADDED)
@@ -88,8 +90,8 @@ def test_a_model_without_padding_takes_one_input_at_a_time(name: str) -> None:
         with pytest.raises(UnsupportedModel, match="padding token"):
             clearhead.explain(lonely_gpt(), ids, name, target=0)
     else:
-        for found in clearhead.explain(lonely_gpt(), ids, name, target=0):
-            assert np.isfinite(found.relevance).all()
+        for explanation in clearhead.explain(lonely_gpt(), ids, name, target=0):
+            assert np.isfinite(explanation.relevance).all()
 
 
 @pytest.mark.parametrize(
@@ -140,10 +142,10 @@ def test_large_numbers_are_taken_where_they_make_sense() -> None:
 @pytest.mark.parametrize("name", [*SAMPLED, "random"])
 def test_torchs_default_type_changes_nothing(name: str) -> None:
     model = bert()
-    wanted = clearhead.explain(model, TEXTS[0], name, target=0).relevance
+    expected = clearhead.explain(model, TEXTS[0], name, target=0).relevance
     torch.set_default_dtype(torch.float64)
     try:
-        found = clearhead.explain(model, TEXTS[0], name, target=0).relevance
+        relevance = clearhead.explain(model, TEXTS[0], name, target=0).relevance
     finally:
         torch.set_default_dtype(torch.float32)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(relevance, expected, rtol=1e-5, atol=1e-7)

@@ -20,15 +20,15 @@ from clearhead.perturbation.run import perturbed_scores
 @pytest.mark.parametrize("case", ["bert", "vit"])
 def test_integrated_gradients_are_complete(case: str) -> None:
     model, inputs = cases()[case]
-    for found in clearhead.explain(model, inputs, "integrated-gradients", target=1, steps=60):
-        assert found.relevance.sum() == pytest.approx(found.diagnostics["effect"], abs=1e-6)
-        assert found.diagnostics["completeness_gap"] < 1e-6
+    for explanation in clearhead.explain(model, inputs, "integrated-gradients", target=1, steps=60):
+        assert explanation.relevance.sum() == pytest.approx(explanation.diagnostics["effect"], abs=1e-6)
+        assert explanation.diagnostics["completeness_gap"] < 1e-6
 
 
 def test_steps_are_doubled_for_the_inputs_that_need_it() -> None:
     model, inputs = llama(), DECODER
     rough = clearhead.explain(model, inputs, "integrated-gradients", target=0, steps=4)
-    gaps = [found.diagnostics["completeness_gap"] for found in rough]
+    gaps = [explanation.diagnostics["completeness_gap"] for explanation in rough]
     between = sum(gaps) / 2
     fine = clearhead.explain(model, inputs, "integrated-gradients", target=0, steps=4, tolerance=between)
     for before, after in zip(rough, fine, strict=True):
@@ -36,7 +36,7 @@ def test_steps_are_doubled_for_the_inputs_that_need_it() -> None:
         assert (after.diagnostics["steps"] > 4) == needed
         assert after.diagnostics["completeness_gap"] <= between
     short = clearhead.explain(model, inputs, "integrated-gradients", target=0, steps=4, tolerance=1e-12, limit=16)
-    assert [found.diagnostics["steps"] for found in short] == [16, 16]
+    assert [explanation.diagnostics["steps"] for explanation in short] == [16, 16]
 
 
 def test_baselines_of_the_path() -> None:
@@ -61,15 +61,15 @@ def test_baselines_of_the_path() -> None:
 
 def test_contrasts_and_spans_are_explained_too() -> None:
     model = bert()
-    one, other, contrast = (
+    first, second, contrast = (
         clearhead.explain(model, TEXTS[0], "integrated-gradients", target=target)
         for target in (Target(0), Target(1), Target(0, versus=1))
     )
-    np.testing.assert_allclose(contrast.relevance, one.relevance - other.relevance, atol=1e-12)
+    np.testing.assert_allclose(contrast.relevance, first.relevance - second.relevance, atol=1e-12)
     for name in ADDED:
-        found = clearhead.explain(answering_bert(), TEXTS, name)
+        together = clearhead.explain(answering_bert(), TEXTS, name)
         alone = clearhead.explain(answering_bert(), TEXTS[2], name)
-        np.testing.assert_allclose(found[2].relevance, alone.relevance, atol=1e-9)
+        np.testing.assert_allclose(together[2].relevance, alone.relevance, atol=1e-9)
 
 
 def test_smooth_gradients_are_gradients_at_noisy_inputs() -> None:
@@ -81,27 +81,27 @@ def test_smooth_gradients_are_gradients_at_noisy_inputs() -> None:
         model.network(pixel_values=pixels).logits[0, 0].backward()
         gradients.append(pixels.grad[0])
     blocks = torch.stack(gradients).unfold(2, 8, 8).unfold(3, 8, 8)
-    wanted = blocks.square().sum((1, 4, 5)).sqrt().mean(0).flatten()
-    found = clearhead.explain(model, picture(), "smooth-gradient", target=0)
-    np.testing.assert_allclose(found.relevance[1:], wanted.numpy(), atol=1e-10)
+    expected = blocks.square().sum((1, 4, 5)).sqrt().mean(0).flatten()
+    explanation = clearhead.explain(model, picture(), "smooth-gradient", target=0)
+    np.testing.assert_allclose(explanation.relevance[1:], expected.numpy(), atol=1e-10)
     spread = (point.make() - trace.leaf[0]).std() / (trace.leaf.max() - trace.leaf.min())
     assert float(spread) == pytest.approx(0.1, rel=0.1)
 
 
 def test_deeplift_says_that_it_is_not_complete() -> None:
-    found = clearhead.explain(bert(), TEXTS[0], "deeplift-shap", target=0)
-    diagnostics = found.diagnostics
-    assert diagnostics["completeness_gap"] == pytest.approx(abs(found.relevance.sum() - diagnostics["effect"]))
+    explanation = clearhead.explain(bert(), TEXTS[0], "deeplift-shap", target=0)
+    diagnostics = explanation.diagnostics
+    assert diagnostics["completeness_gap"] == pytest.approx(abs(explanation.relevance.sum() - diagnostics["effect"]))
     assert "completeness_gap" in diagnostics["note"]
 
 
 def embedded(model: Model, text: str) -> tuple[torch.Tensor, Any]:
     tensors = as_inputs(model, text).tensors
     leaf = model.network.get_input_embeddings()(tensors["input_ids"]).detach()
-    others = {name: value for name, value in tensors.items() if name != "input_ids"}
+    extra_tensors = {name: value for name, value in tensors.items() if name != "input_ids"}
 
     def forward(embeddings: torch.Tensor) -> torch.Tensor:
-        rows = {name: value.expand(len(embeddings), -1) for name, value in others.items()}
+        rows = {name: value.expand(len(embeddings), -1) for name, value in extra_tensors.items()}
         logits: torch.Tensor = model.network(inputs_embeds=embeddings, **rows).logits
         return logits
 
@@ -112,9 +112,9 @@ def test_integrated_gradients_agree_with_captum() -> None:
     from captum.attr import IntegratedGradients
 
     leaf, forward = embedded(bert(), TEXTS[0])
-    wanted = IntegratedGradients(forward).attribute(leaf, torch.zeros_like(leaf), target=2, n_steps=7).sum(-1)[0]
-    found = clearhead.explain(bert(), TEXTS[0], "integrated-gradients", target=2, steps=7)
-    np.testing.assert_allclose(found.relevance, wanted.detach().numpy(), atol=1e-10)
+    expected = IntegratedGradients(forward).attribute(leaf, torch.zeros_like(leaf), target=2, n_steps=7).sum(-1)[0]
+    explanation = clearhead.explain(bert(), TEXTS[0], "integrated-gradients", target=2, steps=7)
+    np.testing.assert_allclose(explanation.relevance, expected.detach().numpy(), atol=1e-10)
 
 
 def test_gradient_shap_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +124,9 @@ def test_gradient_shap_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(np.random, "uniform", lambda *_: np.array(shares))
     monkeypatch.setattr(path, "_draw_share", lambda trace, sample, seed, number: shares[number])
     leaf, forward = embedded(bert(), TEXTS[0])
-    wanted = GradientShap(forward).attribute(leaf, torch.zeros_like(leaf), n_samples=5, stdevs=0.0, target=2)
-    found = clearhead.explain(bert(), TEXTS[0], "gradient-shap", target=2)
-    np.testing.assert_allclose(found.relevance, wanted.sum(-1)[0].detach().numpy(), atol=1e-10)
+    expected = GradientShap(forward).attribute(leaf, torch.zeros_like(leaf), n_samples=5, stdevs=0.0, target=2)
+    explanation = clearhead.explain(bert(), TEXTS[0], "gradient-shap", target=2)
+    np.testing.assert_allclose(explanation.relevance, expected.sum(-1)[0].detach().numpy(), atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -145,12 +145,12 @@ def test_deeplift_agrees_with_captum() -> None:
             logits: torch.Tensor = module(inputs_embeds=embeddings).logits
             return logits
 
-    wanted = DeepLift(FromEmbeddings()).attribute(leaf, torch.zeros_like(leaf), target=2).sum(-1)[0]
-    found = clearhead.explain(bert(), TEXTS[0], "deeplift-shap", target=2, noise=0.0, samples=1)
-    np.testing.assert_allclose(found.relevance, wanted.detach().numpy(), atol=1e-10)
+    expected = DeepLift(FromEmbeddings()).attribute(leaf, torch.zeros_like(leaf), target=2).sum(-1)[0]
+    explanation = clearhead.explain(bert(), TEXTS[0], "deeplift-shap", target=2, noise=0.0, samples=1)
+    np.testing.assert_allclose(explanation.relevance, expected.detach().numpy(), atol=1e-10)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 25, 400])
 def test_gauss_legendre_is_numpys(steps: int) -> None:
-    for found, wanted in zip(path.gauss_legendre(steps), np.polynomial.legendre.leggauss(steps), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-12)
+    for values, expected in zip(path.gauss_legendre(steps), np.polynomial.legendre.leggauss(steps), strict=True):
+        np.testing.assert_allclose(values, expected, rtol=1e-8, atol=1e-12)

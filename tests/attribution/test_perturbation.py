@@ -39,12 +39,12 @@ HIDING = ["occlusion", "lime", "shapley-sampling"]
 def test_a_linear_text_model_gives_back_its_weights(name: str, options: dict[str, Any], target: int) -> None:
     model = linear_text()
     ids = as_inputs(model, TEXTS).tensors["input_ids"]
-    for place, found in enumerate(clearhead.explain(model, TEXTS, name, target=target, **options)):
-        weight = model.network.weight(ids[place][: len(found.tokens)]).numpy() * (1 - 2 * target)
-        plain = ~found.special
-        np.testing.assert_allclose(found.relevance[plain], weight[plain], atol=1e-9)
+    for row, explanation in enumerate(clearhead.explain(model, TEXTS, name, target=target, **options)):
+        weight = model.network.weight(ids[row][: len(explanation.tokens)]).numpy() * (1 - 2 * target)
+        plain = ~explanation.special
+        np.testing.assert_allclose(explanation.relevance[plain], weight[plain], atol=1e-9)
         if name in HIDING or "baseline" in options:
-            assert not found.relevance[found.special].any()
+            assert not explanation.relevance[explanation.special].any()
 
 
 @pytest.mark.parametrize("name", ["occlusion", "lime", "shapley-sampling", "integrated-gradients", "gradient-shap"])
@@ -53,8 +53,8 @@ def test_a_linear_image_model_gives_back_its_weights(name: str) -> None:
     pixels = torch.rand(2, 3, 12, 12, dtype=torch.float64)
     options: dict[str, Any] = {"output": "logit"} if name in HIDING else {}
     options |= {"ridge": 0.0} if name == "lime" else {}
-    for place, found in enumerate(clearhead.explain(model, {"pixel_values": pixels}, name, target=0, **options)):
-        np.testing.assert_allclose(found.relevance, model.network.products(pixels)[place].numpy(), atol=1e-9)
+    for row, explanation in enumerate(clearhead.explain(model, {"pixel_values": pixels}, name, target=0, **options)):
+        np.testing.assert_allclose(explanation.relevance, model.network.products(pixels)[row].numpy(), atol=1e-9)
 
 
 def test_the_gradient_of_a_linear_model_is_the_same_everywhere() -> None:
@@ -68,14 +68,14 @@ def test_windows_of_occlusion_are_averaged() -> None:
     ids = as_inputs(model, text).tensors["input_ids"][0]
     weight = model.network.weight(ids)[1:-1].tolist()
     windows = [range(start, start + 3) for start in range(len(weight) - 2)]
-    wanted = [
-        np.mean([sum(weight[place] for place in window) for window in windows if token in window])
+    expected = [
+        np.mean([sum(weight[index] for index in window) for window in windows if token in window])
         for token in range(len(weight))
     ]
-    found = clearhead.explain(model, text, "occlusion", target=0, window=3, output="logit")
-    np.testing.assert_allclose(found.relevance[1:-1], wanted, atol=1e-12)
-    whole = clearhead.explain(model, "a fine film", "occlusion", target=0, window=9, output="logit")
-    np.testing.assert_allclose(whole.relevance[1:-1], model.network.weight(ids)[1:4].sum().item(), atol=1e-12)
+    explanation = clearhead.explain(model, text, "occlusion", target=0, window=3, output="logit")
+    np.testing.assert_allclose(explanation.relevance[1:-1], expected, atol=1e-12)
+    single_window = clearhead.explain(model, "a fine film", "occlusion", target=0, window=9, output="logit")
+    np.testing.assert_allclose(single_window.relevance[1:-1], model.network.weight(ids)[1:4].sum().item(), atol=1e-12)
 
 
 def test_windows_on_an_image_are_squares() -> None:
@@ -83,10 +83,10 @@ def test_windows_on_an_image_are_squares() -> None:
     pixels = torch.rand(1, 3, 12, 12, dtype=torch.float64)
     cells = model.network.products(pixels)[0].reshape(3, 3)
     squares = cells.unfold(0, 2, 1).unfold(1, 2, 1).sum((2, 3))
-    found = clearhead.explain(model, {"pixel_values": pixels}, "occlusion", target=0, window=2, output="logit")[0]
-    assert found.relevance[0] == pytest.approx(squares[0, 0].item())
-    assert found.relevance[4] == pytest.approx(squares.mean().item())
-    assert found.relevance[5] == pytest.approx(squares[:, 1].mean().item())
+    explanation = clearhead.explain(model, {"pixel_values": pixels}, "occlusion", target=0, window=2, output="logit")[0]
+    assert explanation.relevance[0] == pytest.approx(squares[0, 0].item())
+    assert explanation.relevance[4] == pytest.approx(squares.mean().item())
+    assert explanation.relevance[5] == pytest.approx(squares[:, 1].mean().item())
 
 
 def test_shapley_values_over_all_orders_are_the_formula() -> None:
@@ -94,20 +94,20 @@ def test_shapley_values_over_all_orders_are_the_formula() -> None:
     coalitions = torch.tensor(list(itertools.product([False, True], repeat=4)))
     scores = perturbed_scores(model, text, [coalitions], [Target(0)])[0].tolist()
     worth = {frozenset(np.flatnonzero(row)): score for row, score in zip(coalitions.numpy(), scores, strict=True)}
-    wanted = [
+    expected = [
         sum(
-            math.factorial(len(others))
-            * math.factorial(3 - len(others))
+            math.factorial(len(coalition))
+            * math.factorial(3 - len(coalition))
             / math.factorial(4)
-            * (worth[others | {one}] - s)
-            for others, s in worth.items()
-            if one not in others
+            * (worth[coalition | {player}] - s)
+            for coalition, s in worth.items()
+            if player not in coalition
         )
-        for one in range(4)
+        for player in range(4)
     ]
     orders = torch.tensor(list(itertools.permutations(range(4))))
     grown = [worth[frozenset(order[:size].tolist())] for order in orders for size in range(5)]
-    np.testing.assert_allclose(mean_gains(torch.tensor(grown, dtype=torch.float64), orders), wanted, atol=1e-12)
+    np.testing.assert_allclose(mean_gains(torch.tensor(grown, dtype=torch.float64), orders), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("case", ["bert", "vit", "llama"])
@@ -115,12 +115,14 @@ def test_shapley_values_over_all_orders_are_the_formula() -> None:
 def test_shapley_values_sum_to_the_effect(case: str, output: str) -> None:
     model, inputs = cases()[case]
     batch = as_inputs(model, inputs)
-    ends = [torch.tensor([[False] * one.count, [True] * one.count]) for one in group_features(model, batch)]
+    ends = [
+        torch.tensor([[False] * features.count, [True] * features.count]) for features in group_features(model, batch)
+    ]
     explained = clearhead.explain(model, inputs, "shapley-sampling", target=1, samples=2, output=output)
     scores = perturbed_scores(model, batch, ends, [Target(1)] * len(batch), output=output)
-    for found, (nothing, everything) in zip(explained, scores, strict=True):
-        assert found.relevance.sum() == pytest.approx(float(everything - nothing), abs=1e-10)
-        assert found.diagnostics["effect"] == pytest.approx(float(everything - nothing), abs=1e-10)
+    for explanation, (nothing, everything) in zip(explained, scores, strict=True):
+        assert explanation.relevance.sum() == pytest.approx(float(everything - nothing), abs=1e-10)
+        assert explanation.diagnostics["effect"] == pytest.approx(float(everything - nothing), abs=1e-10)
 
 
 def test_lime_is_weighted_ridge_regression() -> None:
@@ -131,33 +133,35 @@ def test_lime_is_weighted_ridge_regression() -> None:
     design = torch.cat([mask, torch.ones(30, 1, dtype=torch.float64)], 1)
     penalty = torch.diag(torch.tensor([0.3] * 5 + [0.0], dtype=torch.float64))
     weighted = design.T * similarity
-    wanted = torch.linalg.solve(weighted @ design + penalty, weighted @ score)
-    torch.testing.assert_close(local_weights(mask, score, 0.25, 0.3), wanted[:5])
+    expected = torch.linalg.solve(weighted @ design + penalty, weighted @ score)
+    torch.testing.assert_close(local_weights(mask, score, 0.25, 0.3), expected[:5])
 
 
 def test_units_share_their_relevance_among_their_tokens() -> None:
     model = bert()
-    found = clearhead.explain(model, "a goodly films . no plot", "shapley-sampling", unit="word", target=0)
-    assert found.diagnostics["unit"] == "word" and found.diagnostics["units"] == 6
-    assert found.relevance[2] == found.relevance[3]
+    explanation = clearhead.explain(model, "a goodly films . no plot", "shapley-sampling", unit="word", target=0)
+    assert explanation.diagnostics["unit"] == "word" and explanation.diagnostics["units"] == 6
+    assert explanation.relevance[2] == explanation.relevance[3]
     sentences = clearhead.explain(model, "a goodly films . no plot", "occlusion", unit="sentence", target=0)
     assert len(set(sentences.relevance[1:6])) == 1 and sentences.diagnostics["units"] == 2
 
 
 @pytest.mark.parametrize("unit", ["grid", "slic", "segment"])
 def test_segments_of_an_image_carry_all_relevance(unit: str) -> None:
-    found = clearhead.explain(vit(), picture(), "shapley-sampling", unit=unit, segments=4, target=0, samples=2)
-    assert found.relevance.sum() == pytest.approx(found.diagnostics["effect"], abs=1e-10)
-    assert found.pixels is not None and found.pixels.sum() == pytest.approx(found.diagnostics["effect"], abs=1e-10)
+    explanation = clearhead.explain(vit(), picture(), "shapley-sampling", unit=unit, segments=4, target=0, samples=2)
+    assert explanation.relevance.sum() == pytest.approx(explanation.diagnostics["effect"], abs=1e-10)
+    assert explanation.pixels is not None and explanation.pixels.sum() == pytest.approx(
+        explanation.diagnostics["effect"], abs=1e-10
+    )
 
 
 @pytest.mark.parametrize("replacement", ["mask", "pad", "delete", "attention", "mask-attention"])
 def test_the_replacement_is_recorded_and_matters(replacement: str) -> None:
-    found = clearhead.explain(bert(), TEXTS[0], "occlusion", replacement=replacement, target=0)
+    explanation = clearhead.explain(bert(), TEXTS[0], "occlusion", replacement=replacement, target=0)
     default = clearhead.explain(bert(), TEXTS[0], "occlusion", target=0)
-    assert found.diagnostics["absent"] == replacement and default.diagnostics["absent"] == "mask"
-    assert found.options["replacement"] == replacement and "absent" not in found.options
-    assert (replacement == "mask") == np.allclose(found.relevance, default.relevance, atol=1e-12)
+    assert explanation.diagnostics["absent"] == replacement and default.diagnostics["absent"] == "mask"
+    assert explanation.options["replacement"] == replacement and "absent" not in explanation.options
+    assert (replacement == "mask") == np.allclose(explanation.relevance, default.relevance, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["occlusion", "lime", "shapley-sampling"])
@@ -181,9 +185,11 @@ def test_occlusion_agrees_with_captum(window: int) -> None:
     from captum.attr import Occlusion
 
     ids = IDS[:1]
-    wanted = Occlusion(decoder_probability).attribute(ids, sliding_window_shapes=(window,), baselines=0, target=1)
-    found = clearhead.explain(llama(), {"input_ids": ids}, "occlusion", target=1, replacement="pad", window=window)[0]
-    np.testing.assert_allclose(found.relevance, wanted[0].numpy(), atol=1e-6)
+    expected = Occlusion(decoder_probability).attribute(ids, sliding_window_shapes=(window,), baselines=0, target=1)
+    explanation = clearhead.explain(
+        llama(), {"input_ids": ids}, "occlusion", target=1, replacement="pad", window=window
+    )[0]
+    np.testing.assert_allclose(explanation.relevance, expected[0].numpy(), atol=1e-6)
 
 
 def test_shapley_sampling_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,12 +201,12 @@ def test_shapley_sampling_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) ->
     orders = torch.stack([torch.randperm(6, generator=torch.Generator().manual_seed(seed)) for seed in range(4)])
     sampling = ShapleyValueSampling(decoder_probability)
     sampling.permutation_generator = lambda features, samples: iter(orders.tolist())
-    wanted = sampling.attribute(ids, baselines=0, target=1, n_samples=4)
+    expected = sampling.attribute(ids, baselines=0, target=1, n_samples=4)
     monkeypatch.setattr(perturbation, "_draw_orders", lambda *_: orders)
-    found = clearhead.explain(llama(), {"input_ids": ids}, "shapley-sampling", target=1, replacement="pad", samples=4)[
-        0
-    ]
-    np.testing.assert_allclose(found.relevance, wanted[0].numpy(), atol=1e-6)
+    explanation = clearhead.explain(
+        llama(), {"input_ids": ids}, "shapley-sampling", target=1, replacement="pad", samples=4
+    )[0]
+    np.testing.assert_allclose(explanation.relevance, expected[0].numpy(), atol=1e-6)
 
 
 def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +218,7 @@ def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ridge(Interpretable):
         def fit(self, train_data: Any, **_: Any) -> None:
             rows = list(train_data)
-            mask, score, weight = (torch.cat([row[place] for row in rows]).double() for place in range(3))
+            mask, score, weight = (torch.cat([row[column] for row in rows]).double() for column in range(3))
             design = torch.cat([mask, torch.ones(len(mask), 1)], 1)
             penalty = torch.diag(torch.tensor([0.01] * 6 + [0.0]).double())
             self.solution = torch.linalg.solve(design.T * weight @ design + penalty, design.T * weight @ score)
@@ -231,7 +237,7 @@ def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
         return float(torch.exp(-(distance**2) / (2 * 0.25**2)))
 
     lime = Lime(decoder_probability, Ridge(), similarity, lambda *_, **__: next(draws))
-    wanted = lime.attribute(IDS[:1], baselines=0, target=1, n_samples=40)
+    expected = lime.attribute(IDS[:1], baselines=0, target=1, n_samples=40)
     monkeypatch.setattr(perturbation, "draw_masks", lambda *_: coins)
-    found = clearhead.explain(llama(), {"input_ids": IDS[:1]}, "lime", target=1, replacement="pad", samples=40)[0]
-    np.testing.assert_allclose(found.relevance, wanted[0].numpy(), atol=1e-5)
+    explanation = clearhead.explain(llama(), {"input_ids": IDS[:1]}, "lime", target=1, replacement="pad", samples=40)[0]
+    np.testing.assert_allclose(explanation.relevance, expected[0].numpy(), atol=1e-5)

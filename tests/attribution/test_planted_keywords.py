@@ -33,7 +33,7 @@ def top_token(relevance, special):
 
 def share_won(family, tops):
     """Return on which share of the inputs the top token is one that decides."""
-    return np.mean([top in places for top, places in zip(tops, planted(family).places, strict=True)])
+    return np.mean([top in deciding for top, deciding in zip(tops, planted(family).places, strict=True)])
 
 
 def top_word(explanation):

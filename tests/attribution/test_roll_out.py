@@ -28,13 +28,13 @@ def maps_of(trace, name):
 
 def products(maps, *, normalise_rows=False):
     """Return C and the product of the identities alone, by plain products of matrices."""
-    whole = path = torch.eye(maps[0].shape[-1], dtype=maps[0].dtype).expand_as(maps[0])
+    product = path = torch.eye(maps[0].shape[-1], dtype=maps[0].dtype).expand_as(maps[0])
     for map_BTS in maps:
         identity = torch.eye(map_BTS.shape[-1], dtype=map_BTS.dtype).expand_as(map_BTS)
         total = (identity + map_BTS).sum(-1, keepdim=True) if normalise_rows else 1
-        whole = (identity + map_BTS) / total @ whole
+        product = (identity + map_BTS) / total @ product
         path = identity / total @ path
-    return whole, path
+    return product, path
 
 
 def read(trace, map_BTS):
@@ -46,10 +46,10 @@ def read(trace, map_BTS):
 def test_the_identity_path_is_removed(family, name):
     trace = clearhead.capture(model(family), tensors(family), [0, 1, 2])
     attribution = parse_method(name)(trace)
-    whole, path = products(maps_of(trace, name))
-    torch.testing.assert_close(attribution.relevance_BT, read(trace, whole - path), rtol=1e-10, atol=1e-12)
+    product, path = products(maps_of(trace, name))
+    torch.testing.assert_close(attribution.relevance_BT, read(trace, product - path), rtol=1e-10, atol=1e-12)
     for row, report in enumerate(attribution.diagnostics):
-        assert report["identity_share"] == pytest.approx(1 / float(read(trace, whole)[row].sum()))
+        assert report["identity_share"] == pytest.approx(1 / float(read(trace, product)[row].sum()))
 
 
 @pytest.mark.parametrize("name", ["trans-att", "rollout"])
@@ -57,8 +57,8 @@ def test_the_identity_path_is_removed(family, name):
 def test_normalised_identities_are_removed(family, name):
     trace = clearhead.capture(model(family), tensors(family), [0, 1, 2])
     attribution = parse_method(name, normalise_rows=True)(trace)
-    whole, path = products(maps_of(trace, name), normalise_rows=True)
-    torch.testing.assert_close(attribution.relevance_BT, read(trace, whole - path), rtol=1e-9, atol=1e-12)
+    product, path = products(maps_of(trace, name), normalise_rows=True)
+    torch.testing.assert_close(attribution.relevance_BT, read(trace, product - path), rtol=1e-9, atol=1e-12)
     for row, report in enumerate(attribution.diagnostics):
         assert report["identity_share"] == pytest.approx(float(read(trace, path)[row].sum()))
 
@@ -121,10 +121,10 @@ def test_a_decoder_that_reads_its_only_token_keeps_it():
 def test_relevance_far_below_the_identity_keeps_its_digits():
     single = clearhead.load(network("llama", dtype=torch.float32))
     trace, exact = (clearhead.capture(explained, tensors("llama"), 1) for explained in (single, model("llama")))
-    for other in (trace, exact):
-        maps = [1e-7 * map_BTS for map_BTS in maps_of(other, "rollout")]
-        other.__dict__["weighted_relevances"] = maps
-    rounded, expected = (parse_method("trans-att")(other).relevance_BT for other in (trace, exact))
+    for captured in (trace, exact):
+        maps = [1e-7 * map_BTS for map_BTS in maps_of(captured, "rollout")]
+        captured.__dict__["weighted_relevances"] = maps
+    rounded, expected = (parse_method("trans-att")(captured).relevance_BT for captured in (trace, exact))
     torch.testing.assert_close(rounded.double(), expected, rtol=1e-4, atol=1e-12)
 
 

@@ -19,14 +19,14 @@ def test_targets(text):
     assert by_label.target == 2
     assert by_label.label == "positive"
     each = clearhead.explain(text, ["a good film"] * 2, "att-cat", target=["negative", Target("positive")])
-    assert [one.label for one in each] == ["negative", "positive"]
+    assert [explanation.label for explanation in each] == ["negative", "positive"]
     np.testing.assert_allclose(each[1].relevance, by_label.relevance, rtol=1e-9)
 
 
 def test_a_contrast_is_a_difference(text):
     contrast = clearhead.explain(text, "a good film", "att-cat", target=Target("positive", versus="negative"))
-    parts = [clearhead.explain(text, "a good film", "att-cat", target=name) for name in ("positive", "negative")]
-    np.testing.assert_allclose(contrast.relevance, parts[0].relevance - parts[1].relevance, rtol=1e-9, atol=1e-14)
+    by_class = [clearhead.explain(text, "a good film", "att-cat", target=name) for name in ("positive", "negative")]
+    np.testing.assert_allclose(contrast.relevance, by_class[0].relevance - by_class[1].relevance, rtol=1e-9, atol=1e-14)
     assert contrast.label == "positive rather than negative"
     trace = clearhead.capture(text, "a good film", Target(2, versus=0))
     separate = [trace.with_target(target).attention_relevances[0] for target in (2, 0)]
@@ -45,15 +45,15 @@ def test_a_contrast_is_a_difference(text):
 def test_heads_and_their_probability(problem, labels, probability):
     explained = model("bert", problem_type=problem, num_labels=labels)
     batch = tensors("bert", rows=1)
-    (one,) = clearhead.explain(explained, batch, target=0)
-    assert one.probability == pytest.approx(probability(explained.network(**batch).logits).item())
+    (explanation,) = clearhead.explain(explained, batch, target=0)
+    assert explanation.probability == pytest.approx(probability(explained.network(**batch).logits).item())
 
 
 def test_a_regression_has_a_score_and_no_probability():
     explained = model("bert", num_labels=1)
-    (one,) = clearhead.explain(explained, tensors("bert", rows=1))
-    assert one.probability is None
-    assert one.diagnostics["score"] == pytest.approx(explained.network(**tensors("bert", rows=1)).logits.item())
+    (explanation,) = clearhead.explain(explained, tensors("bert", rows=1))
+    assert explanation.probability is None
+    assert explanation.diagnostics["score"] == pytest.approx(explained.network(**tensors("bert", rows=1)).logits.item())
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,10 @@ def answers():
 
 def test_answer_spans(answers):
     pair = ("is the film good", "the film is very good , not dull")
-    whole = clearhead.explain(answers, pair, "att-cat", target=Target(span=(6, 8)))
+    both_ends = clearhead.explain(answers, pair, "att-cat", target=Target(span=(6, 8)))
     start, end = (clearhead.explain(answers, pair, "att-cat", target=Target(span=s)) for s in ((6, None), (None, 8)))
-    np.testing.assert_allclose(whole.relevance, start.relevance + end.relevance, rtol=1e-9, atol=1e-14)
-    assert whole.probability == pytest.approx(start.probability * end.probability)
+    np.testing.assert_allclose(both_ends.relevance, start.relevance + end.relevance, rtol=1e-9, atol=1e-14)
+    assert both_ends.probability == pytest.approx(start.probability * end.probability)
     relevant = clearhead.explain(answers, pair, "trans-att", target=Target(span=(6, 8)))
     assert relevant.diagnostics["conservation_gap"] < 1e-9
     assert relevant.label == "the … is"
@@ -76,12 +76,12 @@ def test_answer_spans(answers):
 def test_the_predicted_span_ignores_padding(answers):
     pairs = [("good", "the film"), ("is the film good", "the film is very good , not dull")]
     together = clearhead.explain(answers, pairs, "gradient")
-    for pair, one in zip(pairs, together, strict=True):
+    for pair, explanation in zip(pairs, together, strict=True):
         alone = clearhead.explain(answers, pair, "gradient")
-        assert one.target == alone.target
-        start, end = one.target.span
-        assert start <= end < len(one.tokens)
-        np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-8)
+        assert explanation.target == alone.target
+        start, end = explanation.target.span
+        assert start <= end < len(explanation.tokens)
+        np.testing.assert_allclose(explanation.relevance, alone.relevance, rtol=1e-8)
 
 
 def test_positions_of_a_span_do_not_count_padding():
@@ -94,11 +94,12 @@ def test_positions_of_a_span_do_not_count_padding():
     batch["position_ids"] = (batch["attention_mask"].cumsum(1) - 1).clamp(min=0)
     for target in (None, Target(span=(4, 6)), Target(span=(None, 9))):
         together = clearhead.explain(answering, batch, "att-cat", target)
-        for passage, one in zip(passages, together, strict=True):
+        for passage, explanation in zip(passages, together, strict=True):
             alone = clearhead.explain(answering, (question, passage), "att-cat", target)
-            assert (one.label, one.target, one.tokens) == (alone.label, alone.target, alone.tokens)
-            np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-8, atol=1e-12)
-            assert one.probability == pytest.approx(alone.probability)
+            assert (explanation.label, explanation.target) == (alone.label, alone.target)
+            assert explanation.tokens == alone.tokens
+            np.testing.assert_allclose(explanation.relevance, alone.relevance, rtol=1e-8, atol=1e-12)
+            assert explanation.probability == pytest.approx(alone.probability)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +126,11 @@ def test_spans_that_are_none(answers, span, says):
 
 def test_whole_numbers_of_numpy_and_torch_are_classes_and_positions(text, answers):
     for number in (np.int64(2), np.uint8(2), torch.tensor(2), np.array(2)):
-        found = clearhead.explain(text, "a good film", "att-cat", [number])
-        assert found.target == 2 and type(found.target.index) is int
+        explanation = clearhead.explain(text, "a good film", "att-cat", [number])
+        assert explanation.target == 2 and type(explanation.target.index) is int
         assert clearhead.explain(text, "a film", "att-cat", Target(number, versus=np.int32(0))).target.versus == 0
-    found = clearhead.explain(answers, ("a", "film"), "att-cat", Target(span=[np.int64(1), torch.tensor(3)]))
-    assert found.target.span == (1, 3)
+    explanation = clearhead.explain(answers, ("a", "film"), "att-cat", Target(span=[np.int64(1), torch.tensor(3)]))
+    assert explanation.target.span == (1, 3)
 
 
 def test_a_label_of_two_classes_is_refused():

@@ -26,24 +26,24 @@ def test_long_texts_are_refused_truncated_or_cut_into_windows():
         clearhead.explain(explained, words)
     cut = clearhead.explain(explained, words, overflow="truncate")
     assert len(cut.tokens) == 16
-    whole = clearhead.explain(explained, words, "att-cat", target=1, overflow="windows")
-    assert len(whole.tokens) == 51
-    assert whole.diagnostics["windows"] == 7
-    assert [words[start:end] for start, end in whole.offsets] == words.split()
-    assert whole.layers.shape == (3, 51)
+    explanation = clearhead.explain(explained, words, "att-cat", target=1, overflow="windows")
+    assert len(explanation.tokens) == 51
+    assert explanation.diagnostics["windows"] == 7
+    assert [words[start:end] for start, end in explanation.offsets] == words.split()
+    assert explanation.layers.shape == (3, 51)
     first = clearhead.explain(explained, " ".join(words.split()[:14]), "att-cat", target=1)
-    np.testing.assert_allclose(whole.relevance[:7], first.relevance[1:8], rtol=1e-9)
+    np.testing.assert_allclose(explanation.relevance[:7], first.relevance[1:8], rtol=1e-9)
     assert len(clearhead.explain(explained, ["good", words], "att-cat", overflow="windows")) == 2
 
 
 def test_heads_are_averaged_over_windows():
     explained = clearhead.load(network("bert", max_position_embeddings=16), word_piece_tokenizer(limit=16))
     words = "the film is not good , never very good . a dull film finds its heart ! " * 2
-    whole = clearhead.explain(explained, words, "attn-lrp:heads=true", target=1, overflow="windows")
+    explanation = clearhead.explain(explained, words, "attn-lrp:heads=true", target=1, overflow="windows")
     windows = windows_of(explained, encode(explained, words, overflow="windows"))
     trace = clearhead.capture(explained, collate(explained, windows).tensors, 1)
     expected = trace.head_relevance("attn-lrp").mean(0).numpy()
-    np.testing.assert_allclose(whole.heads, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(explanation.heads, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_windows_are_counted_while_they_are_explained(monkeypatch):
@@ -76,10 +76,10 @@ LONG = " ".join(["a film is not good"] * 20)
 def test_training_and_autocast_do_not_change_what_windows_decide():
     explained = text_model(dtype=torch.float32, hidden_dropout_prob=0.5)
     windows = [encode(explained, "a good film"), encode(explained, "a dull film")]
-    wanted = window_logits(explained, windows)
+    expected = window_logits(explained, windows)
     explained.network.train()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(window_logits(explained, windows), wanted, rtol=0, atol=0)
+        torch.testing.assert_close(window_logits(explained, windows), expected, rtol=0, atol=0)
     assert explained.network.training
     targets = {clearhead.explain(explained, LONG, "att-cat", overflow="windows").target.index for _ in range(8)}
     assert len(targets) == 1
@@ -105,43 +105,43 @@ def test_windows_hold_what_the_tokenizer_would_cut():
     explained, text = text_model(), "[CLS] a film [SEP] is not good ! " * 20 + "[SEP]"
     cut = explained.processor(text, truncation=True, max_length=64, stride=31, return_overflowing_tokens=True)
     windows = windows_of(explained, encode(explained, text, overflow="windows"))
-    assert [one.values["input_ids"] for one in windows] == cut["input_ids"]
+    assert [window.values["input_ids"] for window in windows] == cut["input_ids"]
 
 
 def test_windows_keep_the_tokens_of_one_character_apart():
     reader = byte_tokenizer()
     explained = clearhead.load(network("roberta", vocab_size=len(reader)), reader)
     text = "a 🎉 film is 漢字 good " * 5
-    whole = clearhead.explain(explained, text, "att-cat", target=1, overflow="windows")
-    assert whole.tokens == tuple(reader.tokenize(text))
+    explanation = clearhead.explain(explained, text, "att-cat", target=1, overflow="windows")
+    assert explanation.tokens == tuple(reader.tokenize(text))
     windows = windows_of(explained, encode(explained, text, overflow="windows"))
-    ids = {"input_ids": torch.tensor([one.values["input_ids"] for one in windows[:2]])}
+    ids = {"input_ids": torch.tensor([window.values["input_ids"] for window in windows[:2]])}
     first, second = clearhead.explain(explained, ids, "att-cat", target=1)
     both = np.concatenate([first.relevance[1:20], (first.relevance[20:39] + second.relevance[1:20]) / 2])
-    np.testing.assert_allclose(whole.relevance[:38], both, rtol=1e-9)
+    np.testing.assert_allclose(explanation.relevance[:38], both, rtol=1e-9)
 
 
 def test_windows_know_the_words_of_tokens_with_blanks():
     explained = clearhead.load(network("xlm-r"), blank_tokenizer())
-    whole = clearhead.explain(explained, LONG, "att-cat", overflow="windows")
-    assert [word.text for word in whole.words()] == LONG.split()
-    np.testing.assert_array_equal([word.relevance for word in whole.words()], whole.relevance)
+    explanation = clearhead.explain(explained, LONG, "att-cat", overflow="windows")
+    assert [word.text for word in explanation.words()] == LONG.split()
+    np.testing.assert_array_equal([word.relevance for word in explanation.words()], explanation.relevance)
 
 
 def test_windows_need_no_places_in_the_text():
     reader = transformers.CanineTokenizer(model_max_length=40)
     explained = clearhead.load(network("bert", vocab_size=2**16), reader)
-    whole = clearhead.explain(explained, LONG, "att-cat", overflow="windows")
-    assert whole.tokens == tuple(LONG) and whole.offsets is None
+    explanation = clearhead.explain(explained, LONG, "att-cat", overflow="windows")
+    assert explanation.tokens == tuple(LONG) and explanation.offsets is None
 
 
 def test_windows_of_one_text_are_the_same_among_others():
     explained, texts = text_model(), ["a good film", LONG, "the film is dull , " * 30, "bad"]
     together = clearhead.explain(explained, texts, "att-cat", overflow="windows")
-    for text, one in zip(texts, together, strict=True):
+    for text, explanation in zip(texts, together, strict=True):
         alone = clearhead.explain(explained, text, "att-cat", overflow="windows", batch_size=1)
-        np.testing.assert_allclose(one.relevance, alone.relevance, rtol=1e-9)
-        assert one.tokens == alone.tokens and one.label == alone.label
+        np.testing.assert_allclose(explanation.relevance, alone.relevance, rtol=1e-9)
+        assert explanation.tokens == alone.tokens and explanation.label == alone.label
     plain = clearhead.explain(explained, texts[0], "att-cat")
     np.testing.assert_allclose(together[0].relevance, plain.relevance, rtol=1e-9)
     assert together[0].diagnostics == pytest.approx(plain.diagnostics)
@@ -149,25 +149,27 @@ def test_windows_of_one_text_are_the_same_among_others():
 
 @pytest.mark.parametrize("inputs", [["a film", None], ["a film", 5], [[]], ("a film", None), b"abc", [""], [(LONG, 5)]])
 def test_windows_refuse_what_is_refused_without_them(text, inputs):
-    with pytest.raises(BadInput) as wanted:
+    with pytest.raises(BadInput) as plain_error:
         clearhead.explain(text, inputs)
-    with pytest.raises(BadInput) as found:
+    with pytest.raises(BadInput) as windows_error:
         clearhead.explain(text, inputs, overflow="windows")
-    assert str(found.value) == str(wanted.value)
+    assert str(windows_error.value) == str(plain_error.value)
 
 
 def averaged(explained, text):
     """The logits of a text's windows, averaged."""
     windows = windows_of(explained, encode(explained, text, overflow="windows"))
-    return torch.cat([window_logits(explained, [one]) for one in windows]).mean(0)
+    return torch.cat([window_logits(explained, [window]) for window in windows]).mean(0)
 
 
 def test_windows_are_contrasted(text):
-    one = clearhead.explain(text, LONG, "att-cat", Target(versus="negative"), overflow="windows")
-    assert one.label == f"{one.diagnostics['predicted']} rather than negative"
-    assert one.target == Target(int(averaged(text, LONG).argmax()), 0)
+    explanation = clearhead.explain(text, LONG, "att-cat", Target(versus="negative"), overflow="windows")
+    assert explanation.label == f"{explanation.diagnostics['predicted']} rather than negative"
+    assert explanation.target == Target(int(averaged(text, LONG).argmax()), 0)
     with pytest.raises(BadInput, match="contrasted with itself"):
-        clearhead.explain(text, LONG, "att-cat", Target(versus=one.diagnostics["predicted"]), overflow="windows")
+        clearhead.explain(
+            text, LONG, "att-cat", Target(versus=explanation.diagnostics["predicted"]), overflow="windows"
+        )
     with pytest.raises(BadInput, match="span target needs"):
         clearhead.explain(text, LONG, "att-cat", Target(span=(0, 1)), overflow="windows")
 
@@ -176,41 +178,46 @@ def test_windows_are_contrasted(text):
 @pytest.mark.parametrize("target", [None, 1, Target(2, versus=0)])
 def test_diagnostics_of_windows_tell_of_the_whole(seed, target):
     explained, mixed = text_model(seed=seed), "bad dull ! " * 5 + LONG + " never finds its heart" * 8
-    one, logits = clearhead.explain(explained, mixed, "att-cat", target, overflow="windows"), averaged(explained, mixed)
+    explanation = clearhead.explain(explained, mixed, "att-cat", target, overflow="windows")
+    logits = averaged(explained, mixed)
     shares, best = logits.softmax(0), int(logits.argmax())
-    said, index = one.diagnostics, one.target.index
-    assert said["predicted"] == explained.labels[best]
-    assert said["predicted_probability"] == pytest.approx(float(shares[best]))
-    assert one.probability == pytest.approx(float(shares[index]))
-    contrast = 0 if one.target.versus is None else float(logits[0])
-    assert said["score"] == pytest.approx(float(logits[index]) - contrast)
+    diagnostics, index = explanation.diagnostics, explanation.target.index
+    assert diagnostics["predicted"] == explained.labels[best]
+    assert diagnostics["predicted_probability"] == pytest.approx(float(shares[best]))
+    assert explanation.probability == pytest.approx(float(shares[index]))
+    contrast = 0 if explanation.target.versus is None else float(logits[0])
+    assert diagnostics["score"] == pytest.approx(float(logits[index]) - contrast)
     assert index == (best if target is None else getattr(target, "index", target))
 
 
 @pytest.mark.parametrize("head", [{"num_labels": 1}, {"problem_type": "multi_label_classification"}])
 def test_windows_of_other_heads(head):
     explained = clearhead.load(network("bert", **head), word_piece_tokenizer())
-    one, logits = clearhead.explain(explained, LONG, "att-cat", overflow="windows"), averaged(explained, LONG)
+    explanation, logits = clearhead.explain(explained, LONG, "att-cat", overflow="windows"), averaged(explained, LONG)
     likely = None if "num_labels" in head else pytest.approx(float(logits.max().sigmoid()))
-    assert one.probability == likely and one.diagnostics.get("predicted_probability") == likely
-    assert one.diagnostics["score"] == pytest.approx(float(logits.max()))
+    assert explanation.probability == likely and explanation.diagnostics.get("predicted_probability") == likely
+    assert explanation.diagnostics["score"] == pytest.approx(float(logits.max()))
 
 
 def test_windows_sum_up_what_methods_say(text):
-    one = clearhead.explain(text, LONG, "integrated-gradients", 1, overflow="windows", steps=4)
+    explanation = clearhead.explain(text, LONG, "integrated-gradients", 1, overflow="windows", steps=4)
     windows = windows_of(text, encode(text, LONG, overflow="windows"))
-    several = [
-        explain_trace(clearhead.capture(text, collate(text, [part]), 1), parse_method("integrated-gradients", steps=4))
-        for part in windows
+    separate = [
+        explain_trace(
+            clearhead.capture(text, collate(text, [window]), 1), parse_method("integrated-gradients", steps=4)
+        )
+        for window in windows
     ]
-    said = [part.diagnostics for (part,) in several]
-    assert one.diagnostics["completeness_gap"] == pytest.approx(max(each["completeness_gap"] for each in said))
-    assert one.diagnostics["effect"] == pytest.approx(np.mean([each["effect"] for each in said]))
+    reports = [single.diagnostics for (single,) in separate]
+    assert explanation.diagnostics["completeness_gap"] == pytest.approx(
+        max(each["completeness_gap"] for each in reports)
+    )
+    assert explanation.diagnostics["effect"] == pytest.approx(np.mean([each["effect"] for each in reports]))
 
 
 def test_special_tokens_of_windows_are_left_out(text):
-    one = clearhead.explain(text, LONG, "att-cat", overflow="windows")
-    assert one.tokens == tuple(LONG.split()) and not one.special.any()
+    explanation = clearhead.explain(text, LONG, "att-cat", overflow="windows")
+    assert explanation.tokens == tuple(LONG.split()) and not explanation.special.any()
 
 
 def test_a_model_without_room_for_a_text_has_no_windows():
