@@ -11,7 +11,7 @@ stopped; afterwards each has a report, `--out/NAME.md`. Runs start in the order 
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,19 +80,23 @@ def list_methods() -> tuple[str, ...]:
     return (*ONE_PASS, *variants)
 
 
-def methods_arguments(methods: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a `--methods` flag for each method, because options may contain commas."""
+def repeat_flag(flag: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the flag before each value, because the options of methods and metrics may contain commas."""
     arguments: list[str] = []
-    for method in methods:
-        arguments += ["--methods", method]
+    for value in values:
+        arguments += [flag, value]
     return tuple(arguments)
 
 
 def list_default_runs(folders: Folders) -> Iterator[Run]:
     """Yield the runs that choose the default: all methods on every model and data set."""
-    text = (*methods_arguments((*list_methods(), "decoded-gradcam", *SAMPLED, *CONTROL)), "--metrics", TEXT_METRICS)
+    text = (
+        *repeat_flag("--methods", (*list_methods(), "decoded-gradcam", *SAMPLED, *CONTROL)),
+        "--metrics",
+        TEXT_METRICS,
+    )
     # Sampling 256 patches one by one costs more than all other methods together; superpixels do not fit a patch grid.
-    images = (*methods_arguments((*list_methods(), *SAMPLED[:3], *CONTROL)), "--metrics", IMAGE_METRICS)
+    images = (*repeat_flag("--methods", (*list_methods(), *SAMPLED[:3], *CONTROL)), "--metrics", IMAGE_METRICS)
     head = ("--lm-head", str(folders.models / "mpnet-mlm" / "model"))
     for name in ("sst2", "agnews"):
         task = (*folders.task(name), "--limit", EXAMPLES[name])
@@ -132,28 +136,33 @@ def execute(run: Run, folders: Folders, common: list[str]) -> str:
     return f"{run.name}: {'done' if code == 0 else f'exit code {code}'}"
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_parser(description: str, *, jobs: int) -> argparse.ArgumentParser:
+    """Return a parser with the options of scripts that make several runs."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--jobs", type=int, default=8, help="runs at a time")
+    parser.add_argument("--jobs", type=int, default=jobs, help="runs at a time")
     parser.add_argument("--only", default="", help="runs whose names begin so")
-    return parser.parse_args()
+    return parser
 
 
-def main() -> None:
-    arguments = parse_arguments()
-    folders = Folders(arguments.data, arguments.models, arguments.out)
+def execute_all(runs: Iterable[Run], folders: Folders, arguments: argparse.Namespace, *flags: str) -> None:
+    """Execute the selected runs, some at a time; `flags` are further arguments of each."""
     folders.out.mkdir(parents=True, exist_ok=True)
-    runs = [*list_default_runs(folders), *list_paper_runs(folders)]
     selected = [run for run in runs if run.name.startswith(arguments.only)]
-    common = ["--device", arguments.device, "--shard", "64"]
+    common = ["--device", arguments.device, "--shard", "64", *flags]
     print(command(), flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for line in pool.map(lambda run: execute(run, folders, common), selected):
             print(line, flush=True)
+
+
+def main() -> None:
+    arguments = make_parser(__doc__ or "", jobs=8).parse_args()
+    folders = Folders(arguments.data, arguments.models, arguments.out)
+    execute_all([*list_default_runs(folders), *list_paper_runs(folders)], folders, arguments)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,9 @@ run folder under `--out`, so a second call resumes where the first stopped; afte
 `--out/NAME.md`.
 """
 
-import argparse
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-from base_models import Folders, Run, execute, methods_arguments
-from yardstick import command
+from base_models import Folders, Run, execute_all, make_parser, repeat_flag
 
 METHODS = (
     "attn-lrp",
@@ -45,55 +41,33 @@ FAITHFULNESS_METRICS = (
 PASSAGE_METRICS = ("recovery", "evidence-rank:target=answer", "first-token-share")
 
 
-def metrics_arguments(metrics: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a `--metrics` flag for each metric, because options may contain commas."""
-    arguments: list[str] = []
-    for metric in metrics:
-        arguments += ["--metrics", metric]
-    return tuple(arguments)
-
-
 def list_runs(folders: Folders) -> Iterator[Run]:
     """Yield the runs, the most wanted first."""
     generation = folders.data / "generation"
-    methods = methods_arguments(METHODS)
+    methods = repeat_flag("--methods", METHODS)
     decoder = ("--model", str(folders.models / "smollm2"))
-    evidence = (*decoder, *methods, *metrics_arguments(EVIDENCE_METRICS))
+    evidence = (*decoder, *methods, *repeat_flag("--metrics", EVIDENCE_METRICS))
     yield Run("pairs-all", ("--task", str(generation / "blimp"), *evidence))
-    passages = (*decoder, *methods, *metrics_arguments((*PASSAGE_METRICS, *FAITHFULNESS_METRICS)))
+    passages = (*decoder, *methods, *repeat_flag("--metrics", (*PASSAGE_METRICS, *FAITHFULNESS_METRICS)))
     yield Run("lambada", ("--task", str(generation / "annotated_lambada.json"), *passages))
-    steps = (*methods_arguments(STEP_METHODS), *metrics_arguments(("alignment-error-rate", "aopc-per-step")))
+    steps = (
+        *repeat_flag("--methods", STEP_METHODS),
+        *repeat_flag("--metrics", ("alignment-error-rate", "aopc-per-step")),
+    )
     marian = ("--model", str(folders.models / "marian-zh-en"))
     yield Run("translations", ("--task", str(generation / "zhen.src-tgt"), *marian, *steps))
-    faithful = (*decoder, *methods, *metrics_arguments(FAITHFULNESS_METRICS))
+    faithful = (*decoder, *methods, *repeat_flag("--metrics", FAITHFULNESS_METRICS))
     # Longer prompts than those of the other tables, so that there is something to remove.
     yield Run("pairs-objects", ("--task", str(generation / "blimp" / "ioi_dataset.csv"), *faithful))
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--models", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--jobs", type=int, default=4, help="runs at a time")
-    parser.add_argument("--limit", type=int, help="examples of each run")
-    parser.add_argument("--only", default="", help="runs whose names begin so")
-    return parser.parse_args()
-
-
 def main() -> None:
-    arguments = parse_arguments()
+    parser = make_parser(__doc__ or "", jobs=4)
+    parser.add_argument("--limit", type=int, help="examples of each run")
+    arguments = parser.parse_args()
     folders = Folders(arguments.data, arguments.models, arguments.out)
-    folders.out.mkdir(parents=True, exist_ok=True)
-    selected = [run for run in list_runs(folders) if run.name.startswith(arguments.only)]
-    common = ["--device", arguments.device, "--shard", "64"]
-    if arguments.limit is not None:
-        common += ["--limit", str(arguments.limit)]
-    print(command(), flush=True)
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        for line in pool.map(lambda run: execute(run, folders, common), selected):
-            print(line, flush=True)
+    limit = () if arguments.limit is None else ("--limit", str(arguments.limit))
+    execute_all(list_runs(folders), folders, arguments, *limit)
 
 
 if __name__ == "__main__":
