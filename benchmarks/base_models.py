@@ -1,8 +1,7 @@
 """Run all methods and the papers' tables on the embedded models and on models of base size, several runs at a time.
 
     python benchmarks/base_models.py --data ../shared/data --models runs --out results [--jobs 8] [--device cuda]
-    python benchmarks/base_models.py … --only default-                           # the comparison of all methods alone
-    python benchmarks/base_models.py … --only transatt- --only decoded-table2    # two groups of runs
+    python benchmarks/base_models.py … --only 'default-*'                        # the comparison of all methods alone
 
 `--models` is the folder with mpnet-mlm, mpnet-sst2, mpnet-agnews and dinov2-pets, made by training/base.py. Each run is
 a `clearhead bench` in a process of its own with a run folder under `--out`, so a second call resumes where the first
@@ -15,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from yardstick import command
@@ -163,15 +163,19 @@ def make_parser(description: str, *, jobs: int) -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--jobs", type=int, default=jobs, help="runs at a time")
-    parser.add_argument("--only", action="append", metavar="PREFIX", help="runs whose names begin so; may be repeated")
+    parser.add_argument("--only", action="append", metavar="PATTERN", help="runs by name, with *; may be repeated")
     return parser
+
+
+def is_selected(run: Run, patterns: list[str] | None) -> bool:
+    """Return whether the run's name matches one of the patterns; every run does if there are none."""
+    return patterns is None or any(fnmatch(run.name, pattern) for pattern in patterns)
 
 
 def execute_all(runs: Iterable[Run], folders: Folders, arguments: argparse.Namespace, *flags: str) -> None:
     """Execute the selected runs, some at a time; `flags` are further arguments of each."""
     folders.out.mkdir(parents=True, exist_ok=True)
-    prefixes = tuple(arguments.only or [""])
-    selected = [run for run in runs if run.name.startswith(prefixes)]
+    selected = [run for run in runs if is_selected(run, arguments.only)]
     common = ["--device", arguments.device, "--shard", "64", *flags]
     print(command(), flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:

@@ -1,7 +1,7 @@
 """Run the metrics of answers on language models: minimal pairs, LAMBADA passages, and aligned translations.
 
     python benchmarks/generation.py --data ../shared/data --models models --out results [--jobs 4] [--device cuda]
-    python benchmarks/generation.py … --only pairs- --limit 40 --device cpu      # a small run
+    python benchmarks/generation.py … --only 'pairs-*' --limit 40 --device cpu    # a small run
 
 `--models` is the folder with smollm2 and marian-zh-en. Each run is a `clearhead bench` in a process of its own with a
 run folder under `--out`, so a second call resumes where the first stopped; afterwards each has a report,
