@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from clearhead.arrays import Array
+from clearhead.check import Check
 from clearhead.errors import BadOption
 from clearhead.model.images import place_map
 from clearhead.validation import require_integer
@@ -49,7 +50,7 @@ class Explanation:
     `offsets` point into `text`. Images have a `grid` of patches instead of a text. `layers` (blocks × tokens) and
     `heads` (blocks × heads, NaN where a block has fewer) are None unless the method was asked for them or has them
     anyway. `changed_options` are the `options` that differ from the method's defaults; None if the defaults are
-    unknown, as in files of earlier versions.
+    unknown, as in files of earlier versions. `check` is the test of the explanation, if one was made.
     """
 
     tokens: tuple[str, ...]
@@ -71,6 +72,7 @@ class Explanation:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     changed_options: Mapping[str, Any] | None = None
     heads: Array | None = None
+    check: Check | None = None
 
     def __repr__(self) -> str:
         best = ", ".join(f"{token} {relevance:+.3g}" for token, relevance in self.top(3))

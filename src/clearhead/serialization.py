@@ -15,6 +15,7 @@ from PIL import Image
 
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.arrays import Array
+from clearhead.check import Check
 from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.explanation import Explanation
 from clearhead.files import unreadable_file, write_atomically
@@ -47,7 +48,14 @@ def _plain_objects(explanation: Explanation) -> dict[str, Any]:
         "image": _encode_png(explanation.image),
         "options": dict(explanation.options),
         "diagnostics": dict(explanation.diagnostics),
+        "check": _plain_check(explanation.check),
     }
+
+
+def _plain_check(check: Check | None) -> dict[str, Any] | None:
+    if check is None:
+        return None
+    return asdict(check)
 
 
 def _plain_records(explanation: Explanation) -> dict[str, Any]:
@@ -63,6 +71,7 @@ def from_dict(plain: Mapping[str, Any]) -> Explanation:
     values["target"] = _read_target(values["target"])
     values["image"] = _decode_png(values["image"])
     values["offsets"] = _read_offsets(values["offsets"])
+    values["check"] = _read_check(values.get("check"))
     # Files of earlier versions have no heads, and only answers a matrix.
     for name in values.keys() & set(ARRAYS):
         values[name] = _read_array(name, values[name])
@@ -106,6 +115,13 @@ def _read_target(plain: Mapping[str, Any]) -> Target:
     if "steps" in values:
         return AnswerTarget(**values)
     return Target(**values)
+
+
+def _read_check(plain: Mapping[str, Any] | None) -> Check | None:
+    # Files of earlier versions have none.
+    if plain is None:
+        return None
+    return Check(**{**plain, "strongest": tuple(plain["strongest"])})
 
 
 def _encode_png(image: Image.Image | None) -> str | None:

@@ -1,0 +1,37 @@
+"""The result of testing one explanation by hiding and showing what it calls the strongest."""
+
+from dataclasses import dataclass
+
+HOLDS = "holds"
+WEAK = "weak"
+FAILS = "fails"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the explained score does when the strongest units are hidden, or shown alone, beside random ones.
+
+    Units are the words of a text or the patches of an image; `strongest` names the `count` units that were hidden, in
+    the order of their relevance (empty for patches). `score` is that of the whole input; `hidden` and `shown` are the
+    scores without the strongest units and with nothing else, `hidden_random` and `shown_random` the means over random
+    sets of the same size. `scale` says what the scores are: "probability", "logit", "log-prob" or "value".
+
+    `p_value` is the chance that random units do as well as the strongest; `percentile` is the share of random sets that
+    they beat. `passes` counts the perturbed inputs that were run, `seed` drew the random sets.
+    """
+
+    verdict: str
+    strongest: tuple[str, ...]
+    count: int
+    units: int
+    kind: str
+    scale: str
+    score: float
+    hidden: float
+    hidden_random: float
+    shown: float
+    shown_random: float
+    p_value: float
+    percentile: float
+    passes: int
+    seed: int

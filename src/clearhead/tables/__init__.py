@@ -1,0 +1,1 @@
+"""Tables of any size in, explanations as a table out."""
