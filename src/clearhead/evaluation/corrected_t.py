@@ -39,6 +39,10 @@ class Moments:
     skewness_error: float = 0.0
 
     @property
+    def is_testable(self) -> bool:
+        return self.groups >= MIN_GROUPS and math.isfinite(self.mean) and math.isfinite(self.error)
+
+    @property
     def has_spread(self) -> bool:
         return self.error > ROUNDING * abs(self.mean)
 
@@ -46,16 +50,20 @@ class Moments:
 def measure_moments(value_N: Array, group_N: Array) -> Moments:
     """Return the moments of the finite values; records of one group are not independent of each other."""
     is_finite = np.isfinite(value_N)
-    groups_G, index_N = np.unique(group_N[is_finite], return_inverse=True)
-    count = len(index_N)
-    # No record has a value.
-    if not count:
+    if not is_finite.any():
         return Moments(math.nan, math.nan, 0)
-    mean = float(value_N[is_finite].mean())
-    # Deviations are summed over each group, so large groups count as much as they have records.
-    deviation_G = np.bincount(index_N, value_N[is_finite] - mean)
-    groups = len(groups_G)
-    return Moments(mean, _standard_error(deviation_G, count), groups, _skewness(deviation_G), _skewness_error(groups))
+    finite_N = value_N[is_finite]
+    mean = float(finite_N.mean())
+    deviation_G = _sum_groups(finite_N - mean, group_N[is_finite])
+    error = _standard_error(deviation_G, len(finite_N))
+    groups = len(deviation_G)
+    return Moments(mean, error, groups, _skewness(deviation_G), _skewness_error(groups))
+
+
+def _sum_groups(deviation_N: Array, group_N: Array) -> Array:
+    # Summed, so that large groups count as much as they have records.
+    numbers_N = np.unique(group_N, return_inverse=True)[1]
+    return np.bincount(numbers_N, deviation_N)
 
 
 def _standard_error(deviation_G: Array, count: int) -> float:
@@ -81,28 +89,36 @@ def _skewness_error(count: int) -> float:
 
 def resampled_moments(estimate: float, resampled_R: Array, groups: int) -> Moments:
     """Return the moments of a value that is no mean, as far as its bootstrap shows them."""
-    if groups < 2 or len(resampled_R) < 2 or not math.isfinite(estimate):
+    if groups < 2 or len(resampled_R) < 2:
         return Moments(estimate, math.nan, groups)
     deviation_R = resampled_R - resampled_R.mean()
     # A bootstrap draws from the sample, whose variance is too small by (groups − 1) / groups.
     error = float(deviation_R.std()) * math.sqrt(groups / (groups - 1))
     # The skewness of a mean is that of its values divided by the root of their number.
-    scale = math.sqrt(groups)
-    skewness_error = math.hypot(_skewness_error(groups), scale * _skewness_error(len(resampled_R)))
-    return Moments(estimate, error, groups, scale * _skewness(deviation_R), skewness_error)
+    skewness = _skewness(deviation_R) * math.sqrt(groups)
+    return Moments(estimate, error, groups, skewness, _resampled_skewness_error(groups, len(resampled_R)))
+
+
+def _resampled_skewness_error(groups: int, samples: int) -> float:
+    return math.hypot(_skewness_error(groups), _skewness_error(samples) * math.sqrt(groups))
 
 
 def p_value(moments: Moments) -> float:
     """Return the two-sided p-value of a mean of zero; 1 with too few groups to tell."""
-    if moments.groups < MIN_GROUPS or not math.isfinite(moments.error) or moments.mean == 0:
+    if not moments.is_testable or moments.mean == 0:
         return 1.0
     if not moments.has_spread:
         return _chance_of_absence(RARE_OUTCOME_WITHOUT_SPREAD, moments.groups)
+    tail = student_tail(_cautious_t(moments), moments.groups - 1)
+    return max(tail, _chance_of_absence(RARE_OUTCOME, moments.groups))
+
+
+def _cautious_t(moments: Moments) -> float:
+    """Return the corrected t for a skewness worse than measured."""
     # Skewness makes t too large where the long tail lies on the other side of zero than the mean.
     adverse = -math.copysign(1.0, moments.mean) * moments.skewness
     bend = _bend(adverse + SKEWNESS_MARGIN * moments.skewness_error, moments.groups)
-    t = _correct(abs(moments.mean) / moments.error, bend)
-    return max(student_tail(max(0.0, t), moments.groups - 1), _chance_of_absence(RARE_OUTCOME, moments.groups))
+    return max(0.0, _correct(abs(moments.mean) / moments.error, bend))
 
 
 def _chance_of_absence(rate: float, groups: int) -> float:
@@ -124,12 +140,17 @@ def _correct(t: float, bend: float) -> float:
 
 def corrected_bounds(moments: Moments, level: float) -> tuple[float, float]:
     """Return the interval of the mean: all means that the corrected t, without a margin, does not reject."""
-    if moments.groups < 2 or not math.isfinite(moments.error):
+    if not math.isfinite(moments.error):
         return UNKNOWN_BOUNDS
+    below = moments.error * _reach(moments, -moments.skewness, level)
+    above = moments.error * _reach(moments, moments.skewness, level)
+    return moments.mean - below, moments.mean + above
+
+
+def _reach(moments: Moments, adverse_skewness: float, level: float) -> float:
+    """Return how many standard errors the interval reaches on one side."""
     quantile = student_quantile(level, moments.groups - 1)
-    low = _invert(quantile, _bend(-moments.skewness, moments.groups))
-    high = _invert(quantile, _bend(moments.skewness, moments.groups))
-    return moments.mean - moments.error * low, moments.mean + moments.error * high
+    return _invert(quantile, _bend(adverse_skewness, moments.groups))
 
 
 def _invert(corrected: float, bend: float) -> float:

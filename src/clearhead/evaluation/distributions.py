@@ -26,13 +26,18 @@ def _beta_front(x: float, a: float, b: float) -> float:
 def _beta_fraction(x: float, a: float, b: float) -> float:
     fraction = 1.0
     # From the innermost term outwards.
-    for m in range(_count_terms(a, b), -1, -1):
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        fraction = 1 + odd / fraction
-        if m:
-            even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-            fraction = 1 + even / fraction
-    return fraction
+    for m in range(_count_terms(a, b), 0, -1):
+        fraction = 1 + _odd_term(m, a, b) * x / fraction
+        fraction = 1 + _even_term(m, a, b) * x / fraction
+    return 1 + _odd_term(0, a, b) * x / fraction
+
+
+def _odd_term(m: int, a: float, b: float) -> float:
+    return -(a + m) * (a + b + m) / ((a + 2 * m) * (a + 2 * m + 1))
+
+
+def _even_term(m: int, a: float, b: float) -> float:
+    return m * (b - m) / ((a + 2 * m - 1) * (a + 2 * m))
 
 
 def _count_terms(a: float, b: float) -> int:
@@ -61,12 +66,15 @@ def student_quantile(level: float, degrees: int) -> float:
 def share_bounds(successes: int, trials: int, level: float) -> tuple[float, float]:
     """Return the exact interval of a share (Clopper and Pearson 1934)."""
     tail = (1 - level) / 2
-    low, high = 0.0, 1.0
-    if successes > 0:
-        low = _bisect(lambda share: incomplete_beta(share, successes, trials - successes + 1) < tail)
-    if successes < trials:
-        high = _bisect(lambda share: incomplete_beta(share, successes + 1, trials - successes) < 1 - tail)
-    return low, high
+    # By symmetry the upper bound of the successes is the lower one of the failures.
+    return _lower_share(successes, trials, tail), 1 - _lower_share(trials - successes, trials, tail)
+
+
+def _lower_share(successes: int, trials: int, tail: float) -> float:
+    """Return the share at which so many successes, or more, have the probability `tail`."""
+    if successes == 0:
+        return 0.0
+    return _bisect(lambda share: incomplete_beta(share, successes, trials - successes + 1) < tail)
 
 
 def _bisect(is_low: Callable[[float], bool]) -> float:

@@ -113,12 +113,15 @@ def band(
     if estimate is None:
         return None
     xs, heights_RK = estimate
-    height_K = heights_RK[0]
     if spec.metric.is_mean:
         bounds = _bound_points(spec, repeats, level)
     else:
         resampled_RK = _bootstrap_curves(spec, repeats, samples, seed)
-        bounds = _bound_resampled_points(height_K, resampled_RK, count_filled_groups(repeats[0]), level)
+        bounds = _bound_resampled_points(heights_RK[0], resampled_RK, count_filled_groups(repeats[0]), level)
+    return _make_band(xs, heights_RK[0], bounds)
+
+
+def _make_band(xs: Sequence[float], height_K: Array, bounds: Sequence[Bounds]) -> Band:
     # Each point has its own interval: the band holds for a point, not for the whole curve.
     low, high = zip(*bounds, strict=True)
     return Band(tuple(xs), tuple(map(float, height_K)), low, high)
