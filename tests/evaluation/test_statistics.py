@@ -227,6 +227,24 @@ def test_values_that_are_no_means_are_tested_too():
     assert differences["miou"].p == 1
 
 
+def pooled(pixels, right):
+    counts = dict.fromkeys((*localisation.COUNTS, "ap"), 1.0)
+    pairs = zip(pixels, right, strict=True)
+    return [[{**counts, "labelled": float(labelled), "right": float(count)} for labelled, count in pairs]]
+
+
+def test_false_alarms_of_pooled_values_are_as_rare_as_promised():
+    """A few large images decide the value: the normal tail of a bootstrap gives 0.09."""
+    generator = np.random.default_rng(11)
+    p_values = []
+    for _ in range(300):
+        pixels = generator.lognormal(4, 1, 24)
+        first, second = (pooled(pixels, pixels * generator.beta(2, 1, 24)) for _ in range(2))
+        tested = paired_tests.differences(parse_metric("segmentation"), first, second, samples=200)
+        p_values.append(tested["pixel-accuracy"].p)
+    assert 0 < np.mean(np.array(p_values) <= 0.05) < 0.06
+
+
 def test_the_interval_of_an_overlap_lies_around_it():
     generator = np.random.default_rng(6)
     words = [f"w{index}" for index in range(200)]

@@ -16,7 +16,7 @@ import numpy as np
 from clearhead.arrays import Array
 from clearhead.evaluation.distributions import student_quantile, student_tail
 
-# The least at which every simulated skewed null holds at 0.001: see benchmarks/false_positives.py.
+# With it the simulated skewed nulls hold down to 0.001, a lognormal one nearly: see benchmarks/false_positives.py.
 SKEWNESS_MARGIN = 1.5
 # Rarer outcomes than these may be missing in all groups by chance; the second where the differences do not vary at all.
 RARE_OUTCOME = 0.2
