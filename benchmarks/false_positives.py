@@ -21,9 +21,7 @@ from yardstick import command
 from clearhead.evaluation.comparison import compare_methods, difference_rows
 from clearhead.evaluation.corrected_t import corrected_bounds, measure_moments, p_value
 from clearhead.evaluation.distributions import student_tail
-from clearhead.evaluation.localisation import COUNTS
-from clearhead.evaluation.metric import Record, parse_metric
-from clearhead.evaluation.paired_tests import Difference, differences
+from clearhead.evaluation.metric import parse_metric
 from clearhead.evaluation.statistics import intervals
 
 ROOT = Path(__file__).parents[1]
@@ -166,56 +164,6 @@ def measure_power(runs: int) -> list[str]:
     return rows
 
 
-def draw_pixels(generator: np.random.Generator, size: int) -> tuple[list[Record], list[Record]]:
-    """Two methods that get as many pixels right, on images of very different sizes."""
-    pixels_N = generator.lognormal(4, 1, size)
-    methods = []
-    for _ in range(2):
-        right_N = pixels_N * generator.beta(2, 1, size)
-        methods.append([pixel_record(*counts) for counts in zip(pixels_N, right_N, strict=True)])
-    return methods[0], methods[1]
-
-
-def pixel_record(pixels: float, right: float) -> Record:
-    return {**dict.fromkeys((*COUNTS, "ap"), 1.0), "labelled": float(pixels), "right": float(right)}
-
-
-def draw_words(generator: np.random.Generator, size: int) -> tuple[list[Record], list[Record]]:
-    """Two methods that are noise, on texts whose words are as frequent as in a language (Zipf)."""
-    share_V = 1 / np.arange(1, 601)
-    words_NT = generator.choice(600, (size, 15), p=share_V / share_V.sum())
-    methods = []
-    for _ in range(2):
-        methods.append([word_record(generator, *entry) for entry in enumerate(words_NT)])
-    return methods[0], methods[1]
-
-
-def word_record(generator: np.random.Generator, index: int, words_T: np.ndarray) -> Record:
-    relevance_T = generator.gamma(0.5, size=len(words_T))
-    return {"class": str(index % 2), "tokens": list(map(str, words_T)), "relevance": relevance_T.tolist()}
-
-
-POOLED = {("segmentation", "pixel-accuracy"): draw_pixels, ("token-overlap:k=10", "token-overlap"): draw_words}
-
-
-def measure_pooled(runs: int) -> list[str]:
-    """Rows of false-positive rates of values that are not means, with 400 resamples."""
-    rows = []
-    for (metric, value), draw in POOLED.items():
-        cells = []
-        for size in SIZES[1:-1]:
-            generator = np.random.default_rng(size)
-            tested = [compare_pooled(metric, *draw(generator, size))[value].p for _ in range(runs)]
-            cells.append(" / ".join(f"{np.mean(np.array(tested) <= level):.3f}" for level in LEVELS[:2]))
-        rows.append(f"| {value} | {' | '.join(cells)} |")
-        print(rows[-1], flush=True)
-    return rows
-
-
-def compare_pooled(metric: str, first: list[Record], second: list[Record]) -> dict[str, Difference]:
-    return differences(parse_metric(metric), [first], [second], samples=400)
-
-
 def covers(bounds: tuple[float, float]) -> bool:
     # All nulls have the mean 0.
     return bounds[0] <= 0 <= bounds[1]
@@ -286,8 +234,6 @@ def main() -> None:
         f"`{command()}`, {platform.machine()}, NumPy {np.__version__}, {options.runs} runs per line.",
         "## False positives at 0.05 / 0.01 / 0.001",
         table(["n", "null", *TESTS], measure_rates(options.runs)),
-        f"Values that are not means, at 0.05 / 0.01, {options.runs // 40} runs each:",
-        table(["value", *(f"n = {size}" for size in SIZES[1:-1])], measure_pooled(options.runs // 40)),
         "## Power at 0.05, towards the long tail / away from it",
         table(["n", "distribution", "Student's t", "Clearhead"], measure_power(few)),
         "## Coverage of 95 % intervals: bootstrap percentiles → Clearhead",
