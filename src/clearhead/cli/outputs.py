@@ -115,11 +115,11 @@ def deliver(
         print_records(named)
     else:
         show()
-    announce_checks(named)
+        print_checks(named)
 
 
-def announce_checks(named: "NamedExplanations") -> None:
-    """Print for how many of several inputs the explanations of each method hold, to stderr."""
+def print_checks(named: "NamedExplanations") -> None:
+    """Print for how many of several inputs the explanations of each method hold."""
     verdicts: dict[str, list[str]] = {}
     for name, explanation in named:
         if explanation.check is not None:
@@ -128,7 +128,7 @@ def announce_checks(named: "NamedExplanations") -> None:
         # The name tells several methods from each other.
         prefix = f"{name}: " if len(verdicts) > 1 else ""
         if len(own_verdicts) > 1:
-            print(prefix + _count_verdicts(own_verdicts), file=sys.stderr)
+            print(prefix + _count_verdicts(own_verdicts))
 
 
 def _count_verdicts(verdicts: Sequence[str]) -> str:
