@@ -6,6 +6,7 @@ import typer
 
 from clearhead.attribution.names import DEFAULT_ANSWER_METHOD
 from clearhead.cli import answers, options, outputs
+from clearhead.cli.chunks import resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.errors import BadInput
 
@@ -54,6 +55,8 @@ def ask(
     method_options: options.MethodOptions = None,
     text_column: options.TextColumn = None,
     precision: options.Precision = None,
+    check: options.Check = None,
+    no_check: options.NoCheck = False,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
 ) -> None:
@@ -74,12 +77,14 @@ def ask(
     flags = answers.AnswerFlags(answer, versus, focus, matrix, scale, max_new_tokens, sources)
     settings = {"precision": precision, "batch_size": batch_size, **flags.settings}
     # Before the model is loaded, which may take long.
+    chosen_check = options.choose_check(check, no_check)
     spec = options.parse_method(method, method_options)
     texts = InputReader(images=False, text_column=text_column).read(prompts)
     answers.require_texts(texts)
     outputs.check_count(out, len(texts))
     loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None)
     _require_writer(loaded)
+    settings["check"] = resolve_check(chosen_check, loaded, len(texts))
     inputs = _prepare_prompts(texts, system, chat=chat)
     answers.deliver(answers.explain_answers(loaded, inputs, spec, settings), spec, out=out, json=json)
 

@@ -1,0 +1,116 @@
+"""The experiment that checks an explanation: which units are hidden and shown, and what their scores tell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.arrays import Array
+from clearhead.check import Check
+from clearhead.explanation import Explanation
+from clearhead.model.target import AnswerTarget, Target, shift_span
+from clearhead.perturbation.answer_scores import PROBABILITY, resolve_output
+from clearhead.perturbation.ranking import sort_descending
+from clearhead.trust.units import Units
+from clearhead.trust.verdict import Trial
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """An explanation and groups of units in the order of their relevance: their numbers, the strongest first (G,K)."""
+
+    explanation: Explanation
+    units: Units
+    numbers_GK: Array
+    seed: int
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether the score of the whole input has to be computed: explanations have no difference of probabilities."""
+        return self.explanation.target.versus is not None
+
+    @property
+    def shown_masks(self) -> Tensor:
+        """The units that are present when a group is shown alone (G,U)."""
+        masks_GU = torch.zeros(len(self.numbers_GK), self.units.count, dtype=torch.bool)
+        return masks_GU.scatter(1, torch.from_numpy(self.numbers_GK), True)
+
+    @property
+    def hidden_masks(self) -> Tensor:
+        """The units that are present when a group is hidden; all of them last, if their score is needed."""
+        masks_GU = ~self.shown_masks
+        if self.needs_score:
+            return torch.cat([masks_GU, torch.ones_like(masks_GU[:1])])
+        return masks_GU
+
+    @property
+    def target(self) -> Target:
+        """The target, with a span's positions in the padded row."""
+        return shift_span(self.explanation.target, dict(enumerate(self.units.positions)))
+
+    def conclude(self, shown_G: Array, hidden_G: Array) -> Check:
+        """Return the check, from the scores under both kinds of masks."""
+        passes = len(shown_G) + len(hidden_G)
+        score = _read_score(self.explanation)
+        if self.needs_score:
+            score = float(hidden_G[-1])
+            hidden_G = hidden_G[:-1]
+        # A difference of probabilities is none itself.
+        scale = _name_scale(self.explanation)
+        are_probabilities = scale == PROBABILITY and not self.needs_score
+        trial = Trial(shown_G, hidden_G, are_probabilities, self.seed)
+        strongest = self.numbers_GK[0].tolist()
+        return Check(
+            verdict=trial.verdict,
+            strongest=self.units.names(strongest),
+            count=len(strongest),
+            units=self.units.count,
+            kind=self.units.kind,
+            scale=scale,
+            score=score,
+            hidden=float(hidden_G[0]),
+            hidden_random=float(hidden_G[1:].mean()),
+            shown=float(shown_G[0]),
+            shown_random=float(shown_G[1:].mean()),
+            p_value=trial.p_value,
+            percentile=trial.percentile,
+            passes=passes,
+            seed=self.seed,
+        )
+
+
+def _read_score(explanation: Explanation) -> float:
+    """Return the score of the whole input, which the trace of the explanation had."""
+    if _name_scale(explanation) == PROBABILITY and explanation.probability is not None:
+        return explanation.probability
+    return float(explanation.diagnostics["score"])
+
+
+def _name_scale(explanation: Explanation) -> str:
+    """Return what the scores of a target are."""
+    if isinstance(explanation.target, AnswerTarget):
+        return resolve_output(explanation.target, None)
+    # Regressions have no probability.
+    return "value" if explanation.probability is None else PROBABILITY
+
+
+def plan_experiments(units: Units, explanations: Sequence[Explanation], groups: int, seed: int) -> list[Experiment]:
+    """Divide the units of an input into groups, in the order of each of its explanations."""
+    experiments = []
+    for explanation in explanations:
+        order_U = sort_descending(units.relevance(explanation))
+        experiments.append(Experiment(explanation, units, divide(order_U, groups), seed))
+    return experiments
+
+
+def divide(order_U: Array, groups: int) -> Array:
+    """Cut an order of units into at least so many groups of equal size, as far as there are units (G,K)."""
+    size = max(1, len(order_U) // groups)
+    count = len(order_U) // size
+    # Groups of different sizes could not be exchanged: what is left over are units of middling relevance.
+    middle = size * (count // 2)
+    rest = len(order_U) - size * count
+    kept = np.delete(order_U, slice(middle, middle + rest))
+    return kept.reshape(count, size)

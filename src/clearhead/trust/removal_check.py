@@ -1,0 +1,145 @@
+"""Check explanations by removal: hide the units that they call the strongest, or show nothing else."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+
+import torch
+from torch import Tensor
+
+from clearhead.arrays import Array
+from clearhead.attribution.batch import Batch, select_rows
+from clearhead.check import MIN_GROUPS
+from clearhead.errors import ClearheadError
+from clearhead.explanation import Explanation
+from clearhead.model.inputs import Inputs
+from clearhead.model.model import Model
+from clearhead.perturbation.run import perturbed_scores
+from clearhead.trust.experiment import Experiment, plan_experiments
+from clearhead.trust.units import group_units
+from clearhead.validation import require_integer
+
+MAX_TEXTS = 64
+MAX_IMAGES = 4
+SEED = 0
+UNCHECKED = "unchecked"
+"""The diagnostic that says why an explanation has no check."""
+TOO_LONG = "The text is longer than the model takes: its windows have no common input to hide words in."
+
+Rows = Sequence[Sequence[Explanation]]
+"""The explanations of each input, all for the same target."""
+Experiments = Mapping[int, Sequence[Experiment]]
+"""The experiments of each input, by its row in the batch."""
+
+
+def validate_check(check: bool | int | None) -> None:
+    """Raise BadOption unless the option `check` is None, a bool, or a number of groups."""
+    if check is not None and not isinstance(check, bool):
+        require_integer("check", check, MIN_GROUPS, is_flag=True)
+
+
+def count_groups(check: bool | int | None, model: Model, inputs: int) -> int:
+    """Return how many groups of units the option `check` asks for; 0 for no check.
+
+    None checks up to 64 texts or 4 images of a call.
+    """
+    if check is None:
+        limit = MAX_IMAGES if model.takes_images else MAX_TEXTS
+        check = inputs <= limit
+    if isinstance(check, bool):
+        return MIN_GROUPS * check
+    return check
+
+
+def check_batches(model: Model, rows: Rows, batches: Iterator[Batch], groups: int) -> list[list[Explanation]]:
+    """Return explanations with their checks, batch by batch; an input that is in no batch has none."""
+    checked: dict[int, list[Explanation]] = {}
+    for batch in batches:
+        own_rows = [rows[index] for index in batch.indices]
+        checked.update(zip(batch.indices, check_explanations(model, batch.inputs, own_rows, groups), strict=True))
+    return [checked.get(index) or _note_reason(row, TOO_LONG) for index, row in enumerate(rows)]
+
+
+def check_explanations(
+    model: Model, inputs: Inputs, rows: Rows, groups: int = MIN_GROUPS, seed: int = SEED
+) -> list[list[Explanation]]:
+    """Return the explanations of each input of a batch with their checks.
+
+    Units are divided into `groups` from the strongest to the weakest. An explanation that cannot be checked has the
+    reason in its diagnostics.
+    """
+    checked: dict[int, list[Explanation]] = {}
+    experiments: dict[int, list[Experiment]] = {}
+    for row, explanations in enumerate(rows):
+        try:
+            units = group_units(model, inputs, row, explanations[0].grid)
+            experiments[row] = plan_experiments(units, explanations, groups, seed)
+        except ClearheadError as error:
+            checked[row] = _note_reason(explanations, str(error))
+    if experiments:
+        checked.update(_try_experiments(model, inputs, experiments))
+    return [checked[row] for row in range(len(rows))]
+
+
+def _try_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> dict[int, list[Explanation]]:
+    """Return the checked explanations of each input; if the model refuses what is left of an input, with the reason."""
+    try:
+        return _run_experiments(model, inputs, experiments)
+    except ClearheadError as error:
+        reason = str(error)
+    return {row: _note_reason([own.explanation for own in group], reason) for row, group in experiments.items()}
+
+
+def _note_reason(explanations: Sequence[Explanation], reason: str) -> list[Explanation]:
+    """Return explanations that say why they were not checked."""
+    noted = []
+    for explanation in explanations:
+        noted.append(replace(explanation, diagnostics={**explanation.diagnostics, UNCHECKED: reason}))
+    return noted
+
+
+def _run_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> dict[int, list[Explanation]]:
+    """Return the checked explanations of each input, from the passes of all inputs."""
+    batch = select_rows(inputs, list(experiments))
+    groups = list(experiments.values())
+    # Apart from each other: a batch is as wide as its longest row, and what is shown alone is short.
+    shown = _score_masks(model, batch, groups, attrgetter("shown_masks"))
+    hidden = _score_masks(model, batch, groups, attrgetter("hidden_masks"))
+    checked = {}
+    for row, *results in zip(experiments, groups, shown, hidden, strict=True):
+        checked[row] = list(map(_conclude, *results))
+    return checked
+
+
+def _conclude(experiment: Experiment, shown_G: Array, hidden_G: Array) -> Explanation:
+    return replace(experiment.explanation, check=experiment.conclude(shown_G, hidden_G))
+
+
+def _score_masks(
+    model: Model, batch: Inputs, groups: Sequence[Sequence[Experiment]], get_masks: Callable[[Experiment], Tensor]
+) -> list[list[Array]]:
+    """Return the scores of each experiment of each input under its masks."""
+    masks = [list(map(get_masks, group)) for group in groups]
+    # All explanations of an input have its units and its target.
+    first = [group[0] for group in groups]
+    scores = perturbed_scores(
+        model,
+        batch,
+        list(map(torch.cat, masks)),
+        [experiment.target for experiment in first],
+        [experiment.units.features for experiment in first],
+        replacement=_choose_replacement(model),
+    )
+    return list(map(_split_scores, scores, masks))
+
+
+def _split_scores(scores_N: Tensor, masks: Sequence[Tensor]) -> list[Array]:
+    pieces = scores_N.cpu().split_with_sizes(list(map(len, masks)))
+    return [piece.numpy() for piece in pieces]
+
+
+def _choose_replacement(model: Model) -> str | None:
+    """Return how units are removed: deleted from texts, whose rows become short; black, or [MASK] around a span."""
+    if model.takes_images or model.problem == "span":
+        return None
+    return "delete"
