@@ -47,10 +47,11 @@ def context_cite(
     if trace.model.writes:
         _require_sources(perturbation)
     masks = perturbation.draw(draw_masks, samples, seed)
+    rows = perturbation.score_rows(masks)
     values = []
-    for row, target in zip(perturbation.list_rows(perturbation.score(masks)), trace.targets, strict=True):
+    for row, target in zip(rows, trace.targets, strict=True):
         values.append(_fit_row(row, masks[row.index], target, penalty))
-    return perturbation.attribute(values, perturbation.describe(samples=samples, seed=seed))
+    return perturbation.attribute(values, perturbation.describe(rows, samples=samples, seed=seed))
 
 
 def _fit_row(row: ScoredRow, mask_NU: Tensor, target: Target, penalty: float) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.attribution.baselines import make_baseline, with_diagnostics, zeros_for_sum
+from clearhead.attribution.effects import describe_effect, differentiated_output
 from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.smoothgrad import noisy_points
@@ -45,24 +46,22 @@ def deeplift_shap(
     return _collect_rows(trace, _attribute_rows(trace, deep_lift_shap, start, points), settings)
 
 
-def _collect_rows(trace: Trace, rows: Iterable[tuple[Tensor, float]], settings: dict[str, Any]) -> Attribution:
-    """Return the attribution of a batch from the relevance and the mean effect of every input."""
+def _collect_rows(trace: Trace, rows: Iterable[tuple[Tensor, float, float]], settings: dict[str, Any]) -> Attribution:
+    """Return the attribution of a batch from the relevance and the ends of every input."""
     product = zeros_for_sum(trace.leaf)
+    output = differentiated_output(trace.targets[0], trace.model.problem)
     diagnostics = []
-    for row, (relevance, effect) in enumerate(rows):
+    for row, (relevance, base, prediction) in enumerate(rows):
         product[row] = relevance
-        diagnostics.append({**_describe_gap(trace, product, row, effect), **settings})
+        gap = _gap(trace, product, row, prediction - base)
+        diagnostics.append({"completeness_gap": gap, "effect": describe_effect(output, base, prediction), **settings})
     return with_diagnostics(attribute_sum(trace, product), diagnostics)
-
-
-def _describe_gap(trace: Trace, product: Tensor, row: int, effect: float) -> dict[str, float]:
-    return {"completeness_gap": _gap(trace, product, row, effect), "effect": effect}
 
 
 def _attribute_rows(
     trace: Trace, deep_lift_shap: Any, start: Tensor, points: Sequence[Point]
-) -> Iterator[tuple[Tensor, float]]:
-    """Yield the relevance and the mean effect of every input."""
+) -> Iterator[tuple[Tensor, float, float]]:
+    """Yield the relevance of every input, the mean score of its references, and its own score."""
     with progress(len(start), "inputs") as advance:
         # One by one, because Captum pairs every input of a batch with every reference.
         for row in range(len(start)):
@@ -104,14 +103,14 @@ class _ScoreFromLeaf(nn.Module):
         return score_from(self.trace, [self.row] * len(leaf), leaf)
 
 
-def _attribute_row(trace: Trace, deep_lift_shap: Any, row: int, references: Tensor) -> tuple[Tensor, float]:
-    """Return one input's relevance averaged over the references, and the mean effect."""
+def _attribute_row(trace: Trace, deep_lift_shap: Any, row: int, references: Tensor) -> tuple[Tensor, float, float]:
+    """Return one input's relevance averaged over the references, their mean score, and the input's score."""
     module = _ScoreFromLeaf(trace, row)
     # With a batch axis of one.
     leaf = trace.leaf[row : row + 1]
     with _frozen_network(trace.model), _captum_call(trace.model):
         relevance: Tensor = deep_lift_shap(module).attribute(leaf, _repeat_single(references))
-    return relevance[0].detach(), _mean_effect(module, leaf, references)
+    return relevance[0].detach(), _mean_score(module, references), _mean_score(module, leaf)
 
 
 @contextmanager
@@ -141,10 +140,10 @@ def _captum_call(model: Model) -> Iterator[None]:
             raise UnsupportedModel(f"Captum's DeepLiftShap cannot run {model.name}: {error}") from error
 
 
-def _mean_effect(module: _ScoreFromLeaf, leaf: Tensor, references: Tensor) -> float:
-    """Return f(input) minus the mean of f over the references."""
+def _mean_score(module: _ScoreFromLeaf, leaves: Tensor) -> float:
+    """Return the mean score of some inputs."""
     with _frozen_network(module.trace.model), torch.no_grad():
-        return float(module(leaf).double() - module(references).double().mean())
+        return float(module(leaves).double().mean())
 
 
 def _import_captum() -> Any:

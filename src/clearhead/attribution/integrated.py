@@ -48,7 +48,7 @@ def integrated_gradients(
     return with_diagnostics(attribute_sum(trace, integral.product), diagnostics)
 
 
-def _describe_steps(entries: list[dict[str, float]], steps: list[int], baseline: str) -> list[dict[str, Any]]:
+def _describe_steps(entries: list[dict[str, Any]], steps: list[int], baseline: str) -> list[dict[str, Any]]:
     pairs = zip(entries, steps, strict=True)
     return [{**entry, "steps": used_steps, "baseline": baseline} for entry, used_steps in pairs]
 

@@ -47,10 +47,11 @@ def occlusion(
     perturbation = prepare(trace, options)
     removals = [_make_windows(trace, features, window) for features in perturbation.groups]
     masks = list(map(_keep_others, removals))
+    rows = perturbation.score_rows(masks)
     values = []
-    for row in perturbation.list_rows(perturbation.score(masks)):
+    for row in rows:
         values.append(_mean_drop(row.score_N, removals[row.index]))
-    return perturbation.attribute(values, perturbation.describe())
+    return perturbation.attribute(values, perturbation.describe(rows))
 
 
 def _make_windows(trace: Trace, features: Features, window: int) -> Tensor:
@@ -135,10 +136,11 @@ def lime(
     options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
     perturbation = prepare(trace, options)
     masks = perturbation.draw(draw_masks, samples, seed)
+    rows = perturbation.score_rows(masks)
     values = []
-    for row in perturbation.list_rows(perturbation.score(masks)):
+    for row in rows:
         values.append(_fit_row(row, masks[row.index], width, ridge))
-    return perturbation.attribute(values, perturbation.describe(samples=samples, seed=seed))
+    return perturbation.attribute(values, perturbation.describe(rows, samples=samples, seed=seed))
 
 
 def _fit_row(row: ScoredRow, mask_NU: Tensor, width: float, ridge: float) -> Tensor:
@@ -217,24 +219,17 @@ def shapley_sampling(
 ) -> Attribution:
     """Mean change of the output when a unit is added, over `samples` random orders of the units.
 
-    The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports it.
+    The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports both.
     """
     require_integer("samples", samples)
     options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
     perturbation = prepare(trace, options)
     orders = perturbation.draw(_draw_orders, samples, seed)
-    scores = perturbation.score(list(map(_growing_masks, orders)))
-    diagnostics = perturbation.describe(samples=samples, seed=seed)
+    rows = perturbation.score_rows(list(map(_growing_masks, orders)))
     values = []
-    for entry, row in zip(diagnostics, perturbation.list_rows(scores), strict=True):
-        entry["effect"] = _total_gain(row.score_N)
+    for row in rows:
         values.append(mean_gains(row.score_N, orders[row.index]))
-    return perturbation.attribute(values, diagnostics)
-
-
-def _total_gain(score_N: Tensor) -> float:
-    # Every order starts from nothing and ends with everything.
-    return float(score_N[-1] - score_N[0])
+    return perturbation.attribute(values, perturbation.describe(rows, samples=samples, seed=seed))
 
 
 def _draw_orders(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.attribution.batch import cut_rows, explain_batch, rows_per_batch
+from clearhead.attribution.effects import mean_effect
 from clearhead.attribution.input_context import describe_predictions
 from clearhead.attribution.method import MethodSpec
 from clearhead.engine.context import eager_inference
@@ -225,7 +226,9 @@ def _merge_diagnostics(explanations: Sequence[Explanation]) -> dict[str, Any]:
     for key in merged:
         if _takes_maximum(key):
             merged[key] = max(_diagnostic_values(explanations, key))
-        elif key in ("effect", "identity_share"):
+        elif key == "effect":
+            merged[key] = mean_effect(_diagnostic_values(explanations, key))
+        elif key == "identity_share":
             merged[key] = float(np.mean(_diagnostic_values(explanations, key)))
     return merged
 
