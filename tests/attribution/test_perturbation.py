@@ -15,7 +15,7 @@ from helpers.tiny_models import bert, llama, vit
 
 import clearhead
 from clearhead import Target
-from clearhead.attribution.perturbation import local_weights, mean_gains
+from clearhead.attribution.perturbation import find_gains, local_weights
 from clearhead.errors import BadOption
 from clearhead.model.inputs import as_inputs
 from clearhead.perturbation.features import group_features
@@ -108,7 +108,9 @@ def test_shapley_values_over_all_orders_are_the_formula() -> None:
     ]
     orders = torch.tensor(list(itertools.permutations(range(4))))
     grown = [worth[frozenset(order[:size].tolist())] for order in orders for size in range(5)]
-    np.testing.assert_allclose(mean_gains(torch.tensor(grown, dtype=torch.float64), orders), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        find_gains(torch.tensor(grown, dtype=torch.float64), orders).mean(0), expected, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("case", ["bert", "vit", "llama"])

@@ -145,7 +145,8 @@ class Perturbation:
         diagnostics = []
         for number, row in enumerate(rows):
             output = self._scored(number)
-            entry = {"absent": replacement, **_describe_features(self.groups[row.index]), "output": output}
+            entry: dict[str, Any] = {"absent": replacement, "output": output}
+            entry.update(_describe_features(self.groups[row.index]))
             effect = describe_effect(output, row.base, row.prediction)
             diagnostics.append({**entry, **settings, "effect": effect})
         return diagnostics

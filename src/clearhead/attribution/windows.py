@@ -225,7 +225,7 @@ def _merge_diagnostics(explanations: Sequence[Explanation]) -> dict[str, Any]:
     merged = dict(explanations[0].diagnostics)
     for key in merged:
         if _takes_maximum(key):
-            merged[key] = max(_diagnostic_values(explanations, key))
+            merged[key] = _worst(_diagnostic_values(explanations, key))
         elif key == "effect":
             merged[key] = mean_effect(_diagnostic_values(explanations, key))
         elif key == "identity_share":
@@ -237,9 +237,14 @@ def _diagnostic_values(explanations: Sequence[Explanation], key: str) -> list[An
     return [explanation.diagnostics[key] for explanation in explanations]
 
 
+def _worst(values: Sequence[Any]) -> Any:
+    """Return the largest value, None if a window has none."""
+    return None if None in values else max(values)
+
+
 def _takes_maximum(key: str) -> bool:
     # The worst window decides how far the whole can be trusted.
-    return key.endswith("_gap") or key in ("dropped", "steps")
+    return key.endswith(("_gap", "_error")) or key in ("dropped", "steps")
 
 
 def _with_outputs(model: Model, explanation: Explanation, logits_C: Tensor) -> Explanation:
