@@ -142,16 +142,19 @@ def main() -> None:
         own_rows, own_covered = measure_rounding(name, read_inputs(name, options.data, options.inputs))
         rows += own_rows
         covered += own_covered
-    sampling = measure_sampling(read_inputs("sst2-minilm", options.data, options.sampled))
     lines = [
         f"# Error bars, {date.today()}",
         f"`{command()}`, {platform.machine()}, cpu, torch {torch.__version__}.",
         f"## Rounding\n\nAgainst float64, {options.inputs} inputs per model: {np.mean(covered):.1%} of "
         f"{len(covered)} explanations lie within their bars.",
         "\n".join([*ROUNDING_HEAD, *rows]),
-        f"## Sampling\n\nAgainst many more samples, {options.sampled} sentences of SST-2; samples in brackets.",
-        "\n".join([*SAMPLING_HEAD, *sampling]),
     ]
+    if options.sampled:
+        sampling = measure_sampling(read_inputs("sst2-minilm", options.data, options.sampled))
+        lines += [
+            f"## Sampling\n\nAgainst many more samples, {options.sampled} sentences of SST-2; samples in brackets.",
+            "\n".join([*SAMPLING_HEAD, *sampling]),
+        ]
     options.out.write_text("\n\n".join(lines) + "\n")
 
 

@@ -21,6 +21,10 @@ from clearhead.trust.error_bars import explain_with_error_bars
 from clearhead.trust.relevances import list_relevances, relative_difference
 
 STABLE = ["rollout", "gae", "att-cat", "cat", "gradient", "gradient-x-input", "attn-lrp", "cp-lrp", "balanced-cat"]
+SPOILT_BY_FLOAT32 = [
+    "but like most rabbits , it seems to lack substance .",
+    "a film of precious increments artfully camouflaged as everyday activities .",
+]
 LOSSY = ["lrp", "partial-lrp", "trans-att"]
 TEXTS = {
     "clearhead/sst2-minilm": [
@@ -66,7 +70,7 @@ def explain_rows(model, inputs, methods, *, precision=None):
 
 def compare_with_float64(model, inputs, methods, **options):
     """Return for each input and method the explanation and how far it is from that in float64."""
-    exact = compare(with_precision(model, "float64"), inputs, methods)
+    exact = compare(with_precision(model, "float64"), inputs, methods, check=False)
     for row, explanations in enumerate(explain_rows(model, inputs, methods, **options)):
         for method, explanation in zip(methods, explanations, strict=True):
             yield explanation, relative_difference(explanation, exact[method][row])
@@ -110,12 +114,34 @@ def test_one_float64_trace_serves_all_methods_that_lose_digits(monkeypatch):
 
 def test_a_second_evaluation_marks_what_float32_spoils():
     model = clearhead.load()
-    pairs = list(compare_with_float64(model, TEXTS[model.name], ["lrp"], precision="float32"))
-    assert {explanation.diagnostics["precision"] for explanation, _ in pairs} == {"float32"}
+    pairs = list(compare_with_float64(model, SPOILT_BY_FLOAT32, ["lrp"], precision="float32"))
+    for explanation, error in pairs:
+        assert explanation.diagnostics["precision"] == "float32" and is_covered(explanation, error)
+        assert explanation.diagnostics["needs_float64"]
+    assert max(error for _, error in pairs) > rounding.LARGE_ERROR
+
+
+def test_known_cases_are_right_by_default():
+    model = clearhead.load()
+    for explanation, error in compare_with_float64(model, SPOILT_BY_FLOAT32, ["lrp"]):
+        assert error <= explanation.diagnostics["rounding_error"] <= 1e-5
+        assert "needs_float64" not in explanation.diagnostics
+
+
+def test_a_second_evaluation_covers():
+    model = clearhead.load()
+    pairs = list(compare_with_float64(model, TEXTS[model.name], LOSSY, precision="float32"))
     assert np.mean([is_covered(*pair) for pair in pairs]) >= 0.95
-    spoilt = [explanation for explanation, error in pairs if error > rounding.LARGE_ERROR]
-    assert spoilt
-    assert all(explanation.diagnostics["needs_float64"] for explanation in spoilt)
+
+
+def test_the_check_switches_error_bars():
+    text = TEXTS["clearhead/sst2-minilm"][0]
+    checked = clearhead.compare(clearhead.load(), text, ["lrp", "att-cat"])
+    assert checked["lrp"].diagnostics["precision"] == "float64" and checked["lrp"].check is not None
+    assert checked["att-cat"].diagnostics["rounding_error"] == rounding.STABLE_BOUNDS["float32"]
+    plain = clearhead.compare(clearhead.load(), text, ["lrp", "att-cat"], check=False)
+    assert plain["lrp"].diagnostics["precision"] == "float32"
+    assert not {"rounding_error", "agreement"} & plain["att-cat"].diagnostics.keys()
 
 
 def test_a_network_that_fails_in_float64_is_evaluated_twice(monkeypatch):

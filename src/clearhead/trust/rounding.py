@@ -18,8 +18,8 @@ from clearhead.trust.relevances import relative_difference
 
 STABLE_BOUNDS = {"float64": 1e-11, "float32": 1e-4, "tf32": 0.1, "float16": 0.1, "bfloat16": 0.3}
 """Bounds of methods that do not lose digits, by the type of the model's numbers."""
-LOSSY_FLOAT64_BOUND = 1e-5
-SAFETY = 8.0
+LOSSY_FLOAT64_BOUND = 1e-6
+SAFETY = 10.0
 """How many times larger than the change on perturbed weights a rounding error may be."""
 LARGE_ERROR = 0.1
 MAX_COPY_BYTES = 4 * 2**30
