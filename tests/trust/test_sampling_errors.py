@@ -62,7 +62,7 @@ def test_errors_of_few_samples_are_unknown():
 def test_lime_agrees_with_itself_by_default():
     model = clearhead.load()
     text = "a joyless , tedious film that never finds its heart"
-    first, second = (clearhead.explain(model, text, "lime", seed=seed) for seed in (0, 1))
+    first, second = (clearhead.explain(model, text, "lime", seed=seed, check=False) for seed in (0, 1))
     assert first.diagnostics["samples"] == 500
     shown = ~first.special
     assert np.corrcoef(first.relevance[shown], second.relevance[shown])[0, 1] > 0.95

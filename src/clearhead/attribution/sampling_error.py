@@ -97,6 +97,6 @@ def grouped_error(fit: Callable[[Tensor], Tensor], count: int) -> Tensor | None:
 
 def _jackknife(estimate_GU: Tensor) -> Tensor:
     """Return the standard error from estimates, or their changes, that each leave out one part."""
-    parts = len(estimate_GU)
+    count = len(estimate_GU)
     deviation_GU = estimate_GU - estimate_GU.mean(0)
-    return (deviation_GU.square().sum(0) * (parts - 1) / parts).sqrt()
+    return (deviation_GU.square().sum(0) * (count - 1) / count).sqrt()

@@ -16,6 +16,9 @@ def measure_agreement(specs: Sequence[MethodSpec], explanations: Sequence[Explan
 
     None without other methods, and for a single word. Noise that others are compared with counts for no other method.
     """
+    # Before the words are found, which takes longer than the rest.
+    if len(specs) < 2:
+        return [None]
     relevances = list(map(list_relevances, explanations))
     # A single word has no order.
     if len(relevances[0]) < 2:

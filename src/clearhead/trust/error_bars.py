@@ -1,8 +1,8 @@
 """Error bars: rounding, sampling, completeness and agreement, in the diagnostics of explanations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -55,8 +55,11 @@ def _add_error_bars(plan: RoundingPlan, explanations: Sequence[Explanation]) -> 
 def _add_bars(explanation: Explanation, rounding: float | None, agreement: float | None) -> Explanation:
     bars = {"completeness_error": _completeness_error(explanation), "agreement": agreement}
     bars.update(_describe_rounding(rounding))
-    known = {name: value for name, value in bars.items() if value is not None}
-    return replace(explanation, diagnostics={**explanation.diagnostics, **known})
+    return replace(explanation, diagnostics={**explanation.diagnostics, **_drop_unknown(bars)})
+
+
+def _drop_unknown(bars: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in bars.items() if value is not None}
 
 
 def _describe_rounding(error: float | None) -> dict[str, float | None]:
@@ -67,11 +70,18 @@ def _describe_rounding(error: float | None) -> dict[str, float | None]:
 
 def _completeness_error(explanation: Explanation) -> float | None:
     """Return the completeness gap of a path method, relative to the effect or all relevance, whichever is larger."""
-    gap = explanation.diagnostics.get("completeness_gap")
     effect = explanation.diagnostics.get("effect")
-    if gap is None or effect is None:
+    gap = explanation.diagnostics.get("completeness_gap")
+    if effect is None or gap is None:
         return None
-    change = abs(effect["prediction"] - effect["base"])
     # Relevances of both signs may add up to almost nothing, of which no gap would be a small part.
-    scale = max(change, float(np.abs(explanation.relevance).sum()))
+    scale = max(_total_change(effect), _total_relevance(explanation))
     return gap / scale if scale else None
+
+
+def _total_change(effect: Mapping[str, Any]) -> float:
+    return abs(float(effect["prediction"] - effect["base"]))
+
+
+def _total_relevance(explanation: Explanation) -> float:
+    return float(np.abs(explanation.relevance).sum())

@@ -4,7 +4,7 @@ Errors are relative to the largest relevance of a word or patch. docs/decisions/
 were measured.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -41,12 +41,17 @@ class RoundingPlan:
     repeated: list[int]
 
     @property
+    def count(self) -> int:
+        """The number of methods."""
+        return len(self.specs) - len(self.repeated)
+
+    @property
     def uses_float64(self) -> bool:
         return any(spec.rounding == FLOAT64 for spec in self.specs)
 
     def estimate(self, explanations: Sequence[Explanation]) -> list[float | None]:
         """Return the rounding error of one input by each method, from its explanations in the order of `specs`."""
-        count = len(self.specs) - len(self.repeated)
+        count = self.count
         errors = list(map(self._bound, self.specs[:count], explanations))
         for index, second in zip(self.repeated, explanations[count:], strict=True):
             errors[index] = self._compare(explanations[index], second)
@@ -71,23 +76,30 @@ def _name_type(model: Model, precision: str) -> str:
 
 def plan_rounding(model: Model, specs: Sequence[MethodSpec], *, allow_float64: bool) -> RoundingPlan:
     """Compute methods that lose digits in float64 if that is allowed and cheap, else twice."""
-    lossy = list(_find_lossy(model, specs))
-    planned = list(specs)
+    lossy = _find_lossy(model, specs)
     if allow_float64 and affords_float64(model):
-        for index in lossy:
-            planned[index] = replace(specs[index], rounding=FLOAT64)
-        return RoundingPlan(model, planned, [])
-    planned += [replace(specs[index], rounding=PERTURBED) for index in lossy]
-    return RoundingPlan(model, planned, lossy)
+        return RoundingPlan(model, _replace_specs(specs, lossy), [])
+    return RoundingPlan(model, [*specs, *_perturb_specs(specs, lossy)], lossy)
 
 
-def _find_lossy(model: Model, specs: Sequence[MethodSpec]) -> Iterable[int]:
+def _find_lossy(model: Model, specs: Sequence[MethodSpec]) -> list[int]:
     """Return the indices of the methods that lose digits in the precision of a model."""
     if model.dtype is torch.float64:
-        return
-    for index, spec in enumerate(specs):
-        if spec.method.loses_digits:
-            yield index
+        return []
+    return [index for index, spec in enumerate(specs) if spec.method.loses_digits]
+
+
+def _replace_specs(specs: Sequence[MethodSpec], lossy: Sequence[int]) -> list[MethodSpec]:
+    """Return all methods, of which some are computed in float64."""
+    planned = list(specs)
+    for index in lossy:
+        planned[index] = replace(specs[index], rounding=FLOAT64)
+    return planned
+
+
+def _perturb_specs(specs: Sequence[MethodSpec], lossy: Sequence[int]) -> list[MethodSpec]:
+    """Return some methods, to be computed on perturbed weights."""
+    return [replace(specs[index], rounding=PERTURBED) for index in lossy]
 
 
 def affords_float64(model: Model) -> bool:
