@@ -9,25 +9,17 @@ from PIL import Image, ImageDraw
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
 from clearhead.views import answer_image, heatmap
-from clearhead.views.captions import (
-    format_diagnostics,
-    format_label,
-    format_method,
-    format_probability,
-    format_source,
-    format_tokens,
-)
-from clearhead.views.color import LIGHT, Rgb, background_color, color_step, format_hex, underline_color
+from clearhead.views.captions import format_label, format_method, format_probability, format_source
+from clearhead.views.color import LIGHT, Rgb, background_color, format_hex, underline_color
 from clearhead.views.fonts import SCALE, draw_text, has_all_glyphs, replace_missing_glyphs
 from clearhead.views.heads import HeadGrid
+from clearhead.views.notes import format_notes
+from clearhead.views.scale import make_scale
 from clearhead.views.text_layout import BASELINE, MARGIN, SMALL_SIZE, WIDTH, Box, GridCell, Layout, Spell
 from clearhead.views.text_spans import (
     escape_hidden,
-    has_negative,
     is_image,
-    max_relevance,
     require_explanations,
-    select_scored,
     special_tokens,
     split_segments,
     text_segments,
@@ -39,7 +31,6 @@ CAPTION_SIZE = 16
 CAPTION_HEIGHT = 40
 DASH_LENGTH = 10.0
 DASH_GAP = 6
-MAX_SPECIAL_TOKENS = 8
 # Larger photos take long to draw and make large files.
 MAX_PHOTO_SIDE = 2048
 MISSING_GLYPHS = "⟨…⟩ names what no font on this machine can write: install one, or use .html."
@@ -105,12 +96,13 @@ def _is_drawable(explanation: Explanation) -> bool:
 
 
 def _lay_out_explanation(layout: Layout, explanation: Explanation) -> None:
-    """Add heading, text, legend, special tokens and diagnostics of one explanation."""
+    """Add heading, text, legend, check and notes of one explanation."""
     _lay_out_heading(layout, explanation)
     if isinstance(explanation, AnswerExplanation):
         answer_image.lay_out(layout, explanation)
     else:
         _lay_out_text(layout, explanation)
+        layout.add_check(explanation)
         _lay_out_notes(layout, explanation)
     if explanation.heads is not None:
         layout.y += GAP
@@ -118,19 +110,17 @@ def _lay_out_explanation(layout: Layout, explanation: Explanation) -> None:
 
 
 def _lay_out_notes(layout: Layout, explanation: Explanation) -> None:
-    for note in _list_notes(explanation):
+    for note in format_notes(explanation):
         _add_note(layout, note)
 
 
 def _lay_out_text(layout: Layout, explanation: Explanation) -> None:
-    segments = split_segments(explanation)
-    scored = select_scored(segments)
-    full = max_relevance(scored)
-    for segment in segments:
+    scale = make_scale(explanation)
+    for segment in split_segments(explanation):
         layout.y += GAP / 2
-        layout.add_text(segment, full)
+        layout.add_text(segment, scale)
     layout.y += GAP
-    layout.add_legend(explanation.label, full, has_negative(scored))
+    layout.add_legend(explanation.label, scale)
 
 
 def _lay_out_heads(layout: Layout, explanation: Explanation) -> None:
@@ -138,10 +128,11 @@ def _lay_out_heads(layout: Layout, explanation: Explanation) -> None:
     grid = HeadGrid(explanation)
     layout.add_grid_head("head", list(map(str, grid.columns)))
     for name, heads in grid.rows():
-        cells = [GridCell(color_step(head.relevance, grid.full), head.caption) for head in heads if head.exists]
+        existing = [head for head in heads if head.exists]
+        cells = [GridCell(grid.scale.find_step(head.relevance), grid.describe(head)) for head in existing]
         layout.add_grid_row(name, cells, len(grid.columns))
     layout.y += GAP / 2
-    layout.add_legend(explanation.label, grid.full, grid.has_negative)
+    layout.add_legend(explanation.label, grid.scale)
 
 
 def _lay_out_heading(layout: Layout, explanation: Explanation) -> None:
@@ -151,19 +142,6 @@ def _lay_out_heading(layout: Layout, explanation: Explanation) -> None:
 
 def _add_note(layout: Layout, text: str) -> None:
     layout.add_line(text, SMALL_SIZE, LIGHT.faint)
-
-
-def _list_notes(explanation: Explanation) -> list[str]:
-    notes = [_format_special_tokens(explanation), format_diagnostics(explanation)]
-    return list(filter(None, notes))
-
-
-def _format_special_tokens(explanation: Explanation) -> str:
-    # Tokens without characters count as special too, and there may be many.
-    tokens = special_tokens(explanation)[:MAX_SPECIAL_TOKENS]
-    if not tokens:
-        return ""
-    return f"special tokens: {'   '.join(format_tokens(tokens))}"
 
 
 def _draw_boxes(boxes: Sequence[Box], height: float) -> Image.Image:
