@@ -12,8 +12,9 @@ import numpy as np
 
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.arrays import Array
+from clearhead.explanation import Explanation
 from clearhead.views.captions import clip
-from clearhead.views.notes import MAX_SPECIAL_TOKENS, format_diagnostics
+from clearhead.views.notes import MAX_SPECIAL_TOKENS, format_diagnostics, format_notes
 from clearhead.views.numbers import format_percent, format_share
 from clearhead.views.scale import Scale, make_scale
 from clearhead.views.sink import Segments, has_sink, split_sink
@@ -302,10 +303,12 @@ def _format_token(explanation: AnswerExplanation, token: str, relevance: float) 
     return f"{escape_hidden(spell_token(token))} {format_share(relevance / total, signed=False)}"
 
 
-def list_notes(explanation: AnswerExplanation) -> Iterator[str]:
-    """Iterate over the notes below an answer: first token, special tokens, error bar, diagnostics."""
+def list_notes(explanation: Explanation) -> list[str]:
+    """Return the notes below an explanation: special tokens, of an answer the first one apart, error and diagnostics."""
+    if not isinstance(explanation, AnswerExplanation):
+        return format_notes(explanation)
     notes = [format_sink(explanation), format_special(explanation), format_error(explanation)]
-    return filter(None, [*notes, format_diagnostics(explanation)])
+    return list(filter(None, [*notes, format_diagnostics(explanation)]))
 
 
 def format_foil(word: AnswerWord) -> str:

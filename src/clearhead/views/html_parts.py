@@ -222,7 +222,12 @@ def render_heading(explanation: Explanation, *, method: bool = True, tag: str = 
 
 def render_faint(text: str) -> str:
     """Render a paragraph of secondary text."""
-    return f'<p class="ch-faint">{escape(text)}</p>'
+    return f'<p class="ch-faint">{_bind_units(escape(text))}</p>'
+
+
+def _bind_units(text: str) -> str:
+    """Keep per cent signs on the line of their number."""
+    return text.replace(" %", "&nbsp;%")
 
 
 def render_legend(scale: Scale, label: str) -> str:
@@ -252,7 +257,7 @@ def render_check(explanation: Explanation) -> str:
     if check is None:
         return ""
     verdict = f'<b class="ch-{check.verdict}">{check.verdict}</b>'
-    evidence = escape(describe_removal(explanation, check))
+    evidence = _bind_units(escape(describe_removal(explanation, check)))
     return f'<p class="ch-check">Check {verdict}: {escape(describe_verdict(check))}. <span>{evidence}</span></p>'
 
 

@@ -9,7 +9,6 @@ from clearhead.views.answers import list_notes
 from clearhead.views.captions import format_headline
 from clearhead.views.heads import HeadGrid
 from clearhead.views.markdown_parts import emphasise, escape, quote
-from clearhead.views.notes import format_notes
 from clearhead.views.scale import make_scale
 from clearhead.views.text_spans import default_level, is_image, split_segments, strongest_spans
 from clearhead.views.trust import format_check, summarise_checks
@@ -53,11 +52,7 @@ def _render_body(explanation: Explanation) -> Iterator[str]:
 def _list_notes(explanation: Explanation) -> Iterator[str]:
     """Iterate over the meaning of the numbers, the check, the model, and notes."""
     notes = [make_scale(explanation).caption, format_check(explanation), explanation.model]
-    if isinstance(explanation, AnswerExplanation):
-        notes += list_notes(explanation)
-    else:
-        notes += format_notes(explanation)
-    return filter(None, notes)
+    return filter(None, [*notes, *list_notes(explanation)])
 
 
 def _quote_text(explanation: Explanation) -> Iterator[str]:
