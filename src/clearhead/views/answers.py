@@ -304,7 +304,7 @@ def _format_token(explanation: AnswerExplanation, token: str, relevance: float) 
 
 
 def list_notes(explanation: Explanation) -> list[str]:
-    """Return the notes below an explanation: special tokens, of an answer the first one apart, error and diagnostics."""
+    """Return the notes below an explanation: special tokens, the first of an answer apart, error bar, diagnostics."""
     if not isinstance(explanation, AnswerExplanation):
         return format_notes(explanation)
     notes = [format_sink(explanation), format_special(explanation), format_error(explanation)]

@@ -24,10 +24,9 @@ from clearhead.views.numbers import (
 )
 from clearhead.views.sink import split_sink
 from clearhead.views.text_spans import (
-    LEVELS,
     content_relevance,
     default_level,
-    has_negative,
+    has_negative_text,
     is_image,
     scored_spans,
     split_segments,
@@ -208,10 +207,10 @@ def _find_percentile(sizes: Array) -> float:
 
 
 def _is_signed(explanation: Explanation) -> bool:
-    """Return whether anything speaks against the label; the words may cancel what their tokens show."""
+    """Return whether anything speaks against the label."""
     if is_image(explanation):
         return bool((_finest_relevance(explanation) < 0).any())
-    return any(has_negative(scored_spans(explanation, level)) for level in LEVELS)
+    return has_negative_text(explanation)
 
 
 def _finest_relevance(explanation: Explanation) -> Array:

@@ -60,15 +60,18 @@ def describe_removal(explanation: Explanation, check: Check) -> str:
 
 def describe_hidden(explanation: Explanation, check: Check) -> str:
     """Say what hiding the strongest units does to the score."""
-    before, after, other = (
-        _format_score(explanation, check, score) for score in (check.score, check.hidden, check.hidden_random)
-    )
-    score = f"{SCORE_NAMES.get(check.scale, '')}{escape_hidden(format_label(explanation))}"
-    effect = f"takes {score} from {before} to {after}"
-    if before == after:
-        effect = f"leaves {score} at {before}"
+    change = _describe_change(explanation, check)
     others = f"{_spell_number(check.count)} other {_name_units(check, check.count)}"
-    return f"Hiding {_name_strongest(check)} {effect}; {others}: {other}."
+    other = _format_score(explanation, check, check.hidden_random)
+    return f"Hiding {_name_strongest(check)} {change}; {others}: {other}."
+
+
+def _describe_change(explanation: Explanation, check: Check) -> str:
+    label = f"{SCORE_NAMES.get(check.scale, '')}{escape_hidden(format_label(explanation))}"
+    before, after = (_format_score(explanation, check, score) for score in (check.score, check.hidden))
+    if before == after:
+        return f"leaves {label} at {before}"
+    return f"takes {label} from {before} to {after}"
 
 
 def describe_shown(explanation: Explanation, check: Check) -> str:
