@@ -168,17 +168,27 @@ def write_page(out: Path, bodies: Sequence[str], explanations: "Sequence[Explana
 
 
 def show_explanations(explanations: "Sequence[Explanation]", *, everything: bool) -> None:
-    """Print explanations on the terminal."""
+    """Print explanations on the terminal, and how many of several hold."""
     from clearhead.views import terminal
+    from clearhead.views.trust import summarise_checks
 
     _show(explanations, terminal.view, everything)
+    _print_summary(summarise_checks(explanations))
 
 
 def show_comparisons(rows: "Sequence[Mapping[str, Explanation]]", *, everything: bool) -> None:
-    """Print the explanations of each input by several methods on the terminal."""
+    """Print the explanations of each input by several methods on the terminal, and how often each method holds."""
     from clearhead.views import terminal
+    from clearhead.views.trust import summarise_methods
 
     _show(rows, terminal.methods, everything)
+    _print_summary(summarise_methods(rows))
+
+
+def _print_summary(summary: str) -> None:
+    # Single explanations, and those without a check, have nothing to sum up.
+    if summary:
+        print(f"\n{summary}")
 
 
 def _show(rows: Sequence[Shown], render: "Callable[[Shown], RenderableType]", everything: bool) -> None:
