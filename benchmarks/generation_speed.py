@@ -2,7 +2,8 @@
 
     python benchmarks/generation_speed.py MODEL [--prompt 128] [--answer 32] [--threads 2] [--repeats 3] [--only WORD …]
 
-The same decoder, prompt and answer for all. Rounds are interleaved, and medians of seconds are reported. A neighbour
+The same decoder, prompt and answer for all. Rounds are interleaved, and medians of seconds are reported; with
+`--cpu-time --threads 1` they are those of the process alone, so that other work on the machine counts less. A neighbour
 that is not installed, or fails, gets a row that says why. They may be installed apart:
 `pip install --no-deps --target FOLDER inseq context_cite …`, and PYTHONPATH=FOLDER.
 """
@@ -24,7 +25,7 @@ import numpy as np
 import torch
 import transformers
 from neighbours import version
-from yardstick import command, seconds
+from yardstick import command
 
 import clearhead
 
@@ -215,15 +216,16 @@ PACKAGES: dict[str, Callable[[Task], Iterable[Row]]] = {
 class Results:
     """Rows that ran, their numbers and seconds in each round, and for what did not run the reason."""
 
+    clock: Callable[[], float]
     rows: dict[str, Row]
     scores: dict[str, np.ndarray | None]
     times: dict[str, list[float]]
     refused: dict[str, str]
 
 
-def run_once(task: Task, words: list[str]) -> Results:
+def run_once(task: Task, words: list[str], clock: Callable[[], float]) -> Results:
     """Build and run every row in a first round."""
-    results = Results({}, {}, {}, {})
+    results = Results(clock, {}, {}, {}, {})
     for package, build in PACKAGES.items():
         try:
             for row in build(task):
@@ -236,9 +238,9 @@ def run_once(task: Task, words: list[str]) -> Results:
 
 def _try(row: Row, results: Results) -> None:
     try:
-        start = time.perf_counter()
+        start = results.clock()
         results.scores[row.name] = row.work()
-        results.times[row.name] = [time.perf_counter() - start]
+        results.times[row.name] = [results.clock() - start]
         results.rows[row.name] = row
     except Exception as error:
         results.refused[row.name] = _describe(error)
@@ -249,7 +251,9 @@ def run_again(results: Results, rounds: int) -> None:
     """Time all rows in turn, so that a busy machine disturbs all alike."""
     for _ in range(rounds):
         for name, row in results.rows.items():
-            results.times[name].append(seconds(row.work))
+            start = results.clock()
+            row.work()
+            results.times[name].append(results.clock() - start)
 
 
 def _describe(error: Exception) -> str:
@@ -297,13 +301,15 @@ def main() -> None:
     for name, default in {"prompt": 128, "answer": 32, "threads": 2, "repeats": 3}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--only", nargs="*", default=[], help="rows whose names contain one of these words")
+    parser.add_argument("--cpu-time", action="store_true", help="measure the time of the process")
     results_folder = Path(__file__).parent / "results"
     parser.add_argument("--out", type=Path, default=results_folder / f"{date.today()}-generation-speed.md")
     options = parser.parse_args()
     _quiet()
     torch.set_num_threads(options.threads)
     task = make_task(options.model, options.prompt, options.answer)
-    results = run_once(task, options.only)
+    clock = time.process_time if options.cpu_time else time.perf_counter
+    results = run_once(task, options.only, clock)
     run_again(results, options.repeats - 1)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     sections = [
@@ -313,7 +319,7 @@ def main() -> None:
         f"torch {torch.__version__}, transformers {transformers.__version__}, "
         f"{', '.join(map(version, ('inseq', 'captum', 'context-cite')))}. {Path(options.model).name}: prompt of "
         f"{task.start} tokens, answer of {task.steps}, float32; interleaved rounds: {options.repeats}, of which "
-        "medians are shown.",
+        f"medians are shown. Seconds are {'CPU time' if options.cpu_time else 'wall-clock time'}.",
         "\n".join(make_table(results)),
         NOTES.format(steps=PATH_STEPS, occluded=OCCLUDED_STEPS),
     ]
