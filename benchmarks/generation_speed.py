@@ -37,7 +37,9 @@ waiver to see them. Her husband died in a street accident in 1906. Which element
 PATH_STEPS = 4
 ABLATIONS = 64
 # inseq runs one forward pass for each token and step: all of them would take an hour.
-OCCLUDED_STEPS = 2
+OCCLUDED_STEPS = 1
+# Captum runs the answer token by token for each part of the prompt: for each of its tokens it would take long.
+OCCLUDED_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -140,15 +142,18 @@ def list_captum_rows(task: Task) -> Iterator[Row]:
         LayerIntegratedGradients,
         LLMAttribution,
         LLMGradientAttribution,
+        TextTemplateInput,
         TextTokenInput,
     )
 
-    def work(method: Any, **options: Any) -> Callable[[], np.ndarray]:
+    tokens = TextTokenInput(task.prompt, task.tokenizer)
+
+    def work(method: Any, prompt: Any = tokens, **options: Any) -> Callable[[], np.ndarray]:
         def attribute() -> np.ndarray:
             task.network.requires_grad_(True)
             # Captum joins texts without a blank, and adds special tokens to the answer unless it is given as ids.
             target = torch.tensor(task.ids[task.start :])
-            result = method.attribute(TextTokenInput(task.prompt, task.tokenizer), target=target, **options)
+            result = method.attribute(prompt, target=target, **options)
             return result.token_attr.detach().float().numpy()
 
         return attribute
@@ -161,7 +166,17 @@ def list_captum_rows(task: Task) -> Iterator[Row]:
     path_row = f"integrated-gradients, {PATH_STEPS} steps"
     yield Row("Captum LayerIntegratedGradients", work(path, n_steps=PATH_STEPS), path_row)
     ablation = LLMAttribution(FeatureAblation(task.network), task.tokenizer)
-    yield Row("Captum FeatureAblation", work(ablation), "occlusion of every token of the prompt")
+    template = TextTemplateInput("{}" * OCCLUDED_PARTS, values=list_parts(task))
+    # Both also run the prompt itself.
+    share = (OCCLUDED_PARTS + 1) / (task.start + 1)
+    occlusion = "occlusion of every token of the prompt"
+    yield Row("Captum FeatureAblation", work(ablation, template), occlusion, share=share)
+
+
+def list_parts(task: Task) -> list[str]:
+    """Return the prompt in parts of about as many tokens."""
+    parts = np.array_split(task.ids[: task.start], OCCLUDED_PARTS)
+    return [task.tokenizer.decode(part.tolist()) for part in parts]
 
 
 def list_context_cite_rows(task: Task) -> Iterator[Row]:
@@ -286,7 +301,8 @@ rows stand beside "every step". Gradients of every step need a backward pass for
 saves the forward passes, and the head over the vocabulary. "×" is the time over that of Clearhead's row of the same
 method. The largest difference is over the largest value. Paths have {steps} steps. Clearhead's is that of the whole
 answer, the others' are of every step, and baselines differ, so their numbers are not compared. inseq's occlusion, where
-it has a row, was run for {occluded} of the steps, and its time multiplied."""
+it has a row, was run for {occluded} of the steps, and its time multiplied; so was Captum's FeatureAblation, which ran
+for {parts} parts of the prompt. ContextCite puts its chat template around each prompt, so its rows are longer."""
 
 
 def _quiet() -> None:
@@ -321,7 +337,7 @@ def main() -> None:
         f"{task.start} tokens, answer of {task.steps}, float32; interleaved rounds: {options.repeats}, of which "
         f"medians are shown. Seconds are {'CPU time' if options.cpu_time else 'wall-clock time'}.",
         "\n".join(make_table(results)),
-        NOTES.format(steps=PATH_STEPS, occluded=OCCLUDED_STEPS),
+        NOTES.format(steps=PATH_STEPS, occluded=OCCLUDED_STEPS, parts=OCCLUDED_PARTS),
     ]
     options.out.write_text("\n\n".join(sections) + "\n")
 
