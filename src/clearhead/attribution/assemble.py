@@ -66,7 +66,7 @@ def _build_explanation(
         probability=context.probability,
         options=spec.all_options,
         model=context.model,
-        diagnostics={**context.diagnostics, **diagnostics},
+        diagnostics={**context.diagnostics, **diagnostics, **spec.diagnostics},
         changed_options=spec.changed_options,
         **context.answer_fields,
     )

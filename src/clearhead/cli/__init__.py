@@ -13,6 +13,7 @@ import typer
 
 from clearhead.cli.ask import ask
 from clearhead.cli.bench import bench
+from clearhead.cli.choose import choose
 from clearhead.cli.compare import compare
 from clearhead.cli.explain import explain
 from clearhead.cli.list_ import list_catalogue
@@ -49,6 +50,7 @@ app.command("ask")(ask)
 app.command("compare")(compare)
 app.command("plan")(plan)
 app.command("words")(words)
+app.command("choose")(choose)
 app.command("bench")(bench)
 app.command("report")(report)
 app.command("list")(list_catalogue)

@@ -38,8 +38,9 @@ def compare(
     outputs.check_path(out, page_options={"--curves": curves})
     check_text_column(inputs, text_column)
     # Before the model is loaded, which may take long.
-    specs = options.parse_methods(methods)
+    options.check_methods(methods)
     loaded = options.load_model(model, device, lm_head)
+    specs = options.resolve_methods(loaded, methods)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     outputs.check_count(out, len(raw_inputs), len(specs))
     settings: dict[str, Any] = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}

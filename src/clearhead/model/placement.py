@@ -41,7 +41,7 @@ def with_precision(model: Model, precision: str | None) -> Model:
 
 
 def _cached_copy(model: Model, precision: str) -> Model:
-    versions = _weight_versions(model)
+    versions = weight_versions(model)
     # A copy of weights that have been trained further since is stale.
     cached_versions, converted = model.copies.get(precision, (None, model))
     if cached_versions != versions:
@@ -112,7 +112,7 @@ def _copy_network(network: Any, device: torch.device, dtype: torch.dtype) -> Any
     return copy.deepcopy(network).to(device, dtype)
 
 
-def _weight_versions(model: Model) -> list[tuple[int, int]]:
+def weight_versions(model: Model) -> list[tuple[int, int]]:
     """Return address and version of every weight, which change when the model is trained further."""
     return [(weight.data_ptr(), _weight_version(weight)) for weight in _iterate_weights(model)]
 

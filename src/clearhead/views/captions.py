@@ -20,6 +20,7 @@ DIAGNOSTICS = {
     "samples": "{} samples",
     "seed": "seed {}",
     "windows": "{} windows stitched together",
+    "chosen": "{}",
 }
 
 
