@@ -1,0 +1,53 @@
+"""choose(): the method proved on a model becomes its default."""
+
+import pytest
+from helpers.planted_keywords import train
+
+import clearhead
+from clearhead.attribution.choices import find_choice
+from clearhead.errors import BadFile
+
+METHODS = ["gradient-x-input", "att-cat", "raw-attention"]
+
+
+@pytest.fixture(autouse=True)
+def _settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CONFIG", str(tmp_path / "settings"))
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return train("bert")
+
+
+def test_the_choice_beats_chance_and_becomes_the_default(planted):
+    announced = []
+    result = clearhead.choose(planted.model, planted.inputs, METHODS, limit=40, announce=announced.append)
+    assert result.method in METHODS
+    (sentence,) = announced
+    assert "3 methods and chance on 40 inputs" in sentence
+    assert result.sentences[0].startswith(f"Use {result.method}")
+    assert {row["n"] for row in result.table.rows} == {40}
+    choice = find_choice(planted.model)
+    assert (choice.method, choice.examples, choice.data) == (result.method, 40, "inputs")
+    assert clearhead.explain(planted.model, planted.inputs[0]).method == result.method
+
+
+def test_nothing_is_kept_on_request(planted):
+    result = clearhead.choose(planted.model, planted.inputs, METHODS, limit=20, save=False)
+    assert result.path is None
+    assert clearhead.choices() == {}
+
+
+def test_where_nothing_beats_chance_nothing_is_chosen(planted):
+    result = clearhead.choose(planted.model, planted.inputs, ["random:seed=1", "random:seed=2"], limit=20)
+    assert result.method is None
+    assert clearhead.choices() == {}
+
+
+def test_inputs_come_from_a_file_as_well(planted, tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(planted.inputs[:20]))
+    assert clearhead.choose(planted.model, file, METHODS, save=False).summary["examples"] == 20
+    with pytest.raises(BadFile, match="There is no file"):
+        clearhead.choose(planted.model, tmp_path / "none.txt", METHODS)
