@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from clearhead.attribution.method import methods
     from clearhead.bench.benchmark import benchmarks
     from clearhead.bench.choose import choose
+    from clearhead.bench.sanity import check_sanity
     from clearhead.data.task import tasks
     from clearhead.engine.trace import Trace, capture
     from clearhead.errors import ClearheadError, UnsupportedModel, UnsupportedOperation
@@ -35,6 +36,7 @@ _HOMES = {
     "UnsupportedOperation": "errors",
     "benchmarks": "bench.benchmark",
     "capture": "engine.trace",
+    "check_sanity": "bench.sanity",
     "choices": "attribution.choices",
     "choose": "bench.choose",
     "compare": "api",
@@ -62,6 +64,7 @@ __all__ = [
     "__version__",
     "benchmarks",
     "capture",
+    "check_sanity",
     "choices",
     "choose",
     "compare",

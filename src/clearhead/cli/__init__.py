@@ -19,6 +19,7 @@ from clearhead.cli.explain import explain
 from clearhead.cli.list_ import list_catalogue
 from clearhead.cli.plan import plan
 from clearhead.cli.report import report
+from clearhead.cli.sanity import sanity
 from clearhead.cli.serve import serve
 from clearhead.cli.words import words
 from clearhead.environment import set_defaults
@@ -51,6 +52,7 @@ app.command("compare")(compare)
 app.command("plan")(plan)
 app.command("words")(words)
 app.command("choose")(choose)
+app.command("sanity")(sanity)
 app.command("bench")(bench)
 app.command("report")(report)
 app.command("list")(list_catalogue)
