@@ -125,8 +125,8 @@ class AnswerExplanation(Explanation):
         label = name_steps(self.answer, self.steps, steps)
         probability = float(np.prod([self.steps[step].probability for step in steps]))
         relevance = self.matrix[list(steps)].sum(0)
-        # Only the relevance of tokens is known for each step.
-        tokens_only = replace(self, layers=None, heads=None)
+        # Only the relevance of tokens is known for each step, and it was not checked.
+        tokens_only = replace(self, layers=None, heads=None, check=None)
         return replace(tokens_only, relevance=relevance, explained=steps, label=label, probability=probability)
 
 

@@ -1,13 +1,14 @@
 """explain() and compare(): from raw inputs to explanations."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from clearhead.answer_explanation import Focus
-from clearhead.attribution.answers import AnswerOptions, explain_answers
+from clearhead.attribution.answers import AnswerOptions, encode_answers, explain_answers
 from clearhead.attribution.batch import (
     AttributionRequest,
+    Batch,
     attribute_batches,
     make_batches,
     single_target,
@@ -35,6 +36,10 @@ from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike, list_targets
 from clearhead.spec import as_list
+from clearhead.trust.removal_check import check_batches, count_sets, validate_check
+
+Explained = tuple[list[list[Explanation]], Iterator[Batch]]
+"""The explanations of each input, and the inputs in batches, which a check goes through again."""
 
 
 def explain(  # noqa: PLR0913 - the signature shows users every option
@@ -54,6 +59,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     scale: str | None = None,
     generation: Mapping[str, Any] | None = None,
     sources: Any = None,
+    check: bool | int | None = None,
     **options: Any,
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
@@ -69,6 +75,9 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     part of the answer (words, the index of a step, or a pair of characters), `matrix=True` explains every step as well,
     and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt at {sources}, or
     before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping names them.
+
+    `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than random
+    ones: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of random sets.
 
     >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
     """
@@ -92,6 +101,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
         scale=scale,
         generation=generation,
         sources=sources,
+        check=check,
     )
     return comparison[spec.text]
 
@@ -113,6 +123,7 @@ def compare(  # noqa: PLR0913 - as for `explain`
     scale: str | None = None,
     generation: Mapping[str, Any] | None = None,
     sources: Any = None,
+    check: bool | int | None = None,
 ) -> dict[str, Any]:
     """Explain inputs by several methods from one trace: {method as written: Explanation, or list of them}.
 
@@ -125,11 +136,15 @@ def compare(  # noqa: PLR0913 - as for `explain`
     validate_request(specs, batch_size)
     overflow = _resolve_overflow(overflow, long)
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
+    validate_check(check)
     if model.writes:
-        rows = _explain_prompts(model, inputs, specs, target, answers, batch_size)
+        rows, batches = _explain_prompts(model, inputs, specs, target, answers, batch_size)
     else:
         _refuse_answer_options(model, answers)
-        rows = _explain_inputs(model, inputs, specs, target, batch_size, overflow)
+        rows, batches = _explain_inputs(model, inputs, specs, target, batch_size, overflow)
+    sets = count_sets(check, model, len(rows))
+    if sets:
+        rows = check_batches(model, rows, batches, sets)
     return _group_by_method(specs, rows, is_single=is_single(inputs) or is_chat(inputs))
 
 
@@ -151,13 +166,16 @@ def _explain_prompts(
     target: Any,
     options: AnswerOptions,
     batch_size: int | None,
-) -> list[list[Explanation]]:
+) -> Explained:
     if target is not None:
         raise BadOption(
             f"{model.name} writes text and has no classes: leave out target, and give answer, versus, focus."
         )
     single = isinstance(prompts, str) or is_chat(prompts)
-    return explain_answers(model, [prompts] if single else as_input_list(prompts), specs, options, batch_size)
+    encoded, targets = encode_answers(model, [prompts] if single else as_input_list(prompts), options)
+    request = AttributionRequest(model, specs, targets)
+    rows = explain_answers(request, encoded, batch_size, matrix=options.matrix)
+    return rows, make_batches(model, encoded, batch_size)
 
 
 def _refuse_answer_options(model: Model, options: AnswerOptions) -> None:
@@ -192,8 +210,8 @@ def _explain_inputs(
     target: Any,
     batch_size: int | None,
     overflow: str,
-) -> list[list[Explanation]]:
-    """Return for each input, in order, its explanations by each method."""
+) -> Explained:
+    """Return for each input, in order, its explanations by each method, and the batches of inputs."""
     if isinstance(inputs, Mapping):
         inputs = from_tensors(model, inputs)
     if isinstance(inputs, Inputs):
@@ -203,10 +221,10 @@ def _explain_inputs(
 
 def _explain_tensors(
     model: Model, inputs: Inputs, specs: Sequence[MethodSpec], target: Any, batch_size: int | None
-) -> list[list[Explanation]]:
+) -> Explained:
     request = AttributionRequest(model, specs, list_targets(target, len(inputs)))
     results = attribute_batches(request, split_inputs(model, inputs, batch_size))
-    return [single_target(result) for _, result in results]
+    return [single_target(result) for _, result in results], split_inputs(model, inputs, batch_size)
 
 
 def _explain_raw(
@@ -216,7 +234,7 @@ def _explain_raw(
     target: Any,
     batch_size: int | None,
     overflow: str,
-) -> list[list[Explanation]]:
+) -> Explained:
     encoded = encode_all(model, partial(encode, model, overflow=overflow), inputs)
     request = AttributionRequest(model, specs, list_targets(target, len(encoded)))
     long, short = _split_by_length(model, encoded)
@@ -225,7 +243,7 @@ def _explain_raw(
         **_explain_short(request, short, batch_size),
     }
     # Batches come by length: back into the order of the inputs.
-    return [rows[index] for index in range(len(encoded))]
+    return [rows[index] for index in range(len(encoded))], make_batches(model, short, batch_size)
 
 
 def _explain_long(

@@ -55,14 +55,10 @@ class AnswerOptions:
         return self == AnswerOptions()
 
 
-def explain_answers(
-    model: Model,
-    prompts: Sequence[Prompt],
-    specs: Sequence[MethodSpec],
-    options: AnswerOptions,
-    batch_size: int | None = None,
-) -> list[list[Explanation]]:
-    """Return for each prompt, in order, the explanations of its answer by each method."""
+def encode_answers(
+    model: Model, prompts: Sequence[Prompt], options: AnswerOptions
+) -> tuple[dict[int, Encoded], list[AnswerTarget]]:
+    """Return each prompt with its answer, by number, and what of the answers is explained."""
     _validate_options(options)
     answers = _per_prompt("answer", options.answer, len(prompts))
     foils = _per_prompt("versus", options.versus, len(prompts))
@@ -76,10 +72,16 @@ def explain_answers(
         row = answer_prompt(model, encoded_prompt, answers[index], options.generation)
         encoded[index] = replace(row, item=replace(row.item, sources=spans))
         targets.append(choose_target(model, encoded_prompt, row, foils[index], options))
-    request = AttributionRequest(model, specs, targets)
-    if options.matrix:
+    return encoded, targets
+
+
+def explain_answers(
+    request: AttributionRequest, encoded: Mapping[int, Encoded], batch_size: int | None = None, *, matrix: bool = False
+) -> list[list[Explanation]]:
+    """Return for each prompt, in order, the explanations of its answer by each method."""
+    if matrix:
         return [list(explain_steps(request, index, row).values()) for index, row in encoded.items()]
-    results = dict(attribute_batches(request, make_batches(model, encoded, batch_size)))
+    results = dict(attribute_batches(request, make_batches(request.model, encoded, batch_size)))
     return [single_target(results[index]) for index in encoded]
 
 

@@ -175,7 +175,7 @@ def _compare_methods(model: Model, cases: Sequence[ExplainedExample], specs: lis
     inputs = [case.example.raw for case in cases]
     # The targets of the trained model: a randomised one would predict something else.
     targets = list(map(_explained_target, cases))
-    return compare(model, inputs, specs, targets, long="truncate")
+    return compare(model, inputs, specs, targets, long="truncate", check=False)
 
 
 def _explained_target(case: ExplainedExample) -> Target:

@@ -1,0 +1,117 @@
+"""The units that a check hides and shows: words of a text or a prompt, patches of an image."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.arrays import Array
+from clearhead.attribution.batch import select_rows
+from clearhead.errors import BadInput
+from clearhead.explanation import Explanation
+from clearhead.model.inputs import Inputs, Item
+from clearhead.model.model import Model
+from clearhead.perturbation.curves import feature_relevance
+from clearhead.perturbation.features import (
+    Features,
+    as_segments,
+    as_span,
+    group_features,
+    holds_images,
+    restrict_features,
+    text_mask,
+)
+
+# Fewer words than this have too few sets to tell chance from skill: texts without blanks have a single word.
+MIN_WORDS = 6
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of one input as features of its row of a batch, and its own tokens in that row (T)."""
+
+    features: Features
+    item: Item
+    real_T: Tensor | None = None
+
+    @property
+    def count(self) -> int:
+        return self.features.count
+
+    @property
+    def kind(self) -> str:
+        return self.features.kind
+
+    @property
+    def positions(self) -> list[int]:
+        """The positions of the input's own tokens in the row; none for images."""
+        if self.real_T is None:
+            return []
+        positions: list[int] = self.real_T.nonzero().flatten().tolist()
+        return positions
+
+    def relevance(self, explanation: Explanation) -> Array:
+        """Return the relevance of each unit: the sum over its tokens."""
+        return feature_relevance(explanation, self._own_features())
+
+    def _own_features(self) -> Features:
+        # Explanations have no numbers for padding.
+        if self.real_T is None:
+            return self.features
+        return Features(self.kind, self.features.labels[self.real_T], self.count)
+
+    def names(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """Return the words or tokens of some units; nothing for patches, which have no names."""
+        if self.real_T is None:
+            return ()
+        labels_T = self._own_features().labels.numpy()
+        return tuple(self._name(np.flatnonzero(labels_T == number + 1).tolist()) for number in numbers)
+
+    def _name(self, tokens: Sequence[int]) -> str:
+        """Return the characters from the first to the last of a unit's tokens."""
+        if self.item.text is None or self.item.offsets is None or self.kind != "word":
+            return " ".join(self.item.tokens[token] for token in tokens)
+        segment, start, _ = as_span(self.item.offsets[tokens[0]])
+        _, _, end = as_span(self.item.offsets[tokens[-1]])
+        # The tokens of some tokenizers begin with the blank before the word.
+        return as_segments(self.item.text)[segment][start:end].strip()
+
+
+def group_units(model: Model, inputs: Inputs, row: int, grid: tuple[int, int] | None) -> Units:
+    """Return the units of one input of a batch; raise BadInput if there are fewer than two."""
+    units = _group_row(model, select_rows(inputs, [row]), grid)
+    if units.count < 2:
+        raise BadInput("There is a single word, so there are no others that it could be compared with.")
+    return units
+
+
+def _group_row(model: Model, single: Inputs, grid: tuple[int, int] | None) -> Units:
+    item = single.items[0]
+    if holds_images(single):
+        (features,) = group_features(model, single, "patch", grid=grid)
+        return Units(features, item)
+    features = _group_text(model, single)
+    return Units(features, item, text_mask(single)[0].cpu())
+
+
+def _group_text(model: Model, single: Inputs) -> Features:
+    """Return the words of a text, or its sub-words if it has few words."""
+    tokens = _group_prompt(model, single, "sub-word")
+    if single.items[0].offsets is None:
+        return tokens
+    words = _group_prompt(model, single, "word")
+    if words.count < MIN_WORDS <= tokens.count:
+        return tokens
+    return words
+
+
+def _group_prompt(model: Model, single: Inputs, unit: str) -> Features:
+    """Return the units of a text; those of an answer are what is explained, and stay."""
+    (features,) = group_features(model, single, unit)
+    answer = single.items[0].answer
+    if answer is None:
+        return features
+    position_T = torch.arange(len(features.labels))
+    return restrict_features(features, position_T < answer.start)
