@@ -117,6 +117,7 @@ METHODS: Registry[Method] = Registry(
         "clearhead.attribution.perturbation",
         "clearhead.attribution.context_cite",
         "clearhead.attribution.relevance",
+        "clearhead.trust.auto",
     ),
 )
 

@@ -13,6 +13,7 @@ METHOD_NAMES = (
     "attention-flow",
     "attention-gradcam",
     "attn-lrp",
+    "auto",
     "balanced-cat",
     "cat",
     "context-cite",

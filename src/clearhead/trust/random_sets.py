@@ -19,9 +19,7 @@ def draw_sets(units: int, size: int, count: int, generator: np.random.Generator)
     return mark_units(np.array(chosen), units)
 
 
-def _draw_different(
-    units: int, size: int, count: int, generator: np.random.Generator
-) -> Iterator[tuple[int, ...]]:
+def _draw_different(units: int, size: int, count: int, generator: np.random.Generator) -> Iterator[tuple[int, ...]]:
     """Yield different sets of units, each with the same probability."""
     drawn: set[tuple[int, ...]] = set()
     while len(drawn) < count:

@@ -21,6 +21,7 @@ DIAGNOSTICS = {
     "seed": "seed {}",
     "windows": "{} windows stitched together",
     "chosen": "{}",
+    "auto": "auto chose {}",
 }
 
 
