@@ -1,12 +1,10 @@
 """check_sanity(): the two tests of a method on a user's model, and their verdict."""
 
-import math
-
 import pytest
 from helpers.planted_keywords import train
 
 import clearhead
-from clearhead.bench.sanity import FAILS, PASSES, UNCLEAR, SanityRow
+from clearhead.bench.sanity import FAILS, PASSES, UNCLEAR, Estimate, SanityRow
 
 METHODS = ["occlusion", "raw-attention"]
 
@@ -18,7 +16,7 @@ def report():
 
 
 def make_row(correlation=(0.0, -0.1, 0.1), first=(1.0, 0.9, 1.0)):
-    return SanityRow("gae", *correlation, *first, planted=20)
+    return SanityRow("gae", Estimate(*correlation), Estimate(*first), 20)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +26,7 @@ def make_row(correlation=(0.0, -0.1, 0.1), first=(1.0, 0.9, 1.0)):
         (make_row(correlation=(0.9, 0.8, 1.0)), FAILS),
         (make_row(first=(0.1, 0.0, 0.3)), FAILS),
         (make_row(first=(0.5, 0.3, 0.7)), UNCLEAR),
-        (make_row(first=(math.nan, math.nan, math.nan)), UNCLEAR),
+        (make_row(first=()), UNCLEAR),
         (make_row(correlation=(0.9, 0.8, 1.0), first=(0.5, 0.3, 0.7)), FAILS),
     ],
 )
@@ -41,7 +39,7 @@ def test_every_method_and_chance_have_a_row(report):
     assert list(rows) == [*METHODS, "random:seed=0"]
     assert rows["occlusion"].evidence == PASSES
     # The same seed draws the same noise for any weights.
-    assert rows["random:seed=0"].correlation == pytest.approx(1)
+    assert rows["random:seed=0"].correlation.value == pytest.approx(1)
     assert rows["random:seed=0"].randomisation == FAILS
 
 
@@ -58,4 +56,5 @@ def test_the_report_in_html_markdown_and_records(report):
     record = report.rows[0].as_record()
     assert record["method"] == "occlusion"
     assert record["verdict"] in (PASSES, FAILS, UNCLEAR)
-    assert make_row(first=(math.nan, math.nan, math.nan)).as_record()["first"] is None
+    assert make_row(first=()).as_record()["first"]["value"] is None
+    assert str(make_row(first=()).first) == "–"

@@ -1,5 +1,7 @@
 """Planted evidence: what decides by construction, and who finds it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,9 @@ from helpers.tiny_models import image_model, text_model
 import clearhead
 from clearhead.data.task import Example, Task
 from clearhead.errors import UnsupportedModel
-from clearhead.evaluation.planting import choose_targets, mark_evidence, plant_evidence
+from clearhead.evaluation.planted import plant_evidence, rank_evidence
+from clearhead.evaluation.planted_patterns import mark_patches
+from clearhead.evaluation.planting import choose_targets
 from clearhead.model.inputs import encode
 
 TEXTS = ["a joyless film is not good", "the film has a heart", "we see a good film", "a very joyless heart"]
@@ -57,7 +61,7 @@ def test_the_planted_token_turns_the_prediction_and_nothing_else_differs(trained
         encoded = encode(trained.model, text)
         ids = planting.inputs.tensors["input_ids"][row, : encoded.length]
         differs = (ids != torch.tensor(encoded.values["input_ids"])).nonzero().flatten()
-        assert differs.tolist() == [planting.places[row]]
+        assert differs.tolist() == [planting.locations[row]]
         if planting.decides[row]:
             assert after[row] == planting.targets[row]
             tensors = {"input_ids": torch.tensor([encoded.values["input_ids"]])}
@@ -66,7 +70,7 @@ def test_the_planted_token_turns_the_prediction_and_nothing_else_differs(trained
 
 def test_a_seed_plants_the_same_again(trained):
     first, second = plant(trained.model, trained.inputs[:4], 3), plant(trained.model, trained.inputs[:4], 3)
-    assert first.places == second.places
+    assert first.locations == second.locations
     assert torch.equal(first.inputs.tensors["input_ids"], second.inputs.tensors["input_ids"])
     weights = [planting.model.network.get_input_embeddings().weight for planting in (first, second)]
     assert torch.equal(*weights)
@@ -93,7 +97,7 @@ def test_a_pattern_is_planted_into_images():
     for row, decides in enumerate(planting.decides):
         if decides:
             assert after[row] == planting.targets[row]
-    assert len(before) == len(planting.places)
+    assert len(before) == len(planting.locations)
 
 
 def _pictures(pixels):
@@ -104,10 +108,19 @@ def _pictures(pixels):
 
 
 def test_patches_whose_middle_is_painted_are_evidence():
-    special = np.array([True, *[False] * 16])
-    marks = mark_evidence((0.0, 0.0, 0.5, 0.25), (4, 4), special)
-    assert marks.nonzero()[0].tolist() == [1, 2]
-    assert mark_evidence(2, None, np.zeros(4, bool)).tolist() == [False, False, True, False]
+    assert mark_patches((0.0, 0.0, 0.5, 0.25), (4, 4)).nonzero()[1].tolist() == [0, 1]
+    assert mark_patches((0.3, 0.3, 0.6, 0.6), (1, 1)).all()
+    assert not mark_patches((0.6, 0.6, 0.9, 0.9), (1, 1)).any()
+
+
+def test_equal_relevance_counts_against_the_evidence(trained):
+    explanation = clearhead.explain(trained.model, TEXTS[0], "gae", check=False)
+    constant = replace(explanation, relevance=np.ones_like(explanation.relevance))
+    assert rank_evidence(constant, 2) == {"planted-first": 0.0, "planted-reciprocal-rank": 1 / 6}
+    relevance = np.ones_like(explanation.relevance)
+    relevance[[0, 2]] = 5, 2
+    # A special token does not count, however relevant.
+    assert rank_evidence(replace(explanation, relevance=relevance), 2)["planted-first"] == 1
 
 
 def test_models_without_classes_are_refused(trained):

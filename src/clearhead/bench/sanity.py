@@ -11,15 +11,13 @@ from clearhead.bench.controls import is_control
 from clearhead.bench.format import format_number, join_names
 from clearhead.bench.sections import Cell, Grid, Section, section_html, section_markdown
 from clearhead.evaluation.evaluate import Table, evaluate
+from clearhead.evaluation.planted import FIRST
 from clearhead.evaluation.statistics import band
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.validation import require_integer
 from clearhead.views import html, markdown_parts
 
-RANDOMISATION = "randomisation"
-PLANTED = "planted"
-FIRST = "planted-first"
 TEXTS = 40
 IMAGES = 16
 # An explanation that keeps more than half of its order on a random network mostly shows something else than the model.
@@ -36,58 +34,83 @@ NOTES = (
     "In brackets: 95 % interval over inputs. A test is passed, or failed, only if the whole interval lies on one side "
     "of one half; otherwise more inputs are needed.",
 )
+COLUMNS = ("method", "random weights ↓", "", "planted first ↑", "", "verdict")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its 95 % interval; NaN if it could not be measured."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.value):
+            return "–"
+        return f"{format_number(self.value)} [{format_number(self.low)}, {format_number(self.high)}]"
+
+    @property
+    def is_high(self) -> bool:
+        return self.low > HALF
+
+    @property
+    def is_low(self) -> bool:
+        return self.high < HALF
+
+    def as_record(self) -> dict[str, float | None]:
+        """Return the numbers as JSON has them: None for NaN."""
+        return {name: number if math.isfinite(number) else None for name, number in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class SanityRow:
-    """One method: what it did in the two tests, with intervals; NaN for a test that could not be made."""
+    """One method: the correlation that random weights leave, and in which share of `count` inputs evidence leads."""
 
     method: str
-    correlation: float
-    correlation_low: float
-    correlation_high: float
-    first: float
-    first_low: float
-    first_high: float
-    planted: int
+    correlation: Estimate
+    first: Estimate
+    count: int
 
     @property
     def randomisation(self) -> str:
         """Whether the explanation depends on the weights."""
-        return _judge(-self.correlation_high, -self.correlation_low, -HALF)
+        return _judge(self.correlation.is_low, self.correlation.is_high)
 
     @property
     def evidence(self) -> str:
         """Whether the explanation finds what was planted."""
-        return _judge(self.first_low, self.first_high, HALF)
+        return _judge(self.first.is_high, self.first.is_low)
 
     @property
     def verdict(self) -> str:
         """Fails if a test is failed, passes if both are passed."""
         verdicts = {self.randomisation, self.evidence}
-        if FAILS in verdicts:
-            return FAILS
-        return PASSES if verdicts == {PASSES} else UNCLEAR
+        return _judge(verdicts == {PASSES}, FAILS in verdicts)
 
     def as_record(self) -> dict[str, Any]:
-        """Return the row as JSON has it: None where a number is missing."""
-        numbers = {name: _finite_or_none(value) for name, value in asdict(self).items()}
-        return {**numbers, "randomisation": self.randomisation, "evidence": self.evidence, "verdict": self.verdict}
+        """Return the row as JSON has it."""
+        return {
+            "method": self.method,
+            "correlation": self.correlation.as_record(),
+            "first": self.first.as_record(),
+            "count": self.count,
+            "randomisation": self.randomisation,
+            "evidence": self.evidence,
+            "verdict": self.verdict,
+        }
+
+    def as_cells(self) -> tuple[Cell, ...]:
+        """Return the row as cells of a table."""
+        verdict = "control" if is_control(self.method) else self.verdict
+        texts = (str(self.correlation), self.randomisation, str(self.first), self.evidence)
+        return Cell(self.method), *map(Cell, texts), Cell(verdict, strong=verdict == PASSES)
 
 
-def _finite_or_none(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def _judge(low: float, high: float, threshold: float) -> str:
-    """Return on which side of the threshold an interval lies; above is good."""
-    if low > threshold:
-        return PASSES
-    if high < threshold:
+def _judge(is_passed: bool, is_failed: bool) -> str:
+    if is_failed:
         return FAILS
-    return UNCLEAR
+    return PASSES if is_passed else UNCLEAR
 
 
 @dataclass(frozen=True)
@@ -103,8 +126,13 @@ class SanityReport:
         return "\n".join(self.sentences)
 
     @property
+    def grid(self) -> Grid:
+        """The rows as a table."""
+        return Grid(COLUMNS, tuple(row.as_cells() for row in self.rows))
+
+    @property
     def sections(self) -> list[Section]:
-        return [Section("Verdict", self.sentences), Section("Tests", NOTES, (_make_grid(self.rows),))]
+        return [Section("Verdict", self.sentences), Section("Tests", NOTES, (self.grid,))]
 
     def to_html(self) -> str:
         """Return the report as one HTML page."""
@@ -136,90 +164,66 @@ def check_sanity(
     require_integer("seed", seed, 0, is_flag=True)
     task = sample_task(inputs, limit or _default_limit(model), reading)
     names = [*(methods or ONE_TRACE_METHODS), CONTROL]
-    metrics = [f"{RANDOMISATION}:seed={seed}", f"{PLANTED}:seed={seed}"]
-    table = evaluate(model, task, names, metrics, seed=seed)
-    rows = tuple(_make_rows(table, metrics[0], seed))
-    return SanityReport(f"Sanity of explanations: {model.name} on {task.name}", rows, _describe(rows, len(task)), table)
+    table = evaluate(model, task, names, [f"randomisation:seed={seed}", f"planted:seed={seed}"], seed=seed)
+    rows = tuple(_make_rows(table, seed))
+    sentences = (*_describe_verdicts(rows), _describe_chance(rows, len(task)))
+    return SanityReport(f"Sanity of explanations: {model.name} on {task.name}", rows, sentences, table)
 
 
 def _default_limit(model: Model) -> int:
     return IMAGES if model.takes_images else TEXTS
 
 
-def _make_rows(table: Table, randomisation: str, seed: int) -> Iterator[SanityRow]:
+def _make_rows(table: Table, seed: int) -> Iterator[SanityRow]:
     shares = {row["method"]: row for row in table.rows if row["part"] == FIRST}
     for method in dict.fromkeys(method for method, _ in table.records):
         share = shares.get(method, {})
-        yield SanityRow(
-            method,
-            *_last_correlation(table, method, randomisation, seed),
-            *(share.get(name, math.nan) for name in ("value", "low", "high")),
-            planted=share.get("n", 0),
-        )
+        yield SanityRow(method, _last_correlation(table, method, seed), _read_estimate(share), share.get("n", 0))
 
 
-def _last_correlation(table: Table, method: str, metric: str, seed: int) -> tuple[float, float, float]:
-    """Return the correlation once all weights are random, and its interval."""
+def _read_estimate(row: Mapping[str, float]) -> Estimate:
+    return Estimate(**{name: row[name] for name in ("value", "low", "high") if name in row})
+
+
+def _last_correlation(table: Table, method: str, seed: int) -> Estimate:
+    """Return the correlation once all weights are random."""
+    # The metric that has a curve, over the stages of randomisation.
+    metric = next(iter(table.metrics))
     repeats = table.records.get((method, metric))
     curve = band(table.metrics[metric], repeats, seed=seed) if repeats else None
     if curve is None:
-        return math.nan, math.nan, math.nan
-    return curve.y[-1], curve.low[-1], curve.high[-1]
+        return Estimate()
+    return Estimate(curve.y[-1], curve.low[-1], curve.high[-1])
 
 
-def _describe(rows: Sequence[SanityRow], count: int) -> tuple[str, ...]:
-    sentences = []
+def _describe_verdicts(rows: Sequence[SanityRow]) -> Iterator[str]:
     candidates = [row for row in rows if not is_control(row.method)]
-    templates: Mapping[str, str] = {
-        PASSES: "{} depend on the weights and find planted evidence: nothing here speaks against trusting them.",
-        FAILS: "Do not trust {} on this model: {reasons}.",
-        UNCLEAR: "Of {} nothing can be said yet: measure more inputs.",
-    }
-    for verdict, template in templates.items():
-        names = [row.method for row in candidates if row.verdict == verdict]
-        if names:
-            sentences.append(template.format(join_names(names), reasons=_list_reasons(candidates)))
-    sentences.append(_describe_chance(rows, count))
-    return tuple(sentences)
+    passed = _select(candidates, "verdict", PASSES)
+    if passed:
+        yield f"Nothing here speaks against {join_names(passed)}: both tests are passed."
+    yield from _describe_failures(candidates)
+    unclear = _select(candidates, "verdict", UNCLEAR)
+    if unclear:
+        yield f"Of {join_names(unclear)} nothing can be said yet: measure more inputs."
 
 
-def _list_reasons(rows: Sequence[SanityRow]) -> str:
-    """Return which methods failed which test."""
-    reasons = []
-    keep = [row.method for row in rows if row.randomisation == FAILS]
-    miss = [row.method for row in rows if row.evidence == FAILS]
-    if keep:
-        reasons.append(f"random weights leave more than half of the order of {join_names(keep)} as it was")
-    if miss:
-        reasons.append(f"evidence that decides comes first in less than half of the inputs with {join_names(miss)}")
-    return "; ".join(reasons)
+def _describe_failures(rows: Sequence[SanityRow]) -> Iterator[str]:
+    unchanged = _select(rows, "randomisation", FAILS)
+    if unchanged:
+        yield f"Do not trust {join_names(unchanged)} on this model: random weights leave more than half of the order."
+    blind = _select(rows, "evidence", FAILS)
+    if blind:
+        yield f"Do not trust {join_names(blind)} on this model: evidence that decides rarely comes first."
+
+
+def _select(rows: Sequence[SanityRow], test: str, verdict: str) -> list[str]:
+    """Return the methods with a verdict in a test."""
+    return [row.method for row in rows if getattr(row, test) == verdict]
 
 
 def _describe_chance(rows: Sequence[SanityRow], count: int) -> str:
-    planted = max(row.planted for row in rows)
-    chance = [format_number(row.first) for row in rows if is_control(row.method) and math.isfinite(row.first)]
-    tail = f"; by chance it comes first in a share of {chance[0]}" if chance else ""
-    return f"The planted evidence decides {planted} of {count} inputs, which are counted{tail}."
-
-
-def _make_grid(rows: Sequence[SanityRow]) -> Grid:
-    columns = ("method", "random weights ↓", "", "planted first ↑", "", "verdict")
-    return Grid(columns, tuple(map(_make_cells, rows)))
-
-
-def _make_cells(row: SanityRow) -> tuple[Cell, ...]:
+    planted = max(row.count for row in rows)
+    chance = next(row.first for row in rows if is_control(row.method))
     return (
-        Cell(row.method),
-        Cell(format_interval(row.correlation, row.correlation_low, row.correlation_high)),
-        Cell(row.randomisation),
-        Cell(format_interval(row.first, row.first_low, row.first_high)),
-        Cell(row.evidence),
-        Cell("control" if is_control(row.method) else row.verdict, strong=row.verdict == PASSES),
+        f"The planted evidence decides {planted} of {count} inputs, which are counted; by chance it leads in {chance}."
     )
-
-
-def format_interval(value: float, low: float, high: float) -> str:
-    """Return a value with its interval; a dash if it was not measured."""
-    if not math.isfinite(value):
-        return "–"
-    return f"{format_number(value)} [{format_number(low)}, {format_number(high)}]"

@@ -71,10 +71,9 @@ def _print_report(report: "SanityReport") -> None:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))
-    (grid,) = report.sections[1].grids
-    for column in grid.columns:
+    for column in report.grid.columns:
         table.add_column(column, no_wrap=True)
-    for row in grid.rows:
+    for row in report.grid.rows:
         table.add_row(*[cell.text for cell in row])
     Console(highlight=False, markup=False, no_color=outputs.is_plain()).print(table)
     print("\n".join(report.sentences))
