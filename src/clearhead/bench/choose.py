@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from clearhead.validation import require_integer
 
 # A single seed: twenty, as in other tables, would cost more than all methods together.
 CONTROL = "random:seed=0"
-# Besides the methods of one trace: few passes, and often the best.
-OTHER_METHODS = ("integrated-gradients", "occlusion")
+# The last two take more passes, but are often the best.
+CANDIDATES = (*ONE_TRACE_METHODS, "integrated-gradients", "occlusion")
 # Of both, top shares that differ for short texts too: at 1 % and 5 % a sentence loses the same single word.
 CLASS_METRICS = ("comprehensiveness:bins=5/10/20/50", "sufficiency:bins=5/10/20/50")
 ANSWER_METRICS = ("log-prob-drop", "log-prob-revealing:steps=5")
@@ -81,18 +81,13 @@ def choose(
     model = as_model(model)
     require_integer("seed", seed, 0, is_flag=True)
     task = sample_task(inputs, limit or _default_limit(model), reading)
-    candidates = list(methods or (*ONE_TRACE_METHODS, *OTHER_METHODS))
-    run = _Run(model, task, (*candidates, CONTROL), seed)
+    run = _Run(model, task, (*(methods or CANDIDATES), CONTROL), seed)
     if announce is not None:
         announce(run.describe_cost())
-    table = run.measure(task)
-    summary = run.summarise(table)
-    evidence = Evidence(summary)
-    method = choose_method(evidence)
-    result = MethodChoice(method, tuple(verdict(summary)), summary, table)
-    if method is None or not save:
+    result = run.choose()
+    if result.method is None or not save:
         return result
-    return _save(model, task, result, method)
+    return replace(result, path=save_choice(_make_choice(model, task, result)))
 
 
 def _default_limit(model: Model) -> int:
@@ -130,21 +125,30 @@ class _Run:
 
     def describe_cost(self) -> str:
         """Measure a few inputs, and say what all of them will cost."""
+        count = len(self.task)
         pilot = Task(self.task.name, list(self.task.examples)[:PILOT_INPUTS])
+        seconds = self._time(pilot) / len(pilot) * count
+        metrics = " and ".join(self.metrics)
+        methods = len(self.methods) - 1
+        return f"Measuring {methods} methods and chance on {count} inputs by {metrics}: about {seconds:.0f} s."
+
+    def _time(self, task: Task) -> float:
         # Once without a clock: the first pass pays for libraries that are loaded then.
-        self.measure(pilot)
+        self.measure(task)
         start = time.perf_counter()
-        self.measure(pilot)
-        seconds = (time.perf_counter() - start) / len(pilot) * len(self.task)
-        return (
-            f"Measuring {len(self.methods) - 1} methods and chance on {len(self.task)} inputs by "
-            f"{' and '.join(self.metrics)}: about {seconds:.0f} s."
-        )
+        self.measure(task)
+        return time.perf_counter() - start
+
+    def choose(self) -> MethodChoice:
+        """Measure all inputs, and choose by the verdict."""
+        table = self.measure(self.task)
+        summary = self._summarise(table)
+        return MethodChoice(choose_method(Evidence(summary)), tuple(verdict(summary)), summary, table)
 
     def measure(self, task: Task) -> Table:
         return evaluate(self.model, task, self.methods, self.metrics, seed=self.seed)
 
-    def summarise(self, table: Table) -> dict[str, Any]:
+    def _summarise(self, table: Table) -> dict[str, Any]:
         """Return what the verdict reads, as of a finished bench."""
         summary = summarise_values(table, self.seed)
         return {
@@ -161,9 +165,9 @@ class _Run:
         return {method: time_alone(self.model, parse_method(method), examples) for method in methods}
 
 
-def _save(model: Model, task: Task, result: MethodChoice, method: str) -> MethodChoice:
-    choice = Choice(
-        method=method,
+def _make_choice(model: Model, task: Task, result: MethodChoice) -> Choice:
+    return Choice(
+        method=str(result.method),
         model=model.name,
         checksum=weights_checksum(model),
         weights=count_weights(model),
@@ -173,4 +177,3 @@ def _save(model: Model, task: Task, result: MethodChoice, method: str) -> Method
         data=task.name,
         summary=result.sentences[0],
     )
-    return MethodChoice(method, result.sentences, result.summary, result.table, save_choice(choice))

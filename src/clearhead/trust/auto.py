@@ -44,15 +44,11 @@ def auto(trace: Trace) -> Attribution:
     decides; a check of the explanation hides another number of units.
     """
     candidates = _attribute(trace)
-    if not candidates:
-        raise UnsupportedModel(f"No method explains {trace.model.name} from one trace, so that none can be chosen.")
     trials = _plan_trials(trace, candidates)
-    scores = _score_trials(trace, trials)
-    chosen = []
-    for row in range(len(trace.targets)):
-        # Without a trial, as for a text of one word, there is nothing to choose by.
-        chosen.append(_rank(trials[row], scores[row]) if row in trials else dict.fromkeys(candidates, 0.0))
-    return _assemble(candidates, chosen)
+    ranked = [dict.fromkeys(candidates, 0.0)] * len(trace.targets)
+    for row, scores_N in _score_trials(trace, trials).items():
+        ranked[row] = _rank(trials[row], scores_N)
+    return _assemble(candidates, ranked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +86,8 @@ def _attribute(trace: Trace) -> dict[str, _Candidate]:
     for spec in map(parse_method, ONE_TRACE_METHODS):
         with collect_refusal(spec, refused):
             candidates[spec.text] = _make_candidate(trace, spec)
+    if not candidates:
+        raise UnsupportedModel(f"No method explains {trace.model.name} from one trace, so that none can be chosen.")
     return candidates
 
 
@@ -99,7 +97,7 @@ def _make_candidate(trace: Trace, spec: MethodSpec) -> _Candidate:
 
 
 def _plan_trials(trace: Trace, candidates: Mapping[str, _Candidate]) -> dict[int, _Trial]:
-    """Return the trial of every input that has units to choose by."""
+    """Return the trial of every input that has units to choose by; a text of one word has none."""
     trials = {}
     for row in range(len(trace.targets)):
         explanations = {name: candidate.explanations[row] for name, candidate in candidates.items()}
@@ -114,12 +112,15 @@ def _plan_trial(trace: Trace, row: int, explanations: Mapping[str, Explanation])
     first = next(iter(explanations.values()))
     units = group_units(trace.model, trace.inputs, row, first.grid)
     sizes = choose_sizes(units, IMAGE_SHARES if trace.is_image else TEXT_SHARES)
-    sets = {}
-    for name, explanation in explanations.items():
-        order_U = sort_descending(units.relevance(explanation))
-        sets[name] = np.concatenate([mark_units(order_U[None, :size], units.count) for size in sizes])
+    sets = {name: _mark_strongest(units, explanation, sizes) for name, explanation in explanations.items()}
     target = shift_span(first.target, dict(enumerate(units.positions)))
     return _Trial(units, target, sets)
+
+
+def _mark_strongest(units: Units, explanation: Explanation, sizes: Sequence[int]) -> Array:
+    """Return the strongest units as sets of these sizes (S,U)."""
+    order_U = sort_descending(units.relevance(explanation))
+    return np.concatenate([mark_units(order_U[None, :size], units.count) for size in sizes])
 
 
 def choose_sizes(units: Units, shares: Sequence[float]) -> list[int]:
@@ -127,9 +128,13 @@ def choose_sizes(units: Units, shares: Sequence[float]) -> list[int]:
     checked = choose_size(units)
     sizes = set(removal_counts(list(shares), units.count)) - {checked}
     # Of very few units all shares may be the same number.
-    if not sizes:
-        sizes = {checked + 1 if checked + 1 < units.count else max(1, checked - 1)}
-    return sorted(sizes)
+    return sorted(sizes) or [_neighbour(checked, units.count)]
+
+
+def _neighbour(size: int, count: int) -> int:
+    if size + 1 < count:
+        return size + 1
+    return max(1, size - 1)
 
 
 def _score_trials(trace: Trace, trials: Mapping[int, _Trial]) -> dict[int, Array]:
