@@ -79,6 +79,16 @@ def test_a_model_that_was_trained_further_is_another_model(model):
     assert default_method(model) == DEFAULT_METHOD
 
 
+def test_two_states_of_a_model_have_choices_of_their_own(model):
+    save_choice(make_choice(model))
+    with torch.no_grad():
+        next(model.network.parameters()).add_(1)
+    save_choice(make_choice(model, "gae"))
+    assert list(clearhead.choices()) == [model.name, f"{model.name} ({weights_checksum(model)[:12]})"]
+    assert default_method(model) == "gae"
+    assert len(forget_choice(model.name)) == 2
+
+
 def test_choices_are_forgotten_by_name_or_checksum(model):
     save_choice(make_choice(model))
     with pytest.raises(BadOption, match=f"No method was chosen for 'other'. Choices: {model.name}"):

@@ -138,5 +138,14 @@ def _make_folder(folder: Path) -> None:
 
 
 def choices() -> dict[str, Choice]:
-    """Return the methods that were chosen for single models, by the name of the model."""
-    return {choice.model: choice for choice in read_choices().values()}
+    """Return the methods that were chosen for single models, by the name of the model.
+
+    Of models with the same name, such as two states of training, those chosen for later have their checksum as well.
+    """
+    named: dict[str, Choice] = {}
+    for checksum, choice in read_choices().items():
+        name = choice.model
+        if name in named:
+            name = f"{name} ({checksum[:SHOWN_DIGITS]})"
+        named[name] = choice
+    return named
