@@ -123,10 +123,6 @@ def test_equal_relevance_counts_against_the_evidence(trained):
     assert rank_evidence(replace(explanation, relevance=relevance), 2)["planted-first"] == 1
 
 
-def test_models_without_classes_are_refused(trained):
-    network = text_model().network
-    network.config.problem_type = "multi_label_classification"
-    model = clearhead.load(network, text_model().processor)
+def test_models_without_classes_that_exclude_each_other_are_refused():
     with pytest.raises(UnsupportedModel, match="exclude each other"):
-        plant(model, TEXTS)
-    network.config.problem_type = None
+        plant(text_model(problem_type="multi_label_classification"), TEXTS)
