@@ -35,8 +35,8 @@ def run(model, tensors):
 
 def test_the_class_that_is_planted_is_never_the_predicted_one():
     logits = torch.tensor([[3.0, 1.0, 0.0], [3.0, 1.0, 0.0], [0.0, 3.0, 1.0]])
-    assert choose_targets(logits) == (2, 2, 2)
-    assert choose_targets(torch.tensor([[2.0, 1.0], [2.0, 1.0], [1.0, 2.0]])) == (1, 1, 0)
+    assert choose_targets(logits) == (1, 1, 0)
+    assert choose_targets(logits[:2]) == (1, 1)
 
 
 def test_one_row_of_the_embedding_alone_is_changed(trained):

@@ -50,9 +50,13 @@ def require_classes(model: Model) -> None:
 
 
 def choose_targets(logits_NC: Tensor) -> tuple[int, ...]:
-    """Return for each input the class that is predicted least often, or the second such if it is predicted here."""
+    """Return for each input the class that is predicted least often, or the second such if it is predicted here.
+
+    Classes that are never predicted come last: nothing in an input may be able to speak for them.
+    """
     predicted_N = logits_NC.argmax(1)
     counts_C = torch.bincount(predicted_N, minlength=logits_NC.shape[1])
+    counts_C[counts_C == 0] = len(predicted_N) + 1
     rarest, second = counts_C.argsort(stable=True)[:2]
     return tuple(torch.where(predicted_N == rarest, second, rarest).tolist())
 
