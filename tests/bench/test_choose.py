@@ -1,6 +1,7 @@
 """choose(): the method proved on a model becomes its default."""
 
 import pytest
+from helpers.language_models import make_decoder, make_tokenizer
 from helpers.planted_keywords import train
 
 import clearhead
@@ -51,3 +52,11 @@ def test_inputs_come_from_a_file_as_well(planted, tmp_path):
     assert clearhead.choose(planted.model, file, METHODS, save=False).summary["examples"] == 20
     with pytest.raises(BadFile, match="There is no file"):
         clearhead.choose(planted.model, tmp_path / "none.txt", METHODS)
+
+
+def test_a_method_is_chosen_for_the_answers_of_a_language_model():
+    model = clearhead.load(make_decoder("llama"), make_tokenizer())
+    prompts = ["the river is grey. the capital is", "the capital of france is"] * 3
+    result = clearhead.choose(model, prompts, ["attn-lrp", "gradient-x-input"], save=False)
+    assert set(result.table.metrics) == {"log-prob-drop", "log-prob-revealing:steps=5"}
+    assert result.summary["measured"] == 6
