@@ -36,7 +36,7 @@ from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike, list_targets
 from clearhead.spec import as_list
-from clearhead.trust.removal_check import check_batches, count_sets, validate_check
+from clearhead.trust.removal_check import check_batches, count_groups, validate_check
 
 Explained = tuple[list[list[Explanation]], Iterator[Batch]]
 """The explanations of each input, and the inputs in batches, which a check goes through again."""
@@ -76,8 +76,9 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt at {sources}, or
     before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping names them.
 
-    `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than random
-    ones: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of random sets.
+    `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than the
+    others: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of the groups that
+    words or patches are divided into, five or more.
 
     >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
     """
@@ -142,9 +143,9 @@ def compare(  # noqa: PLR0913 - as for `explain`
     else:
         _refuse_answer_options(model, answers)
         rows, batches = _explain_inputs(model, inputs, specs, target, batch_size, overflow)
-    sets = count_sets(check, model, len(rows))
-    if sets:
-        rows = check_batches(model, rows, batches, sets)
+    groups = count_groups(check, model, len(rows))
+    if groups:
+        rows = check_batches(model, rows, batches, groups)
     return _group_by_method(specs, rows, is_single=is_single(inputs) or is_chat(inputs))
 
 

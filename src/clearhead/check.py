@@ -5,19 +5,22 @@ from dataclasses import dataclass
 HOLDS = "holds"
 WEAK = "weak"
 FAILS = "fails"
+MIN_GROUPS = 5
+"""The groups of units that are hidden and shown one after the other; of fewer no order could be rare enough."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What the explained score does when the strongest units are hidden, or shown alone, beside random ones.
+    """What the explained score does when the strongest units are hidden, or shown alone, beside others.
 
     Units are the words of a text or the patches of an image; `strongest` names the `count` units that were hidden, in
     the order of their relevance (empty for patches). `score` is that of the whole input; `hidden` and `shown` are the
-    scores without the strongest units and with nothing else, `hidden_random` and `shown_random` the means over random
-    sets of the same size. `scale` says what the scores are: "probability", "logit", "log-prob" or "value".
+    scores without the strongest units and with nothing else, `hidden_random` and `shown_random` the means over groups
+    of as many other units. `scale` says what the scores are: "probability", "logit", "log-prob" or "value".
 
-    `p_value` is the chance that random units do as well as the strongest; `percentile` is the share of random sets that
-    they beat. `passes` counts the perturbed inputs that were run, `seed` drew the random sets.
+    `p_value` is the chance that a random order of the units does as well as the explanation; `percentile` is the share
+    of random orders that it beats. `passes` counts the perturbed inputs that were run, `seed` drew random orders where
+    there are too many to try all.
     """
 
     verdict: str

@@ -7,9 +7,10 @@ from helpers.tiny_models import image_model, text_model
 
 import clearhead
 from clearhead.attribution.names import ONE_TRACE_METHODS
+from clearhead.check import MIN_GROUPS
 from clearhead.model.inputs import as_inputs
 from clearhead.trust.auto import TEXT_SHARES, choose_sizes
-from clearhead.trust.experiment import choose_size
+from clearhead.trust.experiment import divide
 from clearhead.trust.units import group_units
 
 TEXTS = ["a joyless film is not good and we see its heart", "the film is very good", "good"]
@@ -59,14 +60,13 @@ def test_a_text_of_one_word_has_the_default(model):
     assert chosen_method(explanation) == ONE_TRACE_METHODS[0]
 
 
-@pytest.mark.parametrize("words", range(2, 40))
+@pytest.mark.parametrize("words", range(2, 30))
 def test_the_check_hides_another_number_of_units(model, words):
-    inputs = as_inputs(model, " ".join(["good film"] * words)[: 10 * words // 2].strip())
-    units = group_units(model, inputs, 0, None)
+    units = group_units(model, as_inputs(model, " ".join(["film"] * words)), 0, None)
     sizes = choose_sizes(units, TEXT_SHARES)
-    assert sizes
-    assert choose_size(units) not in sizes or units.count == 2
     assert all(0 < size <= units.count for size in sizes)
+    if words > 2:
+        assert divide(np.arange(words), MIN_GROUPS).shape[1] not in sizes
 
 
 def test_the_choice_finds_keywords_better_than_most_methods(trained):

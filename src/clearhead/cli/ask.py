@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli import answers, options, outputs
+from clearhead.cli.chunks import resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.errors import BadInput
 
@@ -53,6 +54,8 @@ def ask(
     method_options: options.MethodOptions = None,
     text_column: options.TextColumn = None,
     precision: options.Precision = None,
+    check: options.Check = None,
+    no_check: options.NoCheck = False,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
 ) -> None:
@@ -73,6 +76,7 @@ def ask(
     flags = answers.AnswerFlags(answer, versus, focus, matrix, scale, max_new_tokens, sources)
     settings = {"precision": precision, "batch_size": batch_size, **flags.settings}
     # Before the model is loaded, which may take long.
+    chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
     texts = InputReader(images=False, text_column=text_column).read(prompts)
     answers.require_texts(texts)
@@ -80,6 +84,7 @@ def ask(
     loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None)
     _require_writer(loaded)
     spec = options.resolve_method(loaded, method, method_options)
+    settings["check"] = resolve_check(chosen_check, loaded, len(texts))
     inputs = _prepare_prompts(texts, system, chat=chat)
     answers.deliver(answers.explain_answers(loaded, inputs, spec, settings), spec, out=out, json=json)
 

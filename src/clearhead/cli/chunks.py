@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 MAX_CHUNK = 64
 
 
+def resolve_check(check: bool | int | None, model: "Model", inputs: int) -> bool | int:
+    """Return the number of groups of a check, or False: the limit of the default counts all inputs, not a chunk's."""
+    from clearhead.trust.removal_check import count_groups
+
+    return count_groups(check, model, inputs) or False
+
+
 def explain_in_chunks(
     model: "Model", inputs: Sequence[Any], method: "MethodSpec | str", target: Any, settings: Mapping[str, Any]
 ) -> "Iterator[Explanation]":

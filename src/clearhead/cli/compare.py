@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from clearhead.cli import options, outputs
 from clearhead.cli.answers import AnswerFlags
 from clearhead.cli.cards import removal_card
-from clearhead.cli.chunks import compare_in_chunks
+from clearhead.cli.chunks import compare_in_chunks, resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def compare(
     overflow: options.Overflow = "error",
     long: options.Long = None,
     precision: options.Precision = None,
+    check: options.Check = None,
+    no_check: options.NoCheck = False,
     device: options.Device = None,
     lm_head: options.LmHead = None,
 ) -> None:
@@ -38,12 +40,14 @@ def compare(
     outputs.check_path(out, page_options={"--curves": curves})
     check_text_column(inputs, text_column)
     # Before the model is loaded, which may take long.
+    chosen_check = options.choose_check(check, no_check)
     options.check_methods(methods)
     loaded = options.load_model(model, device, lm_head)
     specs = options.resolve_methods(loaded, methods)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     outputs.check_count(out, len(raw_inputs), len(specs))
     settings: dict[str, Any] = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
+    settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
     targets: Any = target
     if loaded.writes:
         settings.update(AnswerFlags(answer, versus).settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.cards import class_words_cards, removal_card
-from clearhead.cli.chunks import explain_in_chunks
+from clearhead.cli.chunks import explain_in_chunks, resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.errors import BadOption
 
@@ -41,6 +41,8 @@ def explain(
     overflow: options.Overflow = "error",
     long: options.Long = None,
     precision: options.Precision = None,
+    check: options.Check = None,
+    no_check: options.NoCheck = False,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
     lm_head: options.LmHead = None,
@@ -60,6 +62,7 @@ def explain(
     outputs.check_path(out, page_options={"--curves": curves, "--gold": bool(gold)})
     check_text_column(inputs, text_column)
     # Before the model is loaded, which may take long.
+    chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
     loaded = options.load_model(model, device, lm_head)
     spec = options.resolve_method(loaded, method, method_options)
@@ -68,7 +71,8 @@ def explain(
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
     chosen = options.choose_overflow(overflow, long)
-    settings = {"precision": precision, "batch_size": batch_size, "overflow": chosen}
+    settings: dict[str, Any] = {"precision": precision, "batch_size": batch_size, "overflow": chosen}
+    settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
     flags = answers.AnswerFlags(
         answer, versus if loaded.writes else None, focus, matrix, scale, max_new_tokens, sources
     )
@@ -80,7 +84,8 @@ def explain(
         return
     targets = options.parse_target(loaded, target, versus)
     explanations = list(explain_in_chunks(loaded, raw_inputs, spec, targets, settings))
-    page = _Page(loaded, spec, settings, curves=curves, annotated=bool(gold))
+    # What a page shows beside the explanations is not checked.
+    page = _Page(loaded, spec, {**settings, "check": False}, curves=curves, annotated=bool(gold))
     outputs.deliver(
         [(spec.text, explanation) for explanation in explanations],
         out=out,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.attribution.names import DEFAULT, DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
+from clearhead.check import MIN_GROUPS
 from clearhead.errors import BadOption
+from clearhead.validation import require_integer
 
 if TYPE_CHECKING:
     from clearhead.attribution.method import MethodSpec
@@ -126,6 +128,16 @@ Precision = Annotated[
     str | None,
     typer.Option(metavar="TYPE", help="Floating-point type to compute in, such as float64; default: the model's."),
 ]
+Check = Annotated[
+    int | None,
+    typer.Option(
+        "--check",
+        metavar="N",
+        help="Check every explanation by hiding and showing N groups of words or patches, 5 or more; default: 5 for up "
+        "to 64 texts or 4 images.",
+    ),
+]
+NoCheck = Annotated[bool, typer.Option("--no-check", help="Leave out the check, which takes some passes more.")]
 BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Inputs per forward pass.")]
 Device = Annotated[str | None, typer.Option(metavar="D", help="Device, such as cpu, cuda or cuda:1.")]
 Answer = Annotated[
@@ -278,6 +290,17 @@ def _split_flag(flag: str) -> list[str]:
     if ":" in flag:
         return [flag]
     return flag.split(",")
+
+
+def choose_check(check: int | None, no_check: bool) -> int | bool | None:
+    """Return the library's option `check` from the two flags."""
+    if not no_check:
+        if check is not None:
+            require_integer("check", check, MIN_GROUPS, is_flag=True)
+        return check
+    if check is not None:
+        raise BadOption("--check and --no-check contradict each other: give one of them.")
+    return False
 
 
 def choose_overflow(overflow: str, long: str | None) -> str:

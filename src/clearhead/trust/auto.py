@@ -13,18 +13,17 @@ from clearhead.attribution.assemble import collect_refusal, explain_attribution
 from clearhead.attribution.batch import select_rows
 from clearhead.attribution.method import Attribution, MethodSpec, fill_diagnostics, method, parse_method
 from clearhead.attribution.names import ONE_TRACE_METHODS
+from clearhead.check import MIN_GROUPS
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.explanation import Explanation
 from clearhead.model.target import Target, shift_span
 from clearhead.perturbation.ranking import removal_counts, sort_descending
 from clearhead.perturbation.run import perturbed_scores
-from clearhead.trust.experiment import choose_size
-from clearhead.trust.random_sets import mark_units
 from clearhead.trust.removal_check import choose_replacement
 from clearhead.trust.units import Units, group_units
 
-# The check takes about 15 % of the units: what was chosen by is not what is checked.
+# The check takes smaller groups of units, one after the other: what was chosen by is not what is checked.
 TEXT_SHARES = (0.3, 0.5)
 # An image costs as much as a long text, whatever is hidden.
 IMAGE_SHARES = (0.3,)
@@ -120,12 +119,15 @@ def _plan_trial(trace: Trace, row: int, explanations: Mapping[str, Explanation])
 def _mark_strongest(units: Units, explanation: Explanation, sizes: Sequence[int]) -> Array:
     """Return the strongest units as sets of these sizes (S,U)."""
     order_U = sort_descending(units.relevance(explanation))
-    return np.concatenate([mark_units(order_U[None, :size], units.count) for size in sizes])
+    sets_SU = np.zeros((len(sizes), units.count), dtype=bool)
+    for set_U, size in zip(sets_SU, sizes, strict=True):
+        set_U[order_U[:size]] = True
+    return sets_SU
 
 
 def choose_sizes(units: Units, shares: Sequence[float]) -> list[int]:
-    """Return how many of the strongest units are hidden and shown: never as many as the check takes."""
-    checked = choose_size(units)
+    """Return how many of the strongest units are hidden and shown: never as many as a group of the check has."""
+    checked = max(1, units.count // MIN_GROUPS)
     sizes = set(removal_counts(list(shares), units.count)) - {checked}
     # Of very few units all shares may be the same number.
     return sorted(sizes) or [_neighbour(checked, units.count)]

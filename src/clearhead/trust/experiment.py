@@ -1,9 +1,7 @@
 """The experiment that checks an explanation: which units are hidden and shown, and what their scores tell."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
 import numpy as np
 import torch
@@ -12,50 +10,21 @@ from torch import Tensor
 from clearhead.arrays import Array
 from clearhead.check import Check
 from clearhead.explanation import Explanation
-from clearhead.model.inputs import Inputs
-from clearhead.model.model import Model
 from clearhead.model.target import AnswerTarget, Target, shift_span
 from clearhead.perturbation.answer_scores import PROBABILITY, resolve_output
-from clearhead.perturbation.ranking import removal_counts, sort_descending
-from clearhead.trust.random_sets import differ_from, draw_sets, mark_units
-from clearhead.trust.units import Units, group_units
+from clearhead.perturbation.ranking import sort_descending
+from clearhead.trust.units import Units
 from clearhead.trust.verdict import Trial
-
-# With fewer the rank could not be rarer than 5 %.
-MIN_SETS = 19
-HIDDEN_SETS = 3
-SHARE = 0.15
-MAX_WORDS = 10
-
-
-@dataclass(frozen=True)
-class Draw:
-    """How many random sets are drawn, and from which seed."""
-
-    sets: int
-    seed: int
-
-    @property
-    def hidden(self) -> int:
-        """How many random sets are hidden as well: few by default, because inputs with little hidden are long."""
-        return HIDDEN_SETS if self.sets == MIN_SETS else self.sets
-
-    def draw(self, units: Units, size: int, spare: int) -> Array:
-        """Return random sets, and some to spare, for an input (S,U)."""
-        # By the input's own content, so that it has the same sets in every batch.
-        content = crc32("\0".join(units.item.tokens).encode())
-        return draw_sets(units.count, size, self.sets + spare, np.random.default_rng([self.seed, content]))
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """One explanation and the sets of units that it is checked with: the strongest first, then random ones (S,U)."""
+    """An explanation and groups of units in the order of their relevance: their numbers, the strongest first (G,K)."""
 
     explanation: Explanation
     units: Units
-    strongest: list[int]
-    sets_SU: Array
-    draw: Draw
+    numbers_GK: Array
+    seed: int
 
     @property
     def needs_score(self) -> bool:
@@ -64,46 +33,51 @@ class Experiment:
 
     @property
     def shown_masks(self) -> Tensor:
-        """The units that are present when nothing but a set is shown."""
-        return torch.from_numpy(self.sets_SU)
+        """The units that are present when a group is shown alone (G,U)."""
+        masks_GU = torch.zeros(len(self.numbers_GK), self.units.count, dtype=torch.bool)
+        return masks_GU.scatter(1, torch.from_numpy(self.numbers_GK), True)
 
     @property
     def hidden_masks(self) -> Tensor:
-        """The units that are present when a set is hidden; all of them last, where the score is not known."""
-        masks_SU = ~self.shown_masks[: 1 + self.draw.hidden]
+        """The units that are present when a group is hidden; all of them last, if their score is needed."""
+        masks_GU = ~self.shown_masks
         if self.needs_score:
-            return torch.cat([masks_SU, torch.ones_like(masks_SU[:1])])
-        return masks_SU
+            return torch.cat([masks_GU, torch.ones_like(masks_GU[:1])])
+        return masks_GU
 
     @property
     def target(self) -> Target:
         """The target, with a span's positions in the padded row."""
         return shift_span(self.explanation.target, dict(enumerate(self.units.positions)))
 
-    def conclude(self, shown_S: Array, hidden_S: Array) -> Check:
+    def conclude(self, shown_G: Array, hidden_G: Array) -> Check:
         """Return the check, from the scores under both kinds of masks."""
-        passes = len(shown_S) + len(hidden_S)
+        passes = len(shown_G) + len(hidden_G)
         score = _read_score(self.explanation)
         if self.needs_score:
-            score = float(hidden_S[-1])
-            hidden_S = hidden_S[:-1]
-        trial = Trial(shown_S, hidden_S)
+            score = float(hidden_G[-1])
+            hidden_G = hidden_G[:-1]
+        # A difference of probabilities is none itself.
+        scale = _name_scale(self.explanation)
+        are_probabilities = scale == PROBABILITY and not self.needs_score
+        trial = Trial(shown_G, hidden_G, are_probabilities, self.seed)
+        strongest = self.numbers_GK[0].tolist()
         return Check(
             verdict=trial.verdict,
-            strongest=self.units.names(self.strongest),
-            count=len(self.strongest),
+            strongest=self.units.names(strongest),
+            count=len(strongest),
             units=self.units.count,
             kind=self.units.kind,
-            scale=_name_scale(self.explanation),
+            scale=scale,
             score=score,
-            hidden=float(hidden_S[0]),
-            hidden_random=float(hidden_S[1:].mean()),
-            shown=float(shown_S[0]),
-            shown_random=float(shown_S[1:].mean()),
+            hidden=float(hidden_G[0]),
+            hidden_random=float(hidden_G[1:].mean()),
+            shown=float(shown_G[0]),
+            shown_random=float(shown_G[1:].mean()),
             p_value=trial.p_value,
             percentile=trial.percentile,
             passes=passes,
-            seed=self.draw.seed,
+            seed=self.seed,
         )
 
 
@@ -122,30 +96,21 @@ def _name_scale(explanation: Explanation) -> str:
     return "value" if explanation.probability is None else PROBABILITY
 
 
-def plan_experiments(
-    model: Model, inputs: Inputs, row: int, explanations: Sequence[Explanation], draw: Draw
-) -> list[Experiment]:
-    """Draw the sets of one input, and choose those of each of its explanations."""
-    units = group_units(model, inputs, row, explanations[0].grid)
-    size = choose_size(units)
-    # To spare: a random set that is some explanation's strongest is no control for it.
-    pool_SU = draw.draw(units, size, len(explanations))
+def plan_experiments(units: Units, explanations: Sequence[Explanation], groups: int, seed: int) -> list[Experiment]:
+    """Divide the units of an input into groups, in the order of each of its explanations."""
     experiments = []
     for explanation in explanations:
-        strongest = sort_descending(units.relevance(explanation))[:size]
-        strongest_1U = mark_units(strongest[None], units.count)
-        controls_SU = differ_from(pool_SU, strongest_1U)[: draw.sets]
-        sets_SU = np.concatenate([strongest_1U, controls_SU])
-        experiments.append(Experiment(explanation, units, strongest.tolist(), sets_SU, draw))
+        order_U = sort_descending(units.relevance(explanation))
+        experiments.append(Experiment(explanation, units, divide(order_U, groups), seed))
     return experiments
 
 
-def choose_size(units: Units) -> int:
-    """Return how many of the units count as the strongest: about 15 %, but at most 10 words."""
-    (size,) = removal_counts([SHARE], units.count)
-    if units.kind != "patch":
-        size = min(size, MAX_WORDS)
-    # Of few units there are few sets: larger ones, until the rank can be rare enough.
-    while math.comb(units.count, size) <= MIN_SETS and size < units.count // 2:
-        size += 1
-    return size
+def divide(order_U: Array, groups: int) -> Array:
+    """Cut an order of units into at least so many groups of equal size, as far as there are units (G,K)."""
+    size = max(1, len(order_U) // groups)
+    count = len(order_U) // size
+    # Groups of different sizes could not be exchanged: what is left over are units of middling relevance.
+    middle = size * (count // 2)
+    rest = len(order_U) - size * count
+    kept = np.delete(order_U, slice(middle, middle + rest))
+    return kept.reshape(count, size)

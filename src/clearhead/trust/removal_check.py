@@ -9,12 +9,14 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.attribution.batch import Batch, select_rows
+from clearhead.check import MIN_GROUPS
 from clearhead.errors import ClearheadError
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
 from clearhead.perturbation.run import perturbed_scores
-from clearhead.trust.experiment import MIN_SETS, Draw, Experiment, plan_experiments
+from clearhead.trust.experiment import Experiment, plan_experiments
+from clearhead.trust.units import group_units
 from clearhead.validation import require_integer
 
 MAX_TEXTS = 64
@@ -26,16 +28,18 @@ TOO_LONG = "The text is longer than the model takes: its windows have no common 
 
 Rows = Sequence[Sequence[Explanation]]
 """The explanations of each input, all for the same target."""
+Experiments = Mapping[int, Sequence[Experiment]]
+"""The experiments of each input, by its row in the batch."""
 
 
 def validate_check(check: bool | int | None) -> None:
-    """Raise BadOption unless the option `check` is None, a bool, or enough random sets for a rank of 5 %."""
+    """Raise BadOption unless the option `check` is None, a bool, or a number of groups."""
     if check is not None and not isinstance(check, bool):
-        require_integer("check", check, MIN_SETS, is_flag=True)
+        require_integer("check", check, MIN_GROUPS, is_flag=True)
 
 
-def count_sets(check: bool | int | None, model: Model, inputs: int) -> int:
-    """Return how many random sets the option `check` asks for; 0 for no check.
+def count_groups(check: bool | int | None, model: Model, inputs: int) -> int:
+    """Return how many groups of units the option `check` asks for; 0 for no check.
 
     None checks up to 64 texts or 4 images of a call.
     """
@@ -43,39 +47,47 @@ def count_sets(check: bool | int | None, model: Model, inputs: int) -> int:
         limit = MAX_IMAGES if model.takes_images else MAX_TEXTS
         check = inputs <= limit
     if isinstance(check, bool):
-        return MIN_SETS * check
+        return MIN_GROUPS * check
     return check
 
 
-def check_batches(
-    model: Model, rows: Rows, batches: Iterator[Batch], sets: int, seed: int = SEED
-) -> list[list[Explanation]]:
+def check_batches(model: Model, rows: Rows, batches: Iterator[Batch], groups: int) -> list[list[Explanation]]:
     """Return explanations with their checks, batch by batch; an input that is in no batch has none."""
     checked = {}
     for batch in batches:
         own_rows = [rows[index] for index in batch.indices]
-        checked.update(zip(batch.indices, check_explanations(model, batch.inputs, own_rows, sets, seed), strict=True))
+        checked.update(zip(batch.indices, check_explanations(model, batch.inputs, own_rows, groups), strict=True))
     return [checked.get(index) or _note_reason(row, TOO_LONG) for index, row in enumerate(rows)]
 
 
 def check_explanations(
-    model: Model, inputs: Inputs, rows: Rows, sets: int = MIN_SETS, seed: int = SEED
+    model: Model, inputs: Inputs, rows: Rows, groups: int = MIN_GROUPS, seed: int = SEED
 ) -> list[list[Explanation]]:
     """Return the explanations of each input of a batch with their checks.
 
-    Explanations of one input share `sets` random sets of units. An explanation that cannot be checked has the reason in
-    its diagnostics.
+    Units are divided into `groups` from the strongest to the weakest. An explanation that cannot be checked has the
+    reason in its diagnostics.
     """
     checked: dict[int, list[Explanation]] = {}
     experiments: dict[int, list[Experiment]] = {}
     for row, explanations in enumerate(rows):
         try:
-            experiments[row] = plan_experiments(model, inputs, row, explanations, Draw(sets, seed))
+            units = group_units(model, inputs, row, explanations[0].grid)
+            experiments[row] = plan_experiments(units, explanations, groups, seed)
         except ClearheadError as error:
             checked[row] = _note_reason(explanations, str(error))
     if experiments:
-        checked.update(_run_experiments(model, inputs, experiments))
+        checked.update(_try_experiments(model, inputs, experiments))
     return [checked[row] for row in range(len(rows))]
+
+
+def _try_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> dict[int, list[Explanation]]:
+    """Return the checked explanations of each input; if the model refuses what is left of an input, with the reason."""
+    try:
+        return _run_experiments(model, inputs, experiments)
+    except ClearheadError as error:
+        reason = str(error)
+    return {row: _note_reason([own.explanation for own in group], reason) for row, group in experiments.items()}
 
 
 def _note_reason(explanations: Sequence[Explanation], reason: str) -> list[Explanation]:
@@ -86,9 +98,7 @@ def _note_reason(explanations: Sequence[Explanation], reason: str) -> list[Expla
     return noted
 
 
-def _run_experiments(
-    model: Model, inputs: Inputs, experiments: Mapping[int, Sequence[Experiment]]
-) -> dict[int, list[Explanation]]:
+def _run_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> dict[int, list[Explanation]]:
     """Return the checked explanations of each input, from the passes of all inputs."""
     batch = select_rows(inputs, list(experiments))
     groups = list(experiments.values())
@@ -101,8 +111,8 @@ def _run_experiments(
     return checked
 
 
-def _conclude(experiment: Experiment, shown_S: Array, hidden_S: Array) -> Explanation:
-    return replace(experiment.explanation, check=experiment.conclude(shown_S, hidden_S))
+def _conclude(experiment: Experiment, shown_G: Array, hidden_G: Array) -> Explanation:
+    return replace(experiment.explanation, check=experiment.conclude(shown_G, hidden_G))
 
 
 def _score_masks(

@@ -24,8 +24,8 @@ from clearhead.perturbation.features import (
     text_mask,
 )
 
-# Fewer words than this have too few sets to tell chance from skill: texts without blanks have a single word.
-MIN_WORDS = 6
+# Fewer words have too few orders to tell skill from chance; texts without blanks have a single word.
+MIN_WORDS = 5
 
 
 @dataclass(frozen=True)
