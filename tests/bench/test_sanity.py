@@ -1,7 +1,7 @@
 """check_sanity(): the two tests of a method on a user's model, and their verdict."""
 
 import pytest
-from helpers.planted_keywords import train
+from helpers.planted_keywords import make_texts, train
 
 import clearhead
 from clearhead.bench.sanity import FAILS, PASSES, UNCLEAR, Estimate, SanityRow
@@ -11,8 +11,7 @@ METHODS = ["occlusion", "raw-attention"]
 
 @pytest.fixture(scope="module")
 def report():
-    trained = train("bert")
-    return clearhead.check_sanity(trained.model, trained.inputs, METHODS, limit=16)
+    return clearhead.check_sanity(train("bert").model, make_texts(16), METHODS)
 
 
 def make_row(correlation=(0.0, -0.1, 0.1), first=(1.0, 0.9, 1.0)):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers.planted_keywords import train
+from helpers.planted_keywords import make_texts, train
 from helpers.tiny_models import image_model, text_model
 
 import clearhead
@@ -40,7 +40,7 @@ def test_the_class_that_is_planted_is_never_the_predicted_one():
 
 
 def test_one_row_of_the_embedding_alone_is_changed(trained):
-    planting = plant(trained.model, trained.inputs[:8])
+    planting = plant(trained.model, make_texts(8))
     before = dict(trained.model.network.named_parameters())
     changed = set()
     for name, parameter in planting.model.network.named_parameters():
@@ -53,9 +53,9 @@ def test_one_row_of_the_embedding_alone_is_changed(trained):
 
 
 def test_the_planted_token_turns_the_prediction_and_nothing_else_differs(trained):
-    texts = trained.inputs[:8]
+    texts = make_texts(8)
     planting = plant(trained.model, texts)
-    assert sum(planting.decides) >= 6
+    assert sum(planting.decides) >= 5
     after = run(planting.model, planting.inputs.tensors).argmax(1)
     for row, text in enumerate(texts):
         encoded = encode(trained.model, text)
@@ -69,7 +69,7 @@ def test_the_planted_token_turns_the_prediction_and_nothing_else_differs(trained
 
 
 def test_a_seed_plants_the_same_again(trained):
-    first, second = plant(trained.model, trained.inputs[:4], 3), plant(trained.model, trained.inputs[:4], 3)
+    first, second = plant(trained.model, make_texts(4), 3), plant(trained.model, make_texts(4), 3)
     assert first.locations == second.locations
     assert torch.equal(first.inputs.tensors["input_ids"], second.inputs.tensors["input_ids"])
     weights = [planting.model.network.get_input_embeddings().weight for planting in (first, second)]
@@ -77,7 +77,7 @@ def test_a_seed_plants_the_same_again(trained):
 
 
 def test_a_method_that_finds_keywords_finds_planted_ones_and_noise_does_not(trained):
-    task = Task("texts", [Example(str(number), text) for number, text in enumerate(trained.inputs[:24])])
+    task = Task("texts", [Example(str(number), text) for number, text in enumerate(make_texts(24))])
     table = clearhead.evaluate(trained.model, task, ["att-cat", "occlusion", "random:seed=0"], ["planted"])
     first = {row["method"]: row["value"] for row in table.rows if row["part"] == "planted-first"}
     assert first["occlusion"] == 1
