@@ -2,7 +2,8 @@
 
     python benchmarks/generation_speed.py MODEL [--prompt 128] [--answer 32] [--threads 2] [--repeats 3] [--only WORD …]
 
-The same decoder, prompt and answer for all. Rounds are interleaved, and medians of seconds are reported. A neighbour
+The same decoder, prompt and answer for all. Rounds are interleaved, and medians of seconds are reported; with
+`--cpu-time --threads 1` they are those of the process alone, so that other work on the machine counts less. A neighbour
 that is not installed, or fails, gets a row that says why. They may be installed apart:
 `pip install --no-deps --target FOLDER inseq context_cite …`, and PYTHONPATH=FOLDER.
 """
@@ -24,7 +25,7 @@ import numpy as np
 import torch
 import transformers
 from neighbours import version
-from yardstick import command, seconds
+from yardstick import command
 
 import clearhead
 
@@ -36,7 +37,9 @@ waiver to see them. Her husband died in a street accident in 1906. Which element
 PATH_STEPS = 4
 ABLATIONS = 64
 # inseq runs one forward pass for each token and step: all of them would take an hour.
-OCCLUDED_STEPS = 2
+OCCLUDED_STEPS = 1
+# Captum runs the answer token by token for each part of the prompt: for each of its tokens it would take long.
+OCCLUDED_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -139,15 +142,18 @@ def list_captum_rows(task: Task) -> Iterator[Row]:
         LayerIntegratedGradients,
         LLMAttribution,
         LLMGradientAttribution,
+        TextTemplateInput,
         TextTokenInput,
     )
 
-    def work(method: Any, **options: Any) -> Callable[[], np.ndarray]:
+    tokens = TextTokenInput(task.prompt, task.tokenizer)
+
+    def work(method: Any, prompt: Any = tokens, **options: Any) -> Callable[[], np.ndarray]:
         def attribute() -> np.ndarray:
             task.network.requires_grad_(True)
             # Captum joins texts without a blank, and adds special tokens to the answer unless it is given as ids.
             target = torch.tensor(task.ids[task.start :])
-            result = method.attribute(TextTokenInput(task.prompt, task.tokenizer), target=target, **options)
+            result = method.attribute(prompt, target=target, **options)
             return result.token_attr.detach().float().numpy()
 
         return attribute
@@ -160,7 +166,17 @@ def list_captum_rows(task: Task) -> Iterator[Row]:
     path_row = f"integrated-gradients, {PATH_STEPS} steps"
     yield Row("Captum LayerIntegratedGradients", work(path, n_steps=PATH_STEPS), path_row)
     ablation = LLMAttribution(FeatureAblation(task.network), task.tokenizer)
-    yield Row("Captum FeatureAblation", work(ablation), "occlusion of every token of the prompt")
+    template = TextTemplateInput("{}" * OCCLUDED_PARTS, values=list_parts(task))
+    # Both also run the prompt itself.
+    share = (OCCLUDED_PARTS + 1) / (task.start + 1)
+    occlusion = "occlusion of every token of the prompt"
+    yield Row("Captum FeatureAblation", work(ablation, template), occlusion, share=share)
+
+
+def list_parts(task: Task) -> list[str]:
+    """Return the prompt in parts of about as many tokens."""
+    parts = np.array_split(task.ids[: task.start], OCCLUDED_PARTS)
+    return [task.tokenizer.decode(part.tolist()) for part in parts]
 
 
 def list_context_cite_rows(task: Task) -> Iterator[Row]:
@@ -215,15 +231,16 @@ PACKAGES: dict[str, Callable[[Task], Iterable[Row]]] = {
 class Results:
     """Rows that ran, their numbers and seconds in each round, and for what did not run the reason."""
 
+    clock: Callable[[], float]
     rows: dict[str, Row]
     scores: dict[str, np.ndarray | None]
     times: dict[str, list[float]]
     refused: dict[str, str]
 
 
-def run_once(task: Task, words: list[str]) -> Results:
+def run_once(task: Task, words: list[str], clock: Callable[[], float]) -> Results:
     """Build and run every row in a first round."""
-    results = Results({}, {}, {}, {})
+    results = Results(clock, {}, {}, {}, {})
     for package, build in PACKAGES.items():
         try:
             for row in build(task):
@@ -236,9 +253,9 @@ def run_once(task: Task, words: list[str]) -> Results:
 
 def _try(row: Row, results: Results) -> None:
     try:
-        start = time.perf_counter()
+        start = results.clock()
         results.scores[row.name] = row.work()
-        results.times[row.name] = [time.perf_counter() - start]
+        results.times[row.name] = [results.clock() - start]
         results.rows[row.name] = row
     except Exception as error:
         results.refused[row.name] = _describe(error)
@@ -249,7 +266,9 @@ def run_again(results: Results, rounds: int) -> None:
     """Time all rows in turn, so that a busy machine disturbs all alike."""
     for _ in range(rounds):
         for name, row in results.rows.items():
-            results.times[name].append(seconds(row.work))
+            start = results.clock()
+            row.work()
+            results.times[name].append(results.clock() - start)
 
 
 def _describe(error: Exception) -> str:
@@ -282,7 +301,8 @@ rows stand beside "every step". Gradients of every step need a backward pass for
 saves the forward passes, and the head over the vocabulary. "×" is the time over that of Clearhead's row of the same
 method. The largest difference is over the largest value. Paths have {steps} steps. Clearhead's is that of the whole
 answer, the others' are of every step, and baselines differ, so their numbers are not compared. inseq's occlusion, where
-it has a row, was run for {occluded} of the steps, and its time multiplied."""
+it has a row, was run for {occluded} of the steps, and its time multiplied; so was Captum's FeatureAblation, which ran
+for {parts} parts of the prompt. ContextCite puts its chat template around each prompt, so its rows are longer."""
 
 
 def _quiet() -> None:
@@ -297,13 +317,15 @@ def main() -> None:
     for name, default in {"prompt": 128, "answer": 32, "threads": 2, "repeats": 3}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--only", nargs="*", default=[], help="rows whose names contain one of these words")
+    parser.add_argument("--cpu-time", action="store_true", help="measure the time of the process")
     results_folder = Path(__file__).parent / "results"
     parser.add_argument("--out", type=Path, default=results_folder / f"{date.today()}-generation-speed.md")
     options = parser.parse_args()
     _quiet()
     torch.set_num_threads(options.threads)
     task = make_task(options.model, options.prompt, options.answer)
-    results = run_once(task, options.only)
+    clock = time.process_time if options.cpu_time else time.perf_counter
+    results = run_once(task, options.only, clock)
     run_again(results, options.repeats - 1)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     sections = [
@@ -313,9 +335,9 @@ def main() -> None:
         f"torch {torch.__version__}, transformers {transformers.__version__}, "
         f"{', '.join(map(version, ('inseq', 'captum', 'context-cite')))}. {Path(options.model).name}: prompt of "
         f"{task.start} tokens, answer of {task.steps}, float32; interleaved rounds: {options.repeats}, of which "
-        "medians are shown.",
+        f"medians are shown. Seconds are {'CPU time' if options.cpu_time else 'wall-clock time'}.",
         "\n".join(make_table(results)),
-        NOTES.format(steps=PATH_STEPS, occluded=OCCLUDED_STEPS),
+        NOTES.format(steps=PATH_STEPS, occluded=OCCLUDED_STEPS, parts=OCCLUDED_PARTS),
     ]
     options.out.write_text("\n\n".join(sections) + "\n")
 

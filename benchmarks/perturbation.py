@@ -36,6 +36,7 @@ from clearhead.perturbation.run import perturbed_logits
 FIRST, LAST, MASK, WORDS = 1, 2, 3, 4
 SHAPES = {"mini": (384, 6, 12), "base": (768, 12, 12)}
 HIDING = ("occlusion", "lime", "shapley-sampling")
+LIME_SAMPLES = 25
 # Captum's plain calls run the network once per hidden set: no more than this many times for one figure.
 PASSES = 300
 PER_CALL = (8, 32, 128)
@@ -233,7 +234,7 @@ def captum_calls(model: Model, ids: Tensor, samples: int) -> dict[str, Callable[
             inner, sliding_window_shapes=(1,), perturbations_per_eval=per, **hidden
         ),
         "lime": lambda per=1: attr.Lime(between, Ridge(), lambda *_, **__: 1.0).attribute(
-            inner, n_samples=25, perturbations_per_eval=per, **hidden
+            inner, n_samples=LIME_SAMPLES, perturbations_per_eval=per, **hidden
         ),
         "shapley-sampling": lambda per=1: sampling.attribute(
             inner, n_samples=samples, perturbations_per_eval=per, **hidden
@@ -293,7 +294,7 @@ def make_setting(model: Model, lengths: list[int], rounds: int) -> Setting:
 
 def compare(setting: Setting, name: str) -> Row:
     """One method beside Captum's, in turn with a plain pass."""
-    options = {"samples": setting.samples} if name == "shapley-sampling" else {}
+    options = _options(setting, name)
     results: dict[str, Any] = {}
 
     def ours() -> None:
@@ -336,7 +337,7 @@ def _passes(setting: Setting, name: str) -> list[int]:
     units = [ids.shape[1] - 2 for ids in setting.alone]
     if name == "occlusion":
         return [count + 1 for count in units]
-    return [{"lime": 25, "shapley-sampling": setting.samples * count + 1}.get(name, 1) for count in units]
+    return [{"lime": LIME_SAMPLES, "shapley-sampling": setting.samples * count + 1}.get(name, 1) for count in units]
 
 
 def _distinct(setting: Setting, name: str) -> int:
@@ -345,10 +346,16 @@ def _distinct(setting: Setting, name: str) -> int:
     handle = setting.model.network.register_forward_pre_hook(
         lambda _, __, kwargs: rows.append(_size(kwargs)), with_kwargs=True
     )
-    options = {"samples": setting.samples} if name == "shapley-sampling" else {}
+    options = _options(setting, name)
     clearhead.explain(setting.model, setting.tensors, name, target=1, **options)
     handle.remove()
     return sum(rows)
+
+
+def _options(setting: Setting, name: str) -> dict[str, int]:
+    """Return as many samples as Captum is asked for."""
+    samples = {"lime": LIME_SAMPLES, "shapley-sampling": setting.samples}
+    return {"samples": samples[name]} if name in samples else {}
 
 
 def _best(setting: Setting, name: str) -> int:

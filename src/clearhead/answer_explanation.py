@@ -1,8 +1,9 @@
 """The explanation of a language model's answer: which words of the prompt, and of the answer itself, led to it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -125,9 +126,18 @@ class AnswerExplanation(Explanation):
         label = name_steps(self.answer, self.steps, steps)
         probability = float(np.prod([self.steps[step].probability for step in steps]))
         relevance = self.matrix[list(steps)].sum(0)
-        # Only the relevance of tokens is known for each step, and it was not checked.
-        tokens_only = replace(self, layers=None, heads=None, check=None)
+        # Only the relevance of tokens is known for each step, not what was checked, nor where effects lead to.
+        tokens_only = replace(self, layers=None, heads=None, check=None, diagnostics=_keep_unit(self.diagnostics))
         return replace(tokens_only, relevance=relevance, explained=steps, label=label, probability=probability)
+
+
+def _keep_unit(diagnostics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return diagnostics whose effect has its unit only, without the scores of the whole answer."""
+    kept = dict(diagnostics)
+    effect = kept.get("effect")
+    if isinstance(effect, Mapping):
+        kept["effect"] = {**effect, "base": None, "prediction": None}
+    return kept
 
 
 def find_steps(answer: str, offsets: Sequence[tuple[int, int]], focus: Focus) -> tuple[int, ...]:

@@ -36,6 +36,7 @@ from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike, list_targets
 from clearhead.spec import as_list
+from clearhead.trust.error_bars import explain_with_error_bars
 from clearhead.trust.removal_check import check_batches, count_groups, validate_check
 
 Explained = tuple[list[list[Explanation]], Iterator[Batch]]
@@ -138,15 +139,32 @@ def compare(  # noqa: PLR0913 - as for `explain`
     overflow = _resolve_overflow(overflow, long)
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     validate_check(check)
-    if model.writes:
-        rows, batches = _explain_prompts(model, inputs, specs, target, answers, batch_size)
-    else:
+    listed = _list_inputs(model, inputs)
+
+    def explain_by(planned: Sequence[MethodSpec]) -> Explained:
+        if model.writes:
+            return _explain_prompts(model, listed, planned, target, answers, batch_size)
         _refuse_answer_options(model, answers)
-        rows, batches = _explain_inputs(model, inputs, specs, target, batch_size, overflow)
-    groups = count_groups(check, model, len(rows))
+        return _explain_inputs(model, listed, planned, target, batch_size, overflow)
+
+    groups = count_groups(check, model, len(listed))
     if groups:
+        rows, batches = explain_with_error_bars(model, specs, explain_by, precision=precision)
         rows = check_batches(model, rows, batches, groups)
+    else:
+        rows, _ = explain_by(specs)
     return _group_by_method(specs, rows, is_single=is_single(inputs) or is_chat(inputs))
+
+
+def _list_inputs(model: Model, inputs: Any) -> Inputs | list[Any]:
+    """Return the inputs of a call as a list, or as a batch of tensors; one prompt may be a list of chat messages."""
+    if model.writes and is_chat(inputs):
+        return [inputs]
+    if isinstance(inputs, Mapping) and not model.writes:
+        return from_tensors(model, inputs)
+    if isinstance(inputs, Inputs):
+        return inputs
+    return as_input_list(inputs)
 
 
 def _group_by_method(
@@ -172,8 +190,7 @@ def _explain_prompts(
         raise BadOption(
             f"{model.name} writes text and has no classes: leave out target, and give answer, versus, focus."
         )
-    single = isinstance(prompts, str) or is_chat(prompts)
-    encoded, targets = encode_answers(model, [prompts] if single else as_input_list(prompts), options)
+    encoded, targets = encode_answers(model, prompts, options)
     request = AttributionRequest(model, specs, targets)
     rows = explain_answers(request, encoded, batch_size, matrix=options.matrix)
     return rows, make_batches(model, encoded, batch_size)
@@ -213,11 +230,9 @@ def _explain_inputs(
     overflow: str,
 ) -> Explained:
     """Return for each input, in order, its explanations by each method, and the batches of inputs."""
-    if isinstance(inputs, Mapping):
-        inputs = from_tensors(model, inputs)
     if isinstance(inputs, Inputs):
         return _explain_tensors(model, inputs, specs, target, batch_size)
-    return _explain_raw(model, as_input_list(inputs), specs, target, batch_size, overflow)
+    return _explain_raw(model, inputs, specs, target, batch_size, overflow)
 
 
 def _explain_tensors(

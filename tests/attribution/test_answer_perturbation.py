@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from helpers.explanations import total_effect
 
 import clearhead
 from clearhead.errors import BadOption
@@ -97,7 +98,7 @@ def test_shapley_values_sum_to_the_effect(llama, output):
     explanation = clearhead.explain(
         llama, PROMPT, "shapley-sampling", answer=ANSWER, samples=3, output=output, matrix=True
     )
-    assert explanation.relevance.sum() == pytest.approx(explanation.diagnostics["effect"], rel=1e-9)
+    assert explanation.relevance.sum() == pytest.approx(total_effect(explanation), rel=1e-9)
     if output in ("log-prob", "logit"):
         np.testing.assert_allclose(explanation.matrix.sum(0), explanation.relevance, rtol=1e-9, atol=1e-12)
 
@@ -107,7 +108,7 @@ def test_scores_of_an_answer_belong_to_its_probability(llama):
     for output in ("log-prob", "probability", "log-odds"):
         options = {"samples": 1, "unit": "source", "output": output, "prefix": False}
         explanation = clearhead.explain(llama, PROMPT, "shapley-sampling", answer=ANSWER, **options)
-        effects[output] = explanation.diagnostics["effect"]
+        effects[output] = total_effect(explanation)
     after = explanation.probability
     before = after / np.exp(effects["log-prob"])
     assert effects["probability"] == pytest.approx(after - before, rel=1e-9)

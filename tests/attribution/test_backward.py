@@ -149,7 +149,7 @@ def test_balanced_cat_is_cat_with_a_balanced_pass(family, backward):
     for explanation, expected in zip(sums, plain, strict=True):
         assert explanation.relevance == pytest.approx(expected.relevance, rel=1e-12, abs=1e-14)
         assert explanation.layers.sum(0) == pytest.approx(explanation.relevance)
-        effect = explanation.diagnostics["effect"]
+        effect = explanation.diagnostics["score"]
         gaps = np.abs(explanation.layers.sum(1) - effect)
         assert explanation.diagnostics["completeness_gap"] == pytest.approx(gaps.max())
 

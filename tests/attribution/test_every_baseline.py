@@ -12,6 +12,7 @@ from helpers.tiny_models import bert, llama, lonely_gpt
 
 import clearhead
 from clearhead.attribution.method import METHODS
+from clearhead.attribution.perturbation import TEXT_SAMPLES
 from clearhead.errors import BadOption, ClearheadError, UnsupportedModel
 
 
@@ -47,7 +48,7 @@ def test_seeds_matter_and_are_told(name: str) -> None:
     model = bert()
     first, second = (clearhead.explain(model, TEXTS[0], name, target=0, seed=seed) for seed in (0, 1))
     assert first.diagnostics["seed"] == 0 and second.diagnostics["seed"] == 1
-    assert first.diagnostics["samples"] == METHODS[name].options.get("samples", 1)
+    assert first.diagnostics["samples"] == (METHODS[name].options.get("samples", 1) or TEXT_SAMPLES)
     assert not np.allclose(first.relevance, second.relevance, atol=1e-9)
 
 
@@ -120,7 +121,7 @@ def test_missing_extras_are_named(module: str, name: str, extra: str, monkeypatc
         ("smooth-gradient", {"noise": float("inf")}),
         ("smooth-gradient", {"noise": 10**400}),
         ("lime", {"width": 1e-320}),
-        ("lime", {"width": 1e-5}),
+        ("lime", {"width": 1e-5, "samples": 25}),
         ("random:seed=1,seed=2", {}),
         (("random", None), {}),
         (("random", 5), {}),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.baselines import ADDED, DECODER, TEXTS, cases
+from helpers.explanations import total_effect
 from helpers.pictures import picture
 from helpers.tiny_models import answering_bert, bert, llama, vit
 
@@ -21,7 +22,7 @@ from clearhead.perturbation.run import perturbed_scores
 def test_integrated_gradients_are_complete(case: str) -> None:
     model, inputs = cases()[case]
     for explanation in clearhead.explain(model, inputs, "integrated-gradients", target=1, steps=60):
-        assert explanation.relevance.sum() == pytest.approx(explanation.diagnostics["effect"], abs=1e-6)
+        assert explanation.relevance.sum() == pytest.approx(total_effect(explanation), abs=1e-6)
         assert explanation.diagnostics["completeness_gap"] < 1e-6
 
 
@@ -50,7 +51,7 @@ def test_baselines_of_the_path() -> None:
         nothing, everything = perturbed_scores(
             model, TEXTS[0], [hidden], [Target(0)], output="logit", replacement=name
         )[0]
-        assert by_name[name].diagnostics["effect"] == pytest.approx(float(everything - nothing), abs=1e-10)
+        assert total_effect(by_name[name]) == pytest.approx(float(everything - nothing), abs=1e-10)
         assert by_name[name].diagnostics["completeness_gap"] < 1e-6
     assert by_name["zero"].relevance[0] != 0
     black = clearhead.explain(vit(), picture(), "integrated-gradients", baseline="black", target=0, steps=60)
@@ -91,7 +92,8 @@ def test_smooth_gradients_are_gradients_at_noisy_inputs() -> None:
 def test_deeplift_says_that_it_is_not_complete() -> None:
     explanation = clearhead.explain(bert(), TEXTS[0], "deeplift-shap", target=0)
     diagnostics = explanation.diagnostics
-    assert diagnostics["completeness_gap"] == pytest.approx(abs(explanation.relevance.sum() - diagnostics["effect"]))
+    gap = abs(explanation.relevance.sum() - total_effect(explanation))
+    assert diagnostics["completeness_gap"] == pytest.approx(gap)
     assert "completeness_gap" in diagnostics["note"]
 
 

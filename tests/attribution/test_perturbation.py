@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 from helpers.baselines import IDS, TEXTS, cases
+from helpers.explanations import total_effect
 from helpers.linear_models import linear_image, linear_text
 from helpers.pictures import picture
 from helpers.tiny_models import bert, llama, vit
 
 import clearhead
 from clearhead import Target
-from clearhead.attribution.perturbation import local_weights, mean_gains
+from clearhead.attribution.perturbation import find_gains, local_weights
 from clearhead.errors import BadOption
 from clearhead.model.inputs import as_inputs
 from clearhead.perturbation.features import group_features
@@ -107,7 +108,9 @@ def test_shapley_values_over_all_orders_are_the_formula() -> None:
     ]
     orders = torch.tensor(list(itertools.permutations(range(4))))
     grown = [worth[frozenset(order[:size].tolist())] for order in orders for size in range(5)]
-    np.testing.assert_allclose(mean_gains(torch.tensor(grown, dtype=torch.float64), orders), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        find_gains(torch.tensor(grown, dtype=torch.float64), orders).mean(0), expected, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("case", ["bert", "vit", "llama"])
@@ -122,7 +125,7 @@ def test_shapley_values_sum_to_the_effect(case: str, output: str) -> None:
     scores = perturbed_scores(model, batch, ends, [Target(1)] * len(batch), output=output)
     for explanation, (nothing, everything) in zip(explained, scores, strict=True):
         assert explanation.relevance.sum() == pytest.approx(float(everything - nothing), abs=1e-10)
-        assert explanation.diagnostics["effect"] == pytest.approx(float(everything - nothing), abs=1e-10)
+        assert total_effect(explanation) == pytest.approx(float(everything - nothing), abs=1e-10)
 
 
 def test_lime_is_weighted_ridge_regression() -> None:
@@ -149,9 +152,9 @@ def test_units_share_their_relevance_among_their_tokens() -> None:
 @pytest.mark.parametrize("unit", ["grid", "slic", "segment"])
 def test_segments_of_an_image_carry_all_relevance(unit: str) -> None:
     explanation = clearhead.explain(vit(), picture(), "shapley-sampling", unit=unit, segments=4, target=0, samples=2)
-    assert explanation.relevance.sum() == pytest.approx(explanation.diagnostics["effect"], abs=1e-10)
+    assert explanation.relevance.sum() == pytest.approx(total_effect(explanation), abs=1e-10)
     assert explanation.pixels is not None and explanation.pixels.sum() == pytest.approx(
-        explanation.diagnostics["effect"], abs=1e-10
+        total_effect(explanation), abs=1e-10
     )
 
 

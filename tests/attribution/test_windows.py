@@ -212,7 +212,10 @@ def test_windows_sum_up_what_methods_say(text):
     assert explanation.diagnostics["completeness_gap"] == pytest.approx(
         max(each["completeness_gap"] for each in reports)
     )
-    assert explanation.diagnostics["effect"] == pytest.approx(np.mean([each["effect"] for each in reports]))
+    for end in ("base", "prediction"):
+        assert explanation.diagnostics["effect"][end] == pytest.approx(
+            np.mean([each["effect"][end] for each in reports])
+        )
 
 
 def test_special_tokens_of_windows_are_left_out(text):

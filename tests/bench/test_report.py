@@ -36,6 +36,7 @@ def pair(name, first, second, p):
         "low": 0.0,
         "high": 0.2,
         "n": 200,
+        "groups": 200,
         "p": p,
         "p_corrected": p,
     }
@@ -226,6 +227,8 @@ def test_without_a_control_the_verdict_asks_for_one():
 
 def test_few_examples_are_told():
     assert any("Only 20 examples" in line for line in verdict(summary(examples=20, measured=20)))
+    lines = list(verdict(summary(examples=9, measured=9)))
+    assert lines[-1] == "Only 9 examples were measured: too few to tell methods apart, which takes 14."
 
 
 def test_an_unfinished_run_is_told():
@@ -307,6 +310,14 @@ def test_markdown_holds_the_table_and_the_curve(folder):
     assert "| att-cat | **0.700 [0.600, 0.800]** | -2.100 [-2.200, -2.000] |" in document
     assert "| share of tokens | 0 % | 50 % | 100 % |" in document
     assert "| att-cat | 0 | 0.400 | 0.900 |" in document
+
+
+def test_a_comparison_of_too_few_examples_has_no_p(folder):
+    comparisons = [{**entry, "groups": 13, "p_corrected": 1.0} for entry in summary()["comparisons"]]
+    run_summary = summary(comparisons=comparisons)
+    document = report.document(folder(run_summary), run_summary).replace("\\", "")
+    assert document.count("| too few examples to tell |") == len(comparisons)
+    assert "too few" not in report.document(folder(summary()), summary())
 
 
 def test_a_sweep_over_k_is_labelled_with_its_numbers(folder):

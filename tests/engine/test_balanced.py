@@ -102,7 +102,7 @@ def test_without_biases_cp_lrp_adds_up_to_the_logit(family, tolerance):
         if name.endswith(("bias", "cls_token", "vit.embeddings.position_embeddings")):
             nn.init.zeros_(parameter)
     for explanation in clearhead.explain(clearhead.load(plain), tensors(family), "cp-lrp", target=1):
-        effect = explanation.diagnostics["effect"]
+        effect = explanation.diagnostics["score"]
         assert abs(effect) > 0.01
         assert explanation.diagnostics["completeness_gap"] <= tolerance
         assert explanation.relevance.sum() == pytest.approx(effect, abs=tolerance)

@@ -12,7 +12,7 @@ from clearhead.engine.step_gradients import StepSeeds, carry_rows, carry_rows_at
 from clearhead.engine.trace import capture
 from clearhead.model.answer_inputs import answer_prompt, encode_prompt
 from clearhead.model.inputs import collate
-from tests.helpers.language_models import make_decoder, make_tokenizer
+from tests.helpers.language_models import make_decoder, make_encoder_decoder, make_tokenizer
 
 
 @pytest.fixture(scope="module", params=["llama", "gpt2"])
@@ -76,3 +76,13 @@ def test_memory_grows_with_the_answer_and_the_vocabulary(trace):
     steps = inputs.tensors["answer_positions"].shape[1] - 1
     expected = LOGITS_IN_BACKWARD * steps * model.config.vocab_size * 8
     assert more.whole - less.whole == more.blockwise - less.blockwise == expected
+
+
+@pytest.mark.parametrize("family", ["t5", "marian"])
+def test_one_pass_through_the_head_of_an_encoder_decoder_serves_all_steps(family, monkeypatch):
+    model = clearhead.load(make_encoder_decoder(family), make_tokenizer())
+    options = {"answer": "the river is long", "scale": "logit"}
+    expected = clearhead.explain(model, "the capital of france", "gradient-x-input", focus=2, **options)
+    monkeypatch.setattr(StepSeeds, "at_output", lambda *_: pytest.fail("one pass for each step"))
+    explanation = clearhead.explain(model, "the capital of france", "gradient-x-input", matrix=True, **options)
+    assert explanation.matrix[2] == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12)

@@ -120,9 +120,11 @@ GOLD = Alignment(frozenset({(1, 0), (2, 1)}), frozenset({(1, 0), (2, 1), (3, 2)}
 
 def aligned(model, matrix):
     writing = {"answer": TRANSLATION, "alignment": GOLD}
-    case = explained_answer(model, SOURCE, needs=("steps",), relevance=lambda e: np.zeros(len(e.tokens)), **writing)
-    explanation = replace(case.explanations["steps"], matrix=np.asarray(matrix, dtype=float))
-    return replace(case, explanations={"steps": explanation})
+    case = explained_answer(
+        model, SOURCE, needs=("step-logits",), relevance=lambda e: np.zeros(len(e.tokens)), **writing
+    )
+    explanation = replace(case.explanations["step-logits"], matrix=np.asarray(matrix, dtype=float))
+    return replace(case, explanations={"step-logits": explanation})
 
 
 # Rows: the words of the translation; columns: the four words of the source, then "the", "london".
@@ -157,20 +159,20 @@ def test_the_error_rate_of_a_corpus_counts_links_not_sentences(linear):
 
 def test_words_of_several_tokens_add_up(linear):
     case = explained_answer(
-        linear, "in capitals france", needs=("steps",), relevance=lambda e: [0, 0.6, 0.6, 1], answer="paris"
+        linear, "in capitals france", needs=("step-logits",), relevance=lambda e: [0, 0.6, 0.6, 1], answer="paris"
     )
-    assert align_words(linear, case.explanations["steps"], case.example) == {(1, 0)}
+    assert align_words(linear, case.explanations["step-logits"], case.example) == {(1, 0)}
 
 
 def test_without_offsets_words_begin_at_the_marks_of_sentencepiece(linear):
     case = aligned(linear, PERFECT)
     tokens = ("▁in", "▁capital", "▁france", "▁river", "the", "london")
-    explanation = replace(case.explanations["steps"], offsets=None, tokens=tokens)
+    explanation = replace(case.explanations["step-logits"], offsets=None, tokens=tokens)
     assert align_words(linear, explanation, case.example) == {(1, 0), (2, 1), (3, 2)}
 
 
 def test_an_example_without_alignment_or_with_other_words_is_an_error(linear):
-    case = explained_answer(linear, SOURCE, needs=("steps",))
+    case = explained_answer(linear, SOURCE, needs=("step-logits",))
     with pytest.raises(BadInput, match="no alignment"):
         record("alignment-error-rate", linear, case)
     mismatched = replace(aligned(linear, PERFECT), example=Example("x", "in", writing=Writing("the", alignment=GOLD)))

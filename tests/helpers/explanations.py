@@ -80,3 +80,9 @@ def pictured(*, size: tuple[int, int] = (60, 40), label: str = "cat", **changes:
         "diagnostics": {"conservation_gap": 1e-6},
     }
     return Explanation(**{**fields, **changes})
+
+
+def total_effect(explanation: Explanation) -> float:
+    """Return by how much the whole input changes the score that an explanation of effects starts from."""
+    effect = explanation.diagnostics["effect"]
+    return effect["prediction"] - effect["base"]

@@ -15,8 +15,8 @@ from clearhead.views import annotations, html, terminal
 
 @pytest.mark.parametrize("explanation", [review(), pictured()], ids=["text", "photo"])
 def test_every_card_and_terminal_lists_the_special_tokens(explanation):
-    assert "Special tokens: [CLS] +" in html.card(explanation)
-    assert "special  [CLS] +" in terminal.render(explanation)
+    assert "Not counted: [CLS] 1" in html.card(explanation)
+    assert "Not counted: [CLS] 1" in terminal.render(explanation)
 
 
 def test_marked_words_are_counted():

@@ -67,7 +67,7 @@ def test_a_sink_is_ranked_apart_and_leaves_the_colours_to_the_others():
     assert answers.has_sink(explanation)
     strongest = answers.strongest_words(explanation, 3)
     assert "The" not in [span.text for span in strongest]
-    assert answers.format_sink(explanation).startswith("First token, ranked apart: The +8")
+    assert answers.format_sink(explanation).startswith("First token, ranked apart: The 54 % of all relevance")
     weak = replace(
         explanation, relevance=np.where(np.arange(len(explanation.tokens)) == 0, 0.001, explanation.relevance)
     )

@@ -8,7 +8,7 @@ from helpers.tiny_models import text_model
 
 import clearhead
 from clearhead import serialization
-from clearhead.views import captions
+from clearhead.views import captions, notes
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from clearhead.views import captions
 )
 def test_another_class_than_the_predicted_one_is_named(label, is_named):
     explanation = review(label=label, diagnostics={"predicted": "cat", "predicted_probability": 0.9})
-    assert ("the model predicts cat, 90.0 %" in captions.format_diagnostics(explanation)) is is_named
+    assert ("the model predicts cat, 90.0 %" in notes.format_diagnostics(explanation)) is is_named
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_a_photo_is_asked_seen_and_tested(visit):
     smooth = wait_for_change(page, pixels, before)
     page.locator("[name=smooth][value=exact]").check()
     wait_for_change(page, pixels, smooth)
-    expect_contains(page, "#diagnosis", re.compile(r"^special tokens: \S+ [+-]?\d"))
+    expect_contains(page, "#diagnosis", re.compile(r"^Not counted: \S+ \d"))
 
 
 def test_files_and_a_link_that_restores_everything(visit, browser, address):

@@ -11,6 +11,7 @@ import torch
 from clearhead.arrays import Array
 from clearhead.attribution.input_context import InputContext, describe_inputs
 from clearhead.attribution.method import Attribution, MethodSpec, fill_diagnostics
+from clearhead.engine.retrace import FLOAT64
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel, UnsupportedOperation
@@ -66,10 +67,15 @@ def _build_explanation(
         probability=context.probability,
         options=spec.all_options,
         model=context.model,
-        diagnostics={**context.diagnostics, **diagnostics, **spec.diagnostics},
+        diagnostics={**context.diagnostics, **diagnostics, **spec.diagnostics, **_describe_precision(spec)},
         changed_options=spec.changed_options,
         **context.answer_fields,
     )
+
+
+def _describe_precision(spec: MethodSpec) -> dict[str, str]:
+    """Return the precision of a method that was not computed in that of the trace."""
+    return {"precision": FLOAT64} if spec.rounding == FLOAT64 else {}
 
 
 def _copy_layers(layers_LT: Array | None, real: list[slice]) -> Array | None:

@@ -123,9 +123,9 @@ def report_completeness(trace: Trace, totals_BL: Tensor) -> Sequence[dict[str, f
     """
     score_B = trace.score_B.double()
     gap_B = (totals_BL - score_B[:, None]).abs().amax(1)
-    copy = HostCopy(torch.stack([gap_B, score_B], 1))
+    copy = HostCopy(gap_B)
     return LazySequence(len(trace.targets), partial(_read_completeness, copy))
 
 
 def _read_completeness(copy: HostCopy) -> list[dict[str, float]]:
-    return [{"completeness_gap": gap, "effect": effect} for gap, effect in copy.wait().tolist()]
+    return [{"completeness_gap": gap} for gap in copy.wait().tolist()]

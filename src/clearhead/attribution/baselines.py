@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.attribution.effects import describe_effect, differentiated_output
 from clearhead.attribution.method import Attribution
 from clearhead.engine.embeddings import Point, scores_at
 from clearhead.engine.trace import Trace
@@ -39,19 +40,21 @@ class BaselinePath:
         return interpolate(self.baseline[row], self.trace.leaf[row], share)
 
     @cached_property
-    def effect_B(self) -> Tensor:
-        """f(input) − f(baseline) of every input, in float64."""
-        # Not the trace's own score, which is linear in the logits even where a log-probability is explained.
-        return explained_score(self.trace.targets, self.trace.logits).double() - self._score_baseline().double()
-
-    def _score_baseline(self) -> Tensor:
+    def base_B(self) -> Tensor:
+        """f(baseline) of every input, in float64."""
         points = [self.point(row, 0.0) for row in range(len(self.baseline))]
-        return scores_at(self.trace, points, batch=self.batch)
+        return scores_at(self.trace, points, batch=self.batch).double()
+
+    @cached_property
+    def prediction_B(self) -> Tensor:
+        """f(input) of every input, in float64."""
+        # Not the trace's own score, which is linear in the logits even where a log-probability is explained.
+        return explained_score(self.trace.targets, self.trace.logits).double()
 
     def completeness_gap(self, product: Tensor) -> Tensor:
         """Return how far the relevance of real tokens is from summing to the effect."""
         # In float64: the gap is the difference of sums that are nearly equal.
-        return (self._clear_padding(product.double()).flatten(1).sum(1) - self.effect_B).abs()
+        return (self._clear_padding(product.double()).flatten(1).sum(1) - (self.prediction_B - self.base_B)).abs()
 
     def _clear_padding(self, relevance: Tensor) -> Tensor:
         if self.trace.is_image:
@@ -59,11 +62,14 @@ class BaselinePath:
         # What falls on padding belongs to no token of the explanation.
         return relevance * self.trace.mask_BT[..., None]
 
-    def describe(self, product: Tensor) -> list[dict[str, float]]:
+    def describe(self, product: Tensor) -> list[dict[str, Any]]:
         """Return the completeness gap and the effect of every input as diagnostics."""
-        gaps = self.completeness_gap(product).tolist()
-        pairs = zip(gaps, self.effect_B.tolist(), strict=True)
-        return [{"completeness_gap": gap, "effect": effect} for gap, effect in pairs]
+        output = differentiated_output(self.trace.targets[0], self.trace.model.problem)
+        numbers_B3 = torch.stack([self.completeness_gap(product), self.base_B, self.prediction_B], 1)
+        diagnostics = []
+        for gap, base, prediction in numbers_B3.tolist():
+            diagnostics.append({"completeness_gap": gap, "effect": describe_effect(output, base, prediction)})
+        return diagnostics
 
 
 def interpolate(start: Tensor, end: Tensor, share: float) -> Tensor:

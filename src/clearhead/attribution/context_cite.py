@@ -1,5 +1,7 @@
 """ContextCite: which sources of a prompt an answer came from."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -8,10 +10,10 @@ from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.perturbed_features import (
     Perturbation,
     PerturbationOptions,
-    ScoredRow,
     draw_masks,
     prepare,
 )
+from clearhead.attribution.sampling_error import grouped_error, relative_error
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.model.target import AnswerTarget, Target
@@ -47,16 +49,22 @@ def context_cite(
     if trace.model.writes:
         _require_sources(perturbation)
     masks = perturbation.draw(draw_masks, samples, seed)
+    rows = perturbation.score_rows(masks)
+    diagnostics = perturbation.describe(rows, samples=samples, seed=seed)
     values = []
-    for row, target in zip(perturbation.list_rows(perturbation.score(masks)), trace.targets, strict=True):
-        values.append(_fit_row(row, masks[row.index], target, penalty))
-    return perturbation.attribute(values, perturbation.describe(samples=samples, seed=seed))
+    for entry, row, target in zip(diagnostics, rows, trace.targets, strict=True):
+        fit = partial(_fit_samples, row.score_N.cpu(), masks[row.index], target, penalty)
+        value_U = fit(slice(None))
+        entry["sampling_error"] = relative_error(grouped_error(fit, samples), value_U)
+        values.append(value_U)
+    return perturbation.attribute(values, diagnostics)
 
 
-def _fit_row(row: ScoredRow, mask_NU: Tensor, target: Target, penalty: float) -> Tensor:
+def _fit_samples(score_N: Tensor, mask_NU: Tensor, target: Target, penalty: float, chosen: Tensor | slice) -> Tensor:
+    """Return the weights of the sources that some of the samples give."""
     # Per token, so that one penalty suits answers of any length.
     tokens = _count_tokens(target)
-    weight_U = fit_lasso(mask_NU.double().numpy(), row.score_N.cpu().numpy() / tokens, penalty)
+    weight_U = fit_lasso(mask_NU[chosen].double().numpy(), score_N[chosen].numpy() / tokens, penalty)
     return torch.from_numpy(weight_U * tokens)
 
 

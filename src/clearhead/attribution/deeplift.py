@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.attribution.baselines import make_baseline, with_diagnostics, zeros_for_sum
+from clearhead.attribution.effects import describe_effect, differentiated_output
 from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.sampling_error import TokenSamples
 from clearhead.attribution.smoothgrad import noisy_points
 from clearhead.engine.context import eager_execution, frozen
 from clearhead.engine.embeddings import Point, score_from
@@ -38,36 +40,39 @@ def deeplift_shap(
     """
     require_integer("samples", samples)
     # Before anything is computed: Captum may not be installed.
-    deep_lift_shap = _import_captum()
+    deep_lift = _import_captum()
     start = make_baseline(trace, baseline)
     points = noisy_points(trace, samples, noise, seed)
     settings = {"samples": samples, "seed": seed, "baseline": baseline, "note": NOTE}
-    return _collect_rows(trace, _attribute_rows(trace, deep_lift_shap, start, points), settings)
+    return _collect_rows(trace, _attribute_rows(trace, deep_lift, start, points), settings)
 
 
-def _collect_rows(trace: Trace, rows: Iterable[tuple[Tensor, float]], settings: dict[str, Any]) -> Attribution:
-    """Return the attribution of a batch from the relevance and the mean effect of every input."""
+def _collect_rows(trace: Trace, rows: Iterable[tuple[Tensor, float, float]], settings: dict[str, Any]) -> Attribution:
+    """Return the attribution of a batch from the samples and the ends of every input."""
     product = zeros_for_sum(trace.leaf)
+    output = differentiated_output(trace.targets[0], trace.model.problem)
     diagnostics = []
-    for row, (relevance, effect) in enumerate(rows):
-        product[row] = relevance
-        diagnostics.append({**_describe_gap(trace, product, row, effect), **settings})
+    drawn = TokenSamples(trace, settings["samples"])
+    for row, (sample_N, base, prediction) in enumerate(rows):
+        product[row] = sample_N.mean(0)
+        for relevance_T in attribute_sum(trace, sample_N).relevance_BT:
+            drawn.add(row, relevance_T)
+        gap = _gap(trace, product, row, prediction - base)
+        diagnostics.append({"completeness_gap": gap, "effect": describe_effect(output, base, prediction), **settings})
+    for entry, error in zip(diagnostics, drawn.errors(), strict=True):
+        entry["sampling_error"] = error
     return with_diagnostics(attribute_sum(trace, product), diagnostics)
 
 
-def _describe_gap(trace: Trace, product: Tensor, row: int, effect: float) -> dict[str, float]:
-    return {"completeness_gap": _gap(trace, product, row, effect), "effect": effect}
-
-
 def _attribute_rows(
-    trace: Trace, deep_lift_shap: Any, start: Tensor, points: Sequence[Point]
-) -> Iterator[tuple[Tensor, float]]:
-    """Yield the relevance and the mean effect of every input."""
+    trace: Trace, deep_lift: Any, start: Tensor, points: Sequence[Point]
+) -> Iterator[tuple[Tensor, float, float]]:
+    """Yield the relevance of every input for each of its references, their mean score, and the input's score."""
     with progress(len(start), "inputs") as advance:
         # One by one, because Captum pairs every input of a batch with every reference.
         for row in range(len(start)):
             references = start[row] + _draw_noise(trace, row, points)
-            yield _attribute_row(trace, deep_lift_shap, row, references)
+            yield _attribute_row(trace, deep_lift, row, references)
             advance(1)
 
 
@@ -104,14 +109,15 @@ class _ScoreFromLeaf(nn.Module):
         return score_from(self.trace, [self.row] * len(leaf), leaf)
 
 
-def _attribute_row(trace: Trace, deep_lift_shap: Any, row: int, references: Tensor) -> tuple[Tensor, float]:
-    """Return one input's relevance averaged over the references, and the mean effect."""
+def _attribute_row(trace: Trace, deep_lift: Any, row: int, references: Tensor) -> tuple[Tensor, float, float]:
+    """Return one input's relevance for each reference, the mean score of these, and the input's score."""
     module = _ScoreFromLeaf(trace, row)
     # With a batch axis of one.
     leaf = trace.leaf[row : row + 1]
     with _frozen_network(trace.model), _captum_call(trace.model):
-        relevance: Tensor = deep_lift_shap(module).attribute(leaf, _repeat_single(references))
-    return relevance[0].detach(), _mean_effect(module, leaf, references)
+        # DeepLiftShap does the same and keeps only the mean.
+        sample_N: Tensor = deep_lift(module).attribute(leaf.expand_as(references).contiguous(), references)
+    return sample_N.detach(), _mean_score(module, references), _mean_score(module, leaf)
 
 
 @contextmanager
@@ -119,14 +125,6 @@ def _frozen_network(model: Model) -> Iterator[None]:
     """Run a network eagerly and without gradients of its parameters, which nobody reads."""
     with eager_execution(model.device), frozen(model.network):
         yield
-
-
-def _repeat_single(references: Tensor) -> Tensor:
-    """Return at least two references."""
-    if len(references) > 1:
-        return references
-    # DeepLiftShap refuses a single reference: twice the same gives the same mean.
-    return torch.cat([references, references])
 
 
 @contextmanager
@@ -138,18 +136,18 @@ def _captum_call(model: Model) -> Iterator[None]:
         try:
             yield
         except CAPTUM_ERRORS as error:
-            raise UnsupportedModel(f"Captum's DeepLiftShap cannot run {model.name}: {error}") from error
+            raise UnsupportedModel(f"Captum's DeepLift cannot run {model.name}: {error}") from error
 
 
-def _mean_effect(module: _ScoreFromLeaf, leaf: Tensor, references: Tensor) -> float:
-    """Return f(input) minus the mean of f over the references."""
+def _mean_score(module: _ScoreFromLeaf, leaves: Tensor) -> float:
+    """Return the mean score of some inputs."""
     with _frozen_network(module.trace.model), torch.no_grad():
-        return float(module(leaf).double() - module(references).double().mean())
+        return float(module(leaves).double().mean())
 
 
 def _import_captum() -> Any:
     try:
-        from captum.attr import DeepLiftShap
+        from captum.attr import DeepLift
     except ImportError:
         raise ClearheadError("deeplift-shap needs Captum: pip install 'clearhead[captum]'.") from None
-    return DeepLiftShap
+    return DeepLift

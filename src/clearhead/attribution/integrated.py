@@ -14,6 +14,7 @@ from clearhead.arrays import Array
 from clearhead.attribution.baselines import BaselinePath, interpolate, make_baseline, with_diagnostics, zeros_for_sum
 from clearhead.attribution.gradient import attribute_sum
 from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.sampling_error import TokenSamples
 from clearhead.attribution.seeding import make_numbered_generator
 from clearhead.attribution.smoothgrad import noisy_points
 from clearhead.engine.embeddings import Point, gradients_at
@@ -48,7 +49,7 @@ def integrated_gradients(
     return with_diagnostics(attribute_sum(trace, integral.product), diagnostics)
 
 
-def _describe_steps(entries: list[dict[str, float]], steps: list[int], baseline: str) -> list[dict[str, Any]]:
+def _describe_steps(entries: list[dict[str, Any]], steps: list[int], baseline: str) -> list[dict[str, Any]]:
     pairs = zip(entries, steps, strict=True)
     return [{**entry, "steps": used_steps, "baseline": baseline} for entry, used_steps in pairs]
 
@@ -162,23 +163,29 @@ def gradient_shap(
     require_integer("samples", samples)
     path = BaselinePath(trace, make_baseline(trace, baseline), batch)
     ends = noisy_points(trace, samples, noise, seed)
-    product = _average_over_ends(path, ends, samples, seed)
+    drawn = TokenSamples(trace, samples)
+    product = _average_over_ends(path, ends, drawn, seed)
     settings = {"samples": samples, "seed": seed, "baseline": baseline}
-    diagnostics = [{**settings, **entry} for entry in path.describe(product)]
+    diagnostics = []
+    for entry, error in zip(path.describe(product), drawn.errors(), strict=True):
+        diagnostics.append({**settings, **entry, "sampling_error": error})
     return with_diagnostics(attribute_sum(trace, product), diagnostics)
 
 
-def _average_over_ends(path: BaselinePath, ends: list[Point], samples: int, seed: int) -> Tensor:
+def _average_over_ends(path: BaselinePath, ends: list[Point], drawn: TokenSamples, seed: int) -> Tensor:
     """Return the mean over the ends of gradient × way from the baseline to the end."""
-    product = zeros_for_sum(path.trace.leaf)
-    points = list(_draw_points(path, ends, samples, seed))
+    trace = path.trace
+    product = zeros_for_sum(trace.leaf)
+    points = list(_draw_points(path, ends, drawn.samples, seed))
 
     # Gradients are added up as they come, so that only one batch of them exists at a time.
     def receive(number: int, score: Tensor, gradient: Tensor) -> None:
         end = ends[number]
-        product[end.sample] += gradient * (end.make() - path.baseline[end.sample]) / samples
+        sample = gradient * (end.make() - path.baseline[end.sample])
+        drawn.add(end.sample, attribute_sum(trace, sample[None]).relevance_BT[0])
+        product[end.sample] += sample / drawn.samples
 
-    gradients_at(path.trace, points, receive, batch=path.batch)
+    gradients_at(trace, points, receive, batch=path.batch)
     return product
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from clearhead.attribution.choices import find_choice
 from clearhead.attribution.names import DEFAULT, DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.engine.context import gc_paused
+from clearhead.engine.retrace import retrace
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
 from clearhead.model.model import Model
@@ -80,6 +81,7 @@ class Method:
     `shares_passes` means that all targets of an input are scored by the same passes through the network.
     `is_control` marks noise that other methods are compared with; a table averages `seeds` seeds of a method.
     `aliases` maps former option names to current ones.
+    `loses_digits` means that rounding errors are amplified without a bound, so that float32 may not be enough.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Method:
     is_control: bool = False
     seeds: int = 1
     aliases: Mapping[str, str] = field(default_factory=dict)
+    loses_digits: bool = False
 
     @property
     def summary(self) -> str:
@@ -138,6 +141,7 @@ def method(
     is_control: bool = False,
     seeds: int = 1,
     aliases: Mapping[str, str] | None = None,
+    loses_digits: bool = False,
 ) -> Callable[[Callable[..., Attribution]], Callable[..., Attribution]]:
     """Register a function (trace, *, options) → Attribution under the kebab-case of its name.
 
@@ -160,6 +164,7 @@ def method(
             is_control=is_control,
             seeds=seeds,
             aliases=dict(aliases or {}),
+            loses_digits=loses_digits,
         )
         METHODS.add(name, registered, compute.__module__)
         return compute
@@ -175,11 +180,16 @@ def _check_needs(needs: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method, the options it was given, and the original spec string; `note` says where it was chosen elsewhere."""
+    """A method, the options it was given, and the original spec string.
+
+    `rounding` names the copy of the model that the method is computed on, see `retrace`; None for the model itself.
+    `note` says how the method was chosen, if not by the user.
+    """
 
     text: str
     method: Method
     options: Mapping[str, Any]
+    rounding: str | None = None
     note: str = ""
 
     @property
@@ -208,7 +218,9 @@ class MethodSpec:
         return {name: value for name, value in self.all_options.items() if defaults.get(name) != value}
 
     def __call__(self, trace: Trace) -> Attribution:
-        """Run the method in the precision of the trace."""
+        """Run the method in the precision of the trace, or of the copy that `rounding` names."""
+        if self.rounding is not None:
+            trace = retrace(trace, self.rounding)
         # A caller's autocast would mix half-precision types into the method's own products.
         with gc_paused(), torch.autocast(trace.logits.device.type, enabled=False):
             return self.method.compute(trace, **self.options)

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from clearhead.attribution.method import Attribution, method
-from clearhead.attribution.perturbed_features import PerturbationOptions, ScoredRow, draw_masks, prepare
+from clearhead.attribution.perturbed_features import PerturbationOptions, draw_masks, prepare
+from clearhead.attribution.sampling_error import mean_error, relative_error, ridge_error
 from clearhead.attribution.seeding import make_generator
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
@@ -12,6 +13,8 @@ from clearhead.perturbation.features import SEGMENTS, Features
 from clearhead.validation import require_integer
 
 KERNEL_WIDTH = 0.25
+TEXT_SAMPLES = 500
+SLOW_SAMPLES = 200
 ALIASES = {"absent": "replacement"}
 GRID_UNITS = ("patch", "grid")
 """Units that lie on a grid, so that a window of them is a square."""
@@ -47,10 +50,11 @@ def occlusion(
     perturbation = prepare(trace, options)
     removals = [_make_windows(trace, features, window) for features in perturbation.groups]
     masks = list(map(_keep_others, removals))
+    rows = perturbation.score_rows(masks)
     values = []
-    for row in perturbation.list_rows(perturbation.score(masks)):
+    for row in rows:
         values.append(_mean_drop(row.score_N, removals[row.index]))
-    return perturbation.attribute(values, perturbation.describe())
+    return perturbation.attribute(values, perturbation.describe(rows))
 
 
 def _make_windows(trace: Trace, features: Features, window: int) -> Tensor:
@@ -114,7 +118,7 @@ def _mean_drop(score_N: Tensor, removed_NU: Tensor) -> Tensor:
 def lime(
     trace: Trace,
     *,
-    samples: int = 25,
+    samples: int | None = None,
     seed: int = 0,
     width: float = KERNEL_WIDTH,
     ridge: float = 0.01,
@@ -128,24 +132,33 @@ def lime(
     """Weights of a linear model fitted to the output on inputs where every unit is hidden by the toss of a coin.
 
     A sample weighs exp(−d² / 2·width²), d the cosine distance of its mask to the whole input; `ridge` is the penalty
-    on the weights, which makes the fit unique when there are fewer samples than units.
+    on the weights, which makes the fit unique when there are fewer samples than units. `samples` are 500 by default,
+    200 for images and answers, whose passes take longer.
     """
-    require_integer("samples", samples)
+    samples = _choose_samples(trace, samples)
     _check_fit(width, ridge)
     options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
     perturbation = prepare(trace, options)
     masks = perturbation.draw(draw_masks, samples, seed)
+    rows = perturbation.score_rows(masks)
+    diagnostics = perturbation.describe(rows, samples=samples, seed=seed)
     values = []
-    for row in perturbation.list_rows(perturbation.score(masks)):
-        values.append(_fit_row(row, masks[row.index], width, ridge))
-    return perturbation.attribute(values, perturbation.describe(samples=samples, seed=seed))
+    for entry, row in zip(diagnostics, rows, strict=True):
+        # Only of what the target can depend on: the fit would give chance weights to later tokens of an answer.
+        mask_NK = masks[row.index][:, row.visible_U].double()
+        # On the CPU: these systems are small, and CUDA has no gelsd.
+        score_N = row.score_N.cpu()
+        value_K = local_weights(mask_NK, score_N, width, ridge)
+        entry["sampling_error"] = relative_error(_local_error(mask_NK, score_N, width, ridge), value_K)
+        values.append(row.widen(value_K))
+    return perturbation.attribute(values, diagnostics)
 
 
-def _fit_row(row: ScoredRow, mask_NU: Tensor, width: float, ridge: float) -> Tensor:
-    # Only of what the target can depend on: the fit would give chance weights to later tokens of an answer.
-    mask_NK = mask_NU[:, row.visible_U].double()
-    # On the CPU: these systems are small, and CUDA has no gelsd.
-    return row.widen(local_weights(mask_NK, row.score_N.cpu(), width, ridge))
+def _choose_samples(trace: Trace, samples: int | None) -> int:
+    if samples is None:
+        return SLOW_SAMPLES if trace.is_image or trace.model.writes else TEXT_SAMPLES
+    require_integer("samples", samples)
+    return samples
 
 
 def _check_fit(width: float, ridge: float) -> None:
@@ -165,6 +178,17 @@ def local_weights(mask_NU: Tensor, score_N: Tensor, width: float, ridge: float) 
     centred_NU = mask_NU - share_N @ mask_NU
     centred_N = score_N - share_N @ score_N
     return _solve_ridge(centred_NU * root_N[:, None], centred_N * root_N, ridge)
+
+
+def _local_error(mask_NU: Tensor, score_N: Tensor, width: float, ridge: float) -> Tensor | None:
+    """Return the standard errors of `local_weights`."""
+    root_N = _kernel_weights(mask_NU, width).sqrt()
+    # The intercept as a last unit, which is always there and has no penalty.
+    design_NV = torch.cat([mask_NU, torch.ones_like(mask_NU[:, :1])], 1)
+    penalty_V = torch.full((design_NV.shape[1],), ridge, dtype=design_NV.dtype)
+    penalty_V[-1] = 0
+    error_V = ridge_error(design_NV * root_N[:, None], score_N * root_N, penalty_V)
+    return None if error_V is None else error_V[:-1]
 
 
 def _solve_ridge(design_NU: Tensor, answer_N: Tensor, ridge: float) -> Tensor:
@@ -217,24 +241,21 @@ def shapley_sampling(
 ) -> Attribution:
     """Mean change of the output when a unit is added, over `samples` random orders of the units.
 
-    The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports it.
+    The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports both.
     """
     require_integer("samples", samples)
     options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
     perturbation = prepare(trace, options)
     orders = perturbation.draw(_draw_orders, samples, seed)
-    scores = perturbation.score(list(map(_growing_masks, orders)))
-    diagnostics = perturbation.describe(samples=samples, seed=seed)
+    rows = perturbation.score_rows(list(map(_growing_masks, orders)))
+    diagnostics = perturbation.describe(rows, samples=samples, seed=seed)
     values = []
-    for entry, row in zip(diagnostics, perturbation.list_rows(scores), strict=True):
-        entry["effect"] = _total_gain(row.score_N)
-        values.append(mean_gains(row.score_N, orders[row.index]))
+    for entry, row in zip(diagnostics, rows, strict=True):
+        gain_NU = find_gains(row.score_N, orders[row.index])
+        value_U = gain_NU.mean(0)
+        entry["sampling_error"] = relative_error(mean_error(gain_NU), value_U)
+        values.append(value_U)
     return perturbation.attribute(values, diagnostics)
-
-
-def _total_gain(score_N: Tensor) -> float:
-    # Every order starts from nothing and ends with everything.
-    return float(score_N[-1] - score_N[0])
 
 
 def _draw_orders(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:
@@ -250,10 +271,10 @@ def _growing_masks(order_NU: Tensor) -> Tensor:
     return (_find_steps(order_NU)[:, None] < counts_M1).flatten(0, 1)
 
 
-def mean_gains(score_N: Tensor, order_NU: Tensor) -> Tensor:
-    """Return the gain when each feature is added, averaged over the orders."""
+def find_gains(score_N: Tensor, order_NU: Tensor) -> Tensor:
+    """Return the gain when each feature is added, in each order (orders × features)."""
     gain_NU = score_N.reshape(len(order_NU), -1).diff(dim=1)
-    return gain_NU.gather(1, _find_steps(order_NU).to(gain_NU.device)).mean(0)
+    return gain_NU.gather(1, _find_steps(order_NU).to(gain_NU.device))
 
 
 def _find_steps(order_NU: Tensor) -> Tensor:

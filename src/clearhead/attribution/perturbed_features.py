@@ -1,6 +1,6 @@
 """The features of a trace's inputs, hidden and scored: what methods that perturb the input share."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, repeat, starmap
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.attribution.effects import REGRESSION_OUTPUT, describe_effect
 from clearhead.attribution.method import Attribution
 from clearhead.attribution.seeding import make_generator
 from clearhead.engine.step_trace import StepTrace
@@ -61,12 +62,15 @@ class PerturbationOptions:
 class ScoredRow:
     """The scores of a row of the trace, one target of one input, under each of the input's masks.
 
-    `index` is that of the input, `visible_U` the features that the target can depend on.
+    `index` is that of the input, `visible_U` the features that the target can depend on. `base` is the score of the
+    input with every feature hidden, `prediction` that of the whole input.
     """
 
     index: int
     score_N: Tensor
     visible_U: Tensor
+    base: float
+    prediction: float
 
     def widen(self, value_K: Tensor) -> Tensor:
         """Return the values of visible features among all, zero for the others."""
@@ -104,12 +108,15 @@ class Perturbation:
             batch_size=self.options.batch,
         )
 
-    def list_rows(self, scores: Sequence[Tensor]) -> Iterator[ScoredRow]:
-        """Return the scores of each row of the trace."""
-        return starmap(self._make_row, enumerate(chain.from_iterable(scores)))
+    def score_rows(self, masks: list[Tensor]) -> list[ScoredRow]:
+        """Return the scores of each row of the trace under the masks of its input."""
+        # Both ends in the same batches: most methods have them among their masks, and equal rows are computed once.
+        scores = self.score(list(map(_add_ends, masks)))
+        return list(starmap(self._make_row, enumerate(chain.from_iterable(scores))))
 
-    def _make_row(self, row: int, score_N: Tensor) -> ScoredRow:
-        return ScoredRow(self._indices[row], score_N, self._find_visible(row))
+    def _make_row(self, row: int, score_M: Tensor) -> ScoredRow:
+        base, prediction = score_M[-2:].tolist()
+        return ScoredRow(self._indices[row], score_M[:-2], self._find_visible(row), base, prediction)
 
     @cached_property
     def _indices(self) -> list[int]:
@@ -131,20 +138,23 @@ class Perturbation:
         """Return the tokens that the target of a row can depend on, on the CPU, where features are."""
         return self.trace.query_BT[row].cpu()
 
-    def describe(self, **settings: Any) -> list[dict[str, Any]]:
+    def describe(self, rows: Sequence[ScoredRow], **settings: Any) -> list[dict[str, Any]]:
         """Return diagnostics of every row, with the choices that None stood for."""
         trace = self.trace
         replacement = resolve_replacement(trace.model, trace.inputs, self.options.replacement)
         diagnostics = []
-        for row in range(len(self._indices)):
-            entry = {"absent": replacement, **_describe_features(self._features(row)), "output": self._scored(row)}
-            diagnostics.append({**entry, **settings})
+        for number, row in enumerate(rows):
+            output = self._scored(number)
+            entry: dict[str, Any] = {"absent": replacement, "output": output}
+            entry.update(_describe_features(self.groups[row.index]))
+            effect = describe_effect(output, row.base, row.prediction)
+            diagnostics.append({**entry, **settings, "effect": effect})
         return diagnostics
 
     def _scored(self, row: int) -> str:
         # A regression has no probabilities, so its score is explained whatever was asked for.
         if self.trace.model.problem == "regression":
-            return "score"
+            return REGRESSION_OUTPUT
         target = self.trace.targets[row]
         if isinstance(target, AnswerTarget):
             return resolve_output(target, self.options.output)
@@ -169,6 +179,11 @@ class Perturbation:
             # What comes after the explained steps has no part in them.
             labels_X = torch.where(self._query(row), labels_X, 0)
         return spread_features(labels_X, value_U)
+
+
+def _add_ends(mask_NU: Tensor) -> Tensor:
+    """Return masks with two more: every feature hidden, and none."""
+    return torch.cat([mask_NU, torch.zeros_like(mask_NU[:1]), torch.ones_like(mask_NU[:1])])
 
 
 def _describe_features(features: Features) -> dict[str, Any]:

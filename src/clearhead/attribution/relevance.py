@@ -29,6 +29,7 @@ def _weighs_by_gradient(options: Mapping[str, Any]) -> bool:
     class_specific=True,
     needs=("attention", "gradients", "relevance"),
     blockwise=_weighs_by_gradient,
+    loses_digits=True,
 )
 def trans_att(
     trace: Trace,
@@ -85,7 +86,13 @@ def _check_block(option: str, block: int, first: int, blocks: int) -> None:
         raise BadOption(f"Invalid {option}={block}: this model has blocks {first} … {blocks - 1}.")
 
 
-@method(paper="TransAtt, Eq. 4 (LRP baseline)", signed=True, class_specific=True, needs=("relevance",))
+@method(
+    paper="TransAtt, Eq. 4 (LRP baseline)",
+    signed=True,
+    class_specific=True,
+    needs=("relevance",),
+    loses_digits=True,
+)
 def lrp(trace: Trace) -> Attribution:
     """Layer-wise relevance (z-plus) at the embedding output; for images carried on to the pixels."""
     tokens_BT = trace.embedding_relevance(Z_PLUS)
@@ -108,7 +115,13 @@ def _add_share(entry: Mapping[str, float], left_behind: float) -> dict[str, floa
     return {**entry, "left_behind": left_behind}
 
 
-@method(paper="Voita et al. 2019; TransAtt, App. A", signed=False, class_specific=True, needs=("relevance",))
+@method(
+    paper="Voita et al. 2019; TransAtt, App. A",
+    signed=False,
+    class_specific=True,
+    needs=("relevance",),
+    loses_digits=True,
+)
 def partial_lrp(trace: Trace) -> Attribution:
     """Positive relevance (z-plus) of the last attention map, averaged over heads: the classification row."""
     trace.require_token_maps()

@@ -5,9 +5,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from clearhead.attribution.baselines import zeros_for_sum
+from clearhead.attribution.baselines import with_diagnostics, zeros_for_sum
 from clearhead.attribution.gradient import attribute_norm
 from clearhead.attribution.method import Attribution, method
+from clearhead.attribution.sampling_error import TokenSamples
 from clearhead.attribution.seeding import make_numbered_generator
 from clearhead.engine.embeddings import Point, gradients_at
 from clearhead.engine.trace import Trace
@@ -21,22 +22,26 @@ def smooth_gradient(
 ) -> Attribution:
     """The `gradient` scores averaged over inputs with Gaussian noise, `noise` × the range of their values."""
     require_integer("samples", samples)
-    mean = _zero_attribution(trace, diagnostics={"samples": samples, "seed": seed})
+    mean = _zero_attribution(trace)
+    drawn = TokenSamples(trace, samples)
     points = noisy_points(trace, samples, noise, seed)
 
     # Norms are averaged, not gradients: those of opposite signs would cancel.
     def receive(number: int, score: Tensor, gradient: Tensor) -> None:
-        _add_share(mean, points[number].sample, attribute_norm(trace, gradient[None]), samples)
+        row = points[number].sample
+        sample = attribute_norm(trace, gradient[None])
+        drawn.add(row, sample.relevance_BT[0])
+        _add_share(mean, row, sample, samples)
 
     gradients_at(trace, points, receive, batch=batch)
-    return mean
+    settings = {"samples": samples, "seed": seed}
+    return with_diagnostics(mean, [{**settings, "sampling_error": error} for error in drawn.errors()])
 
 
-def _zero_attribution(trace: Trace, diagnostics: dict[str, int]) -> Attribution:
+def _zero_attribution(trace: Trace) -> Attribution:
     """Return an attribution of zeros, with a pixel map for images."""
     relevance_BT = torch.zeros_like(trace.mask_BT, dtype=zeros_for_sum(trace.leaf).dtype)
-    repeated = [diagnostics] * len(relevance_BT)
-    return Attribution(relevance_BT, pixels_BPQ=_zero_pixels(trace), diagnostics=repeated)
+    return Attribution(relevance_BT, pixels_BPQ=_zero_pixels(trace))
 
 
 def _zero_pixels(trace: Trace) -> Tensor | None:

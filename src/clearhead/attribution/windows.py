@@ -11,6 +11,7 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.attribution.batch import cut_rows, explain_batch, rows_per_batch
+from clearhead.attribution.effects import mean_effect
 from clearhead.attribution.input_context import describe_predictions
 from clearhead.attribution.method import MethodSpec
 from clearhead.engine.context import eager_inference
@@ -224,8 +225,10 @@ def _merge_diagnostics(explanations: Sequence[Explanation]) -> dict[str, Any]:
     merged = dict(explanations[0].diagnostics)
     for key in merged:
         if _takes_maximum(key):
-            merged[key] = max(_diagnostic_values(explanations, key))
-        elif key in ("effect", "identity_share"):
+            merged[key] = _worst(_diagnostic_values(explanations, key))
+        elif key == "effect":
+            merged[key] = mean_effect(_diagnostic_values(explanations, key))
+        elif key == "identity_share":
             merged[key] = float(np.mean(_diagnostic_values(explanations, key)))
     return merged
 
@@ -234,9 +237,14 @@ def _diagnostic_values(explanations: Sequence[Explanation], key: str) -> list[An
     return [explanation.diagnostics[key] for explanation in explanations]
 
 
+def _worst(values: Sequence[Any]) -> Any:
+    """Return the largest value, None if a window has none."""
+    return None if None in values else max(values)
+
+
 def _takes_maximum(key: str) -> bool:
     # The worst window decides how far the whole can be trusted.
-    return key.endswith("_gap") or key in ("dropped", "steps")
+    return key.endswith(("_gap", "_error")) or key in ("dropped", "steps")
 
 
 def _with_outputs(model: Model, explanation: Explanation, logits_C: Tensor) -> Explanation:

@@ -12,6 +12,7 @@ from clearhead.bench.format import format_column, format_number, format_seconds
 from clearhead.bench.run_folder import RunFolder
 from clearhead.bench.sections import Cell, Chart, Grid, Section, section_html, section_markdown
 from clearhead.bench.verdict import examples_text, verdict
+from clearhead.evaluation.corrected_t import MIN_GROUPS
 from clearhead.model import zoo
 from clearhead.views import html, markdown_parts
 from clearhead.views.line_chart import Curve
@@ -19,8 +20,9 @@ from clearhead.views.line_chart import Curve
 # More lines in one chart cannot be told apart.
 MAX_CHART_LINES = 12
 EMPTY = "–"
+TOO_FEW = "too few examples to tell"
 
-INTERVAL_NOTE = "Around each line: 95 % interval at each point, from resampling the examples."
+INTERVAL_NOTE = "Around each line: 95 % interval at each point, over examples."
 WORDS_NOTE = (
     "The strongest tokens of each predicted class, summed over its examples, and which of them another class has too."
 )
@@ -29,8 +31,8 @@ COST_NOTE = (
     "share one pass through the model and cost less."
 )
 TESTS_NOTE = (
-    "Every pair of methods, example by example; p is corrected for the number of comparisons within a value (Holm). "
-    "Below 0.05 the two are taken to differ."
+    "Every pair of methods, example by example, by Student's t corrected for skewness; p is corrected for the number "
+    "of comparisons within a value (Holm). Below 0.05 the two are taken to differ."
 )
 
 
@@ -87,7 +89,7 @@ def _has_content(section: Section) -> bool:
 def _legend(summary: Summary) -> str:
     examples = examples_text(summary)
     return (
-        f"{examples[0].upper()}{examples[1:]}. In brackets: 95 % interval from resampling the examples. ↑ higher is "
+        f"{examples[0].upper()}{examples[1:]}. In brackets: 95 % interval over examples. ↑ higher is "
         "better, ↓ lower. Bold: best, and shown to be better than every other method after correction for many "
         "comparisons."
     )
@@ -253,14 +255,20 @@ def _comparison_grids(summary: Summary) -> tuple[Grid, ...]:
 
 
 def _comparison_cells(comparison: Row) -> tuple[Cell, ...]:
-    p = comparison["p_corrected"]
     return (
         Cell(comparison["name"]),
         Cell(comparison["first"]),
         Cell(comparison["second"]),
         Cell(_format_interval(comparison)),
-        Cell(_format_p(p), strong=p < LEVEL),
+        Cell(_format_test(comparison), strong=comparison["p_corrected"] < LEVEL),
     )
+
+
+def _format_test(comparison: Row) -> str:
+    # Below this number p is 1 whatever the difference, which is no evidence that there is none.
+    if comparison["groups"] < MIN_GROUPS:
+        return TOO_FEW
+    return _format_p(comparison["p_corrected"])
 
 
 def _format_p(p: float) -> str:

@@ -7,6 +7,7 @@ from itertools import filterfalse
 from clearhead.bench.controls import is_control
 from clearhead.bench.evidence import Evidence, Standing, Summary
 from clearhead.bench.format import format_seconds, join_names
+from clearhead.evaluation.corrected_t import MIN_GROUPS
 
 # With fewer examples the verdict says that more would narrow the intervals.
 MIN_EXAMPLES = 100
@@ -32,7 +33,9 @@ def verdict(summary: Summary) -> Iterator[str]:
 
 def _warn_of_few_examples(summary: Summary) -> Iterator[str]:
     measured = _count_measured(summary)
-    if measured < MIN_EXAMPLES:
+    if measured < MIN_GROUPS:
+        yield f"Only {measured} examples were measured: too few to tell methods apart, which takes {MIN_GROUPS}."
+    elif measured < MIN_EXAMPLES:
         yield f"Only {measured} examples were measured: more would narrow the intervals."
 
 

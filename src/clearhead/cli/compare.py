@@ -74,7 +74,7 @@ def _render_bodies(
 ) -> list[str]:
     from clearhead.views import html
 
-    bodies = []
+    bodies = html.summarise_rows(rows)
     for raw, row in zip(inputs, rows, strict=True):
         bodies.append(html.methods(row))
         # Only on demand: curves take many more passes through the model.

@@ -148,7 +148,7 @@ class _Page:
 
         if self._is_short(len(inputs)):
             return [*class_words_cards(explanations), *html.cards(explanations)]
-        bodies = []
+        bodies = html.summarise(explanations)
         rollouts = self._rollouts(inputs, explanations)
         for raw, explanation, rollout, annotation in zip(inputs, explanations, rollouts, annotations, strict=True):
             bodies.append(html.card(explanation, rollout=rollout))

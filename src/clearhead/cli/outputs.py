@@ -115,11 +115,11 @@ def deliver(
         print_records(named)
     else:
         show()
-    announce_checks(named)
+        print_checks(named)
 
 
-def announce_checks(named: "NamedExplanations") -> None:
-    """Print for how many of several inputs the explanations of each method hold, to stderr."""
+def print_checks(named: "NamedExplanations") -> None:
+    """Print for how many of several inputs the explanations of each method hold."""
     verdicts: dict[str, list[str]] = {}
     for name, explanation in named:
         if explanation.check is not None:
@@ -128,7 +128,7 @@ def announce_checks(named: "NamedExplanations") -> None:
         # The name tells several methods from each other.
         prefix = f"{name}: " if len(verdicts) > 1 else ""
         if len(own_verdicts) > 1:
-            print(prefix + _count_verdicts(own_verdicts), file=sys.stderr)
+            print(prefix + _count_verdicts(own_verdicts))
 
 
 def _count_verdicts(verdicts: Sequence[str]) -> str:
@@ -168,17 +168,27 @@ def write_page(out: Path, bodies: Sequence[str], explanations: "Sequence[Explana
 
 
 def show_explanations(explanations: "Sequence[Explanation]", *, everything: bool) -> None:
-    """Print explanations on the terminal."""
+    """Print explanations on the terminal, and how many of several hold."""
     from clearhead.views import terminal
+    from clearhead.views.trust import summarise_checks
 
     _show(explanations, terminal.view, everything)
+    _print_summary(summarise_checks(explanations))
 
 
 def show_comparisons(rows: "Sequence[Mapping[str, Explanation]]", *, everything: bool) -> None:
-    """Print the explanations of each input by several methods on the terminal."""
+    """Print the explanations of each input by several methods on the terminal, and how often each method holds."""
     from clearhead.views import terminal
+    from clearhead.views.trust import summarise_methods
 
     _show(rows, terminal.methods, everything)
+    _print_summary(summarise_methods(rows))
+
+
+def _print_summary(summary: str) -> None:
+    # Single explanations, and those without a check, have nothing to sum up.
+    if summary:
+        print(f"\n{summary}")
 
 
 def _show(rows: Sequence[Shown], render: "Callable[[Shown], RenderableType]", everything: bool) -> None:

@@ -18,7 +18,7 @@ from clearhead.engine.memory import free_bytes
 from clearhead.engine.step_gradients import StepSeeds, make_step_directions, score_answer
 from clearhead.engine.trace import Trace
 from clearhead.model.inputs import Inputs
-from clearhead.model.language import ANSWER_POSITIONS
+from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
 from clearhead.model.target import AnswerTarget, Target
 
 # Share of the free memory that the coefficients of all targets of a batch may take.
@@ -85,8 +85,12 @@ class StepTrace(Trace):
     @cached_property
     def _step_seeds(self) -> StepSeeds:
         steps = [target.steps[0] for target in self._steps]
-        positions = self._trace.inputs.tensors[ANSWER_POSITIONS][0, steps].tolist()
-        return StepSeeds(make_step_directions(self._steps, self._trace.logits), steps, positions)
+        tensors = self._trace.inputs.tensors
+        positions = tensors[ANSWER_POSITIONS][0, steps]
+        # A decoder's hidden states begin after the source that its encoder reads.
+        if SOURCE_LENGTH in tensors:
+            positions = positions - tensors[SOURCE_LENGTH][0]
+        return StepSeeds(make_step_directions(self._steps, self._trace.logits), steps, positions.tolist())
 
     @cached_property
     def score_B(self) -> Tensor:

@@ -1,1 +1,1 @@
-"""Metrics, one module per question, with bootstrap intervals and permutation tests of their values."""
+"""Metrics, one module per question, with intervals and paired tests of their values."""

@@ -31,11 +31,12 @@ def _sum_records(records: Sequence[Record], weights_RN: Array, name: str) -> Arr
     return total_R
 
 
-@metric(paper="Och & Ney 2003", better="lower", targets=("steps",), summary=_corpus_error)
+@metric(paper="Och & Ney 2003", better="lower", targets=("step-logits",), summary=_corpus_error)
 def alignment_error_rate(model: Model, cases: list[ExplainedExample]) -> list[Record]:
     """Alignment error rate when each word of the answer is linked with its most relevant word of the prompt.
 
-    The relevance of a word for a word is the sum over their tokens. Links of all sentences count alike.
+    The relevance of a word for a word is the sum over their tokens, of the logits: log-probabilities also contain what
+    speaks for other tokens. Links of all sentences count alike.
     """
     return [_count_links(model, case) for case in cases]
 
@@ -43,7 +44,7 @@ def alignment_error_rate(model: Model, cases: list[ExplainedExample]) -> list[Re
 def _count_links(model: Model, case: ExplainedExample) -> Record:
     """Return |A∩S| + |A∩P| as hits, |A| + |S| as links, and the error rate of this sentence alone."""
     gold = _require_alignment(case.example)
-    links = align_words(model, answer_explanation(case, "steps"), case.example)
+    links = align_words(model, answer_explanation(case, "step-logits"), case.example)
     hits = _count_hits(links, gold)
     total = len(links) + len(gold.sure)
     return {"alignment-error-rate": 1 - hits / total, "hits": hits, "links": total}

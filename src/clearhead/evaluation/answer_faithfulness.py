@@ -9,9 +9,8 @@ import numpy as np
 from clearhead.arrays import Array
 from clearhead.evaluation.answer_units import PromptUnits, list_units, score_units
 from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_curve, metric
-from clearhead.evaluation.sanity import spearman
 from clearhead.model.model import Model
-from clearhead.perturbation.ranking import equal_shares, rank_features, removal_counts, trapezoid
+from clearhead.perturbation.ranking import equal_shares, rank_features, removal_counts, spearman, trapezoid
 from clearhead.validation import require_integer
 
 TOP_KS = (1, 3, 5)

@@ -1,7 +1,7 @@
 """Which targets of a language model's answers are explained for metrics."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clearhead.attribution.answers import explain_steps
 from clearhead.attribution.batch import AttributionRequest, InputResult, TargetSets
@@ -13,12 +13,13 @@ from clearhead.explanation import Explanation
 from clearhead.model.answer_inputs import answer_prompt, encode_prompt, tokenise_answer
 from clearhead.model.inputs import Encoded
 from clearhead.model.model import Model
-from clearhead.model.target import AnswerTarget, Target
+from clearhead.model.target import LOGIT, AnswerTarget, Target
 from clearhead.perturbation.answers import require_answer
 
 ANSWER = "answer"
 CONTRAST = "contrast"
 STEPS = "steps"
+STEP_LOGITS = "step-logits"
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,30 @@ class AnswerPlanner:
         self, request: AttributionRequest, encoded: Mapping[int, Encoded], results: Mapping[int, InputResult]
     ) -> None:
         """Add the explanations of every step, if a metric needs them, to the results of the batches."""
-        if STEPS not in self.needs:
-            return
         # One answer at a time: the rows of a batch are the steps of this answer.
         for index, row in encoded.items():
-            for number, explanation in explain_steps(request, index, row).items():
-                results[index][number].update({STEPS: explanation, ANSWER: explanation})
+            if STEPS in self.needs:
+                _add_explanations(results[index], explain_steps(request, index, row), STEPS, ANSWER)
+            if STEP_LOGITS in self.needs:
+                _add_explanations(results[index], explain_steps(self._of_logits(request), index, row), STEP_LOGITS)
+
+    def _of_logits(self, request: AttributionRequest) -> AttributionRequest:
+        """Return a request that explains logits in place of log-probabilities."""
+        targets = []
+        for index in range(len(self.examples)):
+            target = self.answers.get(index)
+            targets.append(target and replace(target, scale=LOGIT))
+        return replace(request, targets=targets)
 
     def make_case(self, index: int, encoded: Encoded, explanations: dict[str, Explanation]) -> ExplainedExample:
         """Return an example with its explanations by one method."""
         return ExplainedExample(self.examples[index], explanations, encoded)
+
+
+def _add_explanations(result: InputResult, explanations: Mapping[int, Explanation], *names: str) -> None:
+    """Add the explanation by each method, under some names, to the result of an input."""
+    for number, explanation in explanations.items():
+        result[number].update(dict.fromkeys(names, explanation))
 
 
 def _whole_answer(ids: Sequence[int]) -> AnswerTarget:

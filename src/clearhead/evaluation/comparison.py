@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any
 
 from clearhead.evaluation.metric import MetricSpec
-from clearhead.evaluation.permutation_tests import Difference, differences, holm
+from clearhead.evaluation.paired_tests import Difference, Sample, compare_samples, draw_sample, holm
 from clearhead.evaluation.statistics import Repeats
 
 Compared = tuple[str, str, dict[str, Difference]]
@@ -15,12 +15,13 @@ Compared = tuple[str, str, dict[str, Difference]]
 
 def compare_methods(spec: MetricSpec, records: Mapping[str, Repeats], seed: int) -> list[Compared]:
     """Test every two methods on a metric; `records` are by method."""
-    return [_compare_pair(spec, records, pair, seed) for pair in combinations(records, 2)]
+    samples = {method: draw_sample(spec, repeats, seed=seed) for method, repeats in records.items()}
+    return [_compare_pair(samples, pair) for pair in combinations(records, 2)]
 
 
-def _compare_pair(spec: MetricSpec, records: Mapping[str, Repeats], pair: tuple[str, str], seed: int) -> Compared:
+def _compare_pair(samples: Mapping[str, Sample], pair: tuple[str, str]) -> Compared:
     first, second = pair
-    return first, second, differences(spec, records[first], records[second], seed=seed)
+    return first, second, compare_samples(samples[first], samples[second])
 
 
 def difference_rows(metric_text: str, compared: Sequence[Compared]) -> list[dict[str, Any]]:

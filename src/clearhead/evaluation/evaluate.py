@@ -135,7 +135,7 @@ def evaluate(
     seed: int = 0,
     **reading: Any,
 ) -> Table:
-    """Measure every metric of every method on a task: a Table of values with bootstrap intervals.
+    """Measure every metric of every method on a task: a Table of values with intervals.
 
     `task` is a Task, a file or a folder, read with the options in `reading` (text_column, label_column …). Methods
     share traces, and the perturbed inputs of all of them share batches. `random` is the mean of 20 seeds. A method or

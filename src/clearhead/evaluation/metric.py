@@ -29,10 +29,10 @@ Curves = tuple[list[float], Array]
 WordLists = dict[str, list[tuple[str, float]]]
 """By class its strongest words, each with its weight."""
 Measure = Callable[..., list[Record]]
-TARGETS = ("prediction", "label", "every-class", "start", "end", "answer", "steps", "contrast")
+TARGETS = ("prediction", "label", "every-class", "start", "end", "answer", "steps", "step-logits", "contrast")
 TARGET_CHOICES = ("prediction", "label")
-ANSWER_TARGETS = ("answer", "steps", "contrast")
-"""Targets of language models: the whole answer, each of its steps, the answer rather than a foil."""
+ANSWER_TARGETS = ("answer", "steps", "step-logits", "contrast")
+"""Targets of language models: the whole answer, each of its steps, their logits, the answer rather than a foil."""
 ANSWER_CHOICES = ("answer", "contrast")
 
 
@@ -41,7 +41,7 @@ class ExplainedExample:
     """An example with its explanations, by what they explain.
 
     Keys: "prediction", "label", "start" and "end" of a predicted answer, or a class number as text; for language models
-    "answer", "steps" (with the matrix of steps) and "contrast".
+    "answer", "steps" and "step-logits" (with the matrix of steps) and "contrast".
     """
 
     example: Example

@@ -19,6 +19,7 @@ from clearhead.evaluation.metric import Curves, ExplainedExample, Record, mean_c
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.model.target import Target
+from clearhead.perturbation.ranking import spearman
 from clearhead.validation import require_choice, require_integer
 
 CORRELATIONS = ("spearman", "kendall")
@@ -234,27 +235,3 @@ def _compared_relevance(explanation: Explanation, absolute: bool) -> Array:
     if absolute:
         return np.abs(relevance)
     return relevance
-
-
-def spearman(first: Array, second: Array) -> float:
-    """Return Pearson's correlation of ranks, ties sharing their mean rank; 0 where one input is constant."""
-    first_ranks = _centred_ranks(first)
-    second_ranks = _centred_ranks(second)
-    scale = float(np.sqrt((first_ranks**2).sum() * (second_ranks**2).sum()))
-    if not scale:
-        return 0.0
-    return float((first_ranks * second_ranks).sum()) / scale
-
-
-def _centred_ranks(values: Array) -> Array:
-    """Return ranks less their mean."""
-    _, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Array = _shared_ranks(sizes)[inverse]
-    return ranks - (len(values) - 1) / 2
-
-
-def _shared_ranks(sizes: Array) -> Array:
-    """Return the mean rank of each group of equal values, in rising order."""
-    # Equal values occupy the ranks end − size … end − 1.
-    ends: Array = np.cumsum(sizes)
-    return ends - (sizes + 1) / 2

@@ -1,8 +1,10 @@
-"""Bootstrap intervals of metrics' values: seeded, from records alone.
+"""Intervals of metrics' values over examples, from records alone.
 
-Intervals are percentiles of the value over resampled examples. A value that is not a mean (the overlap of two top
-lists) is biased under resampling, because some examples are drawn twice and others not at all; its bootstrap is
-recentred on the estimate. Records of one `group`, such as the parts of one mosaic, are drawn, and swapped, together.
+The interval of a mean is Student's, corrected for the skewness of the values (`corrected_t`); that of a share of
+examples, whose values are all 0 or 1, is exact. A value that is not a mean (the overlap of two top lists) is resampled:
+its spread and skewness are those of a seeded bootstrap. Resampling also moves such a value, because some examples are
+drawn twice and others not at all; the interval lies around the estimate. Records of one `group`, such as the parts of
+one mosaic, are drawn together and count as one observation.
 
 The records of one method are a list of repeats, each a list with one record per example; all methods but `random`,
 which is averaged over seeds, have one repeat.
@@ -15,22 +17,24 @@ from typing import Any
 import numpy as np
 
 from clearhead.arrays import Array
+from clearhead.evaluation.corrected_t import corrected_bounds, measure_moments, resampled_moments
+from clearhead.evaluation.distributions import share_bounds
 from clearhead.evaluation.metric import Curves, MetricSpec, Record, column, count_once, first_row
 
 SAMPLES = 1000
 LEVEL = 0.95
 # 16 MB of weights in float64.
 MAX_BLOCK_ENTRIES = 2_000_000
-UNKNOWN_BOUNDS = (float("nan"), float("nan"))
 
 Repeats = Sequence[Sequence[Record]]
+Bounds = tuple[float, float]
 Values = dict[str, Array]
 """Values (R) of a metric by name, for R reweightings of the records."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its percentile bootstrap interval over n records."""
+    """A value with its interval over n records; the bounds are NaN with a single group of records."""
 
     value: float
     low: float
@@ -51,48 +55,102 @@ class Band:
 def intervals(
     spec: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
 ) -> dict[str, Interval]:
-    """Return each value of the metric, with its bootstrap interval."""
-    resampled = bootstrap(spec, repeats, samples, seed)
-    return make_intervals(spec, repeats[0], estimate(spec, repeats), resampled, level)
+    """Return each value of the metric with its interval; `samples` and `seed` are of values that are not means."""
+    values = estimate(spec, repeats)
+    if spec.metric.is_mean:
+        bounds = _mean_bounds(spec, repeats, level)
+    else:
+        bounds = _resampled_bounds(values, bootstrap(spec, repeats, samples, seed), repeats[0], level)
+    return {name: _make_interval(spec, repeats[0], name, value, bounds[name]) for name, value in values.items()}
 
 
-def make_intervals(
-    spec: MetricSpec, records: Sequence[Record], values: Mapping[str, float], resampled: Values, level: float
-) -> dict[str, Interval]:
-    """Return each value with the percentiles of its resamples."""
-    results = {}
-    for name, value in values.items():
-        bounds = _percentiles(resampled[name], level)
-        results[name] = Interval(value, *bounds, _count_records(spec, records, name))
-    return results
+def _make_interval(spec: MetricSpec, records: Sequence[Record], name: str, value: float, bounds: Bounds) -> Interval:
+    return Interval(value, *bounds, _count_records(spec, records, name))
+
+
+def _mean_bounds(spec: MetricSpec, repeats: Repeats, level: float) -> dict[str, Bounds]:
+    group_N = group_numbers(repeats[0])
+    return {name: _bound_mean(mean_column(repeats, name), group_N, level) for name in spec.metric.values}
+
+
+def _bound_mean(value_N: Array, group_N: Array, level: float) -> Bounds:
+    """Return the interval of the mean over records: exact if all values are 0 or 1 and no records are grouped."""
+    finite_N = finite_values(value_N)
+    if _are_binary(finite_N) and _are_single(group_N):
+        return share_bounds(int(finite_N.sum()), len(finite_N), level)
+    return corrected_bounds(measure_moments(value_N, group_N), level)
+
+
+def _are_binary(value_N: Array) -> bool:
+    return len(value_N) > 0 and bool(np.isin(value_N, (0.0, 1.0)).all())
+
+
+def _are_single(group_N: Array) -> bool:
+    return count_groups(group_N) == len(group_N)
+
+
+def _resampled_bounds(
+    values: Mapping[str, float], resampled: Values, records: Sequence[Record], level: float
+) -> dict[str, Bounds]:
+    groups = count_filled_groups(records)
+    return {name: _bound_resampled(value, resampled[name], groups, level) for name, value in values.items()}
+
+
+def _bound_resampled(value: float, resampled_R: Array, groups: int, level: float) -> Bounds:
+    """Return the interval by the spread and skewness of the resamples, clipped to the range of a share or a count."""
+    # A resample may hold no record of a class, where a value such as an overlap is NaN.
+    finite_R = finite_values(resampled_R)
+    bounds = corrected_bounds(resampled_moments(value, finite_R, groups), level)
+    low, high = np.clip(bounds, *_valid_range(finite_R))
+    return float(low), float(high)
 
 
 def band(
     spec: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, level: float = LEVEL, seed: int = 0
 ) -> Band | None:
-    """Return the metric's curve, averaged over repeats, with its bootstrap interval; None if it has no curve."""
+    """Return the metric's curve, averaged over repeats, with the interval at each point; None if it has no curve."""
     estimate = _mean_curves(spec, repeats, count_once(repeats[0]))
     if estimate is None:
         return None
     xs, heights_RK = estimate
-    height_K = heights_RK[0]
-    resampled_RK = _recentre_curves(spec, height_K, _bootstrap_curves(spec, repeats, samples, seed))
-    low, high = _point_bounds(resampled_RK, level)
+    if spec.metric.is_mean:
+        bounds = _bound_points(spec, repeats, level)
+    else:
+        resampled_RK = _bootstrap_curves(spec, repeats, samples, seed)
+        bounds = _bound_resampled_points(heights_RK[0], resampled_RK, count_filled_groups(repeats[0]), level)
+    return _make_band(xs, heights_RK[0], bounds)
+
+
+def _make_band(xs: Sequence[float], height_K: Array, bounds: Sequence[Bounds]) -> Band:
+    # Each point has its own interval: the band holds for a point, not for the whole curve.
+    low, high = zip(*bounds, strict=True)
     return Band(tuple(xs), tuple(map(float, height_K)), low, high)
 
 
-def _recentre_curves(spec: MetricSpec, height_K: Array, resampled_RK: Array) -> Array:
-    # The bootstrap of a mean is not biased.
-    if spec.metric.is_mean:
-        return resampled_RK
-    return _recentre(height_K, resampled_RK)
+def _bound_points(spec: MetricSpec, repeats: Repeats, level: float) -> list[Bounds]:
+    """Return the interval at each point of a curve that is a mean over records."""
+    group_N = group_numbers(repeats[0])
+    height_NK = _record_curves(spec, repeats)
+    return [_bound_mean(height_N, group_N, level) for height_N in height_NK.T]
 
 
-def _point_bounds(resampled_RK: Array, level: float) -> Iterator[tuple[float, ...]]:
-    """Return the lower and the upper bounds of all points of a curve."""
-    # Each point has its own percentiles: the band holds for a point, not for the whole curve.
-    bounds = [_percentiles(height_R, level) for height_R in resampled_RK.T]
-    return zip(*bounds, strict=True)
+def _record_curves(spec: MetricSpec, repeats: Repeats) -> Array:
+    """Return the curve of each record by itself (N, K)."""
+    blocks = []
+    count = len(repeats[0])
+    start = 0
+    for rows in block_sizes(count, count):
+        # A row of weights for each record, by which it alone counts.
+        curves = _mean_curves(spec, repeats, np.eye(rows, count, start))
+        if curves is not None:
+            blocks.append(curves[1])
+        start += rows
+    return np.concatenate(blocks)
+
+
+def _bound_resampled_points(height_K: Array, resampled_RK: Array, groups: int, level: float) -> list[Bounds]:
+    points = zip(height_K, resampled_RK.T, strict=True)
+    return [_bound_resampled(float(height), height_R, groups, level) for height, height_R in points]
 
 
 def _bootstrap_curves(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Array:
@@ -127,12 +185,22 @@ def _count_records(spec: MetricSpec, records: Sequence[Record], name: str) -> in
     """Count the records that the value is made of."""
     if spec.metric.is_mean:
         return _count_finite(records, name)
-    # A value pooled over records has no entry per record; an empty record adds nothing to it.
+    return count_filled(records)
+
+
+def count_filled(records: Sequence[Record]) -> int:
+    """Count the records that are not empty: a value pooled over records has no entry in each of them."""
     return sum(map(bool, records))
 
 
 def _count_finite(records: Sequence[Record], name: str) -> int:
     return int(np.isfinite(column(records, name)).sum())
+
+
+def mean_column(repeats: Repeats, name: str) -> Array:
+    """Return one entry of every record (N), averaged over repeats; NaN where one of them has none."""
+    mean_N: Array = np.mean([column(records, name) for records in repeats], 0)
+    return mean_N
 
 
 def estimate(spec: MetricSpec, repeats: Repeats) -> dict[str, float]:
@@ -165,10 +233,7 @@ def _gather_values(values: Iterable[Values]) -> dict[str, list[Array]]:
 
 def bootstrap(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Values:
     """Return the values of resampled examples: the same examples are drawn for every method and repeat."""
-    resampled = concatenate_values(_resample(spec, repeats, samples, seed))
-    if spec.metric.is_mean:
-        return resampled
-    return _recentre_values(estimate(spec, repeats), resampled)
+    return concatenate_values(_resample(spec, repeats, samples, seed))
 
 
 def _resample(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> Iterator[Values]:
@@ -177,19 +242,9 @@ def _resample(spec: MetricSpec, repeats: Repeats, samples: int, seed: int) -> It
         yield _mean_values(spec, repeats, weights_RN)
 
 
-def _recentre_values(estimate: Mapping[str, float], resampled: Values) -> Values:
-    return {name: _recentre(estimate[name], value_R) for name, value_R in resampled.items()}
-
-
-def _recentre(estimate: Any, resampled: Array) -> Array:
-    """Shift the bootstrap so that its median is the estimate, clipped to the range of a share or a count."""
-    shifted: Array = np.clip(resampled + estimate - np.median(resampled, 0), *_valid_range(resampled))
-    return shifted
-
-
 def _valid_range(resampled: Array) -> tuple[float, float]:
     """Return 0 and 1 where no resample lies beyond them, infinity where one does."""
-    # Shifting could move a share below 0 or above 1, which no resample was.
+    # Around its estimate the interval of a share could reach below 0 or above 1, which no resample did.
     lowest = 0 if np.all(resampled >= 0) else -np.inf
     highest = 1 if np.all(resampled <= 1) else np.inf
     return lowest, highest
@@ -227,26 +282,18 @@ def count_groups(group_N: Array) -> int:
     return int(group_N.max()) + 1
 
 
+def count_filled_groups(records: Sequence[Record]) -> int:
+    """Count the groups that have a record which is not empty."""
+    is_filled = list(map(bool, records))
+    return len(np.unique(group_numbers(records)[is_filled]))
+
+
 def block_sizes(rows: int, width: int) -> Iterator[int]:
     """Split so many rows into blocks that fit into memory."""
     # The generator goes on from block to block, so the blocks' size does not change what is drawn.
     size = max(1, MAX_BLOCK_ENTRIES // width)
     for start in range(0, rows, size):
         yield min(size, rows - start)
-
-
-def _percentiles(resampled_R: Array, level: float) -> tuple[float, float]:
-    # A resample may hold no record of a class, where a value such as an overlap is NaN.
-    finite = finite_values(resampled_R)
-    if not len(finite):
-        return UNKNOWN_BOUNDS
-    return _central_interval(finite, level)
-
-
-def _central_interval(values: Array, level: float) -> tuple[float, float]:
-    """Return the bounds between which this share of the values lies, as many below as above."""
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 def finite_values(value_R: Array) -> Array:

@@ -89,18 +89,43 @@ class AnswerNetwork(nn.Module):
         logits = self._run(count, input_ids=input_ids, attention_mask=mask, **tensors)
         return _select_positions(logits, answer_positions - first)
 
-    def _run(self, count: int, **tensors: Tensor) -> Tensor:
+    def resume(self, input_ids: Tensor, answer_positions: Tensor, cache: Any) -> Tensor:
+        """Return logits at `answer_positions` of one row without padding.
+
+        The cache has the keys and values of the row's first tokens; those of the others are added to it.
+        """
+        first = int(answer_positions.min())
+        new_ids = input_ids[:, cache.get_seq_length() :]
+        tensors = {"input_ids": new_ids, "attention_mask": torch.ones_like(input_ids)}
+        logits = self._run(input_ids.shape[1] - first, **tensors, past_key_values=cache)
+        return _select_positions(logits, answer_positions - first)
+
+    def _run(self, count: int, **arguments: Any) -> Tensor:
         """Return the logits of the last `count` positions."""
-        # Without the cache of keys and values, which would be kept but never read.
-        options: dict[str, Any] = {"use_cache": False, "return_dict": True}
-        if self._can_skip_logits:
+        # Without a cache to fill, keys and values would be kept but never read.
+        options: dict[str, Any] = {"use_cache": "past_key_values" in arguments, "return_dict": True}
+        if self.takes("logits_to_keep"):
             options["logits_to_keep"] = count
-        logits: Tensor = self.language_model(**tensors, **options).logits
+        logits: Tensor = self.language_model(**arguments, **options).logits
         return logits[:, -count:]
 
-    @property
-    def _can_skip_logits(self) -> bool:
-        return "logits_to_keep" in inspect.signature(self.language_model.forward).parameters
+    def takes(self, argument: str) -> bool:
+        """Return whether the language model's forward pass has an argument."""
+        return argument in inspect.signature(self.language_model.forward).parameters
+
+
+def make_prefix_cache(network: AnswerNetwork) -> Any | None:
+    """Return an empty cache of keys and values that can be cut anywhere, None if the network has no such cache."""
+    from transformers.cache_utils import DynamicCache, DynamicLayer
+
+    # An encoder's tokens read what follows them.
+    if isinstance(network, EncoderDecoderNetwork) or not network.takes("past_key_values"):
+        return None
+    cache = DynamicCache(config=network.config)
+    # Sliding windows and recurrent states forget what was before.
+    if any(type(layer) is not DynamicLayer for layer in cache.layers):
+        return None
+    return cache
 
 
 class EncoderDecoderNetwork(AnswerNetwork):

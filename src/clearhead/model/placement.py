@@ -1,8 +1,9 @@
 """Device and dtype of a model: copies that leave the original untouched."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,17 +38,42 @@ def with_precision(model: Model, precision: str | None) -> Model:
     """Return the model in another floating-point dtype; the copy is cached with the model."""
     if precision is None or _parse_dtype(precision) == model.dtype:
         return model
-    return _cached_copy(model, precision)
+    return _cached_copy(model, precision, partial(_copy_model, model, model.device, _parse_dtype(precision)))
 
 
-def _cached_copy(model: Model, precision: str) -> Model:
+def with_perturbed_weights(model: Model, size: float) -> Model:
+    """Return the model with its biases and norms multiplied by 1 ± `size`; the copy is cached with the model.
+
+    Rounding errors are as large if `size` is the precision of the model's numbers: what this changes, rounding may
+    change too. The large weights are those of the original.
+    """
+    return _cached_copy(model, f"perturbed by {size}", partial(_perturb_model, model, size))
+
+
+def _cached_copy(model: Model, name: str, make_copy: Callable[[], Model]) -> Model:
     versions = weight_versions(model)
     # A copy of weights that have been trained further since is stale.
-    cached_versions, converted = model.copies.get(precision, (None, model))
+    cached_versions, converted = model.copies.get(name, (None, model))
     if cached_versions != versions:
-        converted = _copy_model(model, model.device, _parse_dtype(precision))
-        model.copies[precision] = (versions, converted)
+        converted = make_copy()
+        model.copies[name] = (versions, converted)
     return converted
+
+
+def _perturb_model(model: Model, size: float) -> Model:
+    # The memo of deepcopy says which tensors are taken as they are.
+    shared = {id(weight): weight for weight in _iterate_weights(model) if not _is_vector(weight)}
+    with torch.inference_mode(False), torch.no_grad():
+        network = copy.deepcopy(model.network, shared)
+        generator = torch.Generator().manual_seed(0)
+        for weight in filter(_is_vector, network.parameters()):
+            sign = torch.randint(2, weight.shape, generator=generator) * 2 - 1
+            weight.mul_(1 + size * sign.to(weight))
+    return replace(model, network=network, copies={})
+
+
+def _is_vector(weight: Tensor) -> bool:
+    return weight.dim() == 1 and weight.is_floating_point()
 
 
 def _move_model(model: Model, device: torch.device, dtype: torch.dtype) -> Model:

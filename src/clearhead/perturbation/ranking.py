@@ -40,6 +40,30 @@ def rank_features(relevance: Array, *, lowest: bool = False) -> Array:
     return ranks
 
 
+def spearman(first: Array, second: Array) -> float:
+    """Return Pearson's correlation of ranks, ties sharing their mean rank; 0 where one input is constant."""
+    first_ranks = centred_ranks(first)
+    second_ranks = centred_ranks(second)
+    scale = float(np.sqrt((first_ranks**2).sum() * (second_ranks**2).sum()))
+    if not scale:
+        return 0.0
+    return float((first_ranks * second_ranks).sum()) / scale
+
+
+def centred_ranks(values: Array) -> Array:
+    """Return ranks, shared by equal values, less their mean."""
+    _, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Array = _shared_ranks(sizes)[inverse]
+    return ranks - (len(values) - 1) / 2
+
+
+def _shared_ranks(sizes: Array) -> Array:
+    """Return the mean rank of each group of equal values, in rising order."""
+    # Equal values occupy the ranks end − size … end − 1.
+    ends: Array = np.cumsum(sizes)
+    return ends - (sizes + 1) / 2
+
+
 def removal_stages(relevance: Array, shares: Sequence[float], *, lowest: bool = False) -> Array:
     """Return for each feature the index of the first share that includes it, or len(shares)."""
     limits = removal_counts(shares, len(relevance))

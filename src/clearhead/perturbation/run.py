@@ -25,6 +25,13 @@ from clearhead.perturbation.features import Features, group_features
 from clearhead.perturbation.replacement import make_replacement, resolve_replacement
 from clearhead.perturbation.rows import Replacement, Rows, chunk_rows
 from clearhead.perturbation.scores import score_targets
+from clearhead.perturbation.shared_prefixes import (
+    PrefixRow,
+    can_share_prefixes,
+    order_rows,
+    read_row,
+    run_in_order,
+)
 
 TOKENS_PER_BATCH = {"cpu": 512, "cuda": 65536}
 
@@ -79,7 +86,14 @@ class PerturbedPass:
 
     def compute(self, chosen: Tensor, width: int) -> Tensor:
         """Return the logits of some rows, or what the reader reads from them."""
-        output = self.model.network(**self.replacer.build(self.rows, chosen, width))
+        return self.read(self.model.network(**self.build(chosen, width)), chosen)
+
+    def build(self, chosen: Tensor, width: int) -> dict[str, Tensor]:
+        """Return the network's input for some rows."""
+        return self.replacer.build(self.rows, chosen, width)
+
+    def read(self, output: Any, chosen: Tensor) -> Tensor:
+        """Return the logits in the network's output for some rows, or what the reader reads from them."""
         example_N = self.rows.example_R[chosen]
         logits = self.replacer.finish(finite_logits(self.model, output), example_N)
         return logits if self.reader is None else self.reader.read(logits, example_N)
@@ -102,7 +116,7 @@ def _run_rows(perturbed: PerturbedPass, batch_size: int | None) -> Tensor:
     lengths_R = perturbed.replacer.lengths(perturbed.rows)
     first_R = _find_first_equal(perturbed.keys(lengths_R))
     order_N = _longest_first(torch.unique(first_R), lengths_R)
-    outputs = _run_batches(perturbed, order_N, lengths_R[order_N], batch_size)
+    outputs = _run_distinct(perturbed, order_N, lengths_R[order_N], batch_size)
     position_R = invert_order(order_N, len(lengths_R))
     return outputs[position_R[first_R]]
 
@@ -224,8 +238,49 @@ def _find_first_equal(keys: Iterable[bytes]) -> Tensor:
     return torch.tensor(firsts, dtype=torch.long)
 
 
-def _run_batches(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor, batch_size: int | None) -> Tensor:
+def _run_distinct(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor, batch_size: int | None) -> Tensor:
     """Return the outputs of the rows in `order_N`, longest first."""
+    model = perturbed.model
+    # Frozen and in inference mode once around all batches, not once per batch.
+    with eager_inference(model.network, model.device):
+        outputs = None
+        if batch_size is None and can_share_prefixes(model.network, model.device):
+            outputs = _run_prefixes(perturbed, order_N, lengths_N)
+        if outputs is None:
+            outputs = _run_batches(perturbed, order_N, lengths_N, batch_size)
+    # Cloned outside inference mode, the result is an ordinary tensor that autograd accepts.
+    return torch.cat(outputs).clone()
+
+
+def _run_prefixes(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor) -> list[Tensor] | None:
+    """Return the outputs of rows whose shared tokens are computed once; None if that would be slower, or wrong."""
+    rows = _list_prefix_rows(perturbed, order_N, lengths_N)
+    if rows is None:
+        return None
+    order = order_rows(rows)
+    if not order.saves_time:
+        return None
+    outputs = run_in_order(perturbed.model.network, order, lambda logits, row: perturbed.read(logits, order_N[[row]]))
+    probe = order.first_shared()
+    # A network may do with its cache what it likes.
+    if not _is_close(perturbed.model, outputs[probe], perturbed.compute(order_N[[probe]], int(lengths_N[probe]))):
+        return None
+    return outputs
+
+
+def _list_prefix_rows(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor) -> list[PrefixRow] | None:
+    """Return the tokens of each row, None if some row cannot start from another's tokens."""
+    rows = []
+    for number, length in zip(order_N, lengths_N.tolist(), strict=True):
+        row = read_row(perturbed.build(number[None], length))
+        if row is None:
+            return None
+        rows.append(row)
+    return rows
+
+
+def _run_batches(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor, batch_size: int | None) -> list[Tensor]:
+    """Return the outputs of the rows in `order_N` in batches."""
     model = perturbed.model
     outputs: list[Tensor] = []
 
@@ -234,12 +289,9 @@ def _run_batches(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor, b
 
     size = _rows_per_batch(model, batch_size)
     tokens = _batch_tokens(model.device)
-    # Frozen and in inference mode once around all batches, not once per batch.
-    with eager_inference(model.network, model.device):
-        alike = _reads_padding(perturbed, lengths_N)
-        in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, alike=alike, label="inputs")
-    # Cloned outside inference mode, the result is an ordinary tensor that autograd accepts.
-    return torch.cat(outputs).clone()
+    alike = _reads_padding(perturbed, lengths_N)
+    in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, alike=alike, label="inputs")
+    return outputs
 
 
 def _rows_per_batch(model: Model, batch_size: int | None) -> int | None:
@@ -280,16 +332,16 @@ def _changes_with_padding(perturbed: PerturbedPass) -> bool:
     probe = replace(perturbed, rows=halves)
     tight = probe.compute(torch.arange(2), int(lengths_E[example]))
     padded = probe.compute(torch.arange(2), int(lengths_E.max()))
-    return not _is_close(tight, padded)
+    return not _is_close(perturbed.model, tight, padded)
 
 
 def _is_constant(values_N: Tensor) -> bool:
     return bool((values_N == values_N[0]).all())
 
 
-def _is_close(first: Tensor, second: Tensor) -> bool:
-    # Half of the digits: rounding differs with the width of a batch, reading padding changes far more.
-    return torch.allclose(first, second, rtol=0, atol=torch.finfo(first.dtype).eps ** 0.5)
+def _is_close(model: Model, first: Tensor, second: Tensor) -> bool:
+    # Half of the model's digits: rounding differs with the width of a batch, reading padding changes far more.
+    return torch.allclose(first, second, rtol=0, atol=torch.finfo(model.dtype).eps ** 0.5)
 
 
 def _example_lengths(rows: Rows, replacer: Replacement) -> Tensor:

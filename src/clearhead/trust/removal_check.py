@@ -53,7 +53,7 @@ def count_groups(check: bool | int | None, model: Model, inputs: int) -> int:
 
 def check_batches(model: Model, rows: Rows, batches: Iterator[Batch], groups: int) -> list[list[Explanation]]:
     """Return explanations with their checks, batch by batch; an input that is in no batch has none."""
-    checked = {}
+    checked: dict[int, list[Explanation]] = {}
     for batch in batches:
         own_rows = [rows[index] for index in batch.indices]
         checked.update(zip(batch.indices, check_explanations(model, batch.inputs, own_rows, groups), strict=True))

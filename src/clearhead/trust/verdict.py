@@ -91,4 +91,5 @@ def list_orders(groups: int, seed: int) -> Array:
     if math.factorial(groups) <= MAX_ORDERS:
         return np.array(list(permutations(range(groups)))[1:])
     orders_PG = np.tile(np.arange(groups), (MAX_ORDERS, 1))
-    return np.random.default_rng(seed).permuted(orders_PG, axis=1)
+    np.random.default_rng(seed).permuted(orders_PG, axis=1, out=orders_PG)
+    return orders_PG

@@ -11,7 +11,8 @@ from clearhead.errors import BadFile, BadInput
 from clearhead.explanation import Explanation, Word
 from clearhead.model import images
 from clearhead.views import heatmap, html, html_parts, outline
-from clearhead.views.text_spans import text_segments
+from clearhead.views.scale import Scale, scale_pixels, share_scales
+from clearhead.views.text_spans import require_explanations, text_segments
 
 # Spans as users give them: (start, end), or (segment, start, end) for a pair.
 Spans = Sequence[tuple[int, ...]]
@@ -21,16 +22,16 @@ Span = tuple[int, int, int]
 def text_with_rationale(explanations: Sequence[Explanation], marked: Spans) -> str:
     """Render the text as people marked it, then each explanation with the share of its top words they marked.
 
-    The explanations are on one scale, as in `html.classes`.
+    Equal shares have equal colours, as in `html.classes`.
     `marked` are (start, end) characters of the text, or (segment, start, end) for a pair.
     """
-    full = html.shared_full_scale(explanations)
+    require_explanations(explanations)
     texts = text_segments(explanations[0])
     spans = [_resolve_span(span, texts) for span in marked]
     bodies = ["<h2>Marked by people</h2>"]
     bodies += _render_marked_texts(texts, spans)
-    for explanation in explanations:
-        bodies.append(_render_explained_text(explanation, spans, full))
+    for explanation, scale in zip(explanations, share_scales(explanations), strict=True):
+        bodies.append(_render_explained_text(explanation, spans, scale))
     return html_parts.card(*bodies)
 
 
@@ -129,10 +130,10 @@ def _render_mark(text: str) -> str:
     return f'<mark class="ch-gold">{html_parts.escape(text)}</mark>'
 
 
-def _render_explained_text(explanation: Explanation, spans: Sequence[Span], full: float) -> str:
+def _render_explained_text(explanation: Explanation, spans: Sequence[Span], scale: Scale) -> str:
     heading = html_parts.render_heading(explanation, tag="h3")
     agreement = html_parts.render_faint(_format_agreement(explanation, spans))
-    return heading + html.render_input(explanation, full) + agreement
+    return heading + html.render_input(explanation, scale) + agreement
 
 
 def _format_agreement(explanation: Explanation, spans: Sequence[Span]) -> str:
@@ -158,11 +159,11 @@ def _overlaps(word: Word, span: Span) -> bool:
 
 
 def image_with_mask(explanations: Sequence[Explanation], mask: Array) -> str:
-    """Render the image with the outline of the marked object, then each explanation with it, on one scale."""
-    full = html.shared_full_scale(explanations)
+    """Render the image with the outline of the marked object, then each explanation with it."""
+    require_explanations(explanations)
     columns = [_render_marked_image(explanations[0], mask)]
-    for explanation in explanations:
-        columns.append(_render_explained_image(explanation, mask, full))
+    for explanation, scale in zip(explanations, share_scales(explanations), strict=True):
+        columns.append(_render_explained_image(explanation, mask, scale))
     return html_parts.card(html_parts.side_by_side(columns))
 
 
@@ -171,12 +172,13 @@ def _render_marked_image(explanation: Explanation, mask: Array) -> str:
     return "<h3>Marked by people</h3>" + _render_image(marked, "Photo with the marked object outlined.")
 
 
-def _render_explained_image(explanation: Explanation, mask: Array, full: float) -> str:
+def _render_explained_image(explanation: Explanation, mask: Array, scale: Scale) -> str:
+    full = scale_pixels(explanation, scale).full
     overlay = _draw_mask(heatmap.overlay(explanation, full=full), mask)
     return (
         html_parts.render_heading(explanation, tag="h3")
         + _render_image(overlay, heatmap.describe(explanation))
-        + heatmap.render_legend(explanation, full)
+        + heatmap.render_legend(explanation, scale)
         + _render_share_inside(explanation, mask)
     )
 

@@ -1,6 +1,6 @@
 """Prompt × answer: how relevant each word of the prompt is for each word of an answer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +8,9 @@ import numpy as np
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.arrays import Array
 from clearhead.views import html_parts
-from clearhead.views.answers import AnswerWord, list_words, name_start, split_sink
-from clearhead.views.captions import clip, format_relevance
-from clearhead.views.color import color_step
+from clearhead.views.answers import AnswerWord, list_words, name_start
+from clearhead.views.captions import clip
+from clearhead.views.scale import Scale, make_scale
 from clearhead.views.text_spans import TextSpan, default_level, select_scored, split_segments
 
 MAX_NAME = 24
@@ -21,7 +21,7 @@ TITLE = "Prompt × answer"
 
 @dataclass(frozen=True)
 class Grid:
-    """Names of the rows and columns, relevance, and the relevance of the full colour of each row.
+    """Names of the rows and columns, relevance, and the scale of each row, that of its word chosen alone.
 
     Rows are the words of the answer and, last, what is explained; `left_out` counts words of the prompt and of the
     answer that are not shown.
@@ -30,12 +30,16 @@ class Grid:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: Array
-    full: tuple[float, ...]
+    scales: tuple[Scale, ...]
     left_out: tuple[int, int] = (0, 0)
 
     def steps(self, row: int) -> list[int]:
         """Return the colour steps of a row."""
-        return [color_step(value, self.full[row]) for value in self.values[row].tolist()]
+        return [self.scales[row].find_step(value) for value in self.values[row].tolist()]
+
+    def numbers(self, row: int) -> list[str]:
+        """Return the shares or effects of a row."""
+        return [self.scales[row].format(value) for value in self.values[row].tolist()]
 
     @property
     def note(self) -> str:
@@ -58,13 +62,15 @@ def make_grid(explanation: AnswerExplanation, max_columns: int = MAX_COLUMNS) ->
     # One row and the row of the whole answer would be the same.
     if explanation.matrix is None or len(words) < 2 or not prompt:
         return None
-    values = _stack_rows(explanation, words[:MAX_ROWS], level)
+    # The last row is what is explained.
+    rows = [*(explanation.select_steps(word.steps) for word in words[:MAX_ROWS]), explanation]
+    values = np.array([_prompt_relevance(row, level) for row in rows])
     columns = _select_columns(values, max_columns)
     return Grid(
         rows=(*map(_name_word, words[:MAX_ROWS]), name_start(explanation)),
         columns=tuple(_name_word(prompt[column]) for column in columns),
         values=values[:, columns],
-        full=_scale_rows(values, has_sink=_begins_with_sink(explanation, level)),
+        scales=tuple(map(make_scale, rows)),
         left_out=(len(prompt) - len(columns), max(0, len(words) - MAX_ROWS)),
     )
 
@@ -78,26 +84,8 @@ def _prompt_spans(explanation: AnswerExplanation, level: str) -> list[TextSpan]:
     return select_scored(split_segments(explanation, level)[:1])
 
 
-def _stack_rows(explanation: AnswerExplanation, words: Sequence[AnswerWord], level: str) -> Array:
-    """Return the relevance of the prompt's words for each word of the answer, and for what is explained."""
-    rows = [_prompt_relevance(explanation.select_steps(word.steps), level) for word in words]
-    return np.array([*rows, _prompt_relevance(explanation, level)])
-
-
 def _prompt_relevance(explanation: AnswerExplanation, level: str) -> list[float]:
     return [span.relevance_or_zero for span in _prompt_spans(explanation, level)]
-
-
-def _begins_with_sink(explanation: AnswerExplanation, level: str) -> bool:
-    sink, _ = split_sink(explanation, split_segments(explanation, level))
-    return sink is not None
-
-
-def _scale_rows(values: Array, *, has_sink: bool) -> tuple[float, ...]:
-    """Return the largest absolute relevance of each row, without the word of a sink."""
-    # A sink is the first token, so its word is the first column.
-    sizes = np.abs(values[:, int(has_sink) :])
-    return tuple(sizes.max(1, initial=0.0).tolist())
 
 
 def _select_columns(values: Array, count: int) -> list[int]:
@@ -132,11 +120,10 @@ def _render_row(grid: Grid, row: int) -> str:
     name = grid.rows[row]
     # In the tooltip too, because headings scroll out of sight.
     names = [f"{column} → {name}" for column in grid.columns]
-    cells = "".join(map(_render_cell, names, grid.values[row].tolist(), grid.steps(row)))
+    cells = "".join(map(_render_cell, names, grid.numbers(row), grid.steps(row)))
     return f'<tr><th scope="row" dir="auto">{html_parts.escape(name)}</th>{cells}</tr>'
 
 
-def _render_cell(name: str, value: float, step: int) -> str:
-    number = format_relevance(value)
+def _render_cell(name: str, number: str, step: int) -> str:
     tooltip = html_parts.escape_attribute(f"{name} · {number}")
     return f'<td class="{html_parts.css_class(step)}" title="{tooltip}"><span class="ch-sr">{number}</span></td>'

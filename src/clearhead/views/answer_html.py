@@ -7,23 +7,19 @@ The choices are radio buttons, so that keyboard and screen readers work as every
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.views import answer_grid, blocks, heads, html_parts
 from clearhead.views.answers import (
     AnswerWord,
-    Segments,
     Share,
     color_words,
-    describe_scale,
     format_foil,
     format_rounded,
-    format_share,
     format_shares,
     format_sink,
     format_special,
-    full_scale,
     is_explained,
     iterate_answer,
     list_choices,
@@ -33,15 +29,20 @@ from clearhead.views.answers import (
     list_step_cells,
     list_word_cells,
     list_words,
+    name_share,
     name_start,
     name_step_columns,
     spell_token,
     strongest_words,
 )
-from clearhead.views.captions import clip, format_diagnostics, format_percent, format_relevance, format_word
-from clearhead.views.color import color_step
+from clearhead.views.captions import clip, format_word
 from clearhead.views.html_parts import escape, escape_attribute
+from clearhead.views.notes import format_diagnostics
+from clearhead.views.numbers import format_percent
+from clearhead.views.scale import Scale, make_scale
+from clearhead.views.sink import Segments
 from clearhead.views.text_spans import TextSpan, default_level, split_segments
+from clearhead.views.trust import format_error
 
 MAX_TABLE_ROWS = 10
 MAX_SPOKEN_WORDS = 5
@@ -61,12 +62,12 @@ class _Choice:
         return split_segments(self.explanation, self.level)
 
     @cached_property
-    def full(self) -> float:
-        return full_scale(self.explanation, self.segments)
+    def scale(self) -> Scale:
+        return make_scale(self.explanation)
 
     @cached_property
     def prompt_colors(self) -> list[int]:
-        return [color_step(span.relevance, self.full) for span in self.segments[0]]
+        return [self.scale.find_step(span.relevance) for span in self.segments[0]]
 
     @cached_property
     def answer_colors(self) -> list[int]:
@@ -78,8 +79,7 @@ class _Choice:
 
     @property
     def legend(self) -> str:
-        full, _, signed = describe_scale(self.explanation, self.segments)
-        return html_parts.render_legend(full, self.name, signed)
+        return html_parts.render_legend(self.scale, self.name)
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ def _render_parts(shown: _Card) -> Iterator[str]:
 
 def _render_details(explanation: AnswerExplanation) -> Iterator[str]:
     """Iterate over what does not depend on the choice."""
+    yield html_parts.render_check(explanation)
     yield _render_sources(explanation)
     yield answer_grid.render(explanation)
     yield html_parts.details("Steps of the answer", _render_steps(explanation))
@@ -259,13 +260,14 @@ def _declare_colors(steps: Iterable[int]) -> Iterator[str]:
 def _render_prompt(shown: _Card) -> str:
     # Choices differ in relevance only, so that all have the same spans.
     columns = zip(*(choice.prompt_colors for choice in shown.choices), strict=True)
-    words = "".join(map(_render_span, shown.start.segments[0], columns))
+    render = partial(_render_span, shown.start.scale)
+    words = "".join(map(render, shown.start.segments[0], columns))
     return f'<h3>Prompt</h3><p class="ch-text" dir="auto" lang="">{words}</p>'
 
 
-def _render_span(span: TextSpan, colors: Sequence[int]) -> str:
+def _render_span(scale: Scale, span: TextSpan, colors: Sequence[int]) -> str:
     if span.relevance is not None:
-        tooltip = f"{format_relevance(span.relevance)} · rank {span.rank}"
+        tooltip = f"{scale.format(span.relevance)} · rank {span.rank}"
         return f'<span class="ch-tint"{_style_colors(colors)} title="{tooltip}">{escape(span.text)}</span>'
     return _render_unscored(span.text)
 
@@ -291,13 +293,14 @@ def _describe_choice(choice: _Choice) -> Iterator[str]:
 
 
 def _render_spoken(choice: _Choice) -> str:
-    words = ", ".join(map(format_word, choice.strongest[:MAX_SPOKEN_WORDS]))
+    words = ", ".join(format_word(choice.scale, span) for span in choice.strongest[:MAX_SPOKEN_WORDS])
     # Screen readers announce it when another word is chosen.
     return f'<p class="ch-sr" role="status">Strongest {choice.level}s for {escape(choice.name)}: {escape(words)}.</p>'
 
 
 def _render_numbers(choice: _Choice) -> str:
-    table = _render_table((choice.level, "relevance"), map(list_word_cells, choice.strongest))
+    rows = [list_word_cells(choice.scale, span) for span in choice.strongest]
+    table = _render_table((choice.level, choice.scale.column), rows)
     return html_parts.details(f"Strongest {choice.level}s as numbers", table)
 
 
@@ -317,14 +320,16 @@ def _render_bar(share: Share) -> str:
 
 
 def _render_share(share: Share) -> str:
-    return f'<span class="ch-share"><i class="ch-{share.group}"></i><span>{escape(format_share(share))}</span></span>'
+    return f'<span class="ch-share"><i class="ch-{share.group}"></i><span>{escape(name_share(share))}</span></span>'
 
 
 def _render_sources(explanation: AnswerExplanation) -> str:
     sources = list_sources(explanation)
     if not sources:
         return ""
-    return f"<h3>Sources</h3>{_render_table(('source', 'relevance'), map(list_source_cells, sources))}"
+    scale = make_scale(explanation)
+    rows = [list_source_cells(scale, source) for source in sources]
+    return f"<h3>Sources</h3>{_render_table(('source', scale.column), rows)}"
 
 
 def _render_steps(explanation: AnswerExplanation) -> str:
@@ -349,7 +354,8 @@ def _render_blocks(explanation: AnswerExplanation) -> Iterator[str]:
 
 
 def _render_footer(explanation: AnswerExplanation) -> Iterator[str]:
-    return _render_notes([format_special(explanation), format_diagnostics(explanation)])
+    notes = [format_special(explanation), format_error(explanation), format_diagnostics(explanation)]
+    return _render_notes(notes)
 
 
 def _render_notes(notes: Iterable[str]) -> Iterator[str]:

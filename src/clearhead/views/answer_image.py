@@ -10,21 +10,21 @@ from clearhead.answer_explanation import AnswerExplanation
 from clearhead.views.answer_grid import TITLE, Grid, make_grid
 from clearhead.views.answers import (
     ColoredWord,
-    Segments,
     Share,
     color_answer,
-    describe_scale,
     describe_source,
     format_probabilities,
-    format_share,
-    full_scale,
     list_notes,
     list_shares,
     list_sources,
+    name_share,
+    name_start,
 )
-from clearhead.views.captions import clip, format_relevance
+from clearhead.views.captions import clip
 from clearhead.views.color import LIGHT, Rgb
 from clearhead.views.fonts import measure_text
+from clearhead.views.scale import Scale, make_scale
+from clearhead.views.sink import Segments
 from clearhead.views.text_layout import (
     MARGIN,
     SMALL_SIZE,
@@ -80,11 +80,12 @@ def lay_out(layout: Layout, explanation: AnswerExplanation) -> None:
     """Add answer, prompt, legend, shares, sources, grid and notes below a heading."""
     segments = split_segments(explanation)
     _add_answer(layout, _make_cells(layout.spell, explanation, segments))
-    _add_prompt(layout, segments[0], full_scale(explanation, segments))
-    _add_legend(layout, explanation, segments)
+    _add_prompt(layout, segments[0], make_scale(explanation))
+    _add_legend(layout, explanation)
     _add_shares(layout, list_shares(explanation))
     _add_sources(layout, explanation)
     _add_grid(layout, make_grid(explanation, MAX_GRID_COLUMNS))
+    layout.add_check(explanation)
     for note in list_notes(explanation):
         _add_note(layout, note)
 
@@ -144,11 +145,11 @@ def _reads_leftwards(boxes: Iterable[Box]) -> bool:
     return is_right_to_left([TextSpan(box.text) for box in boxes])
 
 
-def _add_prompt(layout: Layout, spans: Sequence[TextSpan], full: float) -> None:
+def _add_prompt(layout: Layout, spans: Sequence[TextSpan], scale: Scale) -> None:
     """Add the prompt; the template of a chat, text without relevance, is faint."""
     _add_caption(layout, "Prompt")
     words = chain.from_iterable(map(_split_unscored, _strip_end(spans)))
-    layout.add_text(list(words), full, LIGHT.faint)
+    layout.add_text(list(words), scale, LIGHT.faint)
 
 
 def _split_unscored(span: TextSpan) -> list[TextSpan]:
@@ -166,11 +167,10 @@ def _strip_end(spans: Sequence[TextSpan]) -> list[TextSpan]:
     return [*rest, TextSpan(last.text.rstrip())]
 
 
-def _add_legend(layout: Layout, explanation: AnswerExplanation, segments: Segments) -> None:
+def _add_legend(layout: Layout, explanation: AnswerExplanation) -> None:
     layout.y += GAP
     # Only relevance of both signs needs a scale in both directions.
-    full, label, signed = describe_scale(explanation, segments)
-    layout.add_legend(label, full, signed)
+    layout.add_legend(name_start(explanation), make_scale(explanation))
 
 
 def _add_shares(layout: Layout, shares: Sequence[Share]) -> None:
@@ -196,7 +196,7 @@ def _make_bars(shares: Iterable[Share], y: float) -> Iterator[Box]:
 
 def _add_share_name(layout: Layout, share: Share, x: float) -> float:
     """Add a swatch and the name of a share; return where the next begins."""
-    name = replace(_make_faint_box(layout.spell(format_share(share))), x=x + SHARE_INDENT, y=layout.y)
+    name = replace(_make_faint_box(layout.spell(name_share(share))), x=x + SHARE_INDENT, y=layout.y)
     swatch = Box("", x, layout.y + 3, CAPTION_SIZE, CAPTION_SIZE // 2 + 2, fill=SHARE_COLORS[share.group])
     layout.boxes += [swatch, name]
     return name.right + GAP
@@ -206,8 +206,9 @@ def _add_sources(layout: Layout, explanation: AnswerExplanation) -> None:
     sources = list_sources(explanation)
     if sources:
         _add_caption(layout, "Sources")
+    scale = make_scale(explanation)
     for source in sources:
-        layout.add_line(f"{format_relevance(source.relevance)}  {describe_source(source)}", SMALL_SIZE)
+        layout.add_line(f"{scale.format(source.relevance)}  {describe_source(source)}", SMALL_SIZE)
 
 
 def _add_grid(layout: Layout, grid: Grid | None) -> None:

@@ -6,8 +6,6 @@ from clearhead.answer_explanation import AnswerExplanation
 from clearhead.views.answer_grid import TITLE, Grid, make_grid
 from clearhead.views.answers import (
     format_shares,
-    format_sink,
-    full_scale,
     list_source_cells,
     list_sources,
     list_step_cells,
@@ -16,8 +14,8 @@ from clearhead.views.answers import (
     name_step_columns,
     strongest_words,
 )
-from clearhead.views.captions import format_relevance
 from clearhead.views.markdown_parts import emphasise, escape, quote
+from clearhead.views.scale import Scale, make_scale
 from clearhead.views.text_spans import TextSpan, default_level, split_segments
 
 MAX_TABLE_ROWS = 10
@@ -57,17 +55,17 @@ def _quote_prompt(explanation: AnswerExplanation) -> Iterator[str]:
 
 def _emphasise_segments(explanation: AnswerExplanation) -> list[str]:
     """Return prompt and answer with their strong words emphasised."""
-    segments = split_segments(explanation)
-    full = full_scale(explanation, segments)
-    texts = [_emphasise_segment(segment, full, default_level(explanation)) for segment in segments]
+    scale = make_scale(explanation)
+    level = default_level(explanation)
+    texts = [_emphasise_segment(segment, scale, level) for segment in split_segments(explanation)]
     # Without the original text there is one segment of tokens; the answer is known as text all the same.
     if len(texts) == 1:
         texts.append(escape(explanation.answer))
     return texts
 
 
-def _emphasise_segment(spans: Iterable[TextSpan], full: float, level: str) -> str:
-    words = [emphasise(span, full, level == "word") for span in spans]
+def _emphasise_segment(spans: Iterable[TextSpan], scale: Scale, level: str) -> str:
+    words = [emphasise(span, scale, level == "word") for span in spans]
     return "".join(words).rstrip()
 
 
@@ -94,22 +92,20 @@ def _format_row(cells: Iterable[str]) -> str:
 def _list_shares(explanation: AnswerExplanation) -> Iterator[str]:
     yield escape(f"Relevance: {format_shares(explanation)}")
     yield ""
-    sink = format_sink(explanation)
-    if sink:
-        yield escape(sink)
-        yield ""
 
 
 def _list_strongest(explanation: AnswerExplanation) -> Iterator[str]:
-    words = strongest_words(explanation, MAX_TABLE_ROWS)
-    yield from _render_table([default_level(explanation), "relevance"], map(list_word_cells, words))
+    scale = make_scale(explanation)
+    rows = [list_word_cells(scale, span) for span in strongest_words(explanation, MAX_TABLE_ROWS)]
+    yield from _render_table([default_level(explanation), scale.column], rows)
 
 
 def _list_sources(explanation: AnswerExplanation) -> Iterator[str]:
     sources = list_sources(explanation)
     if sources:
+        scale = make_scale(explanation)
         yield ""
-        yield from _render_table(["source", "relevance"], map(list_source_cells, sources))
+        yield from _render_table(["source", scale.column], [list_source_cells(scale, source) for source in sources])
 
 
 def _list_grid(explanation: AnswerExplanation) -> Iterator[str]:
@@ -124,5 +120,5 @@ def _list_grid(explanation: AnswerExplanation) -> Iterator[str]:
 
 
 def _grid_rows(grid: Grid) -> Iterator[list[str]]:
-    for name, values in zip(grid.rows, grid.values.tolist(), strict=True):
-        yield [name, *map(format_relevance, values)]
+    for row, name in enumerate(grid.rows):
+        yield [name, *grid.numbers(row)]

@@ -12,22 +12,28 @@ from clearhead.answer_explanation import AnswerExplanation
 from clearhead.views.answer_grid import TITLE, Grid, make_grid
 from clearhead.views.answers import (
     ColoredWord,
-    Segments,
     Share,
     color_answer,
-    describe_scale,
     describe_source,
     format_probabilities,
-    format_share,
-    full_scale,
     list_notes,
     list_shares,
     list_sources,
+    name_share,
+    name_start,
     strongest_words,
 )
-from clearhead.views.captions import format_relevance, format_word
-from clearhead.views.color import color_step
-from clearhead.views.terminal_parts import choose_shade, render_legend, render_ranking, sign_color, word_style
+from clearhead.views.captions import format_word
+from clearhead.views.scale import Scale, make_scale
+from clearhead.views.sink import Segments
+from clearhead.views.terminal_parts import (
+    choose_shade,
+    render_check,
+    render_legend,
+    render_ranking,
+    sign_color,
+    word_style,
+)
 from clearhead.views.text_spans import TextSpan, escape_hidden, split_segments
 
 SHARE_BAR_WIDTH = 40
@@ -86,21 +92,24 @@ def _measure(cells: Sequence[_Cell]) -> int:
 
 def render(explanation: AnswerExplanation, level: str | None, count: int) -> Iterator[RenderableType]:
     """Iterate over answer, prompt, legend, shares, the `count` strongest words, sources, grid and notes."""
-    segments = split_segments(explanation, level)
-    yield from _render_texts(explanation, segments)
+    scale = make_scale(explanation)
+    yield from _render_texts(explanation, split_segments(explanation, level))
     yield Text()
-    yield render_legend(*describe_scale(explanation, segments))
+    yield render_legend(scale, name_start(explanation))
+    yield Text(scale.caption, style="dim")
     yield from _render_shares(explanation)
     yield Text()
-    yield render_ranking(strongest_words(explanation, count, level))
+    yield render_ranking(scale, strongest_words(explanation, count, level))
     yield from _render_sources(explanation)
     yield from _render_grid(explanation)
+    yield from render_check(explanation)
     yield from _render_footer(explanation)
 
 
 def render_input(explanation: AnswerExplanation, level: str | None) -> list[RenderableType]:
     """Return answer and prompt on their colours, and the strongest words in one line."""
-    strongest = map(format_word, strongest_words(explanation, MAX_COMPARED_WORDS, level))
+    scale = make_scale(explanation)
+    strongest = [format_word(scale, span) for span in strongest_words(explanation, MAX_COMPARED_WORDS, level)]
     texts = _render_texts(explanation, split_segments(explanation, level))
     return [*texts, Text("  ".join(strongest), style="dim")]
 
@@ -108,7 +117,7 @@ def render_input(explanation: AnswerExplanation, level: str | None) -> list[Rend
 def _render_texts(explanation: AnswerExplanation, segments: Segments) -> Iterator[RenderableType]:
     yield _AnswerLines(list(map(_make_cell, color_answer(explanation, segments))))
     yield Text()
-    yield _render_prompt(segments[0], full_scale(explanation, segments))
+    yield _render_prompt(segments[0], make_scale(explanation))
 
 
 def _make_cell(colored: ColoredWord) -> _Cell:
@@ -117,20 +126,20 @@ def _make_cell(colored: ColoredWord) -> _Cell:
     return _Cell(escape_hidden(word.text), below, word_style(colored.step), colored.begins_line)
 
 
-def _render_prompt(spans: Sequence[TextSpan], full: float) -> Text:
+def _render_prompt(spans: Sequence[TextSpan], scale: Scale) -> Text:
     line = Text(overflow="fold")
     for span in spans:
-        line.append(escape_hidden(span.text), style=_choose_style(span, full))
+        line.append(escape_hidden(span.text), style=_choose_style(span, scale))
     # Templates of chats end with line breaks, which would be empty lines.
     line.rstrip()
     return line
 
 
-def _choose_style(span: TextSpan, full: float) -> str:
+def _choose_style(span: TextSpan, scale: Scale) -> str:
     # Text without relevance is blanks, or the template of a chat.
     if span.relevance is None:
         return "dim"
-    return word_style(color_step(span.relevance, full))
+    return word_style(scale.find_step(span.relevance))
 
 
 def _render_shares(explanation: AnswerExplanation) -> Iterator[Text]:
@@ -147,7 +156,7 @@ def _render_bar(share: Share) -> str:
 
 
 def _format_share(share: Share) -> str:
-    return f"{SHARE_SHADES[share.group]} {format_share(share)}"
+    return f"{SHARE_SHADES[share.group]} {name_share(share)}"
 
 
 def _render_sources(explanation: AnswerExplanation) -> Iterator[RenderableType]:
@@ -155,8 +164,9 @@ def _render_sources(explanation: AnswerExplanation) -> Iterator[RenderableType]:
     if not sources:
         return
     yield from _render_title("Sources")
+    scale = make_scale(explanation)
     for source in sources:
-        yield Text(f"{format_relevance(source.relevance):>8}  {escape_hidden(describe_source(source))}")
+        yield Text(f"{scale.format(source.relevance):>8}  {escape_hidden(describe_source(source))}")
 
 
 def _render_title(title: str) -> Iterator[Text]:

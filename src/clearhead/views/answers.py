@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import starmap
 from operator import attrgetter
 from typing import Any
@@ -11,20 +12,15 @@ import numpy as np
 
 from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.arrays import Array
-from clearhead.views.captions import clip, format_diagnostics, format_percent, format_relevance
-from clearhead.views.color import color_step
-from clearhead.views.text_spans import (
-    TextSpan,
-    default_level,
-    escape_hidden,
-    has_negative,
-    max_relevance,
-    select_scored,
-    special_tokens,
-    split_segments,
-)
+from clearhead.explanation import Explanation
+from clearhead.views.captions import clip
+from clearhead.views.notes import MAX_SPECIAL_TOKENS, format_diagnostics, format_notes
+from clearhead.views.numbers import format_percent, format_share
+from clearhead.views.scale import Scale, make_scale
+from clearhead.views.sink import Segments, has_sink, split_sink
+from clearhead.views.text_spans import TextSpan, default_level, escape_hidden, special_tokens, split_segments
+from clearhead.views.trust import format_error
 
-MAX_SPECIAL_TOKENS = 6
 # A page holds a colour per choice and word; more would make it slow to open.
 MAX_CHOICE_COLORS = 300_000
 # How tokenizers write blanks, tabs and line breaks.
@@ -32,8 +28,6 @@ BLANKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n", "ĉ": "\t"})
 VISIBLE_BLANKS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 SHARE_NAMES = {"prompt": "prompt", "own": "its own earlier words", "special": "special tokens"}
 SINK_NOTE = "decoders often leave there what they do not need"
-Segments = Sequence[Sequence[TextSpan]]
-"""The spans of prompt and answer."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +151,8 @@ def color_answer(explanation: AnswerExplanation, segments: Segments) -> Iterator
 
 def color_words(explanation: AnswerExplanation, segments: Segments, words: Sequence[AnswerWord]) -> list[int]:
     """Return the steps of the colour scale of words of the answer."""
-    full = full_scale(explanation, segments)
-    return [color_step(relevance, full) for relevance in answer_relevance(segments, words)]
+    scale = make_scale(explanation)
+    return [scale.find_step(relevance) for relevance in answer_relevance(segments, words)]
 
 
 def iterate_answer(explanation: AnswerExplanation, words: Sequence[AnswerWord]) -> Iterator[tuple[str, AnswerWord]]:
@@ -199,28 +193,8 @@ def list_choices(explanation: AnswerExplanation, words: Sequence[AnswerWord]) ->
     return [explanation.select_steps(word.steps) for word in words]
 
 
-def has_sink(explanation: AnswerExplanation) -> bool:
-    """Return whether the very first token has more relevance than any other, as an attention sink has."""
-    sizes = np.abs(explanation.relevance)
-    return bool(sizes[0] > sizes[1:].max(initial=0.0))
-
-
-def split_sink(explanation: AnswerExplanation, segments: Segments) -> tuple[TextSpan | None, list[TextSpan]]:
-    """Return the word of a sink, None if there is none in the text, and all other words."""
-    scored = select_scored(segments)
-    # A special token is in no word.
-    if not scored or explanation.special[0] or not has_sink(explanation):
-        return None, scored
-    return scored[0], scored[1:]
-
-
 def _drop_sink(explanation: AnswerExplanation, segments: Segments) -> list[TextSpan]:
     return split_sink(explanation, segments)[1]
-
-
-def full_scale(explanation: AnswerExplanation, segments: Segments) -> float:
-    """Return the relevance of the full colour; a sink, which would leave the others pale, does not count."""
-    return max_relevance(_drop_sink(explanation, segments))
 
 
 def strongest_words(explanation: AnswerExplanation, count: int, level: str | None = None) -> list[TextSpan]:
@@ -288,22 +262,22 @@ def _name_group(explanation: AnswerExplanation, group: str) -> str:
     return SHARE_NAMES[group]
 
 
-def format_share(share: Share) -> str:
-    """Format a share with its name."""
+def name_share(share: Share) -> str:
+    """Return the name of a share with its size."""
     return f"{share.name} {format_percent(share.size)}"
 
 
 def format_shares(explanation: AnswerExplanation) -> str:
     """Format the shares of relevance in one line."""
-    return " · ".join(map(format_share, list_shares(explanation)))
+    return " · ".join(map(name_share, list_shares(explanation)))
 
 
 def format_sink(explanation: AnswerExplanation) -> str:
-    """Format the relevance of the first token if it is a sink, else return ""."""
+    """Format the share of the first token if it is a sink, else return ""."""
     if not has_sink(explanation):
         return ""
-    first = _format_token(explanation.tokens[0], float(explanation.relevance[0]))
-    return f"First token, ranked apart: {first} ({SINK_NOTE})."
+    first = _format_token(explanation, explanation.tokens[0], float(explanation.relevance[0]))
+    return f"First token, ranked apart: {first} of all relevance ({SINK_NOTE})."
 
 
 def format_special(explanation: AnswerExplanation) -> str:
@@ -311,31 +285,30 @@ def format_special(explanation: AnswerExplanation) -> str:
     names = list(_list_special(explanation))
     if not names:
         return ""
-    return f"Special tokens and blanks: {', '.join(names)}"
+    return f"Not counted: {', '.join(names)} of all relevance, on special tokens and blanks."
 
 
 def _list_special(explanation: AnswerExplanation) -> Iterator[str]:
     tokens = sorted(special_tokens(explanation), key=lambda token: -abs(token[1]))
-    yield from starmap(_format_token, tokens[:MAX_SPECIAL_TOKENS])
+    yield from starmap(partial(_format_token, explanation), tokens[:MAX_SPECIAL_TOKENS])
     rest = len(tokens) - MAX_SPECIAL_TOKENS
     # The template of a chat alone has dozens.
     if rest > 0:
         yield f"and {rest} more"
 
 
-def _format_token(token: str, relevance: float) -> str:
-    return f"{escape_hidden(spell_token(token))} {format_relevance(relevance)}"
+def _format_token(explanation: AnswerExplanation, token: str, relevance: float) -> str:
+    # Of all tokens, which the words share the rest of.
+    total = float(np.abs(explanation.relevance).sum()) or 1.0
+    return f"{escape_hidden(spell_token(token))} {format_share(relevance / total, signed=False)}"
 
 
-def list_notes(explanation: AnswerExplanation) -> Iterator[str]:
-    """Iterate over the notes below an answer: first token, special tokens, diagnostics."""
-    return filter(None, [format_sink(explanation), format_special(explanation), format_diagnostics(explanation)])
-
-
-def describe_scale(explanation: AnswerExplanation, segments: Segments) -> tuple[float, str, bool]:
-    """Return what a legend tells: the relevance of the full colour, its name, and whether there is evidence against."""
-    full = full_scale(explanation, segments)
-    return full, name_start(explanation), has_negative(select_scored(segments))
+def list_notes(explanation: Explanation) -> list[str]:
+    """Return the notes below an explanation: special tokens, the first of an answer apart, error bar, diagnostics."""
+    if not isinstance(explanation, AnswerExplanation):
+        return format_notes(explanation)
+    notes = [format_sink(explanation), format_special(explanation), format_error(explanation)]
+    return list(filter(None, [*notes, format_diagnostics(explanation)]))
 
 
 def format_foil(word: AnswerWord) -> str:
@@ -376,14 +349,14 @@ def list_step_cells(step: Step) -> list[str]:
     return cells
 
 
-def list_word_cells(span: TextSpan) -> list[str]:
+def list_word_cells(scale: Scale, span: TextSpan) -> list[str]:
     """Return the cells of a word in a table."""
-    return [span.text, format_relevance(span.relevance_or_zero)]
+    return [span.text, scale.format(span.relevance_or_zero)]
 
 
-def list_source_cells(source: Any) -> list[str]:
+def list_source_cells(scale: Scale, source: Any) -> list[str]:
     """Return the cells of a source in a table."""
-    return [describe_source(source), format_relevance(source.relevance)]
+    return [describe_source(source), scale.format(source.relevance)]
 
 
 def list_sources(explanation: AnswerExplanation) -> list[Any]:

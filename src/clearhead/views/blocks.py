@@ -8,8 +8,7 @@ from clearhead.arrays import Array
 from clearhead.errors import BadOption
 from clearhead.explanation import Explanation
 from clearhead.views import html_parts
-from clearhead.views.captions import format_relevance
-from clearhead.views.color import color_step
+from clearhead.views.scale import Scale, scale_values
 
 # More columns than this would not fit a page.
 MAX_COLUMNS = 60
@@ -80,26 +79,28 @@ def _sum_rows(explanation: Explanation, rollout: Explanation | None) -> Iterator
 
 def _render_row(row: Row, explanation: Explanation, columns: Sequence[int]) -> str:
     name, values = row
-    # Special tokens often get most of the relevance; on their scale the words would look empty.
-    full = _row_scale(values, explanation.special)
-    cells = (_render_cell(float(values[index]), full, explanation.tokens[index], name) for index in columns)
+    scale = _scale_row(values, explanation.special)
+    cells = []
+    for index in columns:
+        caption = f"{explanation.tokens[index]} · {name}"
+        # Special tokens may have many times the relevance of all words: as a share that would be misread.
+        number = "not counted" if explanation.special[index] else scale.format(float(values[index]))
+        cells.append(_render_cell(scale.find_step(float(values[index])), number, caption))
     return f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>'
 
 
-def _row_scale(values: Array, special: Array) -> float:
-    """Return the largest absolute score outside special tokens, or of all if the others have none."""
-    return _max_absolute(values[~special]) or _max_absolute(values)
+def _scale_row(values: Array, special: Array) -> Scale:
+    """Return the scale of the scores outside special tokens, or of all if the others have none."""
+    # Special tokens often get most of the relevance; on their scale the words would look empty.
+    scale = scale_values(values[~special], "tokens")
+    if scale.total > 0:
+        return scale
+    return scale_values(values, "tokens")
 
 
-def _max_absolute(values: Array) -> float:
-    return float(np.abs(values).max(initial=0.0))
-
-
-def _render_cell(value: float, full: float, token: str, name: str) -> str:
-    css = html_parts.css_class(color_step(value, full))
-    number = format_relevance(value)
-    tooltip = html_parts.escape_attribute(f"{token} · {name} · {number}")
-    return f'<td class="{css}" title="{tooltip}"><span class="ch-sr">{number}</span></td>'
+def _render_cell(step: int, number: str, caption: str) -> str:
+    tooltip = html_parts.escape_attribute(f"{caption} · {number}")
+    return f'<td class="{html_parts.css_class(step)}" title="{tooltip}"><span class="ch-sr">{number}</span></td>'
 
 
 def _render_note(explanation: Explanation, columns: Sequence[int]) -> str:

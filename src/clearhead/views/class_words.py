@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from clearhead.views import heatmap, html_parts
-from clearhead.views.captions import format_percent
+from clearhead.views.numbers import format_percent
 
 if TYPE_CHECKING:
     from clearhead.evaluation.top_words import Overlap

@@ -9,8 +9,7 @@ from clearhead.arrays import Array
 from clearhead.errors import BadOption
 from clearhead.explanation import Explanation
 from clearhead.views import html_parts
-from clearhead.views.captions import format_relevance
-from clearhead.views.color import color_step
+from clearhead.views.scale import Scale, scale_values
 
 MAX_SPOKEN_HEADS = 5
 
@@ -27,11 +26,6 @@ class Head(NamedTuple):
         return f"block {self.block}, head {self.head}"
 
     @property
-    def caption(self) -> str:
-        """The name with the relevance."""
-        return f"{self.name} · {format_relevance(self.relevance)}"
-
-    @property
     def exists(self) -> bool:
         return not np.isnan(self.relevance)
 
@@ -41,20 +35,16 @@ class HeadGrid:
 
     def __init__(self, explanation: Explanation) -> None:
         self.values: Array = _require_heads(explanation)
+        self.scale: Scale = scale_values(self.values, "heads")
 
     @property
     def columns(self) -> range:
         """The numbers of the heads."""
         return range(self.values.shape[1])
 
-    @property
-    def full(self) -> float:
-        """The largest absolute relevance, which gets the full colour."""
-        return float(np.abs(np.nan_to_num(self.values)).max(initial=0.0))
-
-    @property
-    def has_negative(self) -> bool:
-        return bool((self.values < 0).any())
+    def describe(self, head: Head) -> str:
+        """Return the name of a head with its share of all relevance."""
+        return f"{head.name} · {self.scale.format(head.relevance)}"
 
     def rows(self) -> Iterator[tuple[str, list[Head]]]:
         """Iterate over the blocks with their names; the last block, next to the output, is on top."""
@@ -90,17 +80,17 @@ def heat_map(explanation: Explanation) -> str:
     """Render a table of the heads' relevance, last block on top, with its legend."""
     grid = HeadGrid(explanation)
     table = html_parts.scrollable("Relevance per head", _render_table(grid))
-    legend = html_parts.render_legend(grid.full, explanation.label, grid.has_negative)
+    legend = html_parts.render_legend(grid.scale, explanation.label)
     return _render_spoken_summary(grid) + table + legend
 
 
 def _render_spoken_summary(grid: HeadGrid) -> str:
-    heads = "; ".join(head.caption for head in grid.strongest(MAX_SPOKEN_HEADS))
+    heads = "; ".join(grid.describe(head) for head in grid.strongest(MAX_SPOKEN_HEADS))
     return f'<p class="ch-sr">Strongest heads: {html_parts.escape(heads)}.</p>'
 
 
 def _render_table(grid: HeadGrid) -> str:
-    body = "".join(_render_row(name, heads, grid.full) for name, heads in grid.rows())
+    body = "".join(_render_row(name, heads, grid) for name, heads in grid.rows())
     return f'<table class="ch-heads"><thead>{_render_head(grid.columns)}</thead><tbody>{body}</tbody></table>'
 
 
@@ -109,18 +99,15 @@ def _render_head(columns: Iterable[int]) -> str:
     return f'<tr><th scope="col">head</th>{cells}</tr>'
 
 
-def _render_row(name: str, heads: Iterable[Head], full: float) -> str:
-    cells = "".join(_render_cell(head, full) for head in heads)
+def _render_row(name: str, heads: Iterable[Head], grid: HeadGrid) -> str:
+    cells = "".join(_render_cell(head, grid) for head in heads)
     return f'<tr><th scope="row">{name}</th>{cells}</tr>'
 
 
-def _render_cell(head: Head, full: float) -> str:
+def _render_cell(head: Head, grid: HeadGrid) -> str:
     # A block with fewer heads than others ends before the last column.
     if not head.exists:
         return "<td></td>"
-    step = color_step(head.relevance, full)
-    number = format_relevance(head.relevance)
-    return (
-        f'<td class="{html_parts.css_class(step)}" title="{html_parts.escape_attribute(head.caption)}">'
-        f'<span class="ch-sr">{number}</span></td>'
-    )
+    css = html_parts.css_class(grid.scale.find_step(head.relevance))
+    number = grid.scale.format(head.relevance)
+    return f'<td class="{css}" title="{grid.describe(head)}"><span class="ch-sr">{number}</span></td>'

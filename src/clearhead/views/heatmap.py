@@ -13,9 +13,9 @@ from clearhead.arrays import Array
 from clearhead.explanation import Explanation
 from clearhead.validation import require_number
 from clearhead.views import html_parts
-from clearhead.views.captions import format_relevance
 from clearhead.views.color import Rgb
 from clearhead.views.outline import draw_border
+from clearhead.views.scale import Scale, make_scale, scale_pixels
 from clearhead.views.text_spans import content_relevance
 
 ColorRamp = tuple[Rgb, Rgb]
@@ -30,7 +30,6 @@ OUTLINED_PERCENT = 20.0
 DESATURATION = 0.9
 # Opacity grows as relevance ** 0.8, so that weak relevance is still visible.
 OPACITY_EXPONENT = 0.8
-FULL_COLOR_PERCENTILE = 98
 MAX_PAGE_SIDE = 640
 PALETTE_TONES = 64
 SAVE_OPTIONS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 85}, "PNG": {"optimize": True}}
@@ -41,42 +40,20 @@ HORIZONTAL = ("left", "centre", "right")
 LAYERS = {"ch-smooth": True, "ch-exact": False}
 
 
-def full_scale(explanation: Explanation) -> float:
-    """Return the absolute relevance of the full colour: the 98th percentile over patches or pixels.
-
-    Image maps have a few outliers; scaled to the largest value everything else would look empty.
-    """
-    sizes = _finite_sizes(explanation)
-    if not sizes.size:
-        return 0.0
-    # The percentile is 0 if fewer than two in a hundred patches have any relevance; then the largest value is used.
-    return float(np.percentile(sizes, FULL_COLOR_PERCENTILE) or sizes.max())
-
-
-def _finite_sizes(explanation: Explanation) -> Array:
-    """Return the finite absolute relevances."""
-    relevance = _finest_relevance(explanation)
-    sizes: Array = np.abs(relevance[np.isfinite(relevance)])
-    return sizes
-
-
-def _finest_relevance(explanation: Explanation) -> Array:
-    """Return the relevance of pixels, or of patches if the method has no pixels."""
-    if explanation.pixels is None:
-        return content_relevance(explanation)
-    return explanation.pixels
-
-
 def scale_relevance(explanation: Explanation, *, smooth: bool = True, full: float | None = None) -> Array:
     """Return relevance over the original image scaled to −1 … 1; NaN where the model did not see the image."""
     if full is not None:
         require_number("full", full, 0)
-    return np.clip(_map_relevance(explanation, smooth) / _choose_divisor(explanation, full), -1, 1)
-
-
-def _choose_divisor(explanation: Explanation, full: float | None) -> float:
     # Relevance that is zero everywhere stays zero, whatever the divisor.
-    return full or full_scale(explanation) or 1.0
+    divisor = full or _find_full(explanation, make_scale(explanation), smooth) or 1.0
+    return np.clip(_map_relevance(explanation, smooth) / divisor, -1, 1)
+
+
+def _find_full(explanation: Explanation, scale: Scale, smooth: bool) -> float:
+    """Return the relevance of the full colour of pixels, which a smooth map shows, or of patches."""
+    if smooth:
+        return scale_pixels(explanation, scale).full
+    return scale.full
 
 
 def _map_relevance(explanation: Explanation, smooth: bool) -> Array:
@@ -244,13 +221,13 @@ def _scale_opacity(colors: Image.Image, opacity: float) -> Image.Image:
     return colors
 
 
-def render_figure(explanation: Explanation, *, full: float | None = None) -> str:
+def render_figure(explanation: Explanation, scale: Scale) -> str:
     """Render image, heat maps and outlines as stacked layers, switched by form controls without a script."""
     # Shrinking before drawing is much faster for large photos. The second shrink covers inputs without an image.
     explanation = shrink(explanation, MAX_PAGE_SIDE)
     image = shrink_image(original_image(explanation))
     photo = _render_photo(explanation, image)
-    layers = _render_layers(_encode_layers(explanation, full), image.size)
+    layers = _render_layers(_encode_layers(explanation, scale), image.size)
     return f'<div class="ch-figure"><div class="ch-stack">{photo}{layers}</div>{_render_controls()}</div>'
 
 
@@ -264,17 +241,17 @@ def _render_photo(explanation: Explanation, image: Image.Image) -> str:
     return html_parts.render_image(url, image.size, describe(explanation), "ch-photo")
 
 
-def _encode_layers(explanation: Explanation, full: float | None) -> dict[str, str]:
+def _encode_layers(explanation: Explanation, scale: Scale) -> dict[str, str]:
     """Return the URLs of heat maps and outlines by their CSS classes, from bottom to top."""
     urls = {}
     for css, smooth in LAYERS.items():
-        urls[f"ch-heat {css}"] = _encode_colors(explanation, smooth, full)
+        urls[f"ch-heat {css}"] = _encode_colors(explanation, smooth, _find_full(explanation, scale, smooth))
     for css, smooth in LAYERS.items():
         urls[f"ch-outline {css}"] = _encode_outline(explanation, smooth)
     return urls
 
 
-def _encode_colors(explanation: Explanation, smooth: bool, full: float | None) -> str:
+def _encode_colors(explanation: Explanation, smooth: bool, full: float) -> str:
     colors = shrink_image(render_colors(explanation, smooth=smooth, full=full))
     return encode_data_url(_to_palette(colors), "PNG")
 
@@ -289,7 +266,8 @@ def describe(explanation: Explanation) -> str:
     """Return the text alternative of a heat map."""
     row, column, relevance = _strongest_patch(explanation)
     return (
-        f"Photo with a heat map for {explanation.label}. The strongest patch, {format_relevance(relevance)}, "
+        f"Photo with a heat map for {explanation.label}. The strongest patch, "
+        f"{make_scale(explanation).format(relevance)}, "
         f"is at the {_describe_position(row, column, *_grid_shape(explanation))}."
     )
 
@@ -325,19 +303,17 @@ def _render_opacity_option(percent: int) -> str:
     return f'<option value="{percent}"{selected}>{percent} %</option>'
 
 
-def render_legend(explanation: Explanation, full: float) -> str:
-    """Render what the colours over an image mean."""
+def render_legend(explanation: Explanation, scale: Scale) -> str:
+    """Render what the colours over an image, and its numbers, mean."""
+    finest = scale_pixels(explanation, scale)
     negative = ""
-    if (content_relevance(explanation) < 0).any():
-        negative = _render_negative_legend(full)
-    # "or more", because the full colour stands for the 98th percentile and everything above it.
+    if finest.signed:
+        negative = f'<span>against {finest.format(-finest.full)} or more</span><i class="ch-cold"></i>'
+    # "or more", because the full colour stands for everything above it, too.
     label = html_parts.escape(explanation.label)
-    positive = f'<i class="ch-warm"></i><span>{format_relevance(full)} or more for {label}</span>'
-    return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>'
-
-
-def _render_negative_legend(full: float) -> str:
-    return f'<span>against {format_relevance(-full)} or more</span><i class="ch-cold"></i>'
+    positive = f'<i class="ch-warm"></i><span>{finest.format(finest.full)} or more for {label}</span>'
+    caption = html_parts.render_faint(finest.caption)
+    return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>{caption}'
 
 
 def shrink(explanation: Explanation, max_side: int) -> Explanation:

@@ -8,16 +8,9 @@ from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 from clearhead.views import answer_html, blocks, heads, heatmap, html_parts
 from clearhead.views.captions import format_label
-from clearhead.views.text_spans import (
-    default_level,
-    escape_hidden,
-    has_negative_text,
-    is_image,
-    max_relevance,
-    require_explanations,
-    scored_spans,
-    split_segments,
-)
+from clearhead.views.scale import Scale, make_scale, share_scales
+from clearhead.views.text_spans import default_level, escape_hidden, is_image, require_explanations, split_segments
+from clearhead.views.trust import summarise_checks, summarise_methods
 
 # More explanations than this get brief cards.
 MAX_FULL_CARDS = 20
@@ -66,15 +59,15 @@ def card(explanation: Explanation, *, level: str | None = None, rollout: Explana
 
 
 def _text_card(explanation: Explanation, level: str, rollout: Explanation | None) -> str:
-    # Words and tokens share one scale, so that switching between them changes no colour's meaning.
-    full = html_parts.full_scale(explanation)
+    scale = make_scale(explanation)
     return html_parts.card(
         html_parts.render_heading(explanation),
-        html_parts.render_spoken_summary(explanation, level),
-        html_parts.render_levels(explanation, level, full),
-        _render_legend(explanation, full),
+        html_parts.render_spoken_summary(explanation, level, scale),
+        html_parts.render_levels(explanation, level, scale),
+        html_parts.render_legend(scale, explanation.label),
+        html_parts.render_check(explanation),
         html_parts.render_footer(explanation),
-        html_parts.render_numbers(explanation, level),
+        html_parts.render_numbers(explanation, level, scale),
         _render_blocks(explanation, rollout),
         _render_heads(explanation),
     )
@@ -84,6 +77,7 @@ def _image_card(explanation: Explanation) -> str:
     return html_parts.card(
         html_parts.render_heading(explanation),
         render_input(explanation),
+        html_parts.render_check(explanation),
         html_parts.render_footer(explanation),
         _render_heads(explanation),
     )
@@ -102,15 +96,30 @@ def _render_heads(explanation: Explanation) -> str:
 
 
 def cards(explanations: Sequence[Explanation]) -> list[str]:
-    """Render a card each; of more than 20 only the inputs."""
-    if len(explanations) <= MAX_FULL_CARDS:
-        return list(map(card, explanations))
-    return list(map(brief_card, explanations))
+    """Render a card each; of more than 20 only the inputs. Above several stands the share whose check holds."""
+    render = card if len(explanations) <= MAX_FULL_CARDS else brief_card
+    return [*summarise(explanations), *map(render, explanations)]
+
+
+def summarise(explanations: Sequence[Explanation]) -> list[str]:
+    """Render how many of several explanations hold, as a list of at most one body."""
+    return _render_summary(summarise_checks(explanations))
+
+
+def summarise_rows(rows: Sequence[Mapping[str, Explanation]]) -> list[str]:
+    """Render on how many of several inputs each method holds, as a body each."""
+    return _render_summary(summarise_methods(rows))
+
+
+def _render_summary(summary: str) -> list[str]:
+    lines = filter(None, summary.splitlines())
+    return [f'<p class="ch-check">{html_parts.escape(line)}</p>' for line in lines]
 
 
 def brief_card(explanation: Explanation) -> str:
-    """Render only label and coloured input."""
-    return html_parts.card(html_parts.render_heading(explanation), render_input(explanation))
+    """Render only label, coloured input and check."""
+    heading = html_parts.render_heading(explanation)
+    return html_parts.card(heading, render_input(explanation), html_parts.render_check(explanation))
 
 
 def methods(explanations: Mapping[str, Explanation]) -> str:
@@ -131,19 +140,20 @@ def _check_by_method(explanations: Mapping[str, Explanation]) -> None:
 
 
 def _render_named_input(name: str, explanation: Explanation) -> str:
-    return f"<h3>{html_parts.escape(name)}</h3>{render_input(explanation)}"
+    heading = f"<h3>{html_parts.escape(name)}</h3>"
+    return heading + render_input(explanation) + html_parts.render_check(explanation)
 
 
 def classes(explanations: Sequence[Explanation]) -> str:
-    """Render the same input explained for two or more classes side by side, on one scale."""
-    # One scale, so that a pale class is one with little relevance.
-    full = shared_full_scale(explanations)
-    columns = [_render_class(explanation, full) for explanation in explanations]
+    """Render the same input explained for two or more classes side by side; equal shares have equal colours."""
+    require_explanations(explanations)
+    columns = list(map(_render_class, explanations, share_scales(explanations)))
     return html_parts.card(html_parts.side_by_side(columns))
 
 
-def _render_class(explanation: Explanation, full: float) -> str:
-    return html_parts.render_heading(explanation, tag="h3") + render_input(explanation, full)
+def _render_class(explanation: Explanation, scale: Scale) -> str:
+    heading = html_parts.render_heading(explanation, tag="h3")
+    return heading + render_input(explanation, scale) + html_parts.render_check(explanation)
 
 
 def make_title(explanations: Sequence[Explanation]) -> str:
@@ -160,32 +170,12 @@ def _list_methods(explanations: Sequence[Explanation]) -> str:
     return ", ".join(names)
 
 
-def render_input(explanation: Explanation, full: float | None = None) -> str:
-    """Render the coloured text or image with its legend; `full` is the relevance of the full colour."""
+def render_input(explanation: Explanation, scale: Scale | None = None) -> str:
+    """Render the coloured text or image with its legend; `scale` is the explanation's own, or one it shares."""
     if isinstance(explanation, AnswerExplanation):
         return answer_html.render_input(explanation)
-    full = full or _full_scale(explanation)
+    scale = scale or make_scale(explanation)
     if is_image(explanation):
-        return _render_image(explanation, full)
+        return heatmap.render_figure(explanation, scale) + heatmap.render_legend(explanation, scale)
     segments = split_segments(explanation, default_level(explanation))
-    return html_parts.render_text(segments, full) + _render_legend(explanation, full)
-
-
-def _render_image(explanation: Explanation, full: float) -> str:
-    return heatmap.render_figure(explanation, full=full) + heatmap.render_legend(explanation, full)
-
-
-def shared_full_scale(explanations: Sequence[Explanation]) -> float:
-    """Return the relevance of the full colour for explanations on one scale: the largest of all."""
-    require_explanations(explanations)
-    return max(map(_full_scale, explanations))
-
-
-def _full_scale(explanation: Explanation) -> float:
-    if is_image(explanation):
-        return heatmap.full_scale(explanation)
-    return max_relevance(scored_spans(explanation, default_level(explanation)))
-
-
-def _render_legend(explanation: Explanation, full: float) -> str:
-    return html_parts.render_legend(full, explanation.label, has_negative_text(explanation))
+    return html_parts.render_text(segments, scale) + html_parts.render_legend(scale, explanation.label)

@@ -8,15 +8,7 @@ from importlib.resources import files
 from itertools import starmap
 
 from clearhead.explanation import Explanation
-from clearhead.views.captions import (
-    format_label,
-    format_notes,
-    format_probability,
-    format_relevance,
-    format_source,
-    format_tooltip,
-    format_word,
-)
+from clearhead.views.captions import format_label, format_probability, format_source, format_tooltip, format_word
 from clearhead.views.color import (
     DARK,
     LEGEND_STEPS,
@@ -25,23 +17,23 @@ from clearhead.views.color import (
     STEPS,
     Rgb,
     background_color,
-    color_step,
     format_hex,
 )
+from clearhead.views.notes import format_notes
+from clearhead.views.numbers import format_relevance
+from clearhead.views.scale import Scale
 from clearhead.views.text_spans import (
-    LEVELS,
     TextSpan,
     escape_hidden,
     has_text,
     is_hidden,
-    max_relevance,
     other_level,
-    scored_spans,
     select_scored,
     spell_out,
     split_segments,
     strongest_spans,
 )
+from clearhead.views.trust import describe_removal, describe_verdict
 
 MAX_TABLE_ROWS = 20
 MAX_SPOKEN_WORDS = 5
@@ -167,28 +159,28 @@ def css_class(step: int) -> str:
     return ""
 
 
-def render_text(segments: Sequence[Sequence[TextSpan]], full: float, css: str = "") -> str:
-    """Render one paragraph per text of the input, each word on its colour; `full` gets the full colour."""
+def render_text(segments: Sequence[Sequence[TextSpan]], scale: Scale, css: str = "") -> str:
+    """Render one paragraph per text of the input, each word on its colour."""
     # Ranks go over all texts of the input.
     count = len(select_scored(segments))
-    return "".join(_render_paragraph(segment, full, count, css) for segment in segments)
+    return "".join(_render_paragraph(segment, scale, count, css) for segment in segments)
 
 
-def _render_paragraph(spans: Sequence[TextSpan], full: float, count: int, css: str) -> str:
-    words = "".join(_render_span(span, full, count) for span in spans)
+def _render_paragraph(spans: Sequence[TextSpan], scale: Scale, count: int, css: str) -> str:
+    words = "".join(_render_span(span, scale, count) for span in spans)
     # The language is that of the user's text, not of the page, and the text itself tells its direction.
     return f'<p class="ch-text {css}" dir="auto" lang="">{words}</p>'
 
 
-def _render_span(span: TextSpan, full: float, count: int) -> str:
+def _render_span(span: TextSpan, scale: Scale, count: int) -> str:
     if span.relevance is None:
         return escape(span.text)
-    return _render_word(span, full, count)
+    return _render_word(span, scale, count)
 
 
-def _render_word(span: TextSpan, full: float, count: int) -> str:
-    tooltip = escape_attribute(format_tooltip(span, count))
-    css = _class_attribute(color_step(span.relevance, full))
+def _render_word(span: TextSpan, scale: Scale, count: int) -> str:
+    tooltip = escape_attribute(format_tooltip(scale, span, count))
+    css = _class_attribute(scale.find_step(span.relevance))
     return f'<span {css}title="{tooltip}">{escape(span.text)}</span>'
 
 
@@ -199,29 +191,24 @@ def _class_attribute(step: int) -> str:
     return f'class="{css_class(step)}" '
 
 
-def render_levels(explanation: Explanation, level: str, full: float) -> str:
+def render_levels(explanation: Explanation, level: str, scale: Scale) -> str:
     """Render the text at one level and, behind a check box, at the other one, on the same scale."""
     # Without the original text there are only tokens.
     if not has_text(explanation):
-        return render_text(split_segments(explanation), full)
+        return render_text(split_segments(explanation), scale)
     # The style sheet hides .ch-token until the box is checked: there is no script.
     other = other_level(level)
-    shown = _render_level(explanation, level, full, "ch-word")
-    hidden = _render_level(explanation, other, full, "ch-token")
+    shown = _render_level(explanation, level, scale, "ch-word")
+    hidden = _render_level(explanation, other, scale, "ch-token")
     return shown + hidden + _render_check_box(other)
 
 
-def _render_level(explanation: Explanation, level: str, full: float, css: str) -> str:
-    return render_text(split_segments(explanation, level), full, css)
+def _render_level(explanation: Explanation, level: str, scale: Scale, css: str) -> str:
+    return render_text(split_segments(explanation, level), scale, css)
 
 
 def _render_check_box(level: str) -> str:
     return f'<label><input type="checkbox" class="ch-tokens"> Show {level}s</label>'
-
-
-def full_scale(explanation: Explanation) -> float:
-    """Return the largest absolute relevance of any word or token, which gets the full colour."""
-    return max(max_relevance(scored_spans(explanation, level)) for level in LEVELS)
 
 
 def render_heading(explanation: Explanation, *, method: bool = True, tag: str = "h2") -> str:
@@ -235,20 +222,25 @@ def render_heading(explanation: Explanation, *, method: bool = True, tag: str = 
 
 def render_faint(text: str) -> str:
     """Render a paragraph of secondary text."""
-    return f'<p class="ch-faint">{escape(text)}</p>'
+    return f'<p class="ch-faint">{_bind_units(escape(text))}</p>'
 
 
-def render_legend(full: float, label: str, signed: bool) -> str:
-    """Render what the colours mean, with the relevance of the full colour."""
+def _bind_units(text: str) -> str:
+    """Keep per cent signs on the line of their number."""
+    return text.replace(" %", "&nbsp;%")
+
+
+def render_legend(scale: Scale, label: str) -> str:
+    """Render what the colours and the numbers mean."""
     negative = ""
-    if signed:
-        negative = _render_negative_legend(full)
-    positive = f"{_render_swatches(LEGEND_STEPS)}<span>{format_relevance(full)} for {escape(label)}</span>"
-    return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>'
+    if scale.signed:
+        negative = _render_negative_legend(scale)
+    positive = f"{_render_swatches(LEGEND_STEPS)}<span>{scale.format(scale.full)} for {escape(label)}</span>"
+    return f'<p class="ch-legend">{negative}<span>0</span>{positive}</p>{render_faint(scale.caption)}'
 
 
-def _render_negative_legend(full: float) -> str:
-    return f"<span>against {format_relevance(-full)}</span>{_render_swatches(NEGATIVE_LEGEND_STEPS)}"
+def _render_negative_legend(scale: Scale) -> str:
+    return f"<span>against {scale.format(-scale.full)}</span>{_render_swatches(NEGATIVE_LEGEND_STEPS)}"
 
 
 def _render_swatches(steps: Iterable[int]) -> str:
@@ -259,9 +251,20 @@ def _render_swatch(step: int) -> str:
     return f'<i class="{css_class(step)}"></i>'
 
 
-def render_spoken_summary(explanation: Explanation, level: str) -> str:
+def render_check(explanation: Explanation) -> str:
+    """Render the verdict of the check and what was hidden; nothing if there was no check."""
+    check = explanation.check
+    if check is None:
+        return ""
+    verdict = f'<b class="ch-{check.verdict}">{check.verdict}</b>'
+    evidence = _bind_units(escape(describe_removal(explanation, check)))
+    return f'<p class="ch-check">Check {verdict}: {escape(describe_verdict(check))}. <span>{evidence}</span></p>'
+
+
+def render_spoken_summary(explanation: Explanation, level: str, scale: Scale) -> str:
     """Render what a screen reader reads first: the strongest words in a sentence."""
-    words = ", ".join(map(format_word, strongest_spans(explanation, MAX_SPOKEN_WORDS, level)))
+    spans = strongest_spans(explanation, MAX_SPOKEN_WORDS, level)
+    words = ", ".join(format_word(scale, span) for span in spans)
     # .ch-sr is visible to screen readers only.
     return f'<p class="ch-sr">Strongest {level}s: {escape(words)}.</p>'
 
@@ -314,16 +317,18 @@ def render_image(url: str, size: tuple[int, int], description: str, css: str) ->
     return f'<img class="{css}" src="{url}" width="{width}" height="{height}" alt="{escape_attribute(description)}">'
 
 
-def render_numbers(explanation: Explanation, level: str) -> str:
+def render_numbers(explanation: Explanation, level: str, scale: Scale) -> str:
     """Render the strongest words as a folded table."""
-    rows = map(_number_cells, strongest_spans(explanation, MAX_TABLE_ROWS, level))
-    return details(f"Strongest {level}s as numbers", table((level, "relevance", "rank"), rows))
+    rows = [_number_cells(span, scale) for span in strongest_spans(explanation, MAX_TABLE_ROWS, level)]
+    columns = (level, scale.column, "raw relevance")
+    return details(f"Strongest {level}s as numbers", table(columns, rows))
 
 
-def _number_cells(span: TextSpan) -> tuple[str, str, str]:
-    return escape(span.text), format_relevance(span.relevance_or_zero), str(span.rank)
+def _number_cells(span: TextSpan, scale: Scale) -> tuple[str, str, str]:
+    relevance = span.relevance_or_zero
+    return escape(span.text), scale.format(relevance), format_relevance(relevance)
 
 
 def render_footer(explanation: Explanation) -> str:
-    """Render the special tokens, which are not part of text or image, and the diagnostics."""
+    """Render notes on special tokens, the error bar and diagnostics."""
     return "".join(map(render_faint, format_notes(explanation)))

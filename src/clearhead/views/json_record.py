@@ -11,6 +11,7 @@ from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation, Word
 from clearhead.version import __version__
 from clearhead.views.text_spans import has_text
+from clearhead.views.trust import format_check
 
 # A change that would break a reader gets a new number.
 FORMAT = 1
@@ -41,7 +42,15 @@ def _common_record(explanation: Explanation, name: str | None) -> dict[str, Any]
         "grid": _list_if_tuple(explanation.grid),
         "heads": _list_heads(explanation),
         "diagnostics": _convert_values(explanation.diagnostics),
+        "check": _check_record(explanation),
     }
+
+
+def _check_record(explanation: Explanation) -> dict[str, Any] | None:
+    """Return the check with what it means in words."""
+    if explanation.check is None:
+        return None
+    return {**asdict(explanation.check), "caption": format_check(explanation)}
 
 
 def _answer_record(explanation: AnswerExplanation) -> dict[str, Any]:
@@ -70,7 +79,7 @@ def line(explanation: Explanation, name: str | None = None) -> str:
 def row(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     """Return the record as a table row; values whose keys differ between methods become JSON text."""
     columns: dict[str, Any] = finite(record(explanation, name))
-    for key in columns.keys() & {"options", "target", "diagnostics", "answer"}:
+    for key in columns.keys() & {"options", "target", "diagnostics", "answer", "check"}:
         columns[key] = json.dumps(columns[key])
     # A column has one type: the second text of a pair is a column of its own.
     columns["text"], columns["second"] = _split_pair(columns["text"])

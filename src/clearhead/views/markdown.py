@@ -5,25 +5,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
 from clearhead.views import answer_markdown
-from clearhead.views.captions import format_diagnostics, format_headline, format_relevance
+from clearhead.views.answers import list_notes
+from clearhead.views.captions import format_headline
 from clearhead.views.heads import HeadGrid
 from clearhead.views.markdown_parts import emphasise, escape, quote
-from clearhead.views.text_spans import (
-    TextSpan,
-    default_level,
-    is_image,
-    max_relevance,
-    select_scored,
-    split_segments,
-    strongest_spans,
-)
+from clearhead.views.scale import make_scale
+from clearhead.views.text_spans import default_level, is_image, split_segments, strongest_spans
+from clearhead.views.trust import format_check, summarise_checks
 
 MAX_TABLE_ROWS = 10
 
 
 def document(explanations: Sequence[Explanation]) -> str:
-    """Render a section per explanation."""
-    return "\n".join(map(section, explanations))
+    """Render the share that holds, and a section per explanation."""
+    sections = list(map(section, explanations))
+    summary = summarise_checks(explanations)
+    if summary:
+        sections.insert(0, f"{escape(summary)}\n")
+    return "\n".join(sections)
 
 
 def comparison(explanations: Mapping[str, Explanation]) -> str:
@@ -32,15 +31,13 @@ def comparison(explanations: Mapping[str, Explanation]) -> str:
 
 
 def section(explanation: Explanation) -> str:
-    """Render heading, quoted text with strong words emphasised, tables, model and diagnostics."""
+    """Render heading, quoted text with strong words emphasised, tables, check, and notes."""
     lines = [f"## {escape(format_headline(explanation))}", ""]
     lines += _render_body(explanation)
     # A blank line ends the table.
     lines.append("")
     lines += _list_heads(explanation)
-    notes = _list_notes(explanation)
-    if notes:
-        lines.append(f"{escape(notes)}\n")
+    lines += [f"{escape(note)}\n" for note in _list_notes(explanation)]
     return "\n".join(lines)
 
 
@@ -52,9 +49,10 @@ def _render_body(explanation: Explanation) -> Iterator[str]:
     yield from _list_strongest(explanation)
 
 
-def _list_notes(explanation: Explanation) -> str:
-    notes = [explanation.model, format_diagnostics(explanation)]
-    return " · ".join(filter(None, notes))
+def _list_notes(explanation: Explanation) -> Iterator[str]:
+    """Iterate over the meaning of the numbers, the check, the model, and notes."""
+    notes = [make_scale(explanation).caption, format_check(explanation), explanation.model]
+    return filter(None, [*notes, *list_notes(explanation)])
 
 
 def _quote_text(explanation: Explanation) -> Iterator[str]:
@@ -69,32 +67,30 @@ def _quote_text(explanation: Explanation) -> Iterator[str]:
 
 
 def _emphasise_segments(explanation: Explanation) -> Iterator[str]:
-    segments = split_segments(explanation)
+    scale = make_scale(explanation)
     is_word_level = default_level(explanation) == "word"
-    full = max_relevance(select_scored(segments))
-    for segment in segments:
-        yield "".join(emphasise(span, full, is_word_level) for span in segment)
+    for segment in split_segments(explanation):
+        yield "".join(emphasise(span, scale, is_word_level) for span in segment)
 
 
-def _list_strongest(explanation: Explanation) -> list[str]:
-    rows = map(_format_row, strongest_spans(explanation, MAX_TABLE_ROWS))
-    return [f"| {_name_rows(explanation)} | relevance | rank |", "|:--|--:|--:|", *rows]
+def _list_strongest(explanation: Explanation) -> Iterator[str]:
+    scale = make_scale(explanation)
+    yield f"| {_name_rows(explanation)} | {scale.column} |"
+    yield "|:--|--:|"
+    for span in strongest_spans(explanation, MAX_TABLE_ROWS):
+        yield f"| {escape(span.text)} | {scale.format(span.relevance_or_zero)} |"
 
 
 def _list_heads(explanation: Explanation) -> list[str]:
     """Return a table of the strongest attention heads, if the explanation has them."""
     if explanation.heads is None:
         return []
-    heads = HeadGrid(explanation).strongest(MAX_TABLE_ROWS)
-    rows = [f"| {head.name} | {format_relevance(head.relevance)} |" for head in heads]
-    return ["| attention head | relevance |", "|:--|--:|", *rows, ""]
+    grid = HeadGrid(explanation)
+    rows = [f"| {head.name} | {grid.scale.format(head.relevance)} |" for head in grid.strongest(MAX_TABLE_ROWS)]
+    return ["| attention head | share |", "|:--|--:|", *rows, ""]
 
 
 def _name_rows(explanation: Explanation) -> str:
     if is_image(explanation):
         return "patch"
     return default_level(explanation)
-
-
-def _format_row(span: TextSpan) -> str:
-    return f"| {escape(span.text)} | {format_relevance(span.relevance_or_zero)} | {span.rank} |"

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from clearhead.views.scale import Scale
 from clearhead.views.text_spans import WHITESPACE, TextSpan, escape_hidden
 
-# A word is emphasised from a third of the strongest word's relevance on.
+# A word is emphasised from a third of the relevance of the full colour on.
 EMPHASIS_DIVISOR = 3
 # Markdown, HTML and the formulas of GitHub and Jupyter.
 SPECIAL_CHARACTERS = "\\`*_[]<>#|~&$!"
@@ -14,20 +15,20 @@ LIST_MARKER = re.compile(r"^(\s*\d*)([-+.)=])")
 ESCAPED_LIST_MARKER = r"\1\\\2"
 
 
-def emphasise(span: TextSpan, full: float, is_word_level: bool) -> str:
+def emphasise(span: TextSpan, scale: Scale, is_word_level: bool) -> str:
     """Return the escaped text of a span; words for the class are bold, words against it in italics."""
     # Line breaks are kept here: each line of the text becomes a line of the quote.
     text = "\n".join(map(_escape_characters, span.text.split("\n")))
     # Inside a word, Markdown takes stars as emphasis only around letters and digits.
     can_be_emphasised = is_word_level or span.text.isalnum()
-    if not _is_strong(span, full) or not can_be_emphasised:
+    if not _is_strong(span, scale) or not can_be_emphasised:
         return text
     mark = _choose_mark(span)
     return f"{mark}{text}{mark}"
 
 
-def _is_strong(span: TextSpan, full: float) -> bool:
-    return abs(span.relevance_or_zero) * EMPHASIS_DIVISOR >= full > 0
+def _is_strong(span: TextSpan, scale: Scale) -> bool:
+    return abs(span.relevance_or_zero) * EMPHASIS_DIVISOR >= scale.full > 0
 
 
 def _choose_mark(span: TextSpan) -> str:

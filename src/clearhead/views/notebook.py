@@ -11,27 +11,22 @@ from html import escape
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
 from clearhead.views import answer_html, html
-from clearhead.views.captions import (
-    format_notes,
-    format_probability,
-    format_relevance,
-    format_source,
-    format_tooltip,
-)
-from clearhead.views.color import STEPS, color_step, translucent_tint
+from clearhead.views.captions import format_probability, format_source, format_tooltip
+from clearhead.views.color import STEPS, translucent_tint
 from clearhead.views.heads import Head, HeadGrid
-from clearhead.views.html_parts import full_scale
+from clearhead.views.notes import format_notes
+from clearhead.views.scale import Scale, make_scale
 from clearhead.views.text_spans import (
     TextSpan,
     default_level,
     escape_hidden,
-    has_negative_text,
     has_text,
     is_image,
     other_level,
     select_scored,
     split_segments,
 )
+from clearhead.views.trust import describe_removal, describe_verdict, summarise_checks, summarise_methods
 
 # A notebook keeps its cells in the file: more would make it slow to open.
 MAX_SHOWN = 100
@@ -59,19 +54,25 @@ def _render_card(explanation: Explanation) -> str:
 def _render_parts(explanation: Explanation, level: str) -> Iterator[str]:
     yield _render_heading(explanation)
     yield from _render_text(explanation, level)
+    yield _render_check(explanation)
     yield from _render_footer(explanation)
     yield _render_other_level(explanation, level)
     yield _render_heads(explanation)
 
 
 def listing(explanations: Sequence[Explanation]) -> str:
-    """Render many explanations: the input of each, at most a hundred."""
+    """Render many explanations: the share that holds, and the input of each, at most a hundred."""
     shown = explanations[:MAX_SHOWN]
+    summary = _render_summary(summarise_checks(explanations))
     rest = _render_rest(explanations)
     if _need_style(shown):
         # Cards of images or answers share one style sheet.
-        return html.with_style([*_render_cards(shown), rest])
-    return "".join(_render_fragments(shown)) + rest
+        return html.with_style([summary, *_render_cards(shown), rest])
+    return "".join([summary, *_render_fragments(shown), rest])
+
+
+def _render_summary(summary: str) -> str:
+    return "".join(f"<p>{_escape(line)}</p>" for line in summary.splitlines())
 
 
 def _render_cards(explanations: Sequence[Explanation]) -> Iterable[str]:
@@ -88,10 +89,12 @@ def _render_fragments(explanations: Sequence[Explanation]) -> Iterable[str]:
 
 def comparison(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> str:
     """Render several methods on one input, or on each of many, at most a hundred."""
-    rows = _group_by_input(explanations)[:MAX_SHOWN]
-    if any(_need_style(row.values()) for row in rows):
-        return html.with_style(map(html.methods, rows))
-    return "".join(map(_render_methods, rows))
+    rows = _group_by_input(explanations)
+    summary = _render_summary(summarise_methods(rows))
+    shown = rows[:MAX_SHOWN]
+    if any(_need_style(row.values()) for row in shown):
+        return html.with_style([summary, *map(html.methods, shown)])
+    return "".join([summary, *map(_render_methods, shown)])
 
 
 def _need_style(explanations: Iterable[Explanation]) -> bool:
@@ -131,7 +134,8 @@ def _render_heading(explanation: Explanation, *, method: bool = True) -> str:
 
 
 def _render_brief(explanation: Explanation) -> str:
-    return _render_frame([_render_heading(explanation), *_render_text(explanation, default_level(explanation))])
+    text = _render_text(explanation, default_level(explanation))
+    return _render_frame([_render_heading(explanation), *text, _render_check(explanation)])
 
 
 def _render_methods(explanations: Mapping[str, Explanation]) -> str:
@@ -145,27 +149,34 @@ def _list_methods(explanations: Mapping[str, Explanation]) -> Iterator[str]:
     for name, explanation in explanations.items():
         yield f"<div>{_render_small(name)}</div>"
         yield from _render_text(explanation, default_level(explanation))
+        yield _render_check(explanation)
+
+
+def _render_check(explanation: Explanation) -> str:
+    check = explanation.check
+    if check is None:
+        return ""
+    evidence = f"{describe_verdict(check)}. {describe_removal(explanation, check)}"
+    return f"<div><small>Check <b>{check.verdict}</b>: {_escape(evidence)}</small></div>"
 
 
 def _render_text(explanation: Explanation, level: str) -> Iterator[str]:
     """Render the coloured text and its legend."""
-    # The scale of words and tokens together, so that both levels have the same colours.
-    full = full_scale(explanation)
-    yield from _render_paragraphs(split_segments(explanation, level), full)
-    yield _render_legend(explanation, full)
+    scale = make_scale(explanation)
+    yield from _render_paragraphs(split_segments(explanation, level), scale)
+    yield _render_legend(scale, explanation.label)
 
 
-def _render_legend(explanation: Explanation, full: float) -> str:
-    signed = has_negative_text(explanation)
-    lowest = _format_lowest(full, signed)
-    bar = _render_color_bar(signed)
-    return f"<div><small>{lowest} {bar} {format_relevance(full)} for {_escape(explanation.label)}</small></div>"
+def _render_legend(scale: Scale, label: str) -> str:
+    bar = _render_color_bar(scale.signed)
+    ends = f"{_format_lowest(scale)} {bar} {scale.format(scale.full)} for {_escape(label)}"
+    return f"<div><small>{ends}<br>{scale.caption}</small></div>"
 
 
-def _format_lowest(full: float, signed: bool) -> str:
-    if not signed:
+def _format_lowest(scale: Scale) -> str:
+    if not scale.signed:
         return "0"
-    return f"against {format_relevance(-full)}"
+    return f"against {scale.format(-scale.full)}"
 
 
 def _render_color_bar(signed: bool) -> str:
@@ -177,7 +188,7 @@ def _render_color_bar(signed: bool) -> str:
 
 
 def _render_footer(explanation: Explanation) -> Iterator[str]:
-    """Render special tokens and diagnostics."""
+    """Render notes on special tokens, the error bar and diagnostics."""
     for note in format_notes(explanation):
         yield f"<div>{_render_small(note)}</div>"
 
@@ -188,7 +199,7 @@ def _render_other_level(explanation: Explanation, level: str) -> str:
         return ""
     other = other_level(level)
     summary = _render_small(f"{other.title()}s")
-    paragraphs = _render_paragraphs(split_segments(explanation, other), full_scale(explanation))
+    paragraphs = _render_paragraphs(split_segments(explanation, other), make_scale(explanation))
     return f"<details><summary>{summary}</summary>{''.join(paragraphs)}</details>"
 
 
@@ -197,23 +208,23 @@ def _render_heads(explanation: Explanation) -> str:
     if explanation.heads is None:
         return ""
     grid = HeadGrid(explanation)
-    rows = "".join(_render_head_row(name, heads, grid.full) for name, heads in grid.rows())
+    rows = "".join(_render_head_row(name, heads, grid) for name, heads in grid.rows())
     numbers = "".join(f"<th>{number}</th>" for number in grid.columns)
     table = f'<table style="white-space:nowrap"><tr><th>head</th>{numbers}</tr>{rows}</table>'
     return f"<details><summary>{_render_small('Heads')}</summary>{table}</details>"
 
 
-def _render_head_row(name: str, heads: Iterable[Head], full: float) -> str:
-    cells = "".join(_render_head_cell(head, full) for head in heads)
+def _render_head_row(name: str, heads: Iterable[Head], grid: HeadGrid) -> str:
+    cells = "".join(_render_head_cell(head, grid) for head in heads)
     return f"<tr><th>{name}</th>{cells}</tr>"
 
 
-def _render_head_cell(head: Head, full: float) -> str:
+def _render_head_cell(head: Head, grid: HeadGrid) -> str:
     if not head.exists:
         return "<td></td>"
-    step = color_step(head.relevance, full)
+    step = grid.scale.find_step(head.relevance)
     style = f"background:{translucent_tint(step)};text-align:center;min-width:2em"
-    return f'<td style="{style}" title="{head.caption}">{_choose_sign(step)}</td>'
+    return f'<td style="{style}" title="{grid.describe(head)}">{_choose_sign(step)}</td>'
 
 
 def _choose_sign(step: int) -> str:
@@ -223,24 +234,24 @@ def _choose_sign(step: int) -> str:
     return "+" if step > 0 else "−"
 
 
-def _render_paragraphs(segments: Sequence[Sequence[TextSpan]], full: float) -> Iterator[str]:
+def _render_paragraphs(segments: Sequence[Sequence[TextSpan]], scale: Scale) -> Iterator[str]:
     # Ranks go over all texts of the input.
     count = len(select_scored(segments))
     for segment in segments:
-        yield _render_paragraph(segment, full, count)
+        yield _render_paragraph(segment, scale, count)
 
 
-def _render_paragraph(spans: Sequence[TextSpan], full: float, count: int) -> str:
-    words = "".join(_render_span(span, full, count) for span in spans)
+def _render_paragraph(spans: Sequence[TextSpan], scale: Scale, count: int) -> str:
+    words = "".join(_render_span(span, scale, count) for span in spans)
     return f'<p dir="auto" style="{PARAGRAPH_STYLE}">{words}</p>'
 
 
-def _render_span(span: TextSpan, full: float, count: int) -> str:
+def _render_span(span: TextSpan, scale: Scale, count: int) -> str:
     text = _escape(span.text)
     if span.relevance is None:
         return text
-    title = f'title="{_escape(format_tooltip(span, count))}"'
-    step = color_step(span.relevance, full)
+    title = f'title="{_escape(format_tooltip(scale, span, count))}"'
+    step = scale.find_step(span.relevance)
     if step == 0:
         return f"<span {title}>{text}</span>"
     return f'<u style="{_word_style(step)}" {title}>{text}</u>'

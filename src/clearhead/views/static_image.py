@@ -1,6 +1,6 @@
 """Static images of explanations: one layout of boxes, drawn as PNG or written as SVG; photos keep their size."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from operator import attrgetter, itemgetter
 
@@ -8,26 +8,18 @@ from PIL import Image, ImageDraw
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
-from clearhead.views import answer_image, heatmap
-from clearhead.views.captions import (
-    format_diagnostics,
-    format_label,
-    format_method,
-    format_probability,
-    format_source,
-    format_tokens,
-)
-from clearhead.views.color import LIGHT, Rgb, background_color, color_step, format_hex, underline_color
+from clearhead.views import answer_image, heatmap, photo_image
+from clearhead.views.captions import format_label, format_probability, format_source
+from clearhead.views.color import LIGHT, Rgb, background_color, format_hex, underline_color
 from clearhead.views.fonts import SCALE, draw_text, has_all_glyphs, replace_missing_glyphs
 from clearhead.views.heads import HeadGrid
+from clearhead.views.notes import format_notes
+from clearhead.views.scale import make_scale
 from clearhead.views.text_layout import BASELINE, MARGIN, SMALL_SIZE, WIDTH, Box, GridCell, Layout, Spell
 from clearhead.views.text_spans import (
     escape_hidden,
-    has_negative,
     is_image,
-    max_relevance,
     require_explanations,
-    select_scored,
     special_tokens,
     split_segments,
     text_segments,
@@ -35,13 +27,8 @@ from clearhead.views.text_spans import (
 
 GAP = 14
 TITLE_SIZE = 22
-CAPTION_SIZE = 16
-CAPTION_HEIGHT = 40
 DASH_LENGTH = 10.0
 DASH_GAP = 6
-MAX_SPECIAL_TOKENS = 8
-# Larger photos take long to draw and make large files.
-MAX_PHOTO_SIDE = 2048
 MISSING_GLYPHS = "⟨…⟩ names what no font on this machine can write: install one, or use .html."
 
 
@@ -53,7 +40,7 @@ def draw(explanations: Sequence[Explanation]) -> Image.Image:
     require_explanations(explanations)
     # A photo next to a text is drawn as a text, whose words are its patches.
     if _are_images(explanations):
-        return _draw_photos(explanations)
+        return photo_image.draw(explanations)
     boxes, height = _lay_out(explanations, replace_missing_glyphs)
     return _draw_boxes(boxes, height)
 
@@ -62,7 +49,8 @@ def svg(explanations: Sequence[Explanation]) -> str:
     """Write the same as scalable text that can be searched and copied; photos are embedded."""
     require_explanations(explanations)
     if _are_images(explanations):
-        return _write_photos(explanations)
+        body, size = photo_image.write(explanations)
+        return _write_svg(*size, body, " ".join(map(heatmap.describe, explanations)))
     boxes, height = _lay_out(explanations, escape_hidden)
     body = "".join(map(_write_box, boxes))
     return _write_svg(WIDTH, height, body, _describe(explanations))
@@ -105,12 +93,13 @@ def _is_drawable(explanation: Explanation) -> bool:
 
 
 def _lay_out_explanation(layout: Layout, explanation: Explanation) -> None:
-    """Add heading, text, legend, special tokens and diagnostics of one explanation."""
+    """Add heading, text, legend, check and notes of one explanation."""
     _lay_out_heading(layout, explanation)
     if isinstance(explanation, AnswerExplanation):
         answer_image.lay_out(layout, explanation)
     else:
         _lay_out_text(layout, explanation)
+        layout.add_check(explanation)
         _lay_out_notes(layout, explanation)
     if explanation.heads is not None:
         layout.y += GAP
@@ -118,19 +107,17 @@ def _lay_out_explanation(layout: Layout, explanation: Explanation) -> None:
 
 
 def _lay_out_notes(layout: Layout, explanation: Explanation) -> None:
-    for note in _list_notes(explanation):
+    for note in format_notes(explanation):
         _add_note(layout, note)
 
 
 def _lay_out_text(layout: Layout, explanation: Explanation) -> None:
-    segments = split_segments(explanation)
-    scored = select_scored(segments)
-    full = max_relevance(scored)
-    for segment in segments:
+    scale = make_scale(explanation)
+    for segment in split_segments(explanation):
         layout.y += GAP / 2
-        layout.add_text(segment, full)
+        layout.add_text(segment, scale)
     layout.y += GAP
-    layout.add_legend(explanation.label, full, has_negative(scored))
+    layout.add_legend(explanation.label, scale)
 
 
 def _lay_out_heads(layout: Layout, explanation: Explanation) -> None:
@@ -138,10 +125,11 @@ def _lay_out_heads(layout: Layout, explanation: Explanation) -> None:
     grid = HeadGrid(explanation)
     layout.add_grid_head("head", list(map(str, grid.columns)))
     for name, heads in grid.rows():
-        cells = [GridCell(color_step(head.relevance, grid.full), head.caption) for head in heads if head.exists]
+        existing = [head for head in heads if head.exists]
+        cells = [GridCell(grid.scale.find_step(head.relevance), grid.describe(head)) for head in existing]
         layout.add_grid_row(name, cells, len(grid.columns))
     layout.y += GAP / 2
-    layout.add_legend(explanation.label, grid.full, grid.has_negative)
+    layout.add_legend(explanation.label, grid.scale)
 
 
 def _lay_out_heading(layout: Layout, explanation: Explanation) -> None:
@@ -151,19 +139,6 @@ def _lay_out_heading(layout: Layout, explanation: Explanation) -> None:
 
 def _add_note(layout: Layout, text: str) -> None:
     layout.add_line(text, SMALL_SIZE, LIGHT.faint)
-
-
-def _list_notes(explanation: Explanation) -> list[str]:
-    notes = [_format_special_tokens(explanation), format_diagnostics(explanation)]
-    return list(filter(None, notes))
-
-
-def _format_special_tokens(explanation: Explanation) -> str:
-    # Tokens without characters count as special too, and there may be many.
-    tokens = special_tokens(explanation)[:MAX_SPECIAL_TOKENS]
-    if not tokens:
-        return ""
-    return f"special tokens: {'   '.join(format_tokens(tokens))}"
 
 
 def _draw_boxes(boxes: Sequence[Box], height: float) -> Image.Image:
@@ -220,52 +195,6 @@ def _split_underline(box: Box) -> Iterator[tuple[float, float]]:
     while left < right:
         yield left, min(left + length, right)
         left += length + DASH_GAP
-
-
-def _draw_photos(explanations: Sequence[Explanation]) -> Image.Image:
-    """Draw one photo, or several side by side with captions; large ones are shrunk, which is faster."""
-    explanations = _shrink_photos(explanations)
-    overlays = list(map(heatmap.overlay, explanations))
-    if len(overlays) == 1:
-        return overlays[0]
-    return _draw_side_by_side(explanations, overlays)
-
-
-def _draw_side_by_side(explanations: Sequence[Explanation], overlays: Sequence[Image.Image]) -> Image.Image:
-    canvas = Image.new("RGB", _photo_canvas_size(overlays), LIGHT.paper)
-    for explanation, overlay, x in zip(explanations, overlays, _photo_positions(overlays), strict=True):
-        canvas.paste(overlay, (x, CAPTION_HEIGHT))
-        _draw_caption(canvas, x, explanation)
-    return canvas
-
-
-def _shrink_photos(explanations: Sequence[Explanation]) -> list[Explanation]:
-    return [heatmap.shrink(explanation, MAX_PHOTO_SIDE) for explanation in explanations]
-
-
-def _photo_positions(images: Iterable[Image.Image]) -> Iterator[int]:
-    """Iterate over the left ends of images side by side."""
-    x = 0
-    for image in images:
-        yield x
-        x += image.width + GAP
-
-
-def _draw_caption(canvas: Image.Image, x: int, explanation: Explanation) -> None:
-    caption = replace_missing_glyphs(_format_caption(explanation))
-    # `draw_text` scales layouts of text; photos keep their size, so position and font size are divided by the scale.
-    draw_text(canvas, ((x + 4) / SCALE, 26 / SCALE), caption, CAPTION_SIZE // SCALE)
-
-
-def _photo_canvas_size(images: Sequence[Image.Image]) -> tuple[int, int]:
-    widths = [image.width for image in images]
-    gaps = GAP * (len(images) - 1)
-    height = max(image.height for image in images)
-    return sum(widths) + gaps, height + CAPTION_HEIGHT
-
-
-def _format_caption(explanation: Explanation) -> str:
-    return escape_hidden(f"{explanation.label} · {format_method(explanation)}")
 
 
 def _write_svg(width: float, height: float, body: str, title: str) -> str:
@@ -332,29 +261,6 @@ def _dash_attribute(step: int) -> str:
     if step > 0:
         return ""
     return ' stroke-dasharray="5 3"'
-
-
-def _write_photos(explanations: Sequence[Explanation]) -> str:
-    photos = _shrink_photos(explanations)
-    images = list(map(heatmap.original_image, photos))
-    body = "".join(map(_write_photo, photos, _photo_positions(images)))
-    width, height = _photo_canvas_size(images)
-    descriptions = " ".join(map(heatmap.describe, explanations))
-    return _write_svg(width, height, body, descriptions)
-
-
-def _write_photo(explanation: Explanation, x: float) -> str:
-    photo = _write_image(heatmap.desaturate(explanation), "JPEG", x, 1.0)
-    colors = _write_image(heatmap.render_colors(explanation), "PNG", x, heatmap.DEFAULT_OPACITY)
-    caption = escape(_format_caption(explanation))
-    return f'{photo}{colors}<text x="{x + 4:g}" y="24" font-size="{CAPTION_SIZE}">{caption}</text>'
-
-
-def _write_image(image: Image.Image, image_format: str, x: float, opacity: float) -> str:
-    return (
-        f'<image x="{x:g}" y="{CAPTION_HEIGHT}" width="{image.width}" height="{image.height}" '
-        f'opacity="{opacity:g}" href="{heatmap.encode_data_url(image, image_format)}"/>'
-    )
 
 
 def _describe(explanations: Sequence[Explanation]) -> str:

@@ -7,21 +7,17 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from clearhead.answer_explanation import AnswerExplanation
-from clearhead.arrays import Array
 from clearhead.explanation import Explanation
 from clearhead.views import answer_terminal
-from clearhead.views.captions import (
-    format_diagnostics,
-    format_relevance,
-    format_tokens,
-    format_word,
-)
-from clearhead.views.color import color_step
+from clearhead.views.captions import format_word
 from clearhead.views.heads import Head, HeadGrid
+from clearhead.views.notes import format_notes
+from clearhead.views.scale import Scale, make_scale
 from clearhead.views.terminal_parts import (
     NEGATIVE_SHADES,
     POSITIVE_SHADES,
     choose_shade,
+    render_check,
     render_heading,
     render_legend,
     render_ranking,
@@ -32,17 +28,11 @@ from clearhead.views.text_spans import (
     TextSpan,
     content_relevance,
     escape_hidden,
-    has_negative,
     is_image,
-    max_relevance,
-    scored_spans,
-    select_scored,
-    special_tokens,
     split_segments,
     strongest_spans,
 )
 
-MAX_SPECIAL_TOKENS = 6
 MAX_COMPARED_WORDS = 5
 # Characters of "block 99", and a space.
 HEAD_NAME_WIDTH = 9
@@ -96,25 +86,27 @@ def _make_recorder(width: int, color: bool) -> Console:
 
 
 def view(explanation: Explanation, *, level: str | None = None, count: int = 8) -> RenderableType:
-    """Return heading, text or patches, legend, the `count` strongest words, special tokens and diagnostics."""
+    """Return heading, text or patches, legend, the `count` strongest words, check and notes."""
     renderables: list[RenderableType] = [render_heading(explanation), Text()]
     if isinstance(explanation, AnswerExplanation):
         body = answer_terminal.render(explanation, level, count)
         return Group(*renderables, *body, *_render_heads(explanation))
     if is_image(explanation):
-        renderables.append(_render_patches(explanation))
+        renderables += _render_patches(explanation)
     else:
         renderables += _render_words(explanation, level, count)
+    renderables += render_check(explanation)
     return Group(*renderables, *_render_footer(explanation), *_render_heads(explanation))
 
 
 def _render_words(explanation: Explanation, level: str | None, count: int) -> Iterator[RenderableType]:
+    scale = make_scale(explanation)
     yield from _render_texts(explanation, level)
     yield Text()
-    spans = scored_spans(explanation, level)
-    yield render_legend(max_relevance(spans), explanation.label, has_negative(spans))
+    yield render_legend(scale, explanation.label)
+    yield Text(scale.caption, style="dim")
     yield Text()
-    yield render_ranking(strongest_spans(explanation, count, level))
+    yield render_ranking(scale, strongest_spans(explanation, count, level))
 
 
 def methods(explanations: Mapping[str, Explanation], *, level: str | None = None) -> RenderableType:
@@ -124,6 +116,7 @@ def methods(explanations: Mapping[str, Explanation], *, level: str | None = None
     for name, explanation in explanations.items():
         renderables.append(Text(name, style="bold"))
         renderables += _render_compared(explanation, level)
+        renderables += render_check(explanation)[1:]
         renderables.append(Text())
     return Group(*renderables)
 
@@ -132,42 +125,40 @@ def _render_compared(explanation: Explanation, level: str | None) -> Sequence[Re
     if isinstance(explanation, AnswerExplanation):
         return answer_terminal.render_input(explanation, level)
     if is_image(explanation):
-        return [_render_patches(explanation)]
-    return [*_render_texts(explanation, level), _render_short_list(explanation)]
+        return list(_render_patches(explanation))
+    return [*_render_texts(explanation, level), *_render_short_list(explanation)]
 
 
 def _render_texts(explanation: Explanation, level: str | None) -> list[Text]:
-    segments = split_segments(explanation, level)
-    full = max_relevance(select_scored(segments))
-    return [_render_text(segment, full) for segment in segments]
+    scale = make_scale(explanation)
+    return [_render_text(segment, scale) for segment in split_segments(explanation, level)]
 
 
-def _render_text(spans: Sequence[TextSpan], full: float) -> Text:
+def _render_text(spans: Sequence[TextSpan], scale: Scale) -> Text:
     # Folding breaks a long word instead of cutting it off at the edge.
     line = Text(overflow="fold")
     for span in spans:
-        line.append(escape_hidden(span.text), style=word_style(color_step(span.relevance, full)))
+        line.append(escape_hidden(span.text), style=word_style(scale.find_step(span.relevance)))
     return line
 
 
-def _render_short_list(explanation: Explanation) -> Text:
-    words = map(format_word, strongest_spans(explanation, MAX_COMPARED_WORDS))
-    return Text("  ".join(words), style="dim")
+def _render_short_list(explanation: Explanation) -> list[Text]:
+    scale = make_scale(explanation)
+    words = [format_word(scale, span) for span in strongest_spans(explanation, MAX_COMPARED_WORDS)]
+    return [Text("  ".join(words), style="dim"), Text(scale.caption, style="dim")]
 
 
-def _render_patches(explanation: Explanation) -> Text:
+def _render_patches(explanation: Explanation) -> Iterator[Text]:
     """Render the patches of an image, two characters each: blocks speak for the class, lines against it."""
+    scale = make_scale(explanation)
     values = content_relevance(explanation).reshape(explanation.grid or (0, 0))
-    full = float(abs(values).max(initial=0.0))
-    text = Text()
     for row in values.tolist():
-        text.append_text(_render_patch_row(row, full))
-    return text.append_text(_render_patch_legend(values, full, explanation.label))
+        yield _render_patch_row(row, scale)
+    yield from _render_patch_legend(scale, explanation.label, "or more for")
 
 
-def _render_patch_row(values: Iterable[float], full: float) -> Text:
-    patches = [_render_patch(value, full) for value in values]
-    return Text.assemble(*patches, "\n")
+def _render_patch_row(values: Iterable[float], scale: Scale) -> Text:
+    return Text.assemble(*(_render_patch(value, scale) for value in values))
 
 
 def _render_heads(explanation: Explanation) -> list[Text]:
@@ -177,14 +168,14 @@ def _render_heads(explanation: Explanation) -> list[Text]:
     grid = HeadGrid(explanation)
     lines = [Text(), Text(f"{'head':{HEAD_NAME_WIDTH}}{_number_heads(grid.columns)}", style="dim")]
     for name, heads in grid.rows():
-        lines.append(_render_head_row(name, heads, grid.full))
-    strongest = "  ".join(head.caption for head in grid.strongest(MAX_COMPARED_WORDS))
-    return [*lines, _render_patch_legend(grid.values, grid.full, explanation.label), Text(strongest, style="dim")]
+        lines.append(_render_head_row(name, heads, grid.scale))
+    strongest = "  ".join(grid.describe(head) for head in grid.strongest(MAX_COMPARED_WORDS))
+    return [*lines, *_render_patch_legend(grid.scale, explanation.label), Text(strongest, style="dim")]
 
 
-def _render_head_row(name: str, heads: Iterable[Head], full: float) -> Text:
+def _render_head_row(name: str, heads: Iterable[Head], scale: Scale) -> Text:
     line = Text(f"{name:{HEAD_NAME_WIDTH}}", style="dim")
-    cells = [_render_patch(head.relevance, full) for head in heads]
+    cells = [_render_patch(head.relevance, scale) for head in heads]
     if len(cells) > MAX_WIDE_HEADS:
         return line.append(" ").append_text(Text.assemble(*(cell[:1] for cell in cells)))
     for cell in cells:
@@ -199,38 +190,23 @@ def _number_heads(columns: Sequence[int]) -> str:
     return "".join(f"{number:>3}" for number in columns)
 
 
-def _render_patch(value: float, full: float) -> Text:
-    step = color_step(value, full)
+def _render_patch(value: float, scale: Scale) -> Text:
+    step = scale.find_step(value)
     if step == 0:
         return Text("  ")
     return Text(2 * choose_shade(step), style=sign_color(value))
 
 
-def _render_patch_legend(values: Array, full: float, label: str) -> Text:
-    legend = Text("\n")
-    if (values < 0).any():
-        legend.append(f"{NEGATIVE_SHADES[-1]} {format_relevance(-full)} against   ", style="dim")
-    positive = f"{POSITIVE_SHADES[-1]} {format_relevance(full)} for {escape_hidden(label)}"
-    return legend.append(positive, style="dim")
+def _render_patch_legend(scale: Scale, label: str, words: str = "for") -> list[Text]:
+    legend = Text(style="dim")
+    if scale.signed:
+        legend.append(f"{NEGATIVE_SHADES[-1]} {scale.format(-scale.full)} against   ")
+    legend.append(f"{POSITIVE_SHADES[-1]} {scale.format(scale.full)} {words} {escape_hidden(label)}")
+    return [Text(), legend, Text(scale.caption, style="dim")]
 
 
 def _render_footer(explanation: Explanation) -> list[Text]:
-    notes = list(filter(None, [_format_special_tokens(explanation), format_diagnostics(explanation)]))
+    notes = format_notes(explanation)
     if notes:
         notes.insert(0, "")
     return [Text(note, style="dim") for note in notes]
-
-
-def _format_special_tokens(explanation: Explanation) -> str:
-    tokens = special_tokens(explanation)
-    if not tokens:
-        return ""
-    return f"special  {_list_tokens(tokens)}"
-
-
-def _list_tokens(tokens: Sequence[tuple[str, float]]) -> str:
-    shown = format_tokens(tokens[:MAX_SPECIAL_TOKENS])
-    rest = len(tokens) - MAX_SPECIAL_TOKENS
-    if rest > 0:
-        shown.append(f"and {rest} more")
-    return "  ".join(shown)

@@ -5,24 +5,20 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.check import FAILS, HOLDS, WEAK
 from clearhead.explanation import Explanation
-from clearhead.views.captions import format_certainty, format_label, format_relevance, format_source
-from clearhead.views.color import (
-    LEGEND_STEPS,
-    LIGHT,
-    NEGATIVE_LEGEND_STEPS,
-    STEPS,
-    background_color,
-    color_step,
-    format_hex,
-)
-from clearhead.views.text_spans import TextSpan, escape_hidden, max_relevance
+from clearhead.views.captions import format_certainty, format_label, format_source
+from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, STEPS, background_color, format_hex
+from clearhead.views.scale import Scale
+from clearhead.views.text_spans import TextSpan, escape_hidden
+from clearhead.views.trust import describe_hidden, describe_shown, describe_verdict
 
 # Characters of the bar of the strongest word.
 BAR_WIDTH = 12
 # From none to the full relevance; blocks and lines differ without colour.
 POSITIVE_SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ·-=≡"
+VERDICT_COLORS = {HOLDS: "green", WEAK: "yellow", FAILS: "red"}
 
 
 def render_heading(explanation: Explanation, *, method: bool = True) -> Text:
@@ -33,6 +29,17 @@ def render_heading(explanation: Explanation, *, method: bool = True) -> Text:
         line.append(f"  {certainty}", style="bold")
     source = escape_hidden(format_source(explanation, method=method))
     return line.append(f"   {source}", style="dim")
+
+
+def render_check(explanation: Explanation) -> list[Text]:
+    """Return the verdict of the check and what was hidden, after an empty line; nothing if there was no check."""
+    check = explanation.check
+    if check is None:
+        return []
+    verdict = Text("Check ").append(check.verdict, style=f"bold {VERDICT_COLORS[check.verdict]}")
+    verdict.append(f": {describe_verdict(check)}.")
+    hidden = Text(describe_hidden(explanation, check), style="dim")
+    return [Text(), verdict, hidden, Text(describe_shown(explanation, check), style="dim")]
 
 
 def word_style(step: int) -> str:
@@ -58,17 +65,18 @@ def _choose_underline(step: int) -> str:
     return "underline2"
 
 
-def render_legend(full: float, label: str, signed: bool) -> Text:
+def render_legend(scale: Scale, label: str) -> Text:
     """Return what the colours mean."""
     line = Text(style="dim")
-    if signed:
-        line.append_text(_render_negative_legend(full))
+    if scale.signed:
+        line.append_text(_render_negative_legend(scale))
     line.append("0 ").append_text(_render_swatches(LEGEND_STEPS))
-    return line.append(f" {format_relevance(full)} for {escape_hidden(label)}")
+    return line.append(f" {scale.format(scale.full)} for {escape_hidden(label)}")
 
 
-def _render_negative_legend(full: float) -> Text:
-    return Text(f"against {format_relevance(-full)} ").append_text(_render_swatches(NEGATIVE_LEGEND_STEPS)).append(" ")
+def _render_negative_legend(scale: Scale) -> Text:
+    swatches = _render_swatches(NEGATIVE_LEGEND_STEPS)
+    return Text(f"against {scale.format(-scale.full)} ").append_text(swatches).append(" ")
 
 
 def _render_swatches(steps: Iterable[int]) -> Text:
@@ -87,27 +95,23 @@ def _sign_block(value: float) -> str:
     return "░"
 
 
-def render_ranking(spans: Sequence[TextSpan]) -> Table:
-    """Return words with their relevance as numbers and bars."""
-    full = max_relevance(spans)
+def render_ranking(scale: Scale, spans: Sequence[TextSpan]) -> Table:
+    """Return words with their shares or effects as numbers and bars."""
     table = Table.grid(padding=(0, 2))
     for span in spans:
-        table.add_row(*_render_row(span, full))
+        table.add_row(*_render_row(scale, span))
     return table
 
 
-def _render_row(span: TextSpan, full: float) -> tuple[Text, Text, Text]:
+def _render_row(scale: Scale, span: TextSpan) -> tuple[Text, Text, Text]:
     relevance = span.relevance_or_zero
-    number = Text(format_relevance(relevance), justify="right")
-    return Text(escape_hidden(span.text)), number, _render_bar(relevance, full)
+    number = Text(scale.format(relevance), justify="right")
+    return Text(escape_hidden(span.text)), number, _render_bar(scale, relevance)
 
 
-def _render_bar(relevance: float, full: float) -> Text:
-    return Text(_sign_block(relevance) * _bar_length(relevance, full), style=sign_color(relevance))
-
-
-def _bar_length(relevance: float, full: float) -> int:
-    return abs(color_step(relevance, full)) * BAR_WIDTH // STEPS
+def _render_bar(scale: Scale, relevance: float) -> Text:
+    length = abs(scale.find_step(relevance)) * BAR_WIDTH // STEPS
+    return Text(_sign_block(relevance) * length, style=sign_color(relevance))
 
 
 def sign_color(relevance: float) -> str:

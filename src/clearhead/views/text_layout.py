@@ -9,10 +9,12 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from clearhead.views.captions import format_relevance
-from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, Rgb, color_step
+from clearhead.explanation import Explanation
+from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, Rgb
 from clearhead.views.fonts import measure_text
+from clearhead.views.scale import Scale
 from clearhead.views.text_spans import TextSpan
+from clearhead.views.trust import describe_hidden, describe_shown, describe_verdict
 
 # Units of the layout are CSS pixels; a PNG has `fonts.SCALE` times as many.
 WIDTH = 760
@@ -90,21 +92,31 @@ class Layout:
         """Add text without relevance, wrapped at spaces."""
         # Without relevance no word gets a colour, whatever the scale.
         words = list(map(TextSpan, _split_at_spaces(text)))
-        for box in self._wrap(words, 0.0, size):
+        for box in self._wrap(words, None, size):
             self.boxes.append(replace(box, ink=ink))
 
-    def add_text(self, spans: Sequence[TextSpan], full: float, unscored_ink: Rgb = LIGHT.ink) -> None:
+    def add_text(self, spans: Sequence[TextSpan], scale: Scale, unscored_ink: Rgb = LIGHT.ink) -> None:
         """Add words on their colours, wrapped; `unscored_ink` is that of text without relevance."""
-        self.boxes += self._wrap(spans, full, TEXT_SIZE, unscored_ink)
+        self.boxes += self._wrap(spans, scale, TEXT_SIZE, unscored_ink)
 
-    def add_legend(self, label: str, full: float, signed: bool) -> None:
-        """Add the colour scale on one line."""
+    def add_legend(self, label: str, scale: Scale) -> None:
+        """Add the colour scale on one line, and what its numbers are."""
         x = float(MARGIN)
-        for text, step in _legend_entries(self.spell(label), full, signed):
+        for text, step in _legend_entries(self.spell(label), scale):
             box = _make_legend_box(text, step, x, self.y)
             self.boxes.append(box)
             x = box.right
         self._end_line(SMALL_SIZE)
+        self.add_line(scale.caption, SMALL_SIZE, LIGHT.faint)
+
+    def add_check(self, explanation: Explanation) -> None:
+        """Add the verdict of the check and what was hidden, if there was a check."""
+        if explanation.check is not None:
+            self.y += SMALL_SIZE / 2
+            self.add_line(f"Check {explanation.check.verdict}: {describe_verdict(explanation.check)}.", SMALL_SIZE)
+            self.add_line(describe_hidden(explanation, explanation.check), SMALL_SIZE)
+            self.add_line(describe_shown(explanation, explanation.check), SMALL_SIZE)
+            self.y += SMALL_SIZE / 2
 
     def add_grid_head(self, name: str, columns: Sequence[str]) -> None:
         """Add the names of a grid's columns, centred on them."""
@@ -127,11 +139,13 @@ class Layout:
     def _add_label(self, text: str, x: float) -> None:
         self.boxes.append(_make_legend_box(text, 0, x, self.y))
 
-    def _wrap(self, spans: Sequence[TextSpan], full: float, size: int, unscored_ink: Rgb = LIGHT.ink) -> list[Box]:
+    def _wrap(
+        self, spans: Sequence[TextSpan], scale: Scale | None, size: int, unscored_ink: Rgb = LIGHT.ink
+    ) -> list[Box]:
         """Break spans into lines, then order each line by the direction of its words."""
         from_right = is_right_to_left(spans)
         # Lines are broken in logical order, as the text is read, and only then ordered for display.
-        boxes = self._break_lines(_split_runs(spans, full, self.spell, unscored_ink), size)
+        boxes = self._break_lines(_split_runs(spans, scale, self.spell, unscored_ink), size)
         ordered: list[Box] = []
         for _, line in groupby(boxes, key=attrgetter("y")):
             ordered += _order_line(list(line), from_right)
@@ -195,10 +209,10 @@ def _split_at_spaces(text: str) -> list[str]:
     return re.findall(r" |[^ ]+", text)
 
 
-def _split_runs(spans: Sequence[TextSpan], full: float, spell: Spell, unscored_ink: Rgb) -> Iterator[_Run]:
+def _split_runs(spans: Sequence[TextSpan], scale: Scale | None, spell: Spell, unscored_ink: Rgb) -> Iterator[_Run]:
     """Iterate over runs of text that fit a line, with their colour steps; line breaks are runs of their own."""
     for span in spans:
-        step = color_step(span.relevance, full)
+        step = 0 if scale is None else scale.find_step(span.relevance)
         ink = unscored_ink if span.relevance is None else LIGHT.ink
         for text in _split_lines(spell(span.text)):
             yield text, step, ink
@@ -294,19 +308,15 @@ def _reads_from_right(text: str) -> bool | None:
     return None
 
 
-def _legend_entries(label: str, full: float, signed: bool) -> list[tuple[str, int]]:
+def _legend_entries(label: str, scale: Scale) -> list[tuple[str, int]]:
     """Return texts and swatches of the legend from left to right; a swatch has a step."""
     entries = []
-    if signed:
-        entries += _negative_entries(full)
+    if scale.signed:
+        entries += [(f"against {scale.format(-scale.full)} ", 0), *_list_swatches(NEGATIVE_LEGEND_STEPS)]
     entries.append((" 0 ", 0))
     entries += _list_swatches(LEGEND_STEPS)
-    entries.append((f" {format_relevance(full)} for {label}", 0))
+    entries.append((f" {scale.format(scale.full)} for {label}", 0))
     return entries
-
-
-def _negative_entries(full: float) -> list[tuple[str, int]]:
-    return [(f"against {format_relevance(-full)} ", 0), *_list_swatches(NEGATIVE_LEGEND_STEPS)]
 
 
 def _list_swatches(steps: Iterable[int]) -> list[tuple[str, int]]:

@@ -3,7 +3,6 @@
 Also spells out characters that are invisible or that reorder the text around them.
 """
 
-import math
 import sys
 from bisect import bisect_right
 from collections import defaultdict
@@ -170,12 +169,6 @@ def strongest_spans(explanation: Explanation, count: int, level: str | None = No
     """Return the spans with the largest absolute relevance; ties by position."""
     spans = scored_spans(explanation, level)
     return sorted(spans, key=lambda span: -_absolute_relevance(span))[:count]
-
-
-def max_relevance(spans: Iterable[TextSpan]) -> float:
-    """Return the largest absolute relevance, which gets the full colour; 0 if none is finite."""
-    # One infinite relevance would leave all other words without colour.
-    return max(filter(math.isfinite, map(_absolute_relevance, spans)), default=0.0)
 
 
 def _absolute_relevance(span: TextSpan) -> float:

@@ -9,6 +9,8 @@ from clearhead.answer_explanation import AnswerExplanation
 from clearhead.arrays import Array
 from clearhead.explanation import Explanation
 from clearhead.views import html, json_record, static_image
+from clearhead.views.answers import list_notes
+from clearhead.views.scale import Scale, make_scale, scale_pixels
 from clearhead.web.answers import describe_answer
 from clearhead.web.cache import Answer
 
@@ -27,6 +29,8 @@ def make_explanation_body(answer: Answer) -> dict[str, Any]:
         "size": _find_image_size(explanation),
         "box": _list_box(explanation),
         "pixels": _pack_pixels(explanation),
+        "scale": _describe_scale(make_scale(explanation)),
+        "notes": list_notes(explanation),
         **_add_to_answer(explanation, body),
     }
 
@@ -36,6 +40,13 @@ def _add_to_answer(explanation: Explanation, body: dict[str, Any]) -> dict[str, 
     if not isinstance(explanation, AnswerExplanation):
         return {}
     return {"answer": {**body["answer"], **json_record.finite(describe_answer(explanation))}}
+
+
+def _describe_scale(scale: Scale) -> dict[str, Any]:
+    """Return what the page's numbers mean, and the relevance of the full colour."""
+    plain = {key: getattr(scale, key) for key in ("measure", "full", "total", "signed", "caption")}
+    described: dict[str, Any] = json_record.finite(plain)
+    return described
 
 
 def _list_layers(explanation: Explanation) -> Any:
@@ -59,7 +70,8 @@ def _list_box(explanation: Explanation) -> list[float] | None:
 def _pack_pixels(explanation: Explanation) -> dict[str, Any] | None:
     if explanation.pixels is None:
         return None
-    return quantize_pixels(explanation.pixels)
+    finest = scale_pixels(explanation, make_scale(explanation))
+    return {**quantize_pixels(explanation.pixels), "scale": _describe_scale(finest)}
 
 
 def quantize_pixels(pixels: Array) -> dict[str, Any]:

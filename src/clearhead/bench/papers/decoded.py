@@ -12,7 +12,7 @@ PERTURBATIONS = ("revealing", "hiding")
 INPUT_LAYER = "layer-gradcam:layer=0"
 GRADIENT_METHODS = ("gradient", "smooth-gradient", "integrated-gradients:steps=10")
 REFERENCE_METHODS = ("shapley-sampling", "occlusion:window=3", "integrated-gradients")
-APPROXIMATE_METHODS = ("gradient-shap", "lime", "gradient-x-input", "deeplift-shap")
+APPROXIMATE_METHODS = ("gradient-shap", "lime:samples=25", "gradient-x-input", "deeplift-shap")
 
 
 def _decoded_layers(*layers: int) -> tuple[str, ...]:

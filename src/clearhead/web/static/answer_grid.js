@@ -1,8 +1,7 @@
 // A grid of the answer's words × the prompt's words. Each row is the explanation of one word, so rows come one by one.
 
-import { answerScale } from "./answer_view.js";
 import { createElement, find } from "./dom.js";
-import { formatSigned } from "./format.js";
+import { formatRelevance } from "./scale.js";
 import { colorClass, splitText } from "./text_view.js";
 
 const MAX_COLUMNS = 40;
@@ -30,12 +29,11 @@ const promptSpans = (explanation) =>
 
 export function addRow({ body, columns, names }, word, explanation) {
   const spans = promptSpans(explanation);
-  const fullScale = answerScale(explanation, spans);
-  const cells = columns.map((index, column) => createCell(spans[index].value, fullScale, `${names[column]} → ${word.text}`));
+  const cells = columns.map((index, column) => createCell(spans[index].value, explanation.scale, `${names[column]} → ${word.text}`));
   body.append(createElement("tr", {}, createElement("th", { scope: "row", dir: "auto", textContent: word.text }), ...cells));
 }
 
-function createCell(value, fullScale, name) {
-  const number = createElement("span", { className: "ch-sr", textContent: formatSigned(value) });
-  return createElement("td", { className: colorClass(value, fullScale), title: `${name} · ${formatSigned(value)}` }, number);
+function createCell(value, scale, name) {
+  const number = createElement("span", { className: "ch-sr", textContent: formatRelevance(scale, value) });
+  return createElement("td", { className: colorClass(value, scale.full), title: `${name} · ${formatRelevance(scale, value)}` }, number);
 }

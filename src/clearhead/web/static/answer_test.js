@@ -3,7 +3,8 @@
 import { fetchHidden } from "./api.js";
 import { createBarRow, createElement, find } from "./dom.js";
 import { shownFeatures } from "./explanation_view.js";
-import { formatNumber, formatSigned } from "./format.js";
+import { formatNumber } from "./format.js";
+import { formatRelevance } from "./scale.js";
 import { inputFields, session, state } from "./state.js";
 
 const RANDOM_SETS = 5;
@@ -125,7 +126,7 @@ function showSources(toggleTokens) {
 }
 
 function createSourceButton(source, toggleTokens) {
-  const cells = [source.text, formatSigned(source.relevance)].map((textContent) => createElement("span", { textContent }));
+  const cells = [source.text, formatRelevance(session.chosen.scale, source.relevance)].map((textContent) => createElement("span", { textContent }));
   const onclick = () => toggleTokens(tokensOf(source));
   return createElement("button", { type: "button", title: source.text, onclick }, ...cells);
 }

@@ -3,7 +3,7 @@
 
 import { createElement } from "./dom.js";
 import { formatNumber, formatPercent } from "./format.js";
-import { colorClass, largestValue } from "./text_view.js";
+import { colorClass } from "./text_view.js";
 
 // Returns the element of the answer, and those of its words, which colorWords colours. `onChoose` gets the characters
 // of the chosen word, or null for the whole answer. Radio buttons, so that arrow keys choose.
@@ -68,20 +68,13 @@ function formatShort(share) {
 }
 
 // Colours each word of the answer by its relevance for what follows it.
-export function colorWords(items, words, spans, fullScale) {
+export function colorWords(items, words, spans, scale) {
   items.forEach((item, index) => {
     const { start, end } = words[index];
     const inside = spans.filter((span) => span.segment === 1 && span.start >= start && span.start < end);
     const value = inside.reduce((sum, span) => sum + span.value, 0);
-    item.className = `${colorClass(value, fullScale)} tint`.trim();
+    item.className = `${colorClass(value, scale.full)} tint`.trim();
   });
-}
-
-// The relevance of the full colour. The first token, where decoders leave what they do not need, does not count if it is
-// the strongest: all others would be pale.
-export function answerScale({ answer, tokens }, spans) {
-  const hasSink = answer.sink && !tokens[0].special;
-  return largestValue(hasSink ? spans.filter((span) => !span.tokens.includes(0)) : spans);
 }
 
 export const logProbability = ({ answer }) =>

@@ -1,12 +1,12 @@
 // Other methods, classes and models for the same input, side by side with the explanation.
 
-import { answerScale } from "./answer_view.js";
 import { fetchExplanation } from "./api.js";
 import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
 import { createImageLegend, createLegend, imageSettings, relevanceOf } from "./explanation_view.js";
 import { classesOf, modelsForKind } from "./form.js";
 import { formatPercent } from "./format.js";
 import * as imageView from "./image_view.js";
+import { joinScales } from "./scale.js";
 import { explainFields, pick, session, state } from "./state.js";
 import * as textView from "./text_view.js";
 
@@ -109,13 +109,7 @@ function createRemoveButton(entry, explanation) {
 // Classes explained by the same method and model share a scale; other numbers cannot be compared.
 function sharedScale(explanation, explanations) {
   const comparable = explanations.filter(({ name, model }) => name === explanation.name && model === explanation.model);
-  return Math.max(...comparable.map(ownScale));
-}
-
-function ownScale(explanation) {
-  if (explanation.grid) return imageView.fullScaleOf(patchValues(explanation));
-  const spans = splitExplanation(explanation);
-  return explanation.answer ? answerScale(explanation, spans) : textView.largestValue(spans);
+  return joinScales(explanation.scale, comparable.map(({ scale }) => scale));
 }
 
 // An answer may be long: it stands below its name.
@@ -125,10 +119,10 @@ const patchValues = (explanation) => relevanceOf(explanation).filter((_, index) 
 
 const splitExplanation = (explanation) => textView.splitText(explanation, state.level, relevanceOf(explanation));
 
-function renderExplanation(explanation, fullScale, photo) {
+function renderExplanation(explanation, scale, photo) {
   const share = explanation.probability === null ? "" : ` · ${formatPercent(explanation.probability)}`;
   const heading = createElement("h3", { textContent: `${nameOf(explanation)}${share}` });
-  const content = explanation.grid ? renderImage(explanation, fullScale, photo) : renderText(explanation, fullScale);
+  const content = explanation.grid ? renderImage(explanation, scale, photo) : renderText(explanation, scale);
   return [heading, createSubtitle(explanation.method, explanation.model), ...content];
 }
 
@@ -139,16 +133,16 @@ function renderFailure(entry, error) {
 
 const createSubtitle = (method, model) => createElement("p", { className: "ch-faint", textContent: `${method} · ${model}` });
 
-function renderText(explanation, fullScale) {
+function renderText(explanation, scale) {
   const spans = splitExplanation(explanation);
-  const { group } = textView.renderText(explanation, spans, fullScale, null);
-  return [group, createLegend({ label: nameOf(explanation) }, fullScale, spans.some((span) => span.value < 0))];
+  const { group } = textView.renderText(explanation, spans, scale, null);
+  return [group, ...createLegend({ label: nameOf(explanation) }, scale)];
 }
 
-function renderImage(explanation, fullScale, photo) {
+function renderImage(explanation, scale, photo) {
   const values = patchValues(explanation);
   const view = imageView.createImageView(explanation, photo, null);
-  const description = imageView.describeHeatmap(explanation, values);
-  imageView.paintImage(view, values, fullScale, { ...imageSettings(), description });
-  return [view.frame, createImageLegend(explanation, values, fullScale)];
+  const description = imageView.describeHeatmap(explanation, values, scale);
+  imageView.paintImage(view, values, scale, { ...imageSettings(), description });
+  return [view.frame, ...createImageLegend(explanation, values, scale)];
 }

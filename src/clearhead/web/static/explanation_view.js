@@ -1,19 +1,19 @@
 // The explanation: prediction, classes, and the text or photo with the colours of its relevance.
 
-import { answerScale, checkWord, colorWords, describeAnswer, renderAnswer, renderShares } from "./answer_view.js";
+import { checkWord, colorWords, describeAnswer, renderAnswer, renderShares } from "./answer_view.js";
 import { createBar, createElement, find } from "./dom.js";
-import { formatPercent, formatSigned } from "./format.js";
-import { headValues, largestHead, renderHeads } from "./heads_view.js";
+import { formatPercent } from "./format.js";
+import { renderHeads, scaleHeads } from "./heads_view.js";
 import * as imageView from "./image_view.js";
+import { formatRelevance, scaleShares } from "./scale.js";
 import { findMethod, formatOutput, isAnswer, isRegression, session, shownModel, state } from "./state.js";
 import * as textView from "./text_view.js";
 
 const MAX_CLASSES = 5;
-const MAX_SPECIAL = 6;
 const PANELS = ["explanation-body", "test", "compare", "save"];
 
 // What is on the page: features (words, tokens or patches) with their elements, and the image if there is one.
-const view = { features: [], items: [], image: null, values: [], fullScale: 0 };
+const view = { features: [], items: [], image: null, values: [], scale: null };
 let toggleTokens = () => {};
 let chooseWord = () => {};
 let answerView = { group: null, items: [] };
@@ -102,8 +102,7 @@ function showHeads(explanation) {
   const { heads } = explanation;
   find("heads").hidden = heads === null;
   if (heads === null) return;
-  const hasNegative = headValues(heads).some((value) => value < 0);
-  find("head-grid").replaceChildren(renderHeads(heads), createLegend(explanation, largestHead(heads), hasNegative));
+  find("head-grid").replaceChildren(renderHeads(heads), ...createLegend(explanation, scaleHeads(heads)));
 }
 
 // Relevance of every token; NaN and infinity arrive as null.
@@ -126,18 +125,18 @@ export function showRelevance() {
 // The prompt on the colours of what is explained, and the answer's words on those of what follows them.
 function showPrompt(chosen, values) {
   const spans = textView.splitText(chosen, state.level, values);
-  const fullScale = answerScale(chosen, spans);
+  const { scale } = chosen;
   const features = spans.filter((span) => span.segment === 0);
-  const { group, items } = textView.renderText({ text: chosen.text?.[0] ?? null }, features, fullScale, toggleFeature);
+  const { group, items } = textView.renderText({ text: chosen.text?.[0] ?? null }, features, scale, toggleFeature);
   group.classList.add("prompt");
-  Object.assign(view, { features, items, image: null, values: [], fullScale });
-  colorWords(answerView.items, session.explanation.answer.words, spans, fullScale);
+  Object.assign(view, { features, items, image: null, values: [], scale });
+  colorWords(answerView.items, session.explanation.answer.words, spans, scale);
   checkWord(answerView.group, state.word);
   find("relevance").replaceChildren(createElement("h3", { textContent: "Prompt" }), group);
   find("answer-summary").textContent = `${nameChosen(chosen)}: ${describeAnswer(chosen)}`;
   find("shares").replaceChildren(...renderShares(chosen), createElement("p", { className: "ch-faint", textContent: chosen.answer.sink }));
   const label = nameChosen(chosen);
-  find("legend").replaceChildren(createLegend({ label }, fullScale, spans.some((span) => span.value < 0)));
+  find("legend").replaceChildren(...createLegend({ label }, scale));
   find("diagnosis").textContent = describeDiagnostics(chosen);
 }
 
@@ -147,22 +146,22 @@ const toggleFeature = (index) => toggleTokens(view.features[index].tokens);
 
 function showText(explanation, values) {
   const spans = textView.splitText(explanation, state.level, values);
-  const fullScale = textView.largestValue(spans);
-  const { group, items } = textView.renderText(explanation, spans, fullScale, toggleFeature);
-  Object.assign(view, { features: spans, items, image: null, values: [], fullScale });
+  const scale = state.layer ? scaleShares(spans.map((span) => span.value), "words") : explanation.scale;
+  const { group, items } = textView.renderText(explanation, spans, scale, toggleFeature);
+  Object.assign(view, { features: spans, items, image: null, values: [], scale });
   find("relevance").replaceChildren(group);
-  find("legend").replaceChildren(createLegend(explanation, fullScale, spans.some((span) => span.value < 0)));
+  find("legend").replaceChildren(...createLegend(explanation, scale));
 }
 
 function showImage(explanation, allValues) {
   const patches = explanation.tokens.flatMap((token, index) => (token.special ? [] : [index]));
   const features = patches.map((index) => ({ tokens: [index] }));
   const values = patches.map((index) => allValues[index]);
-  const fullScale = imageView.fullScaleOf(values);
+  const scale = state.layer ? { ...scaleShares(values, "patches"), full: imageView.findFull(values) } : explanation.scale;
   const image = imageView.createImageView(explanation, session.photo, toggleFeature);
-  Object.assign(view, { features, items: image.items, image, values, fullScale });
+  Object.assign(view, { features, items: image.items, image, values, scale });
   find("relevance").replaceChildren(image.frame);
-  find("legend").replaceChildren(createImageLegend(explanation, values, fullScale));
+  find("legend").replaceChildren(...createImageLegend(explanation, values, scale));
 }
 
 // Marks what is hidden in the text or photo.
@@ -183,50 +182,37 @@ function showHiddenWords(isHidden) {
 function showHiddenPatches(isHidden) {
   view.items.forEach((item, index) => (item.ariaSelected = String(isHidden[index])));
   const hidden = new Set(isHidden.flatMap((value, index) => (value ? [index] : [])));
-  const description = imageView.describeHeatmap(session.explanation, view.values);
-  imageView.paintImage(view.image, view.values, view.fullScale, { ...imageSettings(), hidden, description });
+  const description = imageView.describeHeatmap(session.explanation, view.values, view.scale);
+  imageView.paintImage(view.image, view.values, view.scale, { ...imageSettings(), hidden, description });
 }
 
 export const imageSettings = () => ({ smooth: state.smooth, opacity: state.opacity });
 
-export function createLegend(explanation, fullScale, hasNegative) {
-  const positive = [createSwatches(["f1", "f3", "f5", "f7", "f9"]), createLabel(`${formatSigned(fullScale)} for ${explanation.label}`)];
-  const negative = [createLabel(`against ${formatSigned(-fullScale)}`), createSwatches(["a9", "a7", "a5", "a3", "a1"])];
-  return createLegendLine(hasNegative ? negative : [], positive);
+// What the colours and the numbers mean.
+export function createLegend({ label }, scale) {
+  const positive = [createSwatches(["f1", "f3", "f5", "f7", "f9"]), createLabel(`${formatRelevance(scale, scale.full)} for ${label}`)];
+  const negative = [createLabel(`against ${formatRelevance(scale, -scale.full)}`), createSwatches(["a9", "a7", "a5", "a3", "a1"])];
+  return createLegendLines(scale, scale.signed ? negative : [], positive);
 }
 
 // "or more", because the colours of a heat map end before the strongest values.
 export function createImageLegend(explanation, patchValues, patchScale) {
-  const { values, fullScale } = imageView.chooseHeatmap(explanation, patchValues, patchScale, state.smooth);
-  const hasNegative = values.some((value) => value < 0);
-  const positive = [createElement("i", { className: "ch-warm" }), createLabel(`${formatSigned(fullScale)} or more for ${explanation.label}`)];
-  const negative = [createLabel(`against ${formatSigned(-fullScale)} or more`), createElement("i", { className: "ch-cold" })];
-  return createLegendLine(hasNegative ? negative : [], positive);
+  const { scale } = imageView.chooseHeatmap(explanation, patchValues, patchScale, state.smooth);
+  const full = formatRelevance(scale, scale.full);
+  const positive = [createElement("i", { className: "ch-warm" }), createLabel(`${full} or more for ${explanation.label}`)];
+  const negative = [createLabel(`against ${formatRelevance(scale, -scale.full)} or more`), createElement("i", { className: "ch-cold" })];
+  return createLegendLines(scale, scale.signed ? negative : [], positive);
 }
 
-const createLegendLine = (negative, positive) => createElement("p", { className: "ch-legend" }, ...negative, createLabel("0"), ...positive);
+const createLegendLines = ({ caption }, negative, positive) => [
+  createElement("p", { className: "ch-legend" }, ...negative, createLabel("0"), ...positive),
+  createElement("p", { className: "ch-faint", textContent: caption }),
+];
 
 const createLabel = (text) => createElement("span", { textContent: text });
 
 const createSwatches = (classNames) => createElement("b", {}, ...classNames.map((className) => createElement("i", { className })));
 
-// The strongest, because the template of a chat has many.
-function listSpecial(tokens) {
-  const ranked = [...tokens].sort((first, second) => Math.abs(second.relevance) - Math.abs(first.relevance));
-  const shown = tokens.filter((token) => ranked.indexOf(token) < MAX_SPECIAL);
-  const names = shown.map((token) => `${token.token.replaceAll("Ċ", "⏎")} ${formatSigned(token.relevance)}`);
-  if (tokens.length > shown.length) names.push(`and ${tokens.length - shown.length} more`);
-  return names.join(", ");
-}
-
-function describeDiagnostics({ tokens, diagnostics }) {
-  const notes = [];
-  const special = tokens.filter((token) => token.special);
-  if (special.length) notes.push(`special tokens: ${listSpecial(special)}`);
-  const { conservation_gap: conservation, identity_share: identity, completeness_gap: completeness, samples } = diagnostics;
-  if (conservation !== undefined) notes.push(`relevance conserved within ${Number(conservation).toExponential(1)}`);
-  if (identity !== undefined) notes.push(`identity path removed, ${Number(identity).toPrecision(4)} of the total`);
-  if (completeness !== undefined) notes.push(`completeness gap ${Number(completeness).toPrecision(2)}`);
-  if (samples !== undefined) notes.push(`${samples} samples`);
-  return notes.join(" · ");
-}
+// The note on the first token of an answer stands below the shares.
+const describeDiagnostics = ({ answer, check, notes }) =>
+  [check?.caption, ...notes.filter((note) => note !== answer?.sink)].filter(Boolean).join(" · ");

@@ -10,5 +10,3 @@ export function formatNumber(value) {
   if (value && Math.abs(value) < 0.001) return value.toExponential(1);
   return String(Number(value.toPrecision(3)));
 }
-
-export const formatSigned = (value) => (value > 0 ? `+${formatNumber(value)}` : formatNumber(value ?? 0));

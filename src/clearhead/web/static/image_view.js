@@ -1,7 +1,7 @@
 // A photo under its heat map, with a grid of patches that can be hidden.
 
 import { addRovingFocus, createElement } from "./dom.js";
-import { formatSigned } from "./format.js";
+import { formatRelevance } from "./scale.js";
 
 const MAX_SIDE = 640;
 const MIN_SIDE = 420;
@@ -22,7 +22,7 @@ export function loadImage(url) {
 }
 
 // The value that gets the full colour. A quantile, because a single outlier would leave all other patches pale.
-export function fullScaleOf(values) {
+export function findFull(values) {
   const sizes = values.map(Math.abs).sort((first, second) => first - second);
   return sizes[Math.floor((sizes.length - 1) * FULL_COLOR_QUANTILE)] || sizes.at(-1) || 0;
 }
@@ -79,20 +79,20 @@ export function decodePixels(explanation) {
   if (!pixels || pixels.values) return pixels;
   const levels = Int8Array.from(atob(pixels.levels), (character) => character.charCodeAt(0));
   const values = Array.from(levels, (level) => level * pixels.unit);
-  return Object.assign(pixels, { values, fullScale: fullScaleOf(values) });
+  return Object.assign(pixels, { values });
 }
 
 // Values and scale of what is drawn: pixels if there are some and the view is smooth, otherwise patches.
-export function chooseHeatmap(explanation, values, fullScale, smooth) {
+export function chooseHeatmap(explanation, values, scale, smooth) {
   const pixels = smooth ? decodePixels(explanation) : null;
-  return pixels ?? { values, fullScale, size: explanation.grid };
+  return pixels ?? { values, scale, size: explanation.grid };
 }
 
-export function paintImage(view, values, fullScale, { smooth, opacity = 75, hidden = new Set(), description = "" }) {
+export function paintImage(view, values, scale, { smooth, opacity = 75, hidden = new Set(), description = "" }) {
   const context = view.canvas.getContext("2d");
   const box = scaleBox(view);
   paintPhoto(context, view, opacity);
-  paintHeatmap(context, box, chooseHeatmap(view.explanation, values, fullScale, smooth), smooth, opacity);
+  paintHeatmap(context, box, chooseHeatmap(view.explanation, values, scale, smooth), smooth, opacity);
   paintHiddenPatches(context, box, view.explanation.grid, hidden);
   view.canvas.ariaLabel = description;
 }
@@ -136,27 +136,27 @@ function paintHiddenPatches(context, [left, top, width, height], [rows, columns]
 }
 
 // A canvas with one pixel per value; the browser scales it up.
-function createHeatmap({ values, fullScale, size: [rows, columns] }) {
+function createHeatmap({ values, scale, size: [rows, columns] }) {
   const canvas = createElement("canvas", { width: columns, height: rows });
   const context = canvas.getContext("2d");
   const pixels = context.createImageData(columns, rows);
-  values.forEach((value, index) => pixels.data.set(chooseColor(value, fullScale), index * 4));
+  values.forEach((value, index) => pixels.data.set(chooseColor(value, scale.full), index * 4));
   context.putImageData(pixels, 0, 0);
   return canvas;
 }
 
-function chooseColor(value, fullScale) {
-  const strength = Math.min(1, Math.abs(value) / (fullScale || 1));
+function chooseColor(value, full) {
+  const strength = Math.min(1, Math.abs(value) / (full || 1));
   const [pale, full] = value >= 0 ? WARM : COLD;
   const rgb = pale.map((channel, index) => channel + (full[index] - channel) * strength);
   return [...rgb, 255 * strength ** ALPHA_EXPONENT];
 }
 
 // The alternative text of a heat map.
-export function describeHeatmap(explanation, values) {
+export function describeHeatmap(explanation, values, scale) {
   const [rows, columns] = explanation.grid;
   const strongest = values.reduce((best, value, index) => (Math.abs(value) > Math.abs(values[best]) ? index : best), 0);
   const row = Math.floor(strongest / columns) + 1;
   const column = (strongest % columns) + 1;
-  return `Photo with a heat map for ${explanation.label}. The strongest patch, ${formatSigned(values[strongest])}, is in row ${row} of ${rows}, column ${column} of ${columns}.`;
+  return `Photo with a heat map for ${explanation.label}. The strongest patch, ${formatRelevance(scale, values[strongest])}, is in row ${row} of ${rows}, column ${column} of ${columns}.`;
 }

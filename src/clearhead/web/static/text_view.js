@@ -1,7 +1,7 @@
 // The original text, every character kept, with each word or token on the colour of its relevance.
 
 import { addRovingFocus, createElement } from "./dom.js";
-import { formatSigned } from "./format.js";
+import { formatRelevance } from "./scale.js";
 
 const COLOR_LEVELS = 9;
 const LINE_BREAKS_AND_TABS = "\n\t\r";
@@ -53,13 +53,11 @@ const createSpan = ({ segment, start, end }, tokens) => ({
   names: tokens.map((token) => token.token).join(" "),
 });
 
-export const largestValue = (spans) => Math.max(0, ...spans.map((span) => Math.abs(span.value)));
-
 // Returns the element of all texts and those of the spans; with `onChoose` the spans are buttons. Without offsets the
 // tokens themselves are shown.
-export function renderText(explanation, spans, fullScale, onChoose) {
+export function renderText(explanation, spans, scale, onChoose) {
   const ranks = rankSpans(spans);
-  const items = new Map(spans.map((span) => [span, renderSpan(span, fullScale, ranks.get(span), Boolean(onChoose))]));
+  const items = new Map(spans.map((span) => [span, renderSpan(span, scale, ranks.get(span), Boolean(onChoose))]));
   const hasText = spans.every((span) => span.text === undefined);
   const texts = hasText ? [explanation.text].flat() : [null];
   const lines = texts.map((text, segment) => renderLine(text, spans.filter((span) => span.segment === segment), items));
@@ -97,9 +95,9 @@ function appendText(line, text, spans, items) {
   line.append(...markInvisible(characters.slice(end)));
 }
 
-function renderSpan(span, fullScale, rank, isButton) {
-  const className = `${colorClass(span.value, fullScale)} word`.trim();
-  const title = `${span.names ?? span.text} · ${formatSigned(span.value)} · ${rank}`;
+function renderSpan(span, scale, rank, isButton) {
+  const className = `${colorClass(span.value, scale.full)} word`.trim();
+  const title = `${span.names ?? span.text} · ${formatRelevance(scale, span.value)} · ${rank}`;
   const item = createElement("span", { className, title });
   if (span.text !== undefined) item.append(...markInvisible(Array.from(span.text)));
   if (isButton) {

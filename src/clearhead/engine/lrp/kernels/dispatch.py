@@ -41,12 +41,12 @@ def dot_precision(x: Tensor, relevance: Tensor) -> str | None:
     """Return the precision in which kernels with matrix products multiply, or None if they do not take these dtypes."""
     if relevance.dtype is not torch.float32 or x.dtype not in DOT_DTYPES:
         return None
-    if x.dtype is torch.bfloat16 or _allows_tf32():
+    if x.dtype is torch.bfloat16 or allows_tf32():
         return "tf32"
     return "ieee"
 
 
-def _allows_tf32() -> bool:
+def allows_tf32() -> bool:
     """Return whether the user lets torch multiply in tf32; newer versions of torch have a setting of their own."""
     settings = torch.backends.cuda.matmul
     precision = getattr(settings, "fp32_precision", None)

@@ -1,0 +1,162 @@
+"""Do error bars cover? Rounding against float64, sampling against many more samples.
+
+    python benchmarks/error_bars.py [--data ../shared/data] [--inputs 100] [--sampled 12] [--models sst2-minilm]
+
+Rounding: the embedded models explain inputs spread evenly over the test sets, with error bars. `covered` is the share
+of inputs whose largest difference from float64 is within `rounding_error`; `marked` counts those that are marked among
+those that are off by more than 10 %. Methods that lose digits appear twice: as they are computed by default, and in
+float32 with a second evaluation. Sampling: the difference from as many samples with another seed as make chance small,
+beside twice the standard error.
+"""
+
+import argparse
+import platform
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from precision import ROOT, TEXTS, read_inputs
+from yardstick import command
+
+import clearhead
+from clearhead.attribution.batch import explain_batch
+from clearhead.attribution.method import MethodSpec, parse_method
+from clearhead.explanation import Explanation
+from clearhead.model.inputs import as_inputs
+from clearhead.model.placement import with_precision
+from clearhead.trust.error_bars import explain_with_error_bars
+from clearhead.trust.relevances import relative_difference
+from clearhead.trust.rounding import LARGE_ERROR
+
+STABLE = ["raw-attention", "rollout", "grads", "att-grads", "gae", "attention-gradcam", "cat", "att-cat"]
+STABLE += ["layer-gradcam", "gradient", "gradient-x-input", "attn-lrp", "cp-lrp", "balanced-cat"]
+LOSSY = ["lrp", "partial-lrp", "trans-att"]
+SAMPLED = {
+    "smooth-gradient": 200,
+    "gradient-shap": 200,
+    "deeplift-shap": 200,
+    "shapley-sampling:unit=word": 300,
+    "lime": 8000,
+    "lime:samples=25": 8000,
+}
+BATCH = 8
+ROUNDING_HEAD = [
+    "| model | method | precision | error, median (worst) | bar, median | covered | off by > 10 %, marked |",
+    "|---|---|---|---|---|---|---|",
+]
+SAMPLING_HEAD = [
+    "| method | standard error, median | error, median | within twice the standard error |",
+    "|---|---|---|---|",
+]
+
+
+def explain_with_bars(model: Any, inputs: Sequence[Any], methods: Sequence[str], precision: str | None) -> list[Any]:
+    """Return for each input its explanations with error bars."""
+
+    def explain(specs: Sequence[MethodSpec]) -> tuple[list[Any], None]:
+        rows = []
+        for start in range(0, len(inputs), BATCH):
+            batch = as_inputs(model, list(inputs[start : start + BATCH]))
+            rows += explain_batch(model, batch, [None] * len(batch), specs)
+        return rows, None
+
+    return explain_with_error_bars(model, list(map(parse_method, methods)), explain, precision=precision)[0]
+
+
+def list_pairs(
+    model: Any, inputs: Sequence[Any], methods: Sequence[str], precision: str | None
+) -> Iterator[tuple[str, Explanation, float]]:
+    """Yield the method, the explanation and its distance from float64, for every input and method."""
+    rows = explain_with_bars(model, inputs, methods, precision)
+    targets = [explanations[0].target for explanations in rows]
+    exact = clearhead.compare(with_precision(model, "float64"), inputs, methods, targets, check=False)
+    for index, explanations in enumerate(rows):
+        for method, explanation in zip(methods, explanations, strict=True):
+            yield method, explanation, relative_difference(explanation, exact[method][index])
+
+
+def describe_rounding(name: str, method: str, pairs: Sequence[tuple[Explanation, float]]) -> tuple[str, list[bool]]:
+    errors = np.array([error for _, error in pairs])
+    bars = np.array([explanation.diagnostics["rounding_error"] for explanation, _ in pairs])
+    marks = np.array(["needs_float64" in explanation.diagnostics for explanation, _ in pairs])
+    large = errors > LARGE_ERROR
+    precision = pairs[0][0].diagnostics["precision"]
+    row = f"| {name} | {method} | {precision} | {np.median(errors):.0e} ({errors.max():.0e}) | {np.median(bars):.0e} | "
+    row += f"{(errors <= bars).mean():.0%} | {(large & marks).sum()} of {large.sum()} |"
+    print(row, flush=True)
+    return row, list(errors <= bars)
+
+
+def measure_rounding(name: str, inputs: list[Any]) -> tuple[list[str], list[bool]]:
+    """Return the rows of one model, and for each explanation whether its bar covers."""
+    model = clearhead.load(f"clearhead/{name}")
+    rows = []
+    covered = []
+    for methods, precision in (([*STABLE, *LOSSY], None), (LOSSY, "float32")):
+        triples = list(list_pairs(model, inputs, methods, precision))
+        for method in methods:
+            pairs = [(explanation, error) for own, explanation, error in triples if own == method]
+            row, is_covered = describe_rounding(name, method, pairs)
+            rows.append(row)
+            covered += is_covered
+    return rows, covered
+
+
+def measure_sampling(inputs: list[Any]) -> list[str]:
+    """Return the rows of methods that draw samples."""
+    model = clearhead.load("clearhead/sst2-minilm")
+    rows = []
+    for method, many in SAMPLED.items():
+        explained = clearhead.explain(model, inputs, method, check=False)
+        reference = clearhead.explain(model, inputs, method.partition(":")[0], samples=many, seed=1, check=False)
+        errors = np.array([_token_difference(*pair) for pair in zip(explained, reference, strict=True)])
+        deviations = np.array([explanation.diagnostics["sampling_error"] for explanation in explained])
+        row = f"| {method} ({explained[0].diagnostics['samples']}) | {np.median(deviations):.3f} | "
+        row += f"{np.median(errors):.3f} | {(errors <= 2 * deviations).mean():.0%} |"
+        print(row, flush=True)
+        rows.append(row)
+    return rows
+
+
+def _token_difference(first: Explanation, second: Explanation) -> float:
+    """Return the largest difference of a token that is not special, relative to the largest relevance."""
+    shown = ~first.special
+    difference = np.abs(first.relevance - second.relevance)[shown].max()
+    return float(difference / np.abs(first.relevance[shown]).max())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--inputs", type=int, default=100)
+    parser.add_argument("--sampled", type=int, default=12)
+    parser.add_argument("--models", nargs="+", default=[*TEXTS, "pets-vit"])
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / f"{date.today()}-error-bars.md")
+    options = parser.parse_args()
+    rows = []
+    covered = []
+    for name in options.models:
+        own_rows, own_covered = measure_rounding(name, read_inputs(name, options.data, options.inputs))
+        rows += own_rows
+        covered += own_covered
+    lines = [
+        f"# Error bars, {date.today()}",
+        f"`{command()}`, {platform.machine()}, cpu, torch {torch.__version__}.",
+        f"## Rounding\n\nAgainst float64, {options.inputs} inputs per model: {np.mean(covered):.1%} of "
+        f"{len(covered)} explanations lie within their bars.",
+        "\n".join([*ROUNDING_HEAD, *rows]),
+    ]
+    if options.sampled:
+        sampling = measure_sampling(read_inputs("sst2-minilm", options.data, options.sampled))
+        lines += [
+            f"## Sampling\n\nAgainst many more samples, {options.sampled} sentences of SST-2; samples in brackets.",
+            "\n".join([*SAMPLING_HEAD, *sampling]),
+        ]
+    options.out.write_text("\n\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

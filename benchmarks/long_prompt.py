@@ -1,0 +1,76 @@
+"""A long prompt on a decoder in the shape of Qwen2-0.5B: time and peak memory of an explanation on a CPU.
+
+    python benchmarks/long_prompt.py TOKENIZER [--tokens 8192] [--blocks 24] [--method gradient-x-input] [--threads 2]
+
+Weights are random: neither time nor memory depends on them. TOKENIZER is the folder of any decoder's tokenizer.
+"""
+
+import argparse
+import resource
+import time
+
+import torch
+import transformers
+from generation_speed import TEXT
+
+import clearhead
+
+ANSWER = " Polonium and radium, in 1898."
+KIBIBYTES_PER_GIBIBYTE = 2**20
+
+
+def make_model(folder: str, blocks: int) -> clearhead.Model:
+    """Return a decoder with the width of Qwen2-0.5B and some of its 24 blocks."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    config = transformers.Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=896,
+        intermediate_size=4864,
+        num_hidden_layers=blocks,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        max_position_embeddings=32768,
+        tie_word_embeddings=True,
+    )
+    torch.manual_seed(0)
+    return clearhead.load(transformers.Qwen2ForCausalLM(config).eval(), tokenizer)
+
+
+def make_prompt(model: clearhead.Model, tokens: int) -> str:
+    text = " ".join(TEXT.split())
+    length = len(model.processor(text)["input_ids"])
+    ids = model.processor(" ".join([text] * (tokens // length + 1)))["input_ids"]
+    prompt: str = model.processor.decode(ids[:tokens])
+    return prompt
+
+
+def measure_peak() -> float:
+    """Return the largest memory of this process so far, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIBIBYTES_PER_GIBIBYTE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tokenizer", help="folder of a tokenizer")
+    for name, default in {"tokens": 8192, "blocks": 24, "threads": 2}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--method", default="gradient-x-input")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    model = make_model(options.tokenizer, options.blocks)
+    prompt = make_prompt(model, options.tokens)
+    parameters = sum(parameter.numel() for parameter in model.network.parameters())
+    before = measure_peak()
+    start = time.perf_counter()
+    cpu_start = time.process_time()
+    explanation = clearhead.explain(model, prompt, options.method, answer=ANSWER)
+    print(
+        f"{options.method}, {options.blocks} blocks, {parameters / 1e6:.0f} M parameters, "
+        f"{len(explanation.tokens)} tokens: {time.perf_counter() - start:.0f} s "
+        f"(CPU time {time.process_time() - cpu_start:.0f} s), peak memory {measure_peak():.1f} GiB, "
+        f"of which {before:.1f} before"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The relevances that a reader sees: of words or patches, without special tokens."""
+
+import numpy as np
+
+from clearhead.arrays import Array
+from clearhead.explanation import Explanation
+
+
+def list_relevances(explanation: Explanation) -> Array:
+    """Return the relevance of each word of a text, else of each token that is not special, in float64."""
+    if explanation.text is None or explanation.offsets is None:
+        return explanation.relevance[~explanation.special].astype(np.float64)
+    return np.array([word.relevance for word in explanation.words()], dtype=np.float64)
+
+
+def relative_difference(first: Explanation, second: Explanation) -> float:
+    """Return the largest difference of two explanations of one input, relative to the largest relevance of either."""
+    first_U = list_relevances(first)
+    second_U = list_relevances(second)
+    difference = _largest(first_U - second_U)
+    # Before the division, which would be 0 / 0 where nothing has relevance.
+    if not difference:
+        return 0.0
+    return difference / max(_largest(first_U), _largest(second_U))
+
+
+def _largest(value_U: Array) -> float:
+    return float(np.abs(value_U).max(initial=0.0))

@@ -1,0 +1,123 @@
+"""Rounding errors of explanations: what is computed in float64 or twice, and a bound for everything else.
+
+Errors are relative to the largest relevance of a word or patch. docs/decisions/precision.md tells how the numbers here
+were measured.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from clearhead.attribution.method import MethodSpec
+from clearhead.engine.memory import free_bytes
+from clearhead.engine.retrace import FLOAT64, PERTURBED, TF32_PRECISION, number_precision
+from clearhead.explanation import Explanation
+from clearhead.model.model import Model
+from clearhead.trust.relevances import relative_difference
+
+STABLE_BOUNDS = {"float64": 1e-11, "float32": 1e-4, "tf32": 0.1, "float16": 0.1, "bfloat16": 0.3}
+"""Bounds of methods that do not lose digits, by the type of the model's numbers."""
+LOSSY_FLOAT64_BOUND = 1e-6
+SAFETY = 10.0
+"""How many times larger than the change on perturbed weights a rounding error may be."""
+LARGE_ERROR = 0.1
+MAX_COPY_BYTES = 4 * 2**30
+MAX_COPY_SHARE = 0.25
+"""Share of the free memory that a float64 copy of the weights may take."""
+FAST_FLOAT64 = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
+"""Compute capabilities of data-centre GPUs; on others float64 is 32 to 64 times slower than float32."""
+
+
+@dataclass(frozen=True)
+class RoundingPlan:
+    """The methods as they are computed: in the model's precision or in float64, and some a second time.
+
+    `specs` holds every method once, then those that are `repeated` (by index) on perturbed weights.
+    """
+
+    model: Model
+    specs: list[MethodSpec]
+    repeated: list[int]
+
+    @property
+    def count(self) -> int:
+        """The number of methods."""
+        return len(self.specs) - len(self.repeated)
+
+    @property
+    def uses_float64(self) -> bool:
+        return any(spec.rounding == FLOAT64 for spec in self.specs)
+
+    def estimate(self, explanations: Sequence[Explanation]) -> list[float | None]:
+        """Return the rounding error of one input by each method, from its explanations in the order of `specs`."""
+        count = self.count
+        errors = list(map(self._bound, self.specs[:count], explanations))
+        for index, second in zip(self.repeated, explanations[count:], strict=True):
+            errors[index] = self._compare(explanations[index], second)
+        return errors
+
+    def _bound(self, spec: MethodSpec, explanation: Explanation) -> float | None:
+        precision = explanation.diagnostics["precision"]
+        if spec.method.loses_digits and precision == FLOAT64:
+            return LOSSY_FLOAT64_BOUND
+        return STABLE_BOUNDS.get(_name_type(self.model, precision))
+
+    def _compare(self, first: Explanation, second: Explanation) -> float:
+        least = STABLE_BOUNDS.get(_name_type(self.model, first.diagnostics["precision"]), 0.0)
+        return max(least, SAFETY * relative_difference(first, second))
+
+
+def _name_type(model: Model, precision: str) -> str:
+    if precision == "float32" and number_precision(model) == TF32_PRECISION:
+        return "tf32"
+    return precision
+
+
+def plan_rounding(model: Model, specs: Sequence[MethodSpec], *, allow_float64: bool) -> RoundingPlan:
+    """Compute methods that lose digits in float64 if that is allowed and cheap, else twice."""
+    lossy = _find_lossy(model, specs)
+    if allow_float64 and affords_float64(model):
+        return RoundingPlan(model, _replace_specs(specs, lossy), [])
+    return RoundingPlan(model, [*specs, *_perturb_specs(specs, lossy)], lossy)
+
+
+def _find_lossy(model: Model, specs: Sequence[MethodSpec]) -> list[int]:
+    """Return the indices of the methods that lose digits in the precision of a model."""
+    if model.dtype is torch.float64:
+        return []
+    return [index for index, spec in enumerate(specs) if spec.method.loses_digits]
+
+
+def _replace_specs(specs: Sequence[MethodSpec], lossy: Sequence[int]) -> list[MethodSpec]:
+    """Return all methods, of which some are computed in float64."""
+    planned = list(specs)
+    for index in lossy:
+        planned[index] = replace(specs[index], rounding=FLOAT64)
+    return planned
+
+
+def _perturb_specs(specs: Sequence[MethodSpec], lossy: Sequence[int]) -> list[MethodSpec]:
+    """Return some methods, to be computed on perturbed weights."""
+    return [replace(specs[index], rounding=PERTURBED) for index in lossy]
+
+
+def affords_float64(model: Model) -> bool:
+    """Return whether the device computes quickly in float64 and has room for a copy of the weights."""
+    return _is_fast_in_float64(model.device) and _copy_bytes(model) <= _usable_bytes(model.device)
+
+
+def _is_fast_in_float64(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) in FAST_FLOAT64
+    # Other accelerators have no float64, or a slow one.
+    return device.type == "cpu"
+
+
+def _copy_bytes(model: Model) -> int:
+    numbers: int = sum(weight.numel() for weight in model.network.parameters())
+    return numbers * torch.float64.itemsize
+
+
+def _usable_bytes(device: torch.device) -> float:
+    return min(MAX_COPY_BYTES, MAX_COPY_SHARE * free_bytes(device))

@@ -1,0 +1,88 @@
+"""Notes below an explanation: what lies on special tokens, the error bar, and diagnostics."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from clearhead.explanation import Explanation
+from clearhead.views.numbers import format_percent, format_share
+from clearhead.views.text_spans import escape_hidden, special_tokens
+from clearhead.views.trust import format_error
+
+MAX_SPECIAL_TOKENS = 6
+# Diagnostics that a reader of the view can judge; the others are in the JSON record.
+DIAGNOSTICS = {
+    "identity_share": "identity path removed, {:.4g} of the total",
+    "left_behind": "{:.2g} of the relevance stays with positions and the class token",
+    "samples": "{} samples",
+    "seed": "seed {}",
+    "windows": "{} windows stitched together",
+    "chosen": "{}",
+    "auto": "auto chose {}",
+}
+
+
+def format_notes(explanation: Explanation) -> list[str]:
+    """Format special tokens, error bar and diagnostics, as far as there are any."""
+    notes = [format_special(explanation), format_error(explanation), format_diagnostics(explanation)]
+    return list(filter(None, notes))
+
+
+def format_special(explanation: Explanation) -> str:
+    """Format the shares of all relevance that lie on special tokens, which words and patches share the rest of."""
+    tokens = _list_special(explanation)
+    if not tokens:
+        return ""
+    shares = [f"{escape_hidden(token)} {format_share(share, signed=False)}" for token, share in tokens]
+    rest = len(shares) - MAX_SPECIAL_TOKENS
+    if rest > 0:
+        shares[MAX_SPECIAL_TOKENS:] = [f"{rest} more"]
+    return f"Not counted: {', '.join(shares)} of all relevance, as {escape_hidden(explanation.method)} defines it."
+
+
+def _list_special(explanation: Explanation) -> list[tuple[str, float]]:
+    """Return the tokens outside of the text that have any relevance, with their shares of all."""
+    sizes = np.abs(explanation.relevance)
+    total = float(sizes[np.isfinite(sizes)].sum()) or 1.0
+    tokens = []
+    for token, relevance in special_tokens(explanation):
+        # Methods that hide words never hide special tokens.
+        if relevance:
+            tokens.append((token, relevance / total))
+    return tokens
+
+
+def format_diagnostics(explanation: Explanation) -> str:
+    """Format the diagnostics, preceded by the prediction if another class is explained."""
+    captions = []
+    if _explains_another_class(explanation):
+        captions.append(_format_prediction(explanation.diagnostics))
+    captions += _format_known(explanation.diagnostics)
+    return " · ".join(captions)
+
+
+def _format_known(diagnostics: Mapping[str, Any]) -> Iterator[str]:
+    # The order is that of the table, whatever the order of the methods' diagnostics.
+    for name, template in DIAGNOSTICS.items():
+        value = diagnostics.get(name)
+        if value is not None:
+            yield template.format(value)
+
+
+def _explains_another_class(explanation: Explanation) -> bool:
+    diagnostics = explanation.diagnostics
+    if diagnostics.get("predicted_probability") is None:
+        return False
+    predicted = diagnostics.get("predicted")
+    return predicted is not None and not _is_prediction(explanation.label, predicted)
+
+
+def _is_prediction(label: str, predicted: str) -> bool:
+    # The label of a contrast is "cat rather than dog"; a class may also be called "cattle".
+    return label == predicted or label.startswith(f"{predicted} rather than ")
+
+
+def _format_prediction(diagnostics: Mapping[str, Any]) -> str:
+    probability = format_percent(diagnostics["predicted_probability"])
+    return f"the model predicts {escape_hidden(diagnostics['predicted'])}, {probability}"

@@ -1,0 +1,247 @@
+"""The scale of an explanation: what its numbers mean, how they read, and which of them gets the full colour.
+
+Every view takes both from here, so that an explanation has the same numbers and colours in all of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clearhead.answer_explanation import AnswerExplanation
+from clearhead.arrays import Array
+from clearhead.explanation import Explanation
+from clearhead.views.color import color_step
+from clearhead.views.numbers import (
+    PROBABILITY,
+    format_effect,
+    format_score,
+    format_share,
+    format_size,
+    join_unit,
+    round_percent,
+)
+from clearhead.views.sink import split_sink
+from clearhead.views.text_spans import (
+    content_relevance,
+    default_level,
+    has_negative_text,
+    is_image,
+    scored_spans,
+    split_segments,
+)
+
+SHARE = "share"
+# The effect of the full colour: half of the certainty, or what changes an even chance to 88 %.
+LIMITS = {PROBABILITY: 0.5, "logit": 2.0, "log-prob": 2.0, "log-odds": 2.0}
+# The limit is that of one unit in twenty: of more units several can be expected to share an effect.
+UNITS_PER_LIMIT = 20
+# A heat map has a few outliers; scaled to the largest value everything else would look empty.
+FULL_COLOR_PERCENTILE = 98
+MEASURES = {
+    PROBABILITY: "points of probability",
+    "logit": "logits",
+    "log-prob": "nats of log-probability",
+    "log-odds": "log-odds",
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the numbers of an explanation mean.
+
+    `measure` is "share", or the unit of effects: "probability", "logit", "log-prob", "log-odds" or "value". `full` is
+    the relevance of the full colour, `total` that of all words or patches, `positive` its share that speaks for the
+    label. `base` and `prediction` are the scores that effects lead from and to. `units` says what has the relevance.
+    """
+
+    measure: str
+    full: float
+    total: float
+    units: str
+    signed: bool
+    positive: float = 1.0
+    base: float | None = None
+    prediction: float | None = None
+    is_contrast: bool = False
+
+    @property
+    def is_effect(self) -> bool:
+        return self.measure != SHARE
+
+    def format(self, relevance: float) -> str:
+        """Format the relevance of a unit as a share of all relevance, or as an effect."""
+        if self.is_effect:
+            return format_effect(relevance, self.measure)
+        return format_share(self.find_share(relevance), signed=self.signed)
+
+    def format_distance(self, relevance: float) -> str:
+        """Format the size of a relevance, without a sign."""
+        if self.is_effect:
+            return join_unit(format_size(abs(relevance), self.measure), self.measure)
+        return f"{round_percent(abs(self.find_share(relevance)))} %"
+
+    def find_share(self, relevance: float) -> float:
+        """Return a relevance as a share of all; 0 where there is none."""
+        if not self.total > 0:
+            return 0.0
+        return relevance / self.total
+
+    def find_step(self, relevance: float | None) -> int:
+        """Return the step of the colour scale, −9 … 9."""
+        return color_step(relevance, self.full)
+
+    @property
+    def column(self) -> str:
+        """The heading of a column of numbers."""
+        return "effect" if self.is_effect else "share"
+
+    @property
+    def caption(self) -> str:
+        """What the numbers are, in a sentence."""
+        if self.is_effect:
+            return f"Effects in {self._name_measure()}{self._describe_prediction()}."
+        return f"Shares of all relevance on {self.units}{self._describe_sides()}."
+
+    def _name_measure(self) -> str:
+        return MEASURES.get(self.measure, "the unit of the prediction")
+
+    def _describe_sides(self) -> str:
+        if not self.signed:
+            return ""
+        return f": {round_percent(self.positive)} % for, {round_percent(1 - self.positive)} % against"
+
+    def _describe_prediction(self) -> str:
+        if self.prediction is None:
+            return ""
+        if self.base is None:
+            return f", of {self._format_score(self.prediction)}"
+        unit = self.units.removesuffix("es" if self.units == "patches" else "s")
+        scores = f"{self._format_score(self.base)} with every {unit} hidden → {self._format_score(self.prediction)}"
+        return f": {scores}"
+
+    def _format_score(self, score: float) -> str:
+        return format_score(score, self.measure, is_contrast=self.is_contrast)
+
+
+def make_scale(explanation: Explanation) -> Scale:
+    """Return the scale of an explanation, by its words, or by its tokens where the script has no blanks between words.
+
+    The tokens of those words are on it too, so that switching between them changes no colour's meaning.
+    """
+    relevance = _list_relevance(explanation)
+    scale = _scale_shares(explanation, relevance)
+    effect = read_effect(explanation)
+    if effect is None:
+        return scale
+    return _scale_effects(scale, effect, len(relevance))
+
+
+def read_effect(explanation: Explanation) -> Mapping[str, Any] | None:
+    """Return unit, base and prediction of a method whose relevance is an effect on the score; None for others."""
+    effect = explanation.diagnostics.get("effect")
+    # Explanations of earlier versions have the size of the effect only.
+    return effect if isinstance(effect, Mapping) else None
+
+
+def _scale_shares(explanation: Explanation, relevance: Array) -> Scale:
+    sizes = np.abs(relevance)
+    total = float(sizes.sum())
+    return Scale(
+        measure=SHARE,
+        full=_find_full(explanation, sizes),
+        total=total,
+        units=name_units(explanation),
+        signed=_is_signed(explanation),
+        positive=float(relevance[relevance > 0].sum()) / (total or 1.0),
+        is_contrast=explanation.target.versus is not None,
+    )
+
+
+def _scale_effects(scale: Scale, effect: Mapping[str, Any], count: int) -> Scale:
+    """Return a scale whose full colour is a fixed effect, so that small effects look small."""
+    measure, base, prediction = effect["unit"], effect.get("base"), effect.get("prediction")
+    # Values have no limits; compared with the prediction itself an effect can be judged all the same.
+    known = [abs(score) for score in (base, prediction) if score is not None]
+    limit = LIMITS.get(measure) or max(known, default=0.0) / 2
+    full = limit / max(1.0, count / UNITS_PER_LIMIT) or scale.full
+    return replace(scale, measure=measure, full=full, base=base, prediction=prediction)
+
+
+def name_units(explanation: Explanation) -> str:
+    """Return what has the relevance: "words", "tokens" or "patches"."""
+    if is_image(explanation):
+        return "patches"
+    return f"{default_level(explanation)}s"
+
+
+def _list_relevance(explanation: Explanation) -> Array:
+    """Return the finite relevance of words or patches; the sink of an answer is no word."""
+    values: Array = np.asarray(_list_values(explanation), dtype=float)
+    finite: Array = values[np.isfinite(values)]
+    return finite
+
+
+def _list_values(explanation: Explanation) -> Sequence[float] | Array:
+    if is_image(explanation):
+        return content_relevance(explanation)
+    if isinstance(explanation, AnswerExplanation):
+        _, spans = split_sink(explanation, split_segments(explanation))
+    else:
+        spans = scored_spans(explanation)
+    return [span.relevance_or_zero for span in spans]
+
+
+def _find_full(explanation: Explanation, sizes: Array) -> float:
+    if is_image(explanation):
+        return _find_percentile(sizes)
+    return float(sizes.max(initial=0.0))
+
+
+def _find_percentile(sizes: Array) -> float:
+    if not sizes.size:
+        return 0.0
+    # The percentile is 0 if fewer than two in a hundred patches have any relevance; then the largest value is used.
+    return float(np.percentile(sizes, FULL_COLOR_PERCENTILE) or sizes.max())
+
+
+def _is_signed(explanation: Explanation) -> bool:
+    """Return whether anything speaks against the label."""
+    if is_image(explanation):
+        return bool((_finest_relevance(explanation) < 0).any())
+    return has_negative_text(explanation)
+
+
+def _finest_relevance(explanation: Explanation) -> Array:
+    """Return the relevance of pixels, or of patches if the method has no pixels."""
+    if explanation.pixels is None:
+        return content_relevance(explanation)
+    return explanation.pixels
+
+
+def scale_pixels(explanation: Explanation, scale: Scale) -> Scale:
+    """Return the scale of the finest map over an image: that of its pixels if the method has them."""
+    pixels = explanation.pixels
+    if pixels is None:
+        return scale
+    sizes = np.abs(pixels[np.isfinite(pixels)])
+    # So many pixels lie in a patch: numbers are those of an area as large as one.
+    area = max(1.0, pixels.size / max(1, int((~explanation.special).sum())))
+    full = scale.full / area if scale.is_effect else _find_percentile(sizes)
+    return replace(scale, full=full, total=float(sizes.sum()) / area)
+
+
+def share_scales(explanations: Sequence[Explanation]) -> list[Scale]:
+    """Return scales on which the same share has the same colour; effects have fixed colours anyway."""
+    scales = list(map(make_scale, explanations))
+    highest = max((scale.find_share(scale.full) for scale in scales if not scale.is_effect), default=0.0)
+    return [scale if scale.is_effect else replace(scale, full=highest * scale.total) for scale in scales]
+
+
+def scale_values(values: Array, units: str) -> Scale:
+    """Return the scale of shares of any numbers, such as those of attention heads; NaN does not count."""
+    sizes = np.abs(np.nan_to_num(values))
+    full, total = float(sizes.max(initial=0.0)), float(sizes.sum())
+    positive = float(values[values > 0].sum()) / (total or 1.0)
+    return Scale(SHARE, full, total, units, bool((values < 0).any()), positive)

@@ -1,0 +1,82 @@
+"""Rows of a decoder that begin alike: the tokens they share are computed once, and nothing changes."""
+
+import pytest
+import torch
+from helpers.language_models import DECODERS, make_decoder, make_encoder_decoder, make_tokenizer
+
+import clearhead
+from clearhead.model.language import make_prefix_cache
+from clearhead.perturbation import shared_prefixes
+from clearhead.perturbation.shared_prefixes import PrefixRow, order_rows
+
+PROMPT = "the capital of france is paris. the river in paris is long. the river in london is grey. the capital of"
+SLIDING = {"mistral", "gemma2", "gemma3"}
+
+
+@pytest.fixture
+def few_tokens(monkeypatch):
+    """Let short rows share their tokens too."""
+    monkeypatch.setattr(shared_prefixes, "LEAST_NEW_TOKENS", 1)
+
+
+def explain(model, method, **options):
+    """Return the relevance, and how many tokens the network read."""
+    counts = []
+    embedding = model.network.get_input_embeddings()
+    handle = embedding.register_forward_hook(lambda module, inputs, output: counts.append(inputs[0].numel()))
+    explanation = clearhead.explain(model, PROMPT, method, answer="england is london", **options)
+    handle.remove()
+    return torch.from_numpy(explanation.relevance), sum(counts)
+
+
+@pytest.mark.parametrize("family", DECODERS)
+@pytest.mark.parametrize(("method", "options"), [("occlusion", {"prefix": False}), ("context-cite", {"samples": 16})])
+def test_shared_tokens_change_nothing(few_tokens, family, method, options):
+    model = clearhead.load(make_decoder(family), make_tokenizer())
+    shared, few = explain(model, method, **options)
+    alone, many = explain(model, method, batch=1, **options)
+    torch.testing.assert_close(shared, alone, rtol=0, atol=1e-9)
+    if family not in SLIDING:
+        assert few < 0.9 * many
+
+
+def test_answers_of_every_step_share_tokens_too(few_tokens):
+    model = clearhead.load(make_decoder("llama"), make_tokenizer())
+    options = {"answer": "england is london", "prefix": False, "matrix": True}
+    shared = clearhead.explain(model, PROMPT, "occlusion", **options)
+    alone = clearhead.explain(model, PROMPT, "occlusion", batch=1, **options)
+    torch.testing.assert_close(torch.tensor(shared.matrix), torch.tensor(alone.matrix), rtol=0, atol=1e-9)
+
+
+def test_a_cache_that_gives_other_logits_is_not_used(few_tokens, monkeypatch):
+    model = clearhead.load(make_decoder("llama"), make_tokenizer())
+    alone, _ = explain(model, "occlusion", batch=1)
+    resume = type(model.network).resume
+    monkeypatch.setattr(type(model.network), "resume", lambda *arguments: resume(*arguments) + 1)
+    shared, _ = explain(model, "occlusion")
+    torch.testing.assert_close(shared, alone, rtol=0, atol=1e-9)
+
+
+def test_sliding_windows_and_encoders_have_no_cache_to_share():
+    for family in SLIDING:
+        assert make_prefix_cache(clearhead.load(make_decoder(family), make_tokenizer()).network) is None
+    marian = clearhead.load(make_encoder_decoder("marian"), make_tokenizer())
+    assert make_prefix_cache(marian.network) is None
+
+
+def make_row(*tokens, first):
+    return PrefixRow(torch.tensor([tokens]), torch.tensor([[first, len(tokens) - 1]]))
+
+
+def test_rows_are_sorted_by_their_tokens_and_answers_are_always_computed():
+    rows = [make_row(1, 2, 3, 4, first=2), make_row(5, 6, first=1), make_row(1, 2, 3, 5, first=2)]
+    order = order_rows(rows)
+    assert list(order) == [(0, 0), (2, 2), (1, 0)]
+    assert order.first_shared() == 2
+
+
+def test_rows_that_share_little_or_are_short_run_in_batches():
+    long = [1] * 60
+    assert order_rows([make_row(*long, first=30), make_row(*long, first=30)]).saves_time
+    assert not order_rows([make_row(*long, first=30), make_row(*long, first=3)]).saves_time
+    assert not order_rows([make_row(1, 1, 1, first=1), make_row(1, 1, 1, first=1)]).saves_time
