@@ -35,6 +35,7 @@ NAMED_RUNNERS_UP = 2
     signed=True,
     class_specific=True,
     needs=("attention", "gradients", "relevance"),
+    loses_digits=True,
 )
 def auto(trace: Trace) -> Attribution:
     """Choose, on each input, the method whose strongest units matter most: shown alone, or hidden.
