@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -169,9 +170,11 @@ def _assemble(candidates: Mapping[str, _Candidate], ranked: Sequence[Mapping[str
     diagnostics = []
     for row, effects in enumerate(ranked):
         candidate = candidates[next(iter(effects))]
-        relevance.append(candidate.attribution.relevance_BT[row].double())
+        relevance.append(candidate.attribution.relevance_BT[row])
         diagnostics.append({**candidate.diagnostics(row), "auto": _describe(list(effects)), "auto_scores": effects})
-    return Attribution(torch.stack(relevance), diagnostics=diagnostics)
+    # Some methods sum in a wider type than others.
+    dtype = reduce(torch.promote_types, [row_T.dtype for row_T in relevance])
+    return Attribution(torch.stack([row_T.to(dtype) for row_T in relevance]), diagnostics=diagnostics)
 
 
 def _describe(names: Sequence[str]) -> str:
