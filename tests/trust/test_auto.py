@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from helpers.planted_keywords import train
 from helpers.tiny_models import image_model, text_model
 
@@ -69,23 +70,20 @@ def test_the_check_hides_another_number_of_units(model, words):
         assert divide(np.arange(words), MIN_GROUPS).shape[1] not in sizes
 
 
-def test_the_choice_finds_keywords_better_than_most_methods(trained):
+def test_the_choice_finds_keywords(trained):
     texts = trained.inputs[:40]
-    comparison = clearhead.compare(trained.model, texts, ["auto", "raw-attention", "gradient"], check=False)
+    comparison = clearhead.compare(trained.model, texts, ["auto", "random"], check=False)
     hits = {}
     for method, explanations in comparison.items():
         # The first token is special.
         tops = [explanation.relevance[1:-1].argmax() for explanation in explanations]
-        hits[method] = np.mean([top in place for top, place in zip(tops, trained.places[:40], strict=True)])
-    assert hits["auto"] > hits["raw-attention"]
-    assert hits["auto"] > 0.8
+        hits[method] = np.mean([top in tokens for top, tokens in zip(tops, trained.places[:40], strict=True)])
+    assert hits["auto"] > 0.9
+    assert hits["random"] < 0.5
 
 
 def test_images_are_explained_too():
     model = image_model()
-    generator = np.random.default_rng(0)
-    pixels = generator.normal(size=(2, 3, 32, 32))
-    import torch
-
-    explanations = clearhead.explain(model, {"pixel_values": torch.from_numpy(pixels)}, "auto", check=False)
+    pixels = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    explanations = clearhead.explain(model, {"pixel_values": pixels}, "auto", check=False)
     assert all(chosen_method(explanation) in ONE_TRACE_METHODS for explanation in explanations)
