@@ -2,8 +2,8 @@
 
     python benchmarks/check_calibration.py [--data ../shared/data] [--inputs 100] [--photos 20] [--random 5]
 
-For inputs spread evenly over the test sets: the share of random explanations that hold (5 % or less, with the exact 95 %
-interval of Clopper and Pearson), of the default method's reversed, and of real methods. Beside them the share on which
+For inputs spread evenly over the test sets: the share of random explanations that hold (5 % or less, with the exact
+95 % interval of Clopper and Pearson), of the default method's reversed, and of real methods. Beside them the share on which
 a method is better than 20 random orders are on average, by the area over the curve of the predicted class's probability
 as the first 10, 20 … 50 % of the words are masked (patches made black).
 """

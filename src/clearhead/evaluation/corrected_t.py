@@ -80,7 +80,7 @@ def _skewness(deviation_G: Array) -> float:
     if groups < 3 or not variance:
         return 0.0
     adjustment = math.sqrt(groups * (groups - 1)) / (groups - 2)
-    return adjustment * float((deviation_G**3).mean()) / variance**1.5
+    return adjustment * float((deviation_G**3).mean()) / (variance * math.sqrt(variance))
 
 
 def _skewness_error(count: int) -> float:

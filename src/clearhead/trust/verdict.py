@@ -83,7 +83,8 @@ class Trial:
 def _log_odds(probability_G: Array) -> Array:
     # Close to 0 and 1 probabilities hide differences that odds still show.
     clipped_G = np.clip(probability_G, SMALLEST_PROBABILITY, 1 - SMALLEST_PROBABILITY)
-    return np.log(clipped_G) - np.log1p(-clipped_G)
+    odds_G: Array = np.log(clipped_G) - np.log1p(-clipped_G)
+    return odds_G
 
 
 def list_orders(groups: int, seed: int) -> Array:
