@@ -213,7 +213,10 @@ def _describe_failures(rows: Sequence[SanityRow]) -> Iterator[str]:
         yield f"Do not trust {join_names(unchanged)} on this model: random weights leave more than half of the order."
     blind = _select(rows, "evidence", FAILS)
     if blind:
-        yield f"Do not trust {join_names(blind)} on this model: evidence that decides rarely comes first."
+        yield (
+            f"With {join_names(blind)} the planted evidence rarely comes first, although it decides: do not read single "
+            "words off them before a test on real evidence, such as clearhead choose."
+        )
 
 
 def _select(rows: Sequence[SanityRow], test: str, verdict: str) -> list[str]:

@@ -72,7 +72,7 @@ def _print_report(report: "SanityReport") -> None:
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in report.grid.columns:
-        table.add_column(column, no_wrap=True)
+        table.add_column(column)
     for row in report.grid.rows:
         table.add_row(*[cell.text for cell in row])
     Console(highlight=False, markup=False, no_color=outputs.is_plain()).print(table)
