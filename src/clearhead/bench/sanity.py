@@ -214,8 +214,8 @@ def _describe_failures(rows: Sequence[SanityRow]) -> Iterator[str]:
     blind = _select(rows, "evidence", FAILS)
     if blind:
         yield (
-            f"With {join_names(blind)} the planted evidence rarely comes first, although it decides: do not read single "
-            "words off them before a test on real evidence, such as clearhead choose."
+            f"With {join_names(blind)} the planted evidence rarely comes first, although it decides: test them on real "
+            "evidence, as clearhead choose does, before you rely on single words."
         )
 
 
