@@ -84,7 +84,7 @@ def test_pairs_images_and_tensors_are_checked():
     assert (photo.check.kind, photo.check.strongest) == ("patch", ())
     assert photo.check.units == np.prod(photo.grid)
     batch = clearhead.explain(model("bert"), tensors("bert"))
-    assert [explanation.check.kind for explanation in batch] == ["sub-word"] * 3
+    assert [explanation.check.kind for explanation in batch] == ["token"] * 3
     assert [explanation.check.units for explanation in batch] == [9, 6, 9]
 
 

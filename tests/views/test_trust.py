@@ -129,6 +129,9 @@ def test_the_error_bar_is_one_line():
     assert small == "Error bar: less than 0.1 % of the strongest word (rounding)"
     effect = {"unit": "logit", "base": 0.0, "prediction": 1.0}
     assert format_error(review(diagnostics={"completeness_gap": 0.25, "effect": effect})) == "sum off by 0.25 logits"
+    assert format_error(review(diagnostics={"completeness_gap": 0.25})) == ""
+    marked = format_error(review(diagnostics={"rounding_error": 0.4, "needs_float64": True}))
+    assert marked == "Wide error bar: ±40 % of the strongest word (rounding) · explain in float64 for reliable digits"
     assert "conserved" not in html.card(review())
 
 

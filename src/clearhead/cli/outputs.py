@@ -3,12 +3,10 @@
 import io
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
-from clearhead.check import FAILS, HOLDS, WEAK
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
@@ -115,28 +113,6 @@ def deliver(
         print_records(named)
     else:
         show()
-        print_checks(named)
-
-
-def print_checks(named: "NamedExplanations") -> None:
-    """Print for how many of several inputs the explanations of each method hold."""
-    verdicts: dict[str, list[str]] = {}
-    for name, explanation in named:
-        if explanation.check is not None:
-            verdicts.setdefault(name, []).append(explanation.check.verdict)
-    for name, own_verdicts in verdicts.items():
-        # The name tells several methods from each other.
-        prefix = f"{name}: " if len(verdicts) > 1 else ""
-        if len(own_verdicts) > 1:
-            print(prefix + _count_verdicts(own_verdicts))
-
-
-def _count_verdicts(verdicts: Sequence[str]) -> str:
-    counts = Counter(verdicts)
-    return (
-        f"the explanation holds on {counts[HOLDS]} of {len(verdicts)} inputs "
-        f"(weak {counts[WEAK]}, fails {counts[FAILS]})"
-    )
 
 
 def write(out: Path, named: "NamedExplanations") -> None:

@@ -87,7 +87,10 @@ def _try_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> 
         return _run_experiments(model, inputs, experiments)
     except ClearheadError as error:
         reason = str(error)
-    return {row: _note_reason([own.explanation for own in group], reason) for row, group in experiments.items()}
+    unchecked = {}
+    for row, group in experiments.items():
+        unchecked[row] = _note_reason([own.explanation for own in group], reason)
+    return unchecked
 
 
 def _note_reason(explanations: Sequence[Explanation], reason: str) -> list[Explanation]:

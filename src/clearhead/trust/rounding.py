@@ -16,8 +16,10 @@ from clearhead.explanation import Explanation
 from clearhead.model.model import Model
 from clearhead.trust.relevances import relative_difference
 
-STABLE_BOUNDS = {"float64": 1e-11, "float32": 1e-4, "tf32": 0.1, "float16": 0.1, "bfloat16": 0.3}
+STABLE_BOUNDS = {"float64": 1e-11, "float32": 1e-4, "tf32": 0.02, "float16": 0.02, "bfloat16": 0.1}
 """Bounds of methods that do not lose digits, by the type of the model's numbers."""
+HIDING_FACTOR = 3.0
+"""How many times larger the bound of methods is that subtract the scores of inputs with and without a feature."""
 LOSSY_FLOAT64_BOUND = 1e-6
 SAFETY = 10.0
 """How many times larger than the change on perturbed weights a rounding error may be."""
@@ -61,7 +63,10 @@ class RoundingPlan:
         precision = explanation.diagnostics["precision"]
         if spec.method.loses_digits and precision == FLOAT64:
             return LOSSY_FLOAT64_BOUND
-        return STABLE_BOUNDS.get(_name_type(self.model, precision))
+        bound = STABLE_BOUNDS.get(_name_type(self.model, precision))
+        if bound is not None and spec.method.shares_passes:
+            return HIDING_FACTOR * bound
+        return bound
 
     def _compare(self, first: Explanation, second: Explanation) -> float:
         least = STABLE_BOUNDS.get(_name_type(self.model, first.diagnostics["precision"]), 0.0)

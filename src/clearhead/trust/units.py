@@ -42,6 +42,9 @@ class Units:
 
     @property
     def kind(self) -> str:
+        """What people call a unit: a word, a token or a patch."""
+        if self.features.kind == "sub-word":
+            return "token"
         return self.features.kind
 
     @property
@@ -60,7 +63,7 @@ class Units:
         # Explanations have no numbers for padding.
         if self.real_T is None:
             return self.features
-        return Features(self.kind, self.features.labels[self.real_T], self.count)
+        return Features(self.features.kind, self.features.labels[self.real_T], self.count)
 
     def names(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """Return the words or tokens of some units; nothing for patches, which have no names."""

@@ -9,7 +9,7 @@ from clearhead.check import FAILS, HOLDS, WEAK, Check
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip, format_label
 from clearhead.views.numbers import PROBABILITY, format_score, round_percent
-from clearhead.views.scale import make_scale, name_units
+from clearhead.views.scale import make_scale, name_units, read_effect
 from clearhead.views.text_spans import escape_hidden
 
 MAX_NAMED_UNITS = 5
@@ -122,8 +122,11 @@ def _list_errors(explanation: Explanation) -> Iterator[str]:
     errors = _read_errors(diagnostics)
     if errors:
         yield _format_relative_error(explanation, errors)
+    if diagnostics.get("needs_float64"):
+        yield "explain in float64 for reliable digits"
     gap = diagnostics.get("completeness_gap")
-    if gap is not None:
+    # Only effects have to sum to a change of the score; of other methods biases take a part.
+    if gap is not None and read_effect(explanation) is not None:
         yield f"sum off by {make_scale(explanation).format_distance(gap)}"
     agreement = diagnostics.get("agreement")
     if isinstance(agreement, float | int):

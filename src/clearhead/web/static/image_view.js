@@ -145,8 +145,8 @@ function createHeatmap({ values, scale, size: [rows, columns] }) {
   return canvas;
 }
 
-function chooseColor(value, full) {
-  const strength = Math.min(1, Math.abs(value) / (full || 1));
+function chooseColor(value, fullScale) {
+  const strength = Math.min(1, Math.abs(value) / (fullScale || 1));
   const [pale, full] = value >= 0 ? WARM : COLD;
   const rgb = pale.map((channel, index) => channel + (full[index] - channel) * strength);
   return [...rgb, 255 * strength ** ALPHA_EXPONENT];
