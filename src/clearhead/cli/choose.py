@@ -1,7 +1,7 @@
 """clearhead choose."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,7 +57,7 @@ def choose(
 
     names = options.split_names(methods) if methods else None
     loaded = options.load_model(model, device, lm_head)
-    columns = {"text_column": text_column, "label_column": label_column, "reader": reader}
+    columns: dict[str, Any] = {"text_column": text_column, "label_column": label_column, "reader": reader}
     result = choose(loaded, task, names, limit=limit, save=keep, announce=_announce, **columns)
     if json:
         _print_record(result)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,7 +47,7 @@ def sanity(
 
     names = options.split_names(methods) if methods else None
     loaded = options.load_model(model, device, lm_head)
-    columns = {"text_column": text_column, "label_column": label_column, "reader": reader}
+    columns: dict[str, Any] = {"text_column": text_column, "label_column": label_column, "reader": reader}
     report = check_sanity(loaded, task, names, limit=limit, seed=seed, **columns)
     if out is not None:
         _write(report, out)

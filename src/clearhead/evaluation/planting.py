@@ -128,8 +128,7 @@ class Training:
         return numbers.detach()
 
     def _step(self, optimiser: torch.optim.Optimizer, shortfall_N: Tensor, numbers: Tensor) -> None:
-        optimiser.zero_grad()
-        shortfall_N.mean().backward()
+        (numbers.grad,) = torch.autograd.grad(shortfall_N.mean(), numbers)
         optimiser.step()
         with torch.no_grad():
             numbers.copy_(self.project(numbers))
