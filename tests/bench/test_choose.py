@@ -23,14 +23,14 @@ def planted():
 
 def test_the_choice_beats_chance_and_becomes_the_default(planted):
     announced = []
-    result = clearhead.choose(planted.model, planted.inputs, METHODS, limit=40, announce=announced.append)
+    result = clearhead.choose(planted.model, planted.inputs, METHODS, limit=80, announce=announced.append)
     assert result.method in METHODS
     (sentence,) = announced
-    assert "3 methods and chance on 40 inputs" in sentence
+    assert "3 methods and chance on 80 inputs" in sentence
     assert result.sentences[0].startswith(f"Use {result.method}")
-    assert {row["n"] for row in result.table.rows} == {40}
+    assert {row["n"] for row in result.table.rows} == {80}
     choice = find_choice(planted.model)
-    assert (choice.method, choice.examples, choice.data) == (result.method, 40, "inputs")
+    assert (choice.method, choice.examples, choice.data) == (result.method, 80, "inputs")
     assert clearhead.explain(planted.model, planted.inputs[0]).method == result.method
 
 

@@ -22,7 +22,7 @@ def planted(tmp_path_factory):
     trained.model.network.save_pretrained(folder)
     trained.model.processor.save_pretrained(folder)
     texts = folder / "texts.txt"
-    texts.write_text("\n".join(trained.inputs[:30]))
+    texts.write_text("\n".join(trained.inputs[:80]))
     return str(folder), str(texts)
 
 

@@ -31,8 +31,8 @@ CANDIDATES = (*ONE_TRACE_METHODS, "integrated-gradients", "occlusion")
 CLASS_METRICS = ("comprehensiveness:bins=5/10/20/50", "sufficiency:bins=5/10/20/50")
 ANSWER_METRICS = ("log-prob-drop", "log-prob-revealing:steps=5")
 TEXTS = 100
-IMAGES = 40
-PROMPTS = 20
+IMAGES = 50
+PROMPTS = 50
 # Inputs of a first, small measurement that tells what the whole will cost.
 PILOT_INPUTS = 2
 TIMED_INPUTS = 4
@@ -72,7 +72,7 @@ def choose(
     """Find the method that explains this model best, and make it the model's default method.
 
     `inputs` are texts, images or prompts, a Task, or a file, read with the options in `reading`; labels are not used.
-    Methods are compared by deletion and insertion on `limit` of them (100 texts, 40 images or 20 prompts), with paired
+    Methods are compared by deletion and insertion on `limit` of them (100 texts, 50 images or prompts), with paired
     tests. The choice is kept by the checksum of the weights unless `save` is False. `announce` is called with a
     sentence about the cost before the work begins.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Number of inputs; default: 100 texts, 40 images or 20 prompts."),
+    typer.Option(metavar="N", min=1, help="Number of inputs; default: 100 texts, 50 images or prompts."),
 ]
 Forget = Annotated[
     str | None,
