@@ -15,7 +15,8 @@ from clearhead.attribution.batch import (
     split_inputs,
     validate_request,
 )
-from clearhead.attribution.method import MethodSpec, default_method, parse_method
+from clearhead.attribution.method import MethodSpec, parse_method, resolve_method
+from clearhead.attribution.names import DEFAULT
 from clearhead.attribution.windows import explain_windows, is_too_long
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
@@ -64,7 +65,8 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
 
-    `method` is "balanced-cat" by default, for the answers of language models "attn-lrp".
+    `method` is "balanced-cat" by default, for the answers of language models "attn-lrp", unless `clearhead.choose` has
+    chosen another for this model; "default" is the library's default again.
     `target` is None (the prediction), a class index, a label, a Target, or a list with one per input. Further keyword
     arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `overflow` says
     what to do with texts longer than the model takes: "error" (the default), "truncate" or "windows".
@@ -81,9 +83,9 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 
     >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
     """
-    if method is None:
+    if method is None or method == DEFAULT:
         model = as_model(model)
-        method = default_method(model)
+        method = resolve_method(model, method, **options)
     spec = parse_method(method, **options)
     comparison = compare(
         model,
@@ -129,9 +131,10 @@ def compare(  # noqa: PLR0913 - as for `explain`
 
     The options are those of `explain`.
     """
-    model = with_precision(as_model(model), precision)
+    model = as_model(model)
     # Names and options first: a mistake in them must not cost the time of encoding many inputs.
-    specs = _parse_methods([default_method(model)] if methods is None else methods)
+    specs = _parse_methods(model, methods)
+    model = with_precision(model, precision)
     validate_request(specs, batch_size)
     overflow = _resolve_overflow(overflow, long)
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
@@ -201,8 +204,10 @@ def _refuse_answer_options(model: Model, options: AnswerOptions) -> None:
         )
 
 
-def _parse_methods(methods: Iterable[Any]) -> list[MethodSpec]:
-    return [parse_method(name) for name in as_list(methods)]
+def _parse_methods(model: Model, methods: Iterable[Any] | None) -> list[MethodSpec]:
+    if methods is None:
+        return [resolve_method(model, None)]
+    return [resolve_method(model, name) for name in as_list(methods)]
 
 
 def _resolve_overflow(overflow: str | None, long: str | None) -> str:

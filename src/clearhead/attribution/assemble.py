@@ -67,7 +67,7 @@ def _build_explanation(
         probability=context.probability,
         options=spec.all_options,
         model=context.model,
-        diagnostics={**context.diagnostics, **diagnostics, **_describe_precision(spec)},
+        diagnostics={**context.diagnostics, **diagnostics, **spec.diagnostics, **_describe_precision(spec)},
         changed_options=spec.changed_options,
         **context.answer_fields,
     )
