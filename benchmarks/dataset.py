@@ -11,6 +11,8 @@ import random
 import statistics
 from collections.abc import Iterator, Sequence
 from datetime import date
+from functools import partial
+from operator import truediv
 from pathlib import Path
 
 import torch
@@ -26,7 +28,8 @@ from clearhead.model.inputs import Inputs, encode_all
 SHORT = (6, 40)
 LONG = 126
 """Words of a text of 128 tokens: two are special."""
-PARTS = 4
+PARTS = {"cpu": 4, "cuda": 1}
+"""What is compared takes turns on so many parts of the texts; on a GPU a part would be too few batches."""
 
 
 def list_words(tokenizer: transformers.PreTrainedTokenizerFast) -> list[str]:
@@ -52,6 +55,10 @@ def list_batches(model: clearhead.Model, texts: Sequence[str]) -> list[Inputs]:
     return [batch.inputs for batch in make_batches(model, encode_all(model, texts))]
 
 
+def list_tensors(model: clearhead.Model, texts: Sequence[str]) -> list[Tensors]:
+    return [batch.tensors for batch in list_batches(model, texts)]
+
+
 def run_engine(model: clearhead.Model, batches: Sequence[Inputs], spec: MethodSpec) -> None:
     """Run only the passes through the network, and the method on them."""
     gradients_only = read_gradients_only([spec])
@@ -69,12 +76,13 @@ def compare(first: Sequence[Work], second: Sequence[Work], repeats: int, device:
     """Return the least seconds of all parts of two works, in turn, and the median ratio of the rounds."""
     for work in (first[0], second[0]):
         work()
-    rounds = []
-    for _ in range(repeats):
-        pairs = [(seconds(one, device), seconds(other, device)) for one, other in zip(first, second, strict=True)]
-        rounds.append(tuple(map(sum, zip(*pairs, strict=True))))
-    ratio = statistics.median(theirs / ours for ours, theirs in rounds)
-    return min(one for one, _ in rounds), min(other for _, other in rounds), ratio
+    passes = [0.0] * repeats
+    ours = [0.0] * repeats
+    for turn in range(repeats):
+        for base, work in zip(first, second, strict=True):
+            passes[turn] += seconds(base, device)
+            ours[turn] += seconds(work, device)
+    return min(passes), min(ours), statistics.median(map(truediv, ours, passes))
 
 
 def split(texts: Sequence[str], parts: int) -> Iterator[Sequence[str]]:
@@ -86,20 +94,20 @@ def split(texts: Sequence[str], parts: int) -> Iterator[Sequence[str]]:
 def against_engine(model: clearhead.Model, texts: Sequence[str], method: str, repeats: int) -> str:
     """Return a line: texts to words against the engine's passes over the same batches."""
     spec = parse_method(method)
-    parts = list(split(texts, PARTS))
-    batches = [list_batches(model, part) for part in parts]
-    engine = [lambda part=part: run_engine(model, part, spec) for part in batches]
-    ours = [lambda part=part: explain_words(model, part, method) for part in parts]
+    parts = list(split(texts, PARTS[model.device.type]))
+    batches = [list_batches(model, texts) for texts in parts]
+    engine = [partial(run_engine, model, rows, spec) for rows in batches]
+    ours = [partial(explain_words, model, texts, method) for texts in parts]
     passes, whole, ratio = compare(engine, ours, repeats, str(model.device))
     return report(f"{len(texts):,} short texts, {method}, words included", len(texts), whole, passes, ratio)
 
 
 def against_plain(model: clearhead.Model, texts: Sequence[str], method: str, repeats: int) -> str:
     """Return a line: texts to words against a bare forward and backward pass of the same batches."""
-    parts = list(split(texts, PARTS))
-    batches = [[batch.tensors for batch in list_batches(model, part)] for part in parts]
-    plain = [lambda part=part: run_plain(model, part) for part in batches]
-    ours = [lambda part=part: explain_words(model, part, method) for part in parts]
+    parts = list(split(texts, PARTS[model.device.type]))
+    batches = [list_tensors(model, texts) for texts in parts]
+    plain = [partial(run_plain, model, rows) for rows in batches]
+    ours = [partial(explain_words, model, texts, method) for texts in parts]
     passes, whole, ratio = compare(plain, ours, repeats, str(model.device))
     name = f"BERT-base shape, bfloat16, {len(texts):,} × 128 tokens, {method}, against forward + backward"
     return report(name, len(texts), whole, passes, ratio)
@@ -113,7 +121,7 @@ def report(name: str, count: int, whole: float, passes: float, ratio: float) -> 
 
 def latency(model: clearhead.Model, text: str, method: str, repeats: int) -> str:
     """Return a line: the milliseconds of one explanation."""
-    tensors = [batch.tensors for batch in list_batches(model, [text])]
+    tensors = list_tensors(model, [text])
     device = str(model.device)
     works = [lambda: run_plain(model, tensors), lambda: explain_words(model, [text], method)]
     for work in works * 3:

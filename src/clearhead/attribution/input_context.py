@@ -52,7 +52,7 @@ class InputContext:
 class AnswerContext:
     """The name of what is explained of a language model's answer, and the fields that only its explanation has."""
 
-    label: str = ""
+    label: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ class BatchContext(Sequence[InputContext]):
             tokens=tokens,
             special=special,
             target=target,
-            label=answer.label or _label_target(self.labels, target, tokens),
+            label=_label_target(self.labels, target, tokens) if answer.label is None else answer.label,
             grid=None if self.image is None else self.image.grid,
             probability=_read_number(self.probabilities, row),
             model=self.model,
