@@ -120,9 +120,7 @@ def run_job(worker: Worker, job: Job) -> ShardResult:
 
 
 def _explain_shard(worker: Worker, examples: Sequence[Example], targets: Sequence[str]) -> ExplainedExamples:
-    # By default the whole shard is one batch: the attribution loop halves what does not fit into memory.
-    size = worker.plan.batch_size or len(examples)
-    return explain_examples(worker.model, examples, worker.methods, targets, batch_size=size)
+    return explain_examples(worker.model, examples, worker.methods, targets, batch_size=worker.plan.batch_size)
 
 
 def _measure_shard(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.attribution.batch import select_rows
+from clearhead.attribution.batch_sizes import select_rows
 from clearhead.evaluation.planting import (
     TRAINING_INPUTS,
     Planting,

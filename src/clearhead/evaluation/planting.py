@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearhead.attribution.batch import cut_rows, select_rows
+from clearhead.attribution.batch_sizes import cut_rows, split_inputs
 from clearhead.engine.context import eager_execution, eager_inference, frozen
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Encoded, Inputs, collate
@@ -68,13 +68,13 @@ def list_rows(targets: Sequence[int], target: int) -> list[int]:
 
 def run_encoded(model: Model, encoded: Sequence[Encoded]) -> Tensor:
     """Return the logits of encoded inputs (N,C) on the CPU."""
-    return _run_batches(model, (collate(model, rows) for rows in cut_rows(encoded, ROWS)))
+    slices = cut_rows(model, [row.length for row in encoded], ROWS)
+    return _run_batches(model, (collate(model, encoded[rows]) for rows in slices))
 
 
 def run_inputs(model: Model, inputs: Inputs) -> Tensor:
     """Return the logits of a batch of any size (N,C) on the CPU."""
-    batches = cut_rows(range(len(inputs)), ROWS)
-    return _run_batches(model, (select_rows(inputs, list(rows)) for rows in batches))
+    return _run_batches(model, (batch.inputs for batch in split_inputs(model, inputs, ROWS)))
 
 
 def _run_batches(model: Model, batches: Iterator[Inputs]) -> Tensor:

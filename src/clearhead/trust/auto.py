@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.attribution.assemble import collect_refusal, explain_attribution
-from clearhead.attribution.batch import select_rows
+from clearhead.attribution.batch_sizes import select_rows
 from clearhead.attribution.method import Attribution, MethodSpec, fill_diagnostics, method, parse_method
 from clearhead.attribution.names import ONE_TRACE_METHODS
 from clearhead.check import MIN_GROUPS

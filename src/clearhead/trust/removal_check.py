@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.attribution.batch import Batch, select_rows
+from clearhead.attribution.batch_sizes import Batch, select_rows
 from clearhead.check import MIN_GROUPS
 from clearhead.errors import ClearheadError
 from clearhead.explanation import Explanation

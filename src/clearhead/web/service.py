@@ -11,14 +11,14 @@ from clearhead.arrays import Array
 from clearhead.attribution.answers import explain_with_matrix
 from clearhead.attribution.batch import (
     AttributionRequest,
-    Batch,
     TargetSets,
     TraceCache,
     attribute_batch,
     only_captured_targets,
-    single_target,
     trace_batch,
 )
+from clearhead.attribution.batch_result import single_target
+from clearhead.attribution.batch_sizes import Batch
 from clearhead.attribution.method import MethodSpec, default_method, resolve_method
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, ClearheadError
