@@ -17,6 +17,7 @@ from clearhead.attribution.batch import (
 )
 from clearhead.attribution.method import MethodSpec, default_method, parse_method
 from clearhead.attribution.windows import explain_windows, is_too_long
+from clearhead.data.objects import as_plain_inputs, as_plain_list
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.model.answer_inputs import is_chat
@@ -64,6 +65,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
 
+    The list may be a generator, a column of pandas, polars, pyarrow or `datasets`, or a table with a text column.
     `method` is "balanced-cat" by default, for the answers of language models "attn-lrp".
     `target` is None (the prediction), a class index, a label, a Target, or a list with one per input. Further keyword
     arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `overflow` says
@@ -129,6 +131,8 @@ def compare(  # noqa: PLR0913 - as for `explain`
 
     The options are those of `explain`.
     """
+    inputs = as_plain_inputs(inputs)
+    target = as_plain_list(target)
     model = with_precision(as_model(model), precision)
     # Names and options first: a mistake in them must not cost the time of encoding many inputs.
     specs = _parse_methods([default_method(model)] if methods is None else methods)
