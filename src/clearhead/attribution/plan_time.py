@@ -13,9 +13,9 @@ Work = Callable[[Batch], None]
 # Seconds that measuring may take before the rest is extrapolated; the first run may take longer.
 BUDGET = 2.0
 # Tokens of the first run.
-FIRST_TOKENS = 16
+FIRST_TOKENS = 8
 # Power of the length by which time grows, until two lengths have been run.
-ASSUMED_EXPONENT = 1
+ASSUMED_EXPONENT = 2
 # Time grows at most like this power of the length: as many passes as tokens, each over all pairs of tokens.
 MAX_EXPONENT = 3.0
 
@@ -23,7 +23,7 @@ MAX_EXPONENT = 3.0
 def estimate_seconds(work: Work, batches: Sequence[Batch]) -> float:
     """Return the seconds of some work on all batches.
 
-    One input of the largest batch is run at lengths that double from 16 tokens, then with more and more inputs, as long
+    One input of the largest batch is run at lengths that double from 8 tokens, then with more and more inputs, as long
     as that is expected to stay within BUDGET seconds. The rest is extrapolated: by the power law through the last two
     lengths, and linearly in the number of inputs.
     """
@@ -113,8 +113,8 @@ class _Measurement:
         return _extrapolate(self.lengths[index - 1], self.lengths[index], length)
 
     def _predict_from_first(self, length: int) -> float:
-        growth = max(1.0, length / self.lengths[0].size)
-        return self.lengths[0].seconds * growth**ASSUMED_EXPONENT
+        first = self.lengths[0]
+        return first.seconds * max(1.0, length / first.size) ** ASSUMED_EXPONENT
 
     def _find_length(self, length: int) -> int:
         """Return the index of the first measured length that is not shorter, at least 1; the last if all are."""

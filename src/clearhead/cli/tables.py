@@ -129,7 +129,8 @@ def read_sources(
     # The two texts of a pair are one input.
     if pair:
         return [{}]
-    return list(chain.from_iterable(_describe_argument(model, argument, flags) for argument in arguments))
+    described = [_describe_argument(model, argument, flags) for argument in arguments]
+    return list(chain.from_iterable(described))
 
 
 def _describe_argument(model: "Model", argument: str, flags: TableFlags) -> list[dict[str, Any]]:

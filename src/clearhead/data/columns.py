@@ -67,10 +67,10 @@ def make_example(number: int, row: Row, texts: list[str], label: str | None, pat
 
 def _parse_input(row: Row, texts: list[str], path: Path) -> Any:
     cells = [parse_cell(row.get(column), column, path) for column in texts]
-    return _join_cells(cells)
+    return join_cells(cells)
 
 
-def _join_cells(cells: list[Any]) -> Any:
+def join_cells(cells: list[Any]) -> Any:
     """Return one text or image as it is, two texts as a pair."""
     if len(cells) == 1:
         return cells[0]

@@ -6,7 +6,7 @@ None of these libraries is imported: an object is recognised by what it offers.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from clearhead.data.columns import text_columns
+from clearhead.data.columns import join_cells, text_columns
 from clearhead.data.parquet import batch_rows
 
 Row = dict[str, Any]
@@ -104,11 +104,8 @@ def _is_column(values: Any) -> bool:
 def _read_texts(table: Any) -> list[Any]:
     columns = find_columns(table) or []
     texts = text_columns(f"the {type(table).__name__}", columns, None)
-    return [_join_texts(row, texts) for row in iterate_rows(table)]
+    return [_read_cells(row, texts) for row in iterate_rows(table)]
 
 
-def _join_texts(row: Row, texts: list[str]) -> Any:
-    """Return the text of a row, or the two of a pair."""
-    if len(texts) == 1:
-        return row[texts[0]]
-    return tuple(row[name] for name in texts)
+def _read_cells(row: Row, texts: list[str]) -> Any:
+    return join_cells([row[name] for name in texts])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -121,19 +122,26 @@ def _unify_schemas(shards: Sequence[Path]) -> Any:
     """Return the columns of all shards; a column whose types have none in common becomes text."""
     pa = import_arrow()
     types: dict[str, Any] = {}
-    for shard in shards:
-        for field in pa.parquet.read_schema(shard):
-            types[field.name] = _unify_types(types.get(field.name, pa.null()), field.type)
+    for field in chain.from_iterable(map(_read_schema, shards)):
+        types[field.name] = _unify_types(types.get(field.name, pa.null()), field.type)
     return pa.schema([(name, types[name]) for name in order_columns(types)])
+
+
+def _read_schema(shard: Path) -> Any:
+    return import_arrow().parquet.read_schema(shard)
 
 
 def _unify_types(first: Any, second: Any) -> Any:
     pa = import_arrow()
-    schemas = [pa.schema([("column", arrow_type)]) for arrow_type in (first, second)]
+    schemas = list(map(_wrap_type, (first, second)))
     try:
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except pa.ArrowException:
         return pa.string()
+
+
+def _wrap_type(arrow_type: Any) -> Any:
+    return import_arrow().schema([("column", arrow_type)])
 
 
 def _read_shard(shard: Path, schema: Any) -> Any:

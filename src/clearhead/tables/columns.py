@@ -10,6 +10,7 @@ from clearhead.data.columns import (
     IMAGE_COLUMNS,
     find_column,
     find_label_column,
+    join_cells,
     parse_cell,
     parse_label,
     require_column,
@@ -76,10 +77,7 @@ class TableColumns:
         """Return the text, the pair of texts or the image of a row; raise BadInput if there is none."""
         if row.error is not None:
             raise BadInput(row.error)
-        cells = [self._parse_cell(row, column) for column in self.inputs]
-        if len(cells) == 1:
-            return cells[0]
-        return tuple(cells)
+        return join_cells([self._parse_cell(row, column) for column in self.inputs])
 
     def _parse_cell(self, row: TableRow, column: str) -> Any:
         value = row.values.get(column)
@@ -95,9 +93,10 @@ class TableColumns:
 
     def find_id(self, row: TableRow) -> str | None:
         """Return the id of a row, None if it has none."""
-        if self.id is None or is_empty(row.values.get(self.id)):
+        value = row.values.get(self.id or "")
+        if is_empty(value):
             return None
-        return str(row.values[self.id])
+        return str(value)
 
 
 def is_empty(value: Any) -> bool:
@@ -173,7 +172,7 @@ class ClassReader:
     def _find(self, value: int | str) -> int:
         # A label may look like a number.
         if str(value) in self.labels:
-            return class_index(str(value), self.labels)
+            value = str(value)
         return class_index(value, self.labels)
 
     def _find_named(self, number: int, name: str) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 
 from clearhead.api import explain
 from clearhead.attribution.method import MethodSpec
-from clearhead.data.text_files import require_text
+from clearhead.data.columns import join_cells
+from clearhead.data.text_files import is_text, require_text
 from clearhead.errors import BadFile, BadInput, ClearheadError, NotFinite, UnknownName
 from clearhead.explanation import Explanation
 from clearhead.model.model import Model
@@ -111,11 +112,10 @@ class TableExplainer:
 
     def _raw_text(self, row: TableRow) -> Any:
         texts = [row.values.get(name) for name in self.columns.inputs]
-        if self.columns.images or not all(isinstance(text, str) for text in texts):
+        # What is no text is named by its passed columns.
+        if self.columns.images or not all(map(is_text, texts)):
             return None
-        if len(texts) == 1:
-            return texts[0]
-        return tuple(texts)
+        return join_cells(texts)
 
     def _describe_source(self, row: TableRow) -> dict[str, Any]:
         return describe_source(row, self.columns, self._classes)
@@ -206,7 +206,8 @@ def _raw_inputs(inputs: Sequence[_Input]) -> list[Any]:
 def _collect(inputs: Sequence[_Input], name: str) -> Any:
     """Return the values of a setting, None if no input has one."""
     values = [entry.settings[name] for entry in inputs]
-    if values[0] is None:
+    # A setting is given for all inputs or for none.
+    if None in values:
         return None
     return values
 
@@ -219,5 +220,8 @@ def _choose_target(entry: _Input) -> Any:
 
 def _identify(inputs: Sequence[_Input], explanations: Sequence[Explanation]) -> list[Explanation]:
     """Tell each explanation where its input comes from."""
-    pairs = zip(inputs, explanations, strict=True)
-    return [replace(explanation, source=entry.source) for entry, explanation in pairs]
+    return list(map(_add_source, inputs, explanations))
+
+
+def _add_source(entry: _Input, explanation: Explanation) -> Explanation:
+    return replace(explanation, source=entry.source)

@@ -7,6 +7,7 @@ model said and what explains it. docs/tables.md lists the columns.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from clearhead.answer_explanation import AnswerExplanation
@@ -40,8 +41,12 @@ def make_record(explanation: Explanation, *, tokens: bool = False) -> Record:
 
 
 def _provenance(explanation: Explanation) -> Record:
-    diagnostics = {name: convert_value(value) for name, value in explanation.diagnostics.items()}
+    diagnostics = _convert_values(explanation.diagnostics)
     return {"diagnostics": diagnostics, "method": explanation.method, "model": explanation.model}
+
+
+def _convert_values(values: Mapping[str, Any]) -> Record:
+    return {name: convert_value(value) for name, value in values.items()}
 
 
 def make_error_record(source: Mapping[str, Any], text: Any, reason: str) -> Record:
@@ -62,14 +67,21 @@ def flatten_record(record: Record) -> Record:
 
 
 def _flatten_value(value: Any) -> Any:
-    if isinstance(value, list | tuple | Mapping):
+    if _is_nested(value):
         return json.dumps(finite(value), ensure_ascii=False)
     return value
 
 
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, list | tuple | Mapping)
+
+
 def _identify(source: Mapping[str, Any]) -> Record:
-    identity = {name: source.get(name) for name in IDENTITY}
-    return {**identity, **rename_passed(source.get("columns", {}))}
+    return {**_name_source(source), **rename_passed(source.get("columns", {}))}
+
+
+def _name_source(source: Mapping[str, Any]) -> Record:
+    return {name: source.get(name) for name in IDENTITY}
 
 
 def rename_passed(columns: Mapping[str, Any]) -> Record:
@@ -105,10 +117,16 @@ def _verdict(explanation: Explanation) -> str | None:
 
 
 def _input_text(explanation: Explanation) -> Any:
-    # The texts of an answer are prompt and answer.
-    if isinstance(explanation, AnswerExplanation) and isinstance(explanation.text, tuple):
-        return explanation.text[0]
+    if isinstance(explanation, AnswerExplanation):
+        return _first_text(explanation.text)
     return explanation.text
+
+
+def _first_text(text: Any) -> Any:
+    # The texts of an answer are prompt and answer.
+    if isinstance(text, tuple):
+        return text[0]
+    return text
 
 
 def _name_answer(explanation: Explanation) -> Record:
@@ -129,9 +147,14 @@ def _name_texts(text: Any) -> Record:
 
 
 def _list_words(explanation: Explanation) -> list[Record] | None:
-    if explanation.text is None or not explanation.offsets:
+    if not _has_words(explanation):
         return None
     return list(map(_word_record, explanation.words()))
+
+
+def _has_words(explanation: Explanation) -> bool:
+    # Words are found in the text by the offsets of its tokens, which slow tokenizers do not give.
+    return explanation.text is not None and bool(explanation.offsets)
 
 
 def _word_record(word: Word) -> Record:
@@ -153,7 +176,7 @@ def format_top_words(explanation: Explanation, count: int = TOP_WORDS) -> str | 
     """Return the words that speak most for the class, in one line; None for images."""
     if explanation.grid is not None:
         return None
-    return ", ".join(text for text, _ in rank_words(explanation)[:count])
+    return ", ".join(map(itemgetter(0), rank_words(explanation)[:count]))
 
 
 def rank_words(explanation: Explanation) -> list[tuple[str, float]]:

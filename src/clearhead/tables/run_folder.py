@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import BadFile
+from clearhead.files import sync_path
 from clearhead.manifest import MANIFEST, check_same
 from clearhead.run_files import lock_folder, read_json, to_json, write_durably, write_errors
 from clearhead.tables.counts import Counts, count_records
@@ -62,7 +63,7 @@ class TableRun:
         joined = self.folder / f"joined{out.suffix}"
         with write_errors(out):
             self.table_format.join(shards, joined)
-            _sync(joined)
+            sync_path(joined)
             os.replace(joined, out)
         self._remove()
 
@@ -98,14 +99,6 @@ def _changed_rows(folder: Path, shard: Shard, other: Path) -> BadFile:
         f"'{folder}' holds explanations of other rows ('{other.name}'): rows {first} to {last} of the table have "
         "changed. Choose another --out, or delete the folder to begin anew."
     )
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

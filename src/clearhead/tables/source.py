@@ -1,6 +1,5 @@
 """Where the rows of a table come from: files that are streamed, or objects in memory."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +13,7 @@ from clearhead.data.readers.tables import named_rows
 from clearhead.data.task import BadRow
 from clearhead.data.text_files import Numbered, file_suffix, iterate_lines, json_lines
 from clearhead.errors import BadFile, BadInput
-from clearhead.manifest import hash_files
+from clearhead.manifest import fingerprint, hash_files
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 JSON_ENDINGS = (".jsonl", ".ndjson")
@@ -128,8 +127,8 @@ class FileTables:
         return sum(table.count() for table in self.tables)
 
     def digest(self) -> str:
-        digests = "".join(table.digest() for table in self.tables)
-        return hashlib.sha256(digests.encode()).hexdigest()
+        digests = [table.digest() for table in self.tables]
+        return fingerprint({"files": digests})
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def open_table(table: Any, text_column: str | None = None) -> Table:
         return _open_files(_list_files(Path(table)), text_column)
     if _is_list_of_paths(table):
         return _open_files(list(chain.from_iterable(map(_list_files, map(Path, table)))), text_column)
-    if not hasattr(table, "__iter__"):
+    if not hasattr(table, "__iter__") and not objects.is_frame(table):
         raise BadInput(f"A {type(table).__name__} is not a table: give a file, a data frame, a data set or rows.")
     return ObjectTable(table)
 

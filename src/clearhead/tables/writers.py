@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from clearhead.errors import BadOption
 from clearhead.plain import finite
@@ -40,15 +40,22 @@ def _encode_lines(records: Sequence[Record]) -> bytes:
 
 
 def _encode_line(record: Record) -> str:
-    ordered = {name: record[name] for name in order_columns(record)}
-    return json.dumps(finite(ordered), ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(finite(_order(record)), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _order(record: Record) -> Record:
+    return {name: record[name] for name in order_columns(record)}
 
 
 def _join_lines(shards: Sequence[Path], out: Path) -> None:
     with open(out, "wb") as joined:
         for shard in shards:
-            with open(shard, "rb") as lines:
-                shutil.copyfileobj(lines, joined)
+            _append(shard, joined)
+
+
+def _append(shard: Path, joined: BinaryIO) -> None:
+    with open(shard, "rb") as lines:
+        shutil.copyfileobj(lines, joined)
 
 
 def read_lines(shards: Sequence[Path]) -> Iterator[Record]:

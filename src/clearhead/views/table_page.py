@@ -26,6 +26,7 @@ MAX_CHARACTERS = 500
 MAX_NOTE = 160
 MAX_NAME = 40
 ORDERS = {"table": "as in the table", "wrong": "wrong ones first", "sure": "least certain first"}
+CHECKED = {True: " checked", False: ""}
 CORRECTNESS = {True: "ch-wrong", False: "ch-right", None: ""}
 HEADINGS = ("row", "predicted", "probability", "check", "text")
 FILTERS = {"all": "all", "wrong": "wrong", "right": "right"}
@@ -145,9 +146,7 @@ def _render_choice(title: str, name: str, choices: Mapping[str, str], checked: s
 
 
 def _render_button(name: str, value: str, text: str, is_checked: bool) -> str:
-    state = ""
-    if is_checked:
-        state = " checked"
+    state = CHECKED[is_checked]
     return f'<label><input type="radio" name="{name}" value="{value}"{state}> {escape(text)}</label>'
 
 
