@@ -2,6 +2,7 @@
 
 import { fetchChosen, fillGrid } from "./answers.js";
 import { fetchExplanation, fetchRunImage, readDataUrl } from "./api.js";
+import { showChecked } from "./check_view.js";
 import { fillComparison, showComparison } from "./comparison.js";
 import { find } from "./dom.js";
 import { clearErrors, guard, showError } from "./errors.js";
@@ -68,7 +69,8 @@ async function explainQuestion(changes, view = null) {
   await fetchAndShow(askedQuestion(), view, signal);
   const prefetch = isAnswer() ? fillGrid : prefetchMethods;
   find("grid").hidden = true;
-  for (const step of [startTest, showComparison, prefetch]) {
+  if (!signal.aborted) await Promise.all([guard(showChecked)(), guard(startTest)()]);
+  for (const step of [showComparison, prefetch]) {
     if (!signal.aborted) await guard(step)(signal);
   }
 }
@@ -123,6 +125,7 @@ function canHide(index) {
 
 function fillViewControls() {
   find("opacity").value = state.opacity;
+  for (const radio of document.querySelectorAll("[name=check]")) radio.checked = (radio.value === "on") === state.check;
   for (const radio of document.querySelectorAll("[name=level]")) radio.checked = radio.value === state.level;
   for (const radio of document.querySelectorAll("[name=smooth]")) radio.checked = (radio.value === "smooth") === state.smooth;
 }
