@@ -7,8 +7,11 @@ from clearhead.version import __version__
 if TYPE_CHECKING:
     from clearhead.answer_explanation import AnswerExplanation, Step
     from clearhead.api import compare, explain
+    from clearhead.attribution.choices import choices
     from clearhead.attribution.method import methods
     from clearhead.bench.benchmark import benchmarks
+    from clearhead.bench.choose import choose
+    from clearhead.bench.sanity import check_sanity
     from clearhead.data.task import tasks
     from clearhead.engine.trace import Trace, capture
     from clearhead.errors import ClearheadError, UnsupportedModel, UnsupportedOperation
@@ -33,6 +36,9 @@ _HOMES = {
     "UnsupportedOperation": "errors",
     "benchmarks": "bench.benchmark",
     "capture": "engine.trace",
+    "check_sanity": "bench.sanity",
+    "choices": "attribution.choices",
+    "choose": "bench.choose",
     "compare": "api",
     "evaluate": "evaluation.evaluate",
     "explain": "api",
@@ -58,6 +64,9 @@ __all__ = [
     "__version__",
     "benchmarks",
     "capture",
+    "check_sanity",
+    "choices",
+    "choose",
     "compare",
     "evaluate",
     "explain",

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.attribution.batch import can_go_blockwise, cut_rows, explain_batch, rows_per_batch
+from clearhead.attribution.batch import can_go_blockwise, explain_batch
+from clearhead.attribution.batch_sizes import cut_rows
 from clearhead.attribution.method import MethodSpec
-from clearhead.attribution.windows import is_too_long, window_logits, windows_of
+from clearhead.attribution.windows import batch_windows, is_too_long, window_logits, windows_of
 from clearhead.engine.memory import UNKNOWN, MemoryEstimate, estimate_memory, estimate_seconds
 from clearhead.model.answer_inputs import DEFAULT_NEW_TOKENS, add_answer, encode_prompt, tokenise_answer
-from clearhead.model.inputs import Encoded, collate, encode
+from clearhead.model.inputs import Encoded, collate, encode_all
 from clearhead.model.model import Model
 from clearhead.model.target import AnswerTarget
 
@@ -91,17 +92,17 @@ def plan_batches(
     answer: str | None = None,
 ) -> PlannedBatches:
     """Encode the inputs and cut them, sorted by length, into batches."""
-    size = rows_per_batch(model, batch_size)
     if model.writes:
         encoded = [_encode_with_answer(model, prompt, answer) for prompt in inputs]
     else:
-        encoded = [encode(model, raw, overflow=overflow) for raw in inputs]
+        encoded = list(encode_all(model, inputs, overflow=overflow))
     encoded.sort(key=lambda row: row.length)
     lengths = [row.length for row in encoded]
     short = [row for row in encoded if not is_too_long(model, row)]
     # Sorted by length, so what is too long comes last.
-    windows = _batch_windows(model, encoded[len(short) :], size)
-    return PlannedBatches(lengths, list(cut_rows(short, size)), windows)
+    windows = _batch_windows(model, encoded[len(short) :], batch_size)
+    whole: list[Batch] = [short[rows] for rows in cut_rows(model, lengths[: len(short)], batch_size)]
+    return PlannedBatches(lengths, whole, windows)
 
 
 def _encode_with_answer(model: Model, prompt: Any, answer: str | None) -> Encoded:
@@ -120,11 +121,11 @@ def _make_target(row: Encoded) -> AnswerTarget | None:
     return AnswerTarget(steps=tuple(range(len(answer.ids))), tokens=answer.ids)
 
 
-def _batch_windows(model: Model, encoded: Sequence[Encoded], size: int) -> list[Batch]:
+def _batch_windows(model: Model, encoded: Sequence[Encoded], batch_size: int | None) -> list[Batch]:
     batches: list[Batch] = []
     # Windows of different texts do not share batches.
     for row in encoded:
-        batches += cut_rows(windows_of(model, row), size)
+        batches += batch_windows(model, windows_of(model, row), batch_size)
     return batches
 
 

@@ -7,7 +7,6 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 def explain(
     inputs: options.Inputs,
     model: options.ModelName = None,
-    method: options.AnyMethod = None,
+    method: options.Method = None,
     target: options.Target = None,
     versus: options.Versus = None,
     answer: options.Answer = None,
@@ -64,10 +63,9 @@ def explain(
     check_text_column(inputs, text_column)
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
-    spec = options.parse_method(method or DEFAULT_METHOD, method_options)
+    options.check_method(method, method_options)
     loaded = options.load_model(model, device, lm_head)
-    if method is None and loaded.writes:
-        spec = options.parse_method(DEFAULT_ANSWER_METHOD, method_options)
+    spec = options.resolve_method(loaded, method, method_options)
     reader = InputReader(loaded.takes_images, text_column, pair, gold or ())
     raw_inputs = reader.read(inputs)
     annotations = _read_annotations(reader, inputs, raw_inputs)

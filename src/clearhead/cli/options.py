@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
+from clearhead.attribution.names import DEFAULT, DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.check import MIN_GROUPS
 from clearhead.errors import BadOption
 from clearhead.validation import require_integer
@@ -58,19 +58,14 @@ ModelName = Annotated[
     ),
 ]
 Method = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", autocompletion=complete_methods, help="Attribution method; see clearhead list methods."
-    ),
-]
-AnyMethod = Annotated[
     str | None,
     typer.Option(
         "--method",
         metavar="NAME",
         autocompletion=complete_methods,
-        help=f"Attribution method; see clearhead list methods. Default: {DEFAULT_METHOD}, for the answers of language "
-        f"models {DEFAULT_ANSWER_METHOD}.",
+        help=f"Attribution method; see clearhead list methods. Default: the one that clearhead choose has chosen for "
+        f"the model, else (and with 'default') {DEFAULT_METHOD}, for the answers of language models "
+        f"{DEFAULT_ANSWER_METHOD}.",
     ),
 ]
 MethodOptions = Annotated[
@@ -215,19 +210,52 @@ def _parse_index(text: str) -> str | int:
     return text
 
 
+def check_method(name: str | None, pairs: Sequence[str] | None) -> None:
+    """Raise an error for a mistake in --method and -o that shows without the model."""
+    # Options of a default method are checked once the model is known, which decides what it is.
+    if name not in (None, DEFAULT):
+        parse_method(name, pairs)
+
+
 def parse_method(name: str, pairs: Sequence[str] | None) -> "MethodSpec":
-    """Parse the method of --method with the options of -o."""
+    """Parse a method with the options of -o."""
     # Imported here because it imports torch, without which --help and mistakes in other flags answer at once.
     from clearhead.attribution.method import parse_method
 
     return parse_method(name, **parse_method_options(pairs or []))
 
 
-def parse_methods(flags: Sequence[str] | None) -> "list[MethodSpec]":
-    """Parse the methods of --methods; without any, the default method."""
+def resolve_method(model: "Model", name: str | None, pairs: Sequence[str] | None) -> "MethodSpec":
+    """Parse the method of --method with the options of -o; without one, the method of this model."""
+    from clearhead.attribution.method import resolve_method
+
+    return resolve_method(model, name, **parse_method_options(pairs or []))
+
+
+def check_methods(flags: Sequence[str] | None) -> "list[MethodSpec]":
+    """Parse the methods of --methods as far as they do not depend on the model."""
     from clearhead.attribution.method import parse_method
 
-    return [parse_method(name) for name in split_names(flags or [DEFAULT_METHOD])]
+    return [parse_method(_fill_default(name)) for name in _split_methods(flags)]
+
+
+def resolve_methods(model: "Model", flags: Sequence[str] | None) -> "list[MethodSpec]":
+    """Parse the methods of --methods; without any, the method of this model."""
+    from clearhead.attribution.method import resolve_method
+
+    return [resolve_method(model, name) for name in _split_methods(flags)]
+
+
+def _split_methods(flags: Sequence[str] | None) -> Sequence[str | None]:
+    if not flags:
+        return [None]
+    return split_names(flags)
+
+
+def _fill_default(name: str | None) -> str:
+    if name is None or name == DEFAULT:
+        return DEFAULT_METHOD
+    return name
 
 
 def parse_method_options(pairs: Sequence[str]) -> "dict[str, RawText]":

@@ -40,10 +40,10 @@ def plan(
     from clearhead.attribution.batch import validate_request
     from clearhead.attribution.plan import estimate_request
 
-    specs = options.parse_methods(methods)
     # Before the model is loaded, which may take long.
-    validate_request(specs, batch_size)
+    validate_request(options.check_methods(methods), batch_size)
     loaded = options.load_model(model, device, lm_head)
+    specs = options.resolve_methods(loaded, methods)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     chosen = options.choose_overflow(overflow, long)
     estimate = estimate_request(loaded, raw_inputs, specs, batch_size=batch_size, overflow=chosen, answer=answer)

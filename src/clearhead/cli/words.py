@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.cli import options, outputs
 from clearhead.cli.chunks import explain_in_chunks
 from clearhead.cli.inputs import InputReader, check_text_column
@@ -42,7 +41,7 @@ WeightedWords = Mapping[str, Sequence[tuple[str, float]]]
 def words(
     inputs: options.Inputs,
     model: options.ModelName = None,
-    method: options.Method = DEFAULT_METHOD,
+    method: options.Method = None,
     target: options.Target = None,
     out: Out = None,
     json: Json = False,
@@ -60,8 +59,9 @@ def words(
     """List the most relevant words of each class over many texts."""
     _check_options(inputs, text_column, reference, out, clouds=clouds)
     # Before the model is loaded, which may take long.
-    spec = options.parse_method(method, method_options)
+    options.check_method(method, method_options)
     loaded = options.load_model(model, device, lm_head)
+    spec = options.resolve_method(loaded, method, method_options)
     _require_text_model(loaded)
     texts = InputReader(images=False, text_column=text_column).read(inputs)
     weight = _read_reference(reference, text_column)

@@ -64,18 +64,28 @@ class ConfigSizes:
 
 def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
     """Estimate from the config and the size of the batch, without running anything; unknown sizes count as zero."""
-    config = getattr(model.network, "config", None)
-    sizes = _read_sizes(config)
-    tokens = longest_text(batch) or image_tokens(config)
-    row_bytes = len(batch) * model.dtype.itemsize
-    block = row_bytes * tokens * _saved_features(model, sizes)
-    attention = row_bytes * sizes.heads * tokens**2
+    tokens = longest_text(batch) or image_tokens(getattr(model.network, "config", None))
+    whole, blockwise = _estimate_row(model, tokens, _count_answer_tokens(batch))
+    return MemoryEstimate(len(batch) * whole, len(batch) * blockwise, free_bytes(model.device))
+
+
+def count_fitting_rows(model: Model, tokens: int, free: int) -> int:
+    """Return how many inputs of a length can be traced as a whole in so many bytes."""
+    whole, _ = _estimate_row(model, tokens)
+    return free // max(1, whole)
+
+
+def _estimate_row(model: Model, tokens: int, answer_tokens: int = 0) -> tuple[int, int]:
+    """Return the bytes that one input of a batch takes, traced as a whole and block by block."""
+    sizes = _read_sizes(getattr(model.network, "config", None))
+    element = model.dtype.itemsize
+    block = element * tokens * _saved_features(model, sizes)
+    attention = element * sizes.heads * tokens**2
     # Block by block, each block leaves its input and its weighted map, which has no heads.
-    results = sizes.blocks * row_bytes * (tokens * sizes.width + tokens**2)
-    logits = LOGITS_IN_BACKWARD * row_bytes * _count_answer_tokens(batch) * sizes.vocabulary
+    results = sizes.blocks * element * (tokens * sizes.width + tokens**2)
+    logits = LOGITS_IN_BACKWARD * element * answer_tokens * sizes.vocabulary
     blockwise = block + MAPS_IN_BACKWARD * attention + results + logits
-    whole = _whole_bytes(sizes.blocks, block, attention) + logits
-    return MemoryEstimate(whole, blockwise, free_bytes(model.device))
+    return _whole_bytes(sizes.blocks, block, attention) + logits, blockwise
 
 
 def _count_answer_tokens(batch: Inputs) -> int:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.attribution.batch import Batch, select_rows
+from clearhead.attribution.batch_sizes import Batch, select_rows
 from clearhead.check import MIN_GROUPS
 from clearhead.errors import ClearheadError
 from clearhead.explanation import Explanation
@@ -131,7 +131,7 @@ def _score_masks(
         list(map(torch.cat, masks)),
         [experiment.target for experiment in first],
         [experiment.units.features for experiment in first],
-        replacement=_choose_replacement(model),
+        replacement=choose_replacement(model),
     )
     return list(map(_split_scores, scores, masks))
 
@@ -141,7 +141,7 @@ def _split_scores(scores_N: Tensor, masks: Sequence[Tensor]) -> list[Array]:
     return [piece.numpy() for piece in pieces]
 
 
-def _choose_replacement(model: Model) -> str | None:
+def choose_replacement(model: Model) -> str | None:
     """Return how units are removed: deleted from texts, whose rows become short; black, or [MASK] around a span."""
     if model.takes_images or model.problem == "span":
         return None

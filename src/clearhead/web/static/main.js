@@ -149,7 +149,7 @@ async function start() {
   Object.assign(session, { models, methods });
   setInvisibleRanges(characters);
   const names = methods.map((method) => method.name);
-  for (const id of ["method", "other-method"]) fillSelectWithNames(find(id), names, state.method);
+  fillSelectWithNames(find("other-method"), names, state.method);
   fillForm();
   fillMethod();
   wireControls();

@@ -4,7 +4,7 @@ import { fetchChosen, fillGrid } from "./answers.js";
 import { fetchExplanation, fetchRunImage, readDataUrl } from "./api.js";
 import { showChecked } from "./check_view.js";
 import { fillComparison, showComparison } from "./comparison.js";
-import { find } from "./dom.js";
+import { fillSelect, find } from "./dom.js";
 import { clearErrors, guard, showError } from "./errors.js";
 import { showExplanation } from "./explanation_view.js";
 import { fillForm, modelsForKind, readForm } from "./form.js";
@@ -30,16 +30,25 @@ let waitingForPhoto = null; // a snapshot from a link that was too small for its
 
 export function submitForm(changes = {}) {
   const filled = readForm();
-  return explainQuestion({ ...switchMethod(filled.kind), ...changes, ...filled });
+  return explainQuestion({ ...switchMethod(filled), ...changes, ...filled });
 }
 
 // The default method of classifiers is slow for language models, so prompts have a method of their own.
-function switchMethod(kind) {
+function switchMethod({ kind, model }) {
   const isPrompt = kind === "prompt";
   const wasPrompt = state.kind === "prompt";
-  if (isPrompt === wasPrompt) return {};
+  if (isPrompt === wasPrompt) return followModel(model);
   lastMethods[wasPrompt] = pick(state, ["method", "options"]);
   return lastMethods[isPrompt];
+}
+
+// A method that the user has not changed follows the model, for which another may have been chosen.
+function followModel(name) {
+  const former = findModel(state.model)?.method ?? DEFAULT_QUESTION.method;
+  const model = findModel(name);
+  if (!model || name === state.model || parseMethod(former)[0] !== state.method) return {};
+  const [method, options] = parseMethod(model.method);
+  return { method, options };
 }
 
 // Gives up the question that is being answered.
@@ -51,10 +60,17 @@ export function stopQuestion() {
 export const chooseMethod = () => explainQuestion({ method: find("method").value, options: {} });
 const chooseOptions = (options) => explainQuestion({ options });
 
-// Shows the method of the question that is being asked.
+// Shows the method of the question that is being asked, among those of its model.
 export function fillMethod() {
-  find("method").value = state.method;
+  const model = findModel(state.model || find("model").value);
+  fillSelect(find("method"), session.methods.map(({ name }) => [name, nameMethod(name, model)]), state.method);
   fillOptions(chooseOptions);
+}
+
+function nameMethod(name, model) {
+  if (name === "auto") return `${name} – the best on this input`;
+  if (name !== parseMethod(model.method)[0]) return name;
+  return `${name} – ${model.chosen ? "chosen for this model" : "the default"}`;
 }
 
 // Asks the current question with these changes, then shows its explanation and everything that depends on it.
@@ -65,7 +81,7 @@ async function explainQuestion(changes, view = null) {
   request = new AbortController();
   const { signal } = request;
   Object.assign(state, changes);
-  if ("method" in changes) fillMethod();
+  if ("method" in changes || "model" in changes) fillMethod();
   await fetchAndShow(askedQuestion(), view, signal);
   const prefetch = isAnswer() ? fillGrid : prefetchMethods;
   find("grid").hidden = true;
