@@ -50,7 +50,7 @@ export function showCheck() {
   find("check").hidden = !state.check;
   find("check").ariaBusy = "false";
   find("check").replaceChildren(...renderCheck(session.chosen));
-  if (state.layer && session.chosen.check) find("check").append(createLine("This is about all blocks together, not about the one that is shown."));
+  if (state.layer && session.chosen.check) find("check").append(createLine("The check is of all blocks together, not of the one that is shown."));
 }
 
 // The verdict and what it rests on, or why there is none, and the error bar.

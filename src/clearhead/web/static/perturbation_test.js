@@ -77,8 +77,9 @@ function cancelMeasurement() {
 function describeTest() {
   const block = state.layer ? ` in block ${state.layer}` : "";
   const hint = `Hide the ${unitName()} with the highest relevance${block}. If the explanation is right, the output falls faster than when as many are hidden at random.`;
-  if (session.explanation.target.versus === null) return hint;
-  return `${hint} The numbers are the probability of the first class minus that of the second.`;
+  const removal = unitName() === "patches" || session.explanation.target.span ? "" : " Here they are masked; the check above deletes them.";
+  if (session.explanation.target.versus === null) return `${hint}${removal}`;
+  return `${hint}${removal} The numbers are the probability of the first class minus that of the second.`;
 }
 
 export function unitName() {
@@ -157,6 +158,7 @@ async function requestOutput(count, step) {
   hideRequest = new AbortController();
   const { signal } = hideRequest;
   const body = { ...inputFields(), hidden: [state.hidden], unit: state.level };
+  setBusy(true, COMPARED);
   try {
     for (const controls of [false, true]) {
       const response = await fetchHidden({ ...body, controls }, signal);
@@ -236,7 +238,7 @@ function showSummary(count, { value, classes = [], controls }) {
   const isAnyHidden = state.hidden.length > 0;
   const flip = createElement("strong", { textContent: describeFlip(classes) });
   find("hidden-summary").hidden = !isAnyHidden;
-  find("hidden-summary").replaceChildren(`${count} of ${counts.at(-1)} ${unitName()} hidden: ${formatOutput(values[0])} → ${formatOutput(value)} `, flip);
+  find("hidden-summary").replaceChildren(`${count} of ${counts.at(-1)} ${unitName()} hidden: ${formatOutput(values[0])} → ${formatOutput(value)}. `, flip);
   find("test-result").textContent = isAnyHidden ? describeResult(value - values[0], controls) : "";
 }
 
