@@ -14,8 +14,12 @@ def test_only_outside_of_the_range_of_random_scores_something_is_said(score, exp
     assert compare_with_random(score, np.linspace(0.2, 0.8, CONTROLS)) == expected
 
 
-def test_rounding_is_no_difference():
-    assert compare_with_random(0.5 - 1e-7, np.full(CONTROLS, 0.5)) == UNCLEAR
+def test_a_difference_that_nobody_would_notice_is_none():
+    same = np.full(CONTROLS, 0.5)
+    assert compare_with_random(0.496, same) == UNCLEAR
+    assert compare_with_random(0.494, same) == MORE
+    assert compare_with_random(-101.0, -200 * same, are_probabilities=False) == MORE
+    assert compare_with_random(-100.4, -200 * same, are_probabilities=False) == UNCLEAR
 
 
 @pytest.mark.parametrize("shape", ["normal", "exponential"])

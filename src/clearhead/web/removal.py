@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -68,7 +68,12 @@ class RemovalTest:
     def compare(self, hidden: Sequence[Sequence[int]], scores: Sequence[float]) -> list[ControlScores]:
         """Compare the score without each list of tokens with those without as many random features."""
         counts = [self._count_hidden(tokens) for tokens in hidden]
-        return list(map(_compare_scores, scores, self.score_random(counts)))
+        compare = partial(_compare_scores, are_probabilities=self._has_probabilities)
+        return list(map(compare, scores, self.score_random(counts)))
+
+    @property
+    def _has_probabilities(self) -> bool:
+        return self.trace.model.problem not in ("regression", "answer")
 
     def _count_hidden(self, tokens: Sequence[int]) -> int:
         """Return how many features are hidden with these tokens."""
@@ -111,13 +116,13 @@ def _rank_groups(groups: Sequence[Sequence[int]], relevance_T: Array) -> list[in
     return sorted(range(len(groups)), key=lambda index: -float(relevance_T[groups[index]].sum()))
 
 
-def _compare_scores(score: float, random_N: Array) -> ControlScores:
+def _compare_scores(score: float, random_N: Array, *, are_probabilities: bool) -> ControlScores:
     return ControlScores(
         mean=float(random_N.mean()),
         low=float(random_N.min()),
         high=float(random_N.max()),
         sets=len(random_N),
-        verdict=compare_with_random(score, random_N),
+        verdict=compare_with_random(score, random_N, are_probabilities=are_probabilities),
     )
 
 
