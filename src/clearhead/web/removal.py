@@ -85,30 +85,35 @@ class RemovalTest:
         order = _rank_groups(self.groups, relevance_T)
         counts = self._count_steps()
         measured = self._choose_control_steps(counts)
-        random_scores = np.stack(self.score_random(measured), axis=1)
-        means, lows, highs = (random_scores.mean(0), random_scores.min(0), random_scores.max(0))
         return CurveResponse(
             order=[self.groups[index] for index in order],
             counts=counts,
             values=self.score_order(order, counts),
             measured=measured,
-            random=np.interp(counts, measured, means).tolist(),
-            low=np.interp(counts, measured, lows).tolist(),
-            high=np.interp(counts, measured, highs).tolist(),
+            **self._interpolate_random(counts, measured),
         )
+
+    def _interpolate_random(self, counts: Sequence[int], measured: Sequence[int]) -> dict[str, list[float]]:
+        """Return mean and range of the random scores at all counts, from those at which they are measured."""
+        scores_KO = np.stack(self.score_random(measured))
+        curves = {"random": scores_KO.mean(1), "low": scores_KO.min(1), "high": scores_KO.max(1)}
+        return {name: np.interp(counts, measured, curve_K).tolist() for name, curve_K in curves.items()}
 
     def _count_steps(self) -> list[int]:
         """Return how many features are hidden at each step, from none to all."""
         features = self.features.count
-        steps = min(features, MAX_SLOW_STEPS if self.is_slow else MAX_TEXT_STEPS)
+        steps = min(features, self._limit(MAX_TEXT_STEPS, MAX_SLOW_STEPS))
         return sorted({round(step * features / steps) for step in range(steps + 1)})
 
     def _choose_control_steps(self, counts: Sequence[int]) -> list[int]:
         """Return the counts at which random features are hidden: the ends, and some between them."""
-        inner = counts[1:-1]
-        number = min(len(inner), SLOW_CONTROL_STEPS if self.is_slow else TEXT_CONTROL_STEPS)
+        inner = np.array(counts[1:-1], dtype=int)
+        number = min(len(inner), self._limit(TEXT_CONTROL_STEPS, SLOW_CONTROL_STEPS))
         chosen = np.linspace(0, len(inner) - 1, number).round().astype(int)
-        return sorted({counts[0], counts[-1], *(inner[index] for index in chosen)})
+        return sorted({counts[0], *inner[chosen].tolist(), counts[-1]})
+
+    def _limit(self, text: int, slow: int) -> int:
+        return slow if self.is_slow else text
 
 
 def _rank_groups(groups: Sequence[Sequence[int]], relevance_T: Array) -> list[int]:
@@ -130,8 +135,15 @@ def select_relevance(explanation: Explanation, block: int | None) -> Array:
     """Return the relevance of every token, of all blocks together or of one of them, counted from 1."""
     if block is None:
         return explanation.relevance
-    if explanation.layers is None or block > len(explanation.layers):
-        blocks = 0 if explanation.layers is None else len(explanation.layers)
+    blocks = _count_blocks(explanation)
+    if block > blocks:
         raise BadOption(f"Invalid block={block}: '{explanation.method}' has relevance for {blocks} blocks here.")
+    assert explanation.layers is not None
     relevance_T: Array = explanation.layers[block - 1]
     return relevance_T
+
+
+def _count_blocks(explanation: Explanation) -> int:
+    if explanation.layers is None:
+        return 0
+    return len(explanation.layers)
