@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clearhead.model.model import Model
     from clearhead.model.target import Target
     from clearhead.serialization import read
+    from clearhead.tables.explain_table import explain_table
 
 _HOMES = {
     "AnswerExplanation": "answer_explanation",
@@ -42,6 +43,7 @@ _HOMES = {
     "compare": "api",
     "evaluate": "evaluation.evaluate",
     "explain": "api",
+    "explain_table": "tables.explain_table",
     "load": "model.loading",
     "methods": "attribution.method",
     "metrics": "evaluation.metric",
@@ -70,6 +72,7 @@ __all__ = [
     "compare",
     "evaluate",
     "explain",
+    "explain_table",
     "load",
     "methods",
     "metrics",

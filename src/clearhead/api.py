@@ -14,6 +14,7 @@ from clearhead.attribution.batch_sizes import Batch, make_batches, split_inputs
 from clearhead.attribution.method import MethodSpec, parse_method, resolve_method
 from clearhead.attribution.names import DEFAULT
 from clearhead.attribution.windows import explain_windows
+from clearhead.data.objects import as_plain_inputs, as_plain_list
 from clearhead.engine.streams import prefetch
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
@@ -65,6 +66,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
 
+    The list may be a generator, a column of pandas, polars, pyarrow or `datasets`, or a table with a text column.
     `method` is "balanced-cat" by default, for the answers of language models "attn-lrp", unless `clearhead.choose` has
     chosen another for this model; "default" is the library's default again.
     `target` is None (the prediction), a class index, a label, a Target, or a list with one per input. Further keyword
@@ -131,6 +133,8 @@ def compare(  # noqa: PLR0913 - as for `explain`
 
     The options are those of `explain`.
     """
+    inputs = as_plain_inputs(inputs)
+    target = as_plain_list(target)
     model = as_model(model)
     # Names and options first: a mistake in them must not cost the time of encoding many inputs.
     specs = _parse_methods(model, methods)

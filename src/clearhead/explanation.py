@@ -52,7 +52,9 @@ class Explanation:
     `offsets` point into `text`. Images have a `grid` of patches instead of a text. `layers` (blocks × tokens) and
     `heads` (blocks × heads, NaN where a block has fewer) are None unless the method was asked for them or has them
     anyway. `changed_options` are the `options` that differ from the method's defaults; None if the defaults are
-    unknown, as in files of earlier versions. `check` is the test of the explanation, if one was made.
+    unknown, as in files of earlier versions. `check` is the test of the explanation, if one was made. `source` says
+    where the input comes from, as far as that is known: `file`, `row`, `id`, `gold` (the right label, as the model
+    calls it), and `columns`, the other columns of its table.
     """
 
     tokens: tuple[str, ...]
@@ -75,6 +77,17 @@ class Explanation:
     changed_options: Mapping[str, Any] | None = None
     heads: Array | None = None
     check: Check | None = None
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_wrong(self) -> bool | None:
+        """Whether the prediction differs from the gold label; None if either is unknown."""
+        gold = self.source.get("gold")
+        predicted = self.diagnostics.get("predicted")
+        # A gold label that the model does not have cannot be compared.
+        if gold is None or predicted is None or self.source.get("gold_is_class") is False:
+            return None
+        return bool(gold != predicted)
 
     def __repr__(self) -> str:
         best = ", ".join(f"{token} {relevance:+.3g}" for token, relevance in self.top(3))
@@ -218,6 +231,24 @@ class Explanations(LazyList[Explanation]):
 
         return notebook.listing(self)
 
+    def to_records(self, *, flat: bool = False) -> list[dict[str, Any]]:
+        """Return one dict per explanation (docs/tables.md); `flat` leaves out words and other nested values."""
+        from clearhead.tables import convert
+
+        return convert.to_records(self, flat=flat)
+
+    def to_arrow(self, *, flat: bool = False) -> Any:
+        """Return a pyarrow Table with one row per explanation."""
+        from clearhead.tables import convert
+
+        return convert.to_arrow(self.to_records(flat=flat))
+
+    def to_pandas(self, *, flat: bool = False) -> Any:
+        """Return a pandas DataFrame with one row per explanation."""
+        from clearhead.tables import convert
+
+        return convert.to_pandas(self.to_records(flat=flat))
+
 
 class Comparison(dict[str, Any]):
     """By method as written, an explanation, or a list with one per input; shows itself in a notebook."""
@@ -226,3 +257,21 @@ class Comparison(dict[str, Any]):
         from clearhead.views import notebook
 
         return notebook.comparison(self)
+
+    def to_records(self, *, flat: bool = False) -> list[dict[str, Any]]:
+        """Return one dict per method and input (docs/tables.md); `method` is as it was written."""
+        from clearhead.tables import convert
+
+        return convert.comparison_records(self, flat=flat)
+
+    def to_arrow(self, *, flat: bool = False) -> Any:
+        """Return a pyarrow Table with one row per method and input."""
+        from clearhead.tables import convert
+
+        return convert.to_arrow(self.to_records(flat=flat))
+
+    def to_pandas(self, *, flat: bool = False) -> Any:
+        """Return a pandas DataFrame with one row per method and input."""
+        from clearhead.tables import convert
+
+        return convert.to_pandas(self.to_records(flat=flat))

@@ -154,6 +154,16 @@ def _cut_window(encoded: Encoded, inner: slice, window: slice) -> Encoded:
     return Encoded(item, values)
 
 
+def shorten(encoded: Encoded, tokens: int) -> Encoded:
+    """Return the beginning of a text with about so many tokens; images and prompts with answers as they are."""
+    inner = np.flatnonzero(~np.array(encoded.item.special, dtype=bool))
+    if tokens >= encoded.length or encoded.item.answer is not None or not len(inner):
+        return encoded
+    whole = _inner_slice(encoded.item)
+    special = encoded.length - (whole.stop - whole.start)
+    return _cut_window(encoded, whole, slice(whole.start, whole.start + max(1, tokens - special)))
+
+
 def _mean_logits(model: Model, batches: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> Tensor:
     logits = []
     for batch in _report(batches, advance):

@@ -82,16 +82,25 @@ Methods = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option(metavar="LABEL", help="Class to explain, by label or index; default: the predicted class."),
+    typer.Option(
+        metavar="LABEL",
+        help="Class to explain, by label or index, or column:NAME for a column of the table; default: the predicted "
+        "class.",
+    ),
 ]
 Versus = Annotated[
-    str | None, typer.Option(metavar="LABEL", help="Explain the target relative to this class, or to this answer.")
+    str | None,
+    typer.Option(
+        metavar="LABEL",
+        help="Explain the target relative to this class, or to this answer; column:NAME for a column of the table.",
+    ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Output file: .html, .jsonl, .parquet or .md; for one input also .png or .svg, for one explanation .json.",
+        help="Output file: .html, .jsonl, .parquet or .md; for one input also .png or .svg, for one explanation .json. "
+        "Tables of any size are explained as a stream into .parquet, .jsonl or .csv (docs/tables.md).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per explanation (docs/json.md).")]
@@ -101,6 +110,26 @@ TextColumn = Annotated[
         metavar="C",
         help="Text column of the table, by name or, without a header, by number; two separated by a comma for pairs.",
     ),
+]
+ImageColumn = Annotated[
+    str | None, typer.Option(metavar="C", help="Column of the table that holds paths of images, relative to it.")
+]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(metavar="C", help="Column of the right labels, to mark wrong predictions; default: by its name."),
+]
+IdColumn = Annotated[
+    str | None, typer.Option(metavar="C", help="Column that names the rows; default: one called id, name, …")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Columns of the table to pass through to the output; default: all."),
+]
+Flat = Annotated[bool, typer.Option("--flat", help="Write the table without words and diagnostics, as .csv always is.")]
+Tokens = Annotated[bool, typer.Option("--tokens", help="Write the tokens into the table, too, not only words.")]
+ShardRows = Annotated[
+    int | None,
+    typer.Option("--shard", metavar="N", min=1, help="Rows that a killed run does again at most; default: 2048."),
 ]
 Pair = Annotated[bool, typer.Option("--pair", help="Treat the two texts as one pair.")]
 Curves = Annotated[
@@ -189,14 +218,15 @@ def parse_target(model: "Model", target: str | None, versus: str | None) -> Any:
     """Return a label or class index, or the contrast of two."""
     from clearhead.model.target import Target
 
-    first = _parse_class(model, target)
-    second = _parse_class(model, versus)
+    first = parse_class(model, target)
+    second = parse_class(model, versus)
     if second is None:
         return first
     return Target(first, versus=second)
 
 
-def _parse_class(model: "Model", text: str | None) -> str | int | None:
+def parse_class(model: "Model", text: str | None) -> str | int | None:
+    """Return a label as it is, and a number as the index of a class."""
     # First, because a label that looks like a number is a label.
     if text is None or text in model.labels:
         return text

@@ -33,6 +33,7 @@ def plan(
     device: options.Device = None,
     lm_head: options.LmHead = None,
     answer: Answer = None,
+    matrix: options.Matrix = False,
 ) -> None:
     """Estimate the memory and time of explaining these inputs, without explaining them all."""
     check_text_column(inputs, text_column)
@@ -46,7 +47,9 @@ def plan(
     specs = options.resolve_methods(loaded, methods)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     chosen = options.choose_overflow(overflow, long)
-    estimate = estimate_request(loaded, raw_inputs, specs, batch_size=batch_size, overflow=chosen, answer=answer)
+    estimate = estimate_request(
+        loaded, raw_inputs, specs, batch_size=batch_size, overflow=chosen, answer=answer, matrix=matrix
+    )
     if json:
         print(dumps(estimate))
     else:

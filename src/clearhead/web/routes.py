@@ -13,8 +13,9 @@ from clearhead.attribution.choices import find_choice
 from clearhead.attribution.method import METHODS, Method, default_method
 from clearhead.model import zoo
 from clearhead.model.model import Model
+from clearhead.plain import finite
 from clearhead.version import __version__
-from clearhead.views import html, html_parts, json_record, text_spans
+from clearhead.views import html, html_parts, text_spans
 from clearhead.web.dispatcher import Dispatcher
 from clearhead.web.responses import MEDIA_TYPES, make_explanation_body, render_file
 from clearhead.web.runs import Runs
@@ -131,7 +132,7 @@ def _describe_method(name: str, method: Method) -> MethodInfo:
         paper=method.paper,
         signed=method.signed,
         class_specific=method.class_specific,
-        options=json_record.finite(dict(method.options)),
+        options=finite(dict(method.options)),
     )
 
 
