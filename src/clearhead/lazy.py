@@ -56,9 +56,9 @@ class Selection(Sequence[T]):
 
 @dataclass(frozen=True, eq=False)
 class Interleaved(Sequence[T]):
-    """The items of several sequences in another order: item i is item `rows[i]` of part `numbers[i]`."""
+    """The items of several sequences in another order: item i is item `rows[i]` of source `numbers[i]`."""
 
-    parts: Sequence[Sequence[T]]
+    sources: Sequence[Sequence[T]]
     numbers: Array
     rows: Array
 
@@ -68,7 +68,7 @@ class Interleaved(Sequence[T]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Selection(self, range(len(self))[index])
-        return self.parts[self.numbers[index]][self.rows[index]]
+        return self.sources[self.numbers[index]][self.rows[index]]
 
 
 class LazyList(list[T]):
@@ -131,10 +131,13 @@ class LazyList(list[T]):
     def _change_with(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Keep all items, then apply an operation of lists that changes them."""
         if self._source is not None:
-            items = list(self._source)
-            self._source = None
-            super().extend(items)
+            self._replace_source(list(self._source))
         return getattr(super(), operation)(*map(_keep_items, arguments), **options)
+
+    def _replace_source(self, items: list[T]) -> None:
+        """Keep items instead of the sequence that they were read from."""
+        self._source = None
+        super().extend(items)
 
 
 def _locate(index: SupportsIndex, size: int) -> int:

@@ -78,8 +78,8 @@ class CollectedResults:
         return list(map(self._list_explanations, range(methods)))
 
     def _list_explanations(self, method: int) -> Sequence[Explanation]:
-        parts = [batch.methods[method][TARGET] for batch in self._batches]
-        return Interleaved(parts, self._batch_N, self._row_N)
+        explanations = [batch.methods[method][TARGET] for batch in self._batches]
+        return Interleaved(explanations, self._batch_N, self._row_N)
 
 
 def single_target(result: InputResult) -> list[Explanation]:
