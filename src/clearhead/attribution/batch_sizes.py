@@ -45,23 +45,37 @@ class Batch:
 def select_rows(inputs: Inputs, rows: list[int]) -> Inputs:
     """Return some rows of a batch, or the batch itself if these are all."""
     # Indexing copies, also on the GPU.
-    if rows == list(range(len(inputs))):
+    if _are_all_rows(inputs, rows):
         return inputs
-    tensors = {name: tensor[rows] for name, tensor in inputs.tensors.items()}
-    return Inputs(tensors, Selection(inputs.items, rows))
+    return Inputs(_index_tensors(inputs, rows), Selection(inputs.items, rows))
+
+
+def _are_all_rows(inputs: Inputs, rows: list[int]) -> bool:
+    return rows == list(range(len(inputs)))
+
+
+def _index_tensors(inputs: Inputs, rows: list[int]) -> dict[str, torch.Tensor]:
+    return {name: tensor[rows] for name, tensor in inputs.tensors.items()}
 
 
 def make_batches(
     model: Model, encoded: EncodedRows, batch_size: int | None = None, indices: Sequence[int] | None = None
 ) -> Iterator[Batch]:
     """Yield batches of inputs of similar length, the shortest first; `indices` chooses some of the inputs."""
-    chosen = np.arange(len(encoded)) if indices is None else np.asarray(indices, dtype=np.int64)
+    chosen = _list_indices(encoded, indices)
     lengths = encoded.lengths[chosen]
     # Sorted, because the longest input of a batch decides how much padding the others get.
     order = np.argsort(lengths, kind="stable")
     for rows in cut_rows(model, lengths[order], batch_size):
         numbers = chosen[order[rows]].tolist()
         yield Batch(numbers, encoded.collate(model, numbers))
+
+
+def _list_indices(encoded: EncodedRows, indices: Sequence[int] | None) -> Array:
+    """Return the chosen indices as an array, by default those of all inputs."""
+    if indices is None:
+        return np.arange(len(encoded))
+    return np.asarray(indices, dtype=np.int64)
 
 
 def split_inputs(model: Model, inputs: Inputs, batch_size: int | None = None) -> Iterator[Batch]:
@@ -75,13 +89,25 @@ def split_inputs(model: Model, inputs: Inputs, batch_size: int | None = None) ->
 def cut_rows(model: Model, lengths: Any, batch_size: int | None = None) -> Iterator[slice]:
     """Yield slices of consecutive inputs that share a batch, given their lengths in ascending order."""
     limit = _limit_rows(model, batch_size)
-    budget = BatchBudget.of(model) if batch_size is None else None
+    budget = _make_budget(model, batch_size)
     start = 0
     while start < len(lengths):
-        rows = lengths[start : start + limit]
-        count = len(rows) if budget is None else budget.count_rows(rows)
+        count = _count_rows(lengths[start : start + limit], budget)
         yield slice(start, start + count)
         start += count
+
+
+def _make_budget(model: Model, batch_size: int | None) -> "BatchBudget | None":
+    """Return the budget of a batch, None if the user has chosen its size."""
+    if batch_size is None:
+        return BatchBudget.of(model)
+    return None
+
+
+def _count_rows(lengths: Any, budget: "BatchBudget | None") -> int:
+    if budget is None:
+        return len(lengths)
+    return budget.count_rows(lengths)
 
 
 def _limit_rows(model: Model, batch_size: int | None) -> int:
@@ -103,11 +129,7 @@ class BatchBudget:
 
     @classmethod
     def of(cls, model: Model) -> "BatchBudget":
-        # Other accelerators get the CPU's size, which is small enough for any of them.
-        tokens = TOKENS_PER_BATCH.get(model.device.type, TOKENS_PER_BATCH["cpu"])
-        if model.device.type == "cpu":
-            tokens *= max(1, torch.get_num_threads() // 4)
-        return cls(model, tokens, free_bytes(model.device))
+        return cls(model, _choose_tokens(model.device.type), free_bytes(model.device))
 
     def count_rows(self, lengths: Any) -> int:
         """Return how many of the first inputs share a batch, at least one."""
@@ -124,3 +146,15 @@ class BatchBudget:
         if self.model.takes_images:
             widths = np.full(len(widths), image_tokens(getattr(self.model.network, "config", None)))
         return widths.clip(min=1)
+
+
+def _choose_tokens(device: str) -> int:
+    """Return how many tokens keep a type of device busy."""
+    if device == "cpu":
+        return _choose_cpu_tokens()
+    # Other accelerators get the CPU's size, which is small enough for any of them.
+    return TOKENS_PER_BATCH.get(device, TOKENS_PER_BATCH["cpu"])
+
+
+def _choose_cpu_tokens() -> int:
+    return TOKENS_PER_BATCH["cpu"] * max(1, torch.get_num_threads() // 4)
