@@ -27,11 +27,16 @@ def estimate_seconds(work: Work, batches: Sequence[Batch]) -> float:
     as that is expected to stay within BUDGET seconds. The rest is extrapolated: by the power law through the last two
     lengths, and linearly in the number of inputs.
     """
+    measurement = _measure_largest(work, batches)
+    return sum(map(measurement.predict_batch, batches))
+
+
+def _measure_largest(work: Work, batches: Sequence[Batch]) -> "_Measurement":
     largest = max(batches, key=count_tokens)
     measurement = _Measurement(work)
     measurement.run_lengths(largest)
     measurement.run_rows(largest)
-    return sum(measurement.predict(len(batch), _length(batch)) for batch in batches)
+    return measurement
 
 
 def count_tokens(batch: Batch) -> int:
@@ -41,6 +46,10 @@ def count_tokens(batch: Batch) -> int:
 
 def _length(batch: Batch) -> int:
     return max(1, *(row.length for row in batch))
+
+
+def _find_longest(batch: Batch) -> Encoded:
+    return max(batch, key=lambda row: row.length)
 
 
 @dataclass
@@ -63,25 +72,33 @@ class _Measurement:
 
     def run_lengths(self, batch: Batch) -> None:
         """Run one input, shortened to more and more tokens."""
-        row = max(batch, key=lambda row: row.length)
+        row = _find_longest(batch)
         for tokens in _double(FIRST_TOKENS, max(1, row.length)):
-            if self.lengths and not self._fits(self._predict_row(tokens)):
+            if not self._affords_length(tokens):
                 return
             self._run_length(shorten(row, tokens))
             # Images and prompts cannot be shortened.
             if self.lengths[-1].size >= row.length:
                 return
 
+    def _affords_length(self, tokens: int) -> bool:
+        """Return whether a run of this length is expected to stay within the budget; the first always is run."""
+        return not self.lengths or self._fits(self._predict_row(tokens))
+
     def _run_length(self, row: Encoded) -> None:
+        seconds = self._measure_row(row)
+        self.lengths.append(_Timing(max(1, row.length), seconds))
+
+    def _measure_row(self, row: Encoded) -> float:
         seconds = self._measure([row])
         # The first run also pays for setup: compiled kernels, caches.
         if not self.lengths and self._fits(seconds):
-            seconds = min(seconds, self._measure([row]))
-        self.lengths.append(_Timing(max(1, row.length), seconds))
+            return min(seconds, self._measure([row]))
+        return seconds
 
     def run_rows(self, batch: Batch) -> None:
         """Run more and more inputs of the full length, if one of them was run."""
-        row = max(batch, key=lambda row: row.length)
+        row = _find_longest(batch)
         if len(batch) < 2 or self.lengths[-1].size < row.length:
             return
         alone = self.lengths[-1].seconds
@@ -101,8 +118,11 @@ class _Measurement:
         self.spent += seconds
         return seconds
 
+    def predict_batch(self, batch: Batch) -> float:
+        return self.predict(len(batch), _length(batch))
+
     def predict(self, rows: int, length: int) -> float:
-        """Return the seconds of a batch."""
+        """Return the seconds of so many inputs of a length."""
         return self._predict_row(length) * (1 + (rows - 1) * self.share_of_further_rows)
 
     def _predict_row(self, length: int) -> float:
@@ -131,7 +151,14 @@ def _extrapolate(first: _Timing, second: _Timing, size: int) -> float:
 
 
 def _find_exponent(first: _Timing, second: _Timing) -> float:
-    exponent = math.log(second.seconds / first.seconds) / math.log(second.size / first.size)
+    return _limit_exponent(_log_ratio(second.seconds, first.seconds) / _log_ratio(second.size, first.size))
+
+
+def _log_ratio(second: float, first: float) -> float:
+    return math.log(second / first)
+
+
+def _limit_exponent(exponent: float) -> float:
     # Noise of short runs must not make longer ones cheaper, or grow without bounds.
     return min(max(exponent, 0.0), MAX_EXPONENT)
 
