@@ -34,9 +34,11 @@ class ExplanationBuilder:
 
     def build(self) -> "ExplanationRows":
         """Wait for the numbers and return one explanation per input."""
+        return ExplanationRows(self.spec, self.contexts, self._read_copies(), _make_columns(self.diagnostics))
+
+    def _read_copies(self) -> dict[str, Array]:
         # Copied, because memory that the GPU writes to is scarce.
-        arrays = {name: copy.wait().numpy().copy() for name, copy in self.copies.items()}
-        return ExplanationRows(self.spec, self.contexts, arrays, _make_columns(self.diagnostics))
+        return {name: copy.wait().numpy().copy() for name, copy in self.copies.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,16 +59,24 @@ class ExplanationRows(Sequence[Explanation]):
 
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
-            return [self[number] for number in range(*row.indices(len(self)))]
+            return self._slice(row)
         number = range(len(self))[row]
         explanation = self._in_use.get(number)
         if explanation is None:
-            explanation = self._make(number)
-            self._in_use[number] = explanation
+            return self._make_and_keep(number)
+        return explanation
+
+    def _slice(self, rows: slice) -> list[Explanation]:
+        return [self[number] for number in range(*rows.indices(len(self)))]
+
+    def _make_and_keep(self, row: int) -> Explanation:
+        """Make an explanation that is returned again as long as it is in use."""
+        explanation = self._make(row)
+        self._in_use[row] = explanation
         return explanation
 
     def _make(self, row: int) -> Explanation:
-        rows = {name: values[row] for name, values in self.arrays.items()}
+        rows = _select_row(self.arrays, row)
         return _build_explanation(self.spec, self.contexts[row], rows, _read_row(self.diagnostics, row))
 
 
@@ -74,10 +84,18 @@ def _make_columns(diagnostics: Sequence[Mapping[str, Any]]) -> Any:
     """Return diagnostics of inputs by name, if all inputs have the same: a dict per input takes much more memory."""
     if not diagnostics:
         return {}
-    names = diagnostics[0].keys()
-    if any(entry.keys() != names for entry in diagnostics):
+    if not _have_same_names(diagnostics):
         return diagnostics
-    return {name: _make_column([entry[name] for entry in diagnostics]) for name in names}
+    return {name: _collect_column(diagnostics, name) for name in diagnostics[0]}
+
+
+def _have_same_names(diagnostics: Sequence[Mapping[str, Any]]) -> bool:
+    names = diagnostics[0].keys()
+    return all(entry.keys() == names for entry in diagnostics)
+
+
+def _collect_column(diagnostics: Sequence[Mapping[str, Any]], name: str) -> Sequence[Any]:
+    return _make_column([entry[name] for entry in diagnostics])
 
 
 def _make_column(values: list[Any]) -> Sequence[Any]:
@@ -89,9 +107,13 @@ def _make_column(values: list[Any]) -> Sequence[Any]:
 
 def _read_row(diagnostics: Any, row: int) -> Mapping[str, Any]:
     if isinstance(diagnostics, Mapping):
-        return {name: column[row] for name, column in diagnostics.items()}
+        return _select_row(diagnostics, row)
     entry: Mapping[str, Any] = diagnostics[row]
     return entry
+
+
+def _select_row(columns: Mapping[str, Any], row: int) -> dict[str, Any]:
+    return {name: column[row] for name, column in columns.items()}
 
 
 def _build_explanation(
@@ -117,10 +139,14 @@ def _build_explanation(
         probability=context.probability,
         options=spec.all_options,
         model=context.model,
-        diagnostics={**context.diagnostics, **diagnostics, **spec.diagnostics, **_describe_precision(spec)},
+        diagnostics={**context.diagnostics, **diagnostics, **_describe_method(spec)},
         changed_options=spec.changed_options,
         **context.answer_fields,
     )
+
+
+def _describe_method(spec: MethodSpec) -> dict[str, Any]:
+    return {**spec.diagnostics, **_describe_precision(spec)}
 
 
 def _describe_precision(spec: MethodSpec) -> dict[str, str]:
