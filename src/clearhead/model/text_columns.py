@@ -48,9 +48,10 @@ class TextColumns(EncodedRows):
         if isinstance(index, slice):
             return [self[row] for row in range(*index.indices(len(self)))]
         number = range(len(self))[index]
-        span = self._span(number)
-        values = {name: column[span].tolist() for name, column in self.values.items()}
-        return Encoded(self.make_item(number), values)
+        return Encoded(self.make_item(number), self._list_values(self._span(number)))
+
+    def _list_values(self, span: slice) -> dict[str, list[int]]:
+        return {name: column[span].tolist() for name, column in self.values.items()}
 
     def _span(self, index: int) -> slice:
         return slice(int(self.starts[index]), int(self.starts[index + 1]))
@@ -58,10 +59,15 @@ class TextColumns(EncodedRows):
     def make_item(self, index: int) -> Item:
         """Return a text as a person sees it."""
         span = self._span(index)
-        tokens = tuple(map(self.names.__getitem__, self.values["input_ids"][span].tolist()))
         special = tuple(self.special[span].tolist())
-        offsets = tuple(map(tuple, self.offsets[span].tolist()))
-        return Item(tokens, special, self.texts[index], offsets)
+        return Item(self._list_tokens(span), special, self.texts[index], self._list_offsets(span))
+
+    def _list_tokens(self, span: slice) -> tuple[str, ...]:
+        ids = self.values["input_ids"][span].tolist()
+        return tuple(map(self.names.__getitem__, ids))
+
+    def _list_offsets(self, span: slice) -> tuple[Any, ...]:
+        return tuple(map(tuple, self.offsets[span].tolist()))
 
     def collate(self, model: Model, indices: Sequence[int]) -> Inputs:
         rows = np.asarray(indices)
@@ -172,12 +178,18 @@ def _read_characters(texts: Sequence[Text]) -> _Characters | None:
     segments = list(_list_segments(texts))
     if not all(map(str.strip, segments)):
         return None
-    try:
-        encoded = "".join(segments).encode("utf-32-le")
-    except UnicodeEncodeError:
+    encoded = _encode_segments(segments)
+    if encoded is None:
         return None
     lengths = np.fromiter(map(len, segments), np.int64, len(segments))
     return _Characters(np.cumsum(lengths) - lengths, _find_visible(np.frombuffer(encoded, np.uint32)))
+
+
+def _encode_segments(segments: Sequence[str]) -> bytes | None:
+    try:
+        return "".join(segments).encode("utf-32-le")
+    except UnicodeEncodeError:
+        return None
 
 
 def _split_segments(texts: Sequence[Text]) -> list[list[Any]]:
@@ -207,10 +219,19 @@ def _find_visible(codes: Array) -> Array:
 
 def _make_columns(texts: Sequence[Text], result: Any, characters: _Characters, names: dict[int, str]) -> TextColumns:
     lengths = np.fromiter(map(len, result["input_ids"]), np.int64, len(texts))
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    values = {name: _flatten(rows, _choose_type(name)) for name, rows in select_inputs(result).items()}
+    starts = _sum_before(lengths)
+    values = _flatten_inputs(result)
     special = _flatten(result["special_tokens_mask"], np.int8).astype(bool)
     return TextColumns(texts, starts, values, special, _find_offsets(texts, result, lengths, characters), names)
+
+
+def _sum_before(counts: Array) -> Array:
+    """Return the sum of what comes before each number, and that of all at the end."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _flatten_inputs(result: Any) -> dict[str, Array]:
+    return {name: _flatten(rows, _choose_type(name)) for name, rows in select_inputs(result).items()}
 
 
 def _choose_type(name: str) -> Any:
@@ -224,13 +245,18 @@ def _flatten(rows: Sequence[Sequence[int]], dtype: Any) -> Array:
 
 def _find_offsets(texts: Sequence[Text], result: Any, lengths: Array, characters: _Characters) -> Array:
     """Return (start, end) of every token, or (segment, start, end) in pairs."""
-    spans = chain.from_iterable(result["offset_mapping"])
-    start, end = _flatten(spans, np.int32).reshape(-1, 2).T  # type: ignore[arg-type]
+    start, end = _read_spans(result)
     text = np.repeat(np.arange(len(texts)), lengths)
     if isinstance(texts[0], str):
         return np.stack([characters.skip_spaces(text, start, end), end], 1).astype(np.int32)
     segment = _find_segments(result, len(texts))
     return np.stack([segment, characters.skip_spaces(2 * text + segment, start, end), end], 1).astype(np.int32)
+
+
+def _read_spans(result: Any) -> Array:
+    """Return the starts and the ends of all tokens (2,N)."""
+    spans = chain.from_iterable(result["offset_mapping"])
+    return _flatten(spans, np.int32).reshape(-1, 2).T  # type: ignore[arg-type]
 
 
 def _find_segments(result: Any, count: int) -> Array:
@@ -247,7 +273,7 @@ def _is_valid(model: Model, columns: TextColumns, overflow: str) -> bool:
     if limit is not None and overflow != "windows" and columns.lengths.max() > limit:
         return False
     # Sums from start to start: texts without any token have none of their own either.
-    own = np.concatenate([[0], np.cumsum(~columns.special)])
+    own = _sum_before(~columns.special)
     return bool(np.diff(own[columns.starts]).min() > 0)
 
 
@@ -257,10 +283,18 @@ def _join(chunks: Sequence[TextColumns]) -> TextColumns:
     first = chunks[0]
     lengths = np.concatenate([chunk.lengths for chunk in chunks])
     return TextColumns(
-        texts=list(chain.from_iterable(chunk.texts for chunk in chunks)),
-        starts=np.concatenate([[0], np.cumsum(lengths)]),
-        values={name: np.concatenate([chunk.values[name] for chunk in chunks]) for name in first.values},
+        texts=_join_texts(chunks),
+        starts=_sum_before(lengths),
+        values={name: _join_values(chunks, name) for name in first.values},
         special=np.concatenate([chunk.special for chunk in chunks]),
         offsets=np.concatenate([chunk.offsets for chunk in chunks]),
         names=first.names,
     )
+
+
+def _join_texts(chunks: Sequence[TextColumns]) -> list[Text]:
+    return list(chain.from_iterable(chunk.texts for chunk in chunks))
+
+
+def _join_values(chunks: Sequence[TextColumns], name: str) -> Array:
+    return np.concatenate([chunk.values[name] for chunk in chunks])
