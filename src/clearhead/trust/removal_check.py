@@ -116,7 +116,7 @@ def _conclude(experiment: Experiment, scores_S: Array) -> Explanation:
 
 def _score_masks(model: Model, batch: Inputs, groups: Sequence[Sequence[Experiment]]) -> list[list[Array]]:
     """Return the scores of each experiment of each input under its masks."""
-    masks = [[experiment.masks for experiment in group] for group in groups]
+    masks = list(map(_list_masks, groups))
     # All explanations of an input have its units and its target.
     first = [group[0] for group in groups]
     # Together, though what is shown alone is shorter than what is left: a call costs more than padding a few words.
@@ -129,6 +129,10 @@ def _score_masks(model: Model, batch: Inputs, groups: Sequence[Sequence[Experime
         replacement=choose_replacement(model),
     )
     return list(map(_split_scores, scores, masks))
+
+
+def _list_masks(group: Sequence[Experiment]) -> list[Tensor]:
+    return [experiment.masks for experiment in group]
 
 
 def _split_scores(scores_N: Tensor, masks: Sequence[Tensor]) -> list[Array]:
