@@ -36,9 +36,13 @@ def _find_others(specs: Sequence[MethodSpec]) -> Array:
 
 def correlate_ranks(relevances: Sequence[Array]) -> Array:
     """Return Spearman's correlation of every two methods (methods × methods); 0 where one is constant."""
-    scaled_MU = np.stack(list(map(_scale_ranks, relevances)))
+    scaled_MU = _stack_ranks(relevances)
     correlation_MM: Array = scaled_MU @ scaled_MU.T
     return correlation_MM
+
+
+def _stack_ranks(relevances: Sequence[Array]) -> Array:
+    return np.stack(list(map(_scale_ranks, relevances)))
 
 
 def _scale_ranks(relevance_U: Array) -> Array:

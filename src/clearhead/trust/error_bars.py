@@ -53,9 +53,13 @@ def _add_error_bars(plan: RoundingPlan, explanations: Sequence[Explanation]) -> 
 
 
 def _add_bars(explanation: Explanation, rounding: float | None, agreement: float | None) -> Explanation:
-    bars = {"completeness_error": _completeness_error(explanation), "agreement": agreement}
-    bars.update(_describe_rounding(rounding))
+    bars = {**_describe_agreement(explanation, agreement), **_describe_rounding(rounding)}
     return replace(explanation, diagnostics={**explanation.diagnostics, **_drop_unknown(bars)})
+
+
+def _describe_agreement(explanation: Explanation, agreement: float | None) -> dict[str, float | None]:
+    """Return how far an explanation agrees with the effect that it divides, and with other methods."""
+    return {"completeness_error": _completeness_error(explanation), "agreement": agreement}
 
 
 def _drop_unknown(bars: Mapping[str, float | None]) -> dict[str, float]:

@@ -49,11 +49,7 @@ class Experiment:
         """Return the check, from the scores under all masks."""
         groups = len(self.numbers_GK)
         shown_G, hidden_G, whole = np.split(scores_S, [groups, 2 * groups])
-        score = float(whole[0]) if self.needs_score else _read_score(self.explanation)
-        # A difference of probabilities is none itself.
-        scale = _name_scale(self.explanation)
-        are_probabilities = scale == PROBABILITY and not self.needs_score
-        trial = Trial(shown_G, hidden_G, are_probabilities, self.seed)
+        trial = Trial(shown_G, hidden_G, self._has_probabilities, self.seed)
         strongest = self.numbers_GK[0].tolist()
         return Check(
             verdict=trial.verdict,
@@ -61,17 +57,33 @@ class Experiment:
             count=len(strongest),
             units=self.units.count,
             kind=self.units.kind,
-            scale=scale,
-            score=score,
+            scale=_name_scale(self.explanation),
+            score=self._find_score(whole),
             hidden=float(hidden_G[0]),
-            hidden_random=float(hidden_G[1:].mean()),
+            hidden_random=_mean_of_others(hidden_G),
             shown=float(shown_G[0]),
-            shown_random=float(shown_G[1:].mean()),
+            shown_random=_mean_of_others(shown_G),
             p_value=trial.p_value,
             percentile=trial.percentile,
             passes=len(scores_S),
             seed=self.seed,
         )
+
+    @property
+    def _has_probabilities(self) -> bool:
+        """Whether the scores are probabilities; a difference of two is none itself."""
+        return _name_scale(self.explanation) == PROBABILITY and not self.needs_score
+
+    def _find_score(self, whole: Array) -> float:
+        """Return the score of the whole input; `whole` holds it if it had to be computed."""
+        if self.needs_score:
+            return float(whole[0])
+        return _read_score(self.explanation)
+
+
+def _mean_of_others(scores_G: Array) -> float:
+    """Return the mean over the groups behind the strongest."""
+    return float(scores_G[1:].mean())
 
 
 def _read_score(explanation: Explanation) -> float:

@@ -9,7 +9,15 @@ from clearhead.explanation import Explanation
 def list_relevances(explanation: Explanation) -> Array:
     """Return the relevance of each word of a text, else of each token that is not special, in float64."""
     if explanation.text is None or explanation.offsets is None:
-        return explanation.relevance[~explanation.special].astype(np.float64)
+        return _list_tokens(explanation)
+    return _list_words(explanation)
+
+
+def _list_tokens(explanation: Explanation) -> Array:
+    return explanation.relevance[~explanation.special].astype(np.float64)
+
+
+def _list_words(explanation: Explanation) -> Array:
     return np.array([word.relevance for word in explanation.words()], dtype=np.float64)
 
 

@@ -60,16 +60,19 @@ class RoundingPlan:
         return errors
 
     def _bound(self, spec: MethodSpec, explanation: Explanation) -> float | None:
-        precision = explanation.diagnostics["precision"]
-        if spec.method.loses_digits and precision == FLOAT64:
+        if spec.method.loses_digits and explanation.diagnostics["precision"] == FLOAT64:
             return LOSSY_FLOAT64_BOUND
-        bound = STABLE_BOUNDS.get(_name_type(self.model, precision))
+        bound = self._find_stable_bound(explanation)
         if bound is not None and spec.method.shares_passes:
             return HIDING_FACTOR * bound
         return bound
 
+    def _find_stable_bound(self, explanation: Explanation) -> float | None:
+        """Return the bound of methods that do not lose digits, None for types that were not measured."""
+        return STABLE_BOUNDS.get(_name_type(self.model, explanation.diagnostics["precision"]))
+
     def _compare(self, first: Explanation, second: Explanation) -> float:
-        least = STABLE_BOUNDS.get(_name_type(self.model, first.diagnostics["precision"]), 0.0)
+        least = self._find_stable_bound(first) or 0.0
         return max(least, SAFETY * relative_difference(first, second))
 
 
@@ -91,6 +94,10 @@ def _find_lossy(model: Model, specs: Sequence[MethodSpec]) -> list[int]:
     """Return the indices of the methods that lose digits in the precision of a model."""
     if model.dtype is torch.float64:
         return []
+    return _list_lossy(specs)
+
+
+def _list_lossy(specs: Sequence[MethodSpec]) -> list[int]:
     return [index for index, spec in enumerate(specs) if spec.method.loses_digits]
 
 
@@ -120,8 +127,13 @@ def _is_fast_in_float64(device: torch.device) -> bool:
 
 
 def _copy_bytes(model: Model) -> int:
+    return _count_numbers(model) * torch.float64.itemsize
+
+
+def _count_numbers(model: Model) -> int:
+    """Return how many numbers the weights of a model have."""
     numbers: int = sum(weight.numel() for weight in model.network.parameters())
-    return numbers * torch.float64.itemsize
+    return numbers
 
 
 def _usable_bytes(device: torch.device) -> float:

@@ -70,16 +70,24 @@ class Units:
         if self.real_T is None:
             return ()
         labels_T = self._own_features().labels.numpy()
-        return tuple(self._name(np.flatnonzero(labels_T == number + 1).tolist()) for number in numbers)
+        return tuple(self._name(_find_tokens(labels_T, number)) for number in numbers)
 
     def _name(self, tokens: Sequence[int]) -> str:
         """Return the characters from the first to the last of a unit's tokens."""
         if self.item.text is None or self.item.offsets is None or self.kind != "word":
-            return " ".join(self.item.tokens[token] for token in tokens)
+            return self._join_tokens(tokens)
         segment, start, _ = as_span(self.item.offsets[tokens[0]])
         _, _, end = as_span(self.item.offsets[tokens[-1]])
         # The tokens of some tokenizers begin with the blank before the word.
         return as_segments(self.item.text)[segment][start:end].strip()
+
+    def _join_tokens(self, tokens: Sequence[int]) -> str:
+        return " ".join(self.item.tokens[token] for token in tokens)
+
+
+def _find_tokens(labels_T: Array, number: int) -> list[int]:
+    """Return the tokens of a unit; labels count from 1, and 0 marks what is never removed."""
+    return np.flatnonzero(labels_T == number + 1).tolist()
 
 
 def group_units(model: Model, inputs: Inputs, row: int, grid: tuple[int, int] | None) -> Units:
@@ -93,10 +101,13 @@ def group_units(model: Model, inputs: Inputs, row: int, grid: tuple[int, int] | 
 def _group_row(model: Model, single: Inputs, grid: tuple[int, int] | None) -> Units:
     item = single.items[0]
     if holds_images(single):
-        (features,) = group_features(model, single, "patch", grid=grid)
-        return Units(features, item)
-    features = _group_text(model, single)
-    return Units(features, item, text_mask(single)[0].cpu())
+        return Units(_group_patches(model, single, grid), item)
+    return Units(_group_text(model, single), item, text_mask(single)[0].cpu())
+
+
+def _group_patches(model: Model, single: Inputs, grid: tuple[int, int] | None) -> Features:
+    (features,) = group_features(model, single, "patch", grid=grid)
+    return features
 
 
 def _group_text(model: Model, single: Inputs) -> Features:

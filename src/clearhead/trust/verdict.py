@@ -51,8 +51,11 @@ class Trial:
     @cached_property
     def _trends(self) -> Array:
         """The trends of other orders of the same effects."""
-        trends: Array = self._effects_G[list_orders(len(self.shown_G), self.seed)] @ self._weights_G
+        trends: Array = self._reorder_effects() @ self._weights_G
         return trends
+
+    def _reorder_effects(self) -> Array:
+        return self._effects_G[list_orders(len(self.shown_G), self.seed)]
 
     @property
     def p_value(self) -> float:
@@ -95,7 +98,15 @@ def _log_odds(probability_G: Array) -> Array:
 def list_orders(groups: int, seed: int) -> Array:
     """Return all orders of some groups but the first, which is their own, or as many random ones as are affordable."""
     if math.factorial(groups) <= MAX_ORDERS:
-        return np.array(list(permutations(range(groups)))[1:])
+        return _list_all_orders(groups)
+    return _draw_orders(groups, seed)
+
+
+def _list_all_orders(groups: int) -> Array:
+    return np.array(list(permutations(range(groups)))[1:])
+
+
+def _draw_orders(groups: int, seed: int) -> Array:
     orders_PG = np.tile(np.arange(groups), (MAX_ORDERS, 1))
     np.random.default_rng(seed).permuted(orders_PG, axis=1, out=orders_PG)
     return orders_PG
