@@ -94,9 +94,13 @@ def _attribute(trace: Trace) -> dict[str, _Candidate]:
     for spec in map(parse_method, ONE_TRACE_METHODS):
         with collect_refusal(spec, refused):
             candidates[spec.text] = _make_candidate(trace, spec)
-    if not candidates:
-        raise UnsupportedModel(f"No method explains {trace.model.name} from one trace, so that none can be chosen.")
+    _require_candidates(candidates, trace.model.name)
     return candidates
+
+
+def _require_candidates(candidates: Mapping[str, _Candidate], model: str) -> None:
+    if not candidates:
+        raise UnsupportedModel(f"No method explains {model} from one trace, so that none can be chosen.")
 
 
 def _make_candidate(trace: Trace, spec: MethodSpec) -> _Candidate:
@@ -108,21 +112,31 @@ def _plan_trials(trace: Trace, candidates: Mapping[str, _Candidate]) -> dict[int
     """Return the trial of every input that has units to choose by; a text of one word has none."""
     trials = {}
     for row in range(len(trace.targets)):
-        explanations = {name: candidate.explanations[row] for name, candidate in candidates.items()}
         try:
-            trials[row] = _plan_trial(trace, row, explanations)
+            trials[row] = _plan_trial(trace, row, _select_explanations(candidates, row))
         except BadInput:
             continue
     return trials
 
 
+def _select_explanations(candidates: Mapping[str, _Candidate], row: int) -> dict[str, Explanation]:
+    """Return the explanations of one input by method."""
+    return {name: candidate.explanations[row] for name, candidate in candidates.items()}
+
+
 def _plan_trial(trace: Trace, row: int, explanations: Mapping[str, Explanation]) -> _Trial:
     first = next(iter(explanations.values()))
     units = group_units(trace.model, trace.inputs, row, first.grid)
-    sizes = choose_sizes(units, IMAGE_SHARES if trace.is_image else TEXT_SHARES)
+    sizes = choose_sizes(units, _choose_shares(trace))
     sets = {name: _mark_strongest(units, explanation, sizes) for name, explanation in explanations.items()}
     target = shift_span(first.target, dict(enumerate(units.positions)))
     return _Trial(units, target, sets)
+
+
+def _choose_shares(trace: Trace) -> tuple[float, ...]:
+    if trace.is_image:
+        return IMAGE_SHARES
+    return TEXT_SHARES
 
 
 def _mark_strongest(units: Units, explanation: Explanation, sizes: Sequence[int]) -> Array:
@@ -168,6 +182,10 @@ def _rank(trial: _Trial, scores_N: Array) -> dict[str, float]:
     """Return by method, the best first, the mean score of what it shows less that of what it hides."""
     scores_M2S = scores_N.reshape(len(trial.sets), 2, -1).mean(2)
     effects = dict(zip(trial.sets, (scores_M2S[:, 0] - scores_M2S[:, 1]).tolist(), strict=True))
+    return _sort_effects(effects)
+
+
+def _sort_effects(effects: Mapping[str, float]) -> dict[str, float]:
     # Sorting is stable: of equal methods the first of the list, the default, is chosen.
     return dict(sorted(effects.items(), key=lambda entry: -entry[1]))
 
@@ -178,10 +196,22 @@ def _assemble(candidates: Mapping[str, _Candidate], ranked: Sequence[Mapping[str
     for row, effects in enumerate(ranked):
         candidate = candidates[next(iter(effects))]
         relevance.append(candidate.attribution.relevance_BT[row])
-        diagnostics.append({**candidate.diagnostics(row), "auto": _describe(list(effects)), "auto_scores": effects})
+        diagnostics.append({**candidate.diagnostics(row), **_describe_choice(effects)})
+    return Attribution(_stack_rows(relevance), diagnostics=diagnostics)
+
+
+def _stack_rows(rows: Sequence[Tensor]) -> Tensor:
+    dtype = _find_widest_type(rows)
+    return torch.stack([row_T.to(dtype) for row_T in rows])
+
+
+def _find_widest_type(rows: Sequence[Tensor]) -> torch.dtype:
     # Some methods sum in a wider type than others.
-    dtype = reduce(torch.promote_types, [row_T.dtype for row_T in relevance])
-    return Attribution(torch.stack([row_T.to(dtype) for row_T in relevance]), diagnostics=diagnostics)
+    return reduce(torch.promote_types, [row_T.dtype for row_T in rows])
+
+
+def _describe_choice(effects: Mapping[str, float]) -> dict[str, Any]:
+    return {"auto": _describe(list(effects)), "auto_scores": effects}
 
 
 def _describe(names: Sequence[str]) -> str:
