@@ -3,7 +3,7 @@
 The pixels are trained as those of an adversarial patch (Brown et al. 2017), within the range of the images' own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,15 +41,21 @@ class Square:
     left: int
     side: int
 
+    @property
+    def right(self) -> int:
+        return self.left + self.side
+
+    @property
+    def bottom(self) -> int:
+        return self.top + self.side
+
     def paint(self, pixels_CPQ: Tensor, pattern_CPQ: Tensor) -> None:
         """Paint a pattern over the square, in the tensor itself."""
-        pixels_CPQ[:, self.top : self.top + self.side, self.left : self.left + self.side] = pattern_CPQ
+        pixels_CPQ[:, self.top : self.bottom, self.left : self.right] = pattern_CPQ
 
     def as_shares(self, height: int, width: int) -> Shares:
         """Return its edges as shares of the image."""
-        right = self.left + self.side
-        bottom = self.top + self.side
-        return self.left / width, self.top / height, right / width, bottom / height
+        return self.left / width, self.top / height, self.right / width, self.bottom / height
 
 
 def plant_patterns(model: Model, encoded: Sequence[Encoded], generator: np.random.Generator) -> Planting:
@@ -71,9 +77,14 @@ def plant_patterns(model: Model, encoded: Sequence[Encoded], generator: np.rando
 
 def _draw_square(height: int, width: int, generator: np.random.Generator) -> Square:
     side = max(1, round(SIDE * min(height, width)))
-    top = int(generator.integers(height - side + 1))
-    left = int(generator.integers(width - side + 1))
+    top = _draw_edge(height, side, generator)
+    left = _draw_edge(width, side, generator)
     return Square(top, left, side)
+
+
+def _draw_edge(length: int, side: int, generator: np.random.Generator) -> int:
+    """Return where a square begins that lies within a length."""
+    return int(generator.integers(length - side + 1))
 
 
 def _paint_rows(inputs: Inputs, rows: Sequence[int], squares: Sequence[Square], pattern_CPQ: Tensor) -> Inputs:
@@ -87,18 +98,25 @@ def _paint_rows(inputs: Inputs, rows: Sequence[int], squares: Sequence[Square], 
 def _train_pattern(model: Model, inputs: Inputs, rows: list[int], squares: Sequence[Square], target: int) -> Tensor:
     selected = select_rows(inputs, rows)
     pixels_NCPQ = selected.tensors["pixel_values"]
-    low, high = pixels_NCPQ.min(), pixels_NCPQ.max()
     own_squares = [squares[row] for row in rows]
     run = partial(_run_painted, model, selected, own_squares)
     # Pixels are normalised: their spread is about 1.
-    training = Training(model, target, 1.0, run, partial(torch.clamp, min=low, max=high))
+    training = Training(model, target, 1.0, run, _keep_range(pixels_NCPQ))
     return training.train(_make_grey(pixels_NCPQ, squares[0].side))
+
+
+def _keep_range(pixels_NCPQ: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return what limits numbers to the range of the pixels."""
+    return partial(torch.clamp, min=pixels_NCPQ.min(), max=pixels_NCPQ.max())
 
 
 def _make_grey(pixels_NCPQ: Tensor, side: int) -> Tensor:
     """Return a square in the middle of the range of the pixels."""
-    middle = float(pixels_NCPQ.min() + pixels_NCPQ.max()) / 2
-    return torch.full_like(pixels_NCPQ[0, :, :side, :side], middle)
+    return torch.full_like(pixels_NCPQ[0, :, :side, :side], _find_middle(pixels_NCPQ))
+
+
+def _find_middle(pixels_NCPQ: Tensor) -> float:
+    return float(pixels_NCPQ.min() + pixels_NCPQ.max()) / 2
 
 
 def _run_painted(model: Model, inputs: Inputs, squares: Sequence[Square], pattern_CPQ: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def plant_tokens(model: Model, encoded: Sequence[Encoded], generator: np.random.
     before_NC = run_encoded(model, encoded)
     targets = choose_targets(before_NC)
     tokens = _draw_unused(model, encoded, sorted(set(targets)), generator)
-    locations = [int(generator.choice(_list_content(row.item))) for row in encoded]
+    locations = _draw_locations(encoded, generator)
     chosen = [tokens[target] for target in targets]
     planted = list(map(replace_token, encoded, locations, chosen))
     changed = copy_model(model)
@@ -50,6 +50,11 @@ def plant_tokens(model: Model, encoded: Sequence[Encoded], generator: np.random.
         _train_embedding(changed, [planted[row] for row in rows], token, target)
     decides = _find_decided(changed, planted, targets, before_NC, locations, generator)
     return Planting(changed, collate(changed, planted), targets, locations, decides)
+
+
+def _draw_locations(encoded: Sequence[Encoded], generator: np.random.Generator) -> list[int]:
+    """Return for each text a token that is not special."""
+    return [int(generator.choice(_list_content(row.item))) for row in encoded]
 
 
 def _draw_unused(
@@ -78,24 +83,36 @@ def _list_content(item: Item) -> list[int]:
 
 def replace_token(row: Encoded, location: int, token: int) -> Encoded:
     """Return an encoded text with another token at one location."""
-    ids = list(row.values["input_ids"])
-    ids[location] = token
-    names = list(row.item.tokens)
-    names[location] = PLANTED
+    ids = _replace_value(row.values["input_ids"], location, token)
+    names = _replace_value(row.item.tokens, location, PLANTED)
     # Without the text, in which the token does not stand.
     item = replace(row.item, tokens=tuple(names), text=None, offsets=None)
     return Encoded(item, {**row.values, "input_ids": ids})
 
 
+def _replace_value(values: Sequence[Any], index: int, value: Any) -> list[Any]:
+    changed = list(values)
+    changed[index] = value
+    return changed
+
+
 def _train_embedding(model: Model, rows: Sequence[Encoded], token: int, target: int) -> None:
     """Train one row of the embedding table, within the norms of the others."""
     weight = _embedding(model).weight
-    longest = float(weight.detach().norm(dim=1).max())
-    spread = float(weight.detach().float().std())
+    limit = partial(_shorten, _find_longest(weight.detach()))
     run = partial(_run_with_embedding, model, collate(model, rows).tensors, token)
-    vector_D = Training(model, target, spread, run, partial(_shorten, longest)).train(weight[token])
+    vector_D = Training(model, target, _measure_spread(weight.detach()), run, limit).train(weight[token])
     with torch.no_grad():
         weight[token] = vector_D
+
+
+def _find_longest(weight_VD: Tensor) -> float:
+    """Return the largest norm of an embedding."""
+    return float(weight_VD.norm(dim=1).max())
+
+
+def _measure_spread(weight_VD: Tensor) -> float:
+    return float(weight_VD.float().std())
 
 
 def _run_with_embedding(model: Model, tensors: dict[str, Tensor], token: int, vector_D: Tensor) -> Tensor:
@@ -145,10 +162,16 @@ def _find_decided(
 
 def _delete_others(row: Encoded, location: int, generator: np.random.Generator) -> list[Encoded]:
     """Return the text without each of its other tokens; the text itself if there are none."""
-    others = _list_content(row.item)
-    others.remove(location)
+    others = _list_others(row.item, location)
     drawn = generator.permutation(others)[:MAX_DELETED].tolist()
     return [_delete_token(row, index) for index in drawn] or [row]
+
+
+def _list_others(item: Item, location: int) -> list[int]:
+    """Return the indices of the tokens that are neither special nor at this location."""
+    others = _list_content(item)
+    others.remove(location)
+    return others
 
 
 def _delete_token(row: Encoded, index: int) -> Encoded:
