@@ -76,11 +76,19 @@ def _standard_error(deviation_G: Array, count: int) -> float:
 def _skewness(deviation_G: Array) -> float:
     """Return the skewness, adjusted for few groups (Fisher and Pearson); 0 where there are too few."""
     groups = len(deviation_G)
-    variance = float((deviation_G**2).mean())
+    variance = _mean_power(deviation_G, 2)
     if groups < 3 or not variance:
         return 0.0
-    adjustment = math.sqrt(groups * (groups - 1)) / (groups - 2)
-    return adjustment * float((deviation_G**3).mean()) / (variance * math.sqrt(variance))
+    return _adjust_skewness(groups) * _mean_power(deviation_G, 3) / (variance * math.sqrt(variance))
+
+
+def _mean_power(deviation_G: Array, power: int) -> float:
+    return float((deviation_G**power).mean())
+
+
+def _adjust_skewness(groups: int) -> float:
+    """Return the factor of the skewness of few groups."""
+    return math.sqrt(groups * (groups - 1)) / (groups - 2)
 
 
 def _skewness_error(count: int) -> float:
@@ -92,11 +100,15 @@ def resampled_moments(estimate: float, resampled_R: Array, groups: int) -> Momen
     if groups < 2 or len(resampled_R) < 2:
         return Moments(estimate, math.nan, groups)
     deviation_R = resampled_R - resampled_R.mean()
-    # A bootstrap draws from the sample, whose variance is too small by (groups − 1) / groups.
-    error = float(deviation_R.std()) * math.sqrt(groups / (groups - 1))
+    error = _bootstrap_error(deviation_R, groups)
     # The skewness of a mean is that of its values divided by the root of their number.
     skewness = _skewness(deviation_R) * math.sqrt(groups)
     return Moments(estimate, error, groups, skewness, _resampled_skewness_error(groups, len(resampled_R)))
+
+
+def _bootstrap_error(deviation_R: Array, groups: int) -> float:
+    # A bootstrap draws from the sample, whose variance is too small by (groups − 1) / groups.
+    return float(deviation_R.std()) * math.sqrt(groups / (groups - 1))
 
 
 def _resampled_skewness_error(groups: int, samples: int) -> float:
@@ -115,10 +127,14 @@ def p_value(moments: Moments) -> float:
 
 def _cautious_t(moments: Moments) -> float:
     """Return the corrected t for a skewness worse than measured."""
-    # Skewness makes t too large where the long tail lies on the other side of zero than the mean.
-    adverse = -math.copysign(1.0, moments.mean) * moments.skewness
+    adverse = _find_adverse_skewness(moments)
     bend = _bend(adverse + SKEWNESS_MARGIN * moments.skewness_error, moments.groups)
     return max(0.0, _correct(abs(moments.mean) / moments.error, bend))
+
+
+def _find_adverse_skewness(moments: Moments) -> float:
+    # Skewness makes t too large where the long tail lies on the other side of zero than the mean.
+    return -math.copysign(1.0, moments.mean) * moments.skewness
 
 
 def _chance_of_absence(rate: float, groups: int) -> float:

@@ -62,10 +62,13 @@ def draw_sample(spec: MetricSpec, repeats: Repeats, *, samples: int = SAMPLES, s
     """Return what a method is compared by, computed once for all its comparisons."""
     counts = (group_numbers(repeats[0]), count_filled(repeats[0]), count_filled_groups(repeats[0]))
     if spec.metric.is_mean:
-        columns = {name: mean_column(repeats, name) for name in spec.metric.values}
-        return Sample(columns, *counts)
+        return Sample(_mean_columns(spec, repeats), *counts)
     # The same seed draws the same examples for every method, so differences of resamples are paired.
     return Sample(bootstrap(spec, repeats, samples, seed), *counts, estimate(spec, repeats))
+
+
+def _mean_columns(spec: MetricSpec, repeats: Repeats) -> Values:
+    return {name: mean_column(repeats, name) for name in spec.metric.values}
 
 
 def differences(
@@ -97,8 +100,12 @@ def _compare_value(first: Sample, second: Sample, name: str, level: float) -> Di
     if first.estimates:
         moments = _resampled_difference(first, second, name, difference)
         return _make_difference(moments, first.records, level)
-    count = int(np.isfinite(difference).sum())
-    return _make_difference(measure_moments(difference, first.group_N), count, level)
+    moments = measure_moments(difference, first.group_N)
+    return _make_difference(moments, _count_finite(difference), level)
+
+
+def _count_finite(value_N: Array) -> int:
+    return int(np.isfinite(value_N).sum())
 
 
 def _resampled_difference(first: Sample, second: Sample, name: str, difference_R: Array) -> Moments:
