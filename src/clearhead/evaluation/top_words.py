@@ -92,11 +92,11 @@ class ClassTotals:
 
     def supported(self, class_number: int, min_texts: int) -> list[ClassWord]:
         """Return the terms of a class that occur in enough of its records and speak for it, the heaviest first."""
-        records = int((self._class_N == class_number).sum())
+        records = self._count_records(class_number)
         term, sums = self._sum_texts(class_number)
-        texts_V = np.bincount(term, minlength=len(self.terms))
-        mean_V = np.bincount(term, sums, minlength=len(self.terms)) / records
-        square_V = np.bincount(term, sums**2, minlength=len(self.terms)) / records
+        texts_V = self._sum_terms(term)
+        mean_V = self._sum_terms(term, sums) / records
+        square_V = self._sum_terms(term, sums**2) / records
         error_V = CONFIDENCE * np.sqrt(np.maximum(square_V - mean_V**2, 0) / records)
         candidates = np.flatnonzero((texts_V >= min_texts) & (mean_V > 0))
         words = []
@@ -104,6 +104,13 @@ class ClassTotals:
             mean, error = float(mean_V[index]), float(error_V[index])
             words.append(ClassWord(self.terms[index], mean, int(texts_V[index]), mean - error, mean + error))
         return words
+
+    def _count_records(self, class_number: int) -> int:
+        return int((self._class_N == class_number).sum())
+
+    def _sum_terms(self, term: Array, values: Array | None = None) -> Array:
+        """Sum values by term, or count them."""
+        return np.bincount(term, values, minlength=len(self.terms))
 
     def _sum_texts(self, class_number: int) -> tuple[Array, Array]:
         """Return term and summed relevance of every term of every record of a class."""
