@@ -94,8 +94,12 @@ def _list_lines(explanation: Explanation, width: int) -> Iterator[str]:
     yield from _wrap(f"Check {check.verdict}: {describe_verdict(check)}.", width)
     yield from _wrap(describe_hidden(explanation, check), width)
     yield from _wrap(describe_shown(explanation, check), width)
+    yield from _wrap(_describe_colors(explanation), width)
+
+
+def _describe_colors(explanation: Explanation) -> str:
     scale = scale_pixels(explanation, make_scale(explanation))
-    yield from _wrap(f"{scale.caption} Full colour: {scale.format(scale.full)} or more.", width)
+    return f"{scale.caption} Full colour: {scale.format(scale.full)} or more."
 
 
 def _wrap(text: str, width: int) -> Iterator[str]:
@@ -143,8 +147,11 @@ def _write_photo(photo: _Photo) -> str:
     image = _write_image(heatmap.desaturate(explanation), "JPEG", photo.x, 1.0)
     colors = _write_image(heatmap.render_colors(explanation), "PNG", photo.x, heatmap.DEFAULT_OPACITY)
     caption = _write_text(_format_caption(explanation), (photo.x + INDENT, 24), CAPTION_SIZE)
-    lines = [_write_text(line, (x, y), NOTE_SIZE) for x, y, line in _place_lines(photo, CAPTION_HEIGHT)]
-    return f"{image}{colors}{caption}{''.join(lines)}"
+    return f"{image}{colors}{caption}{_write_lines(photo)}"
+
+
+def _write_lines(photo: _Photo) -> str:
+    return "".join(_write_text(line, (x, y), NOTE_SIZE) for x, y, line in _place_lines(photo, CAPTION_HEIGHT))
 
 
 def _write_text(text: str, position: tuple[int, int], size: int) -> str:

@@ -154,9 +154,13 @@ def _scale_shares(explanation: Explanation, relevance: Array) -> Scale:
         total=total,
         units=name_units(explanation),
         signed=_is_signed(explanation),
-        positive=float(relevance[relevance > 0].sum()) / (total or 1.0),
+        positive=_find_positive_share(relevance, total),
         is_contrast=explanation.target.versus is not None,
     )
+
+
+def _find_positive_share(values: Array, total: float) -> float:
+    return float(values[values > 0].sum()) / (total or 1.0)
 
 
 def _scale_effects(scale: Scale, effect: Mapping[str, Any], count: int) -> Scale:
@@ -236,12 +240,18 @@ def share_scales(explanations: Sequence[Explanation]) -> list[Scale]:
     """Return scales on which the same share has the same colour; effects have fixed colours anyway."""
     scales = list(map(make_scale, explanations))
     highest = max((scale.find_share(scale.full) for scale in scales if not scale.is_effect), default=0.0)
-    return [scale if scale.is_effect else replace(scale, full=highest * scale.total) for scale in scales]
+    return [_limit_share(scale, highest) for scale in scales]
+
+
+def _limit_share(scale: Scale, share: float) -> Scale:
+    """Return a scale whose full colour is a share; that of an effect stays as it is."""
+    if scale.is_effect:
+        return scale
+    return replace(scale, full=share * scale.total)
 
 
 def scale_values(values: Array, units: str) -> Scale:
     """Return the scale of shares of any numbers, such as those of attention heads; NaN does not count."""
     sizes = np.abs(np.nan_to_num(values))
     full, total = float(sizes.max(initial=0.0)), float(sizes.sum())
-    positive = float(values[values > 0].sum()) / (total or 1.0)
-    return Scale(SHARE, full, total, units, bool((values < 0).any()), positive)
+    return Scale(SHARE, full, total, units, bool((values < 0).any()), _find_positive_share(values, total))
