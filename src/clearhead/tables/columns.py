@@ -67,11 +67,15 @@ class TableColumns:
     @cached_property
     def _own_columns(self) -> set[str]:
         """The columns of the table that the output has anyway."""
-        own = {column for column, name in ((self.id, "id"), (self.label, "gold")) if column == name}
+        own = self._find_same_names()
         # Paths of images are passed, since nothing else names them.
         if not self.images:
             own.update(self.inputs)
         return own
+
+    def _find_same_names(self) -> set[str]:
+        """Return the columns that the output calls as the table does."""
+        return {column for column, name in ((self.id, "id"), (self.label, "gold")) if column == name}
 
     def parse_input(self, row: TableRow) -> Any:
         """Return the text, the pair of texts or the image of a row; raise BadInput if there is none."""
@@ -86,10 +90,7 @@ class TableColumns:
         # A chat of a language model is a list of messages.
         if isinstance(value, list):
             return value
-        text = require_text(dict(row.values), column)
-        if damaged_file(text):
-            raise BadInput("not UTF-8 text")
-        return text
+        return _read_text(row, column)
 
     def find_id(self, row: TableRow) -> str | None:
         """Return the id of a row, None if it has none."""
@@ -97,6 +98,13 @@ class TableColumns:
         if is_empty(value):
             return None
         return str(value)
+
+
+def _read_text(row: TableRow, column: str) -> str:
+    text = require_text(dict(row.values), column)
+    if damaged_file(text):
+        raise BadInput("not UTF-8 text")
+    return text
 
 
 def is_empty(value: Any) -> bool:

@@ -13,13 +13,17 @@ def to_records(explanations: Iterable[Explanation], *, flat: bool = False) -> li
     """Return explanations as the records that `explain_table` writes; without a table, rows are counted from 1."""
     records = []
     for number, explanation in enumerate(explanations, 1):
-        record = make_record(explanation)
-        if record["row"] is None:
-            record["row"] = number
-        records.append(record)
+        records.append(_make_numbered_record(explanation, number))
     if flat:
         return list(map(flatten_record, records))
     return records
+
+
+def _make_numbered_record(explanation: Explanation, number: int) -> Record:
+    record = make_record(explanation)
+    if record["row"] is None:
+        record["row"] = number
+    return record
 
 
 def comparison_records(comparison: Mapping[str, Any], *, flat: bool = False) -> list[Record]:

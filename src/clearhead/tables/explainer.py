@@ -127,10 +127,16 @@ class TableExplainer:
     def _row_settings(self, row: TableRow) -> dict[str, Any]:
         """Return what is explained of a row."""
         if self.model.writes:
-            return {
-                "answer": self._read_text(row, self.targets.answer),
-                "versus": self._read_text(row, self.targets.versus),
-            }
+            return self._read_answers(row)
+        return self._read_classes(row)
+
+    def _read_answers(self, row: TableRow) -> dict[str, Any]:
+        return {
+            "answer": self._read_text(row, self.targets.answer),
+            "versus": self._read_text(row, self.targets.versus),
+        }
+
+    def _read_classes(self, row: TableRow) -> dict[str, Any]:
         return {
             "target": self._read_class(row, self.targets.target),
             "versus": self._read_class(row, self.targets.versus),

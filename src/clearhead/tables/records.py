@@ -23,6 +23,8 @@ NESTED = ("words", "tokens", "grid", "patches", "diagnostics")
 PROVENANCE = ("method", "model")
 OWN_COLUMNS = (*IDENTITY, *RESULTS, *SUMMARIES, *NESTED, *PROVENANCE)
 FLAT_COLUMNS = (*IDENTITY, *RESULTS, *SUMMARIES)
+# Columns without a value in rows that cannot be explained.
+EMPTY_COLUMNS = ("predicted", "wrong", "label", "probability", "top_words", "check")
 # A passed column that has the name of one of ours.
 RENAMED = "input_{}"
 
@@ -36,8 +38,13 @@ def make_record(explanation: Explanation, *, tokens: bool = False) -> Record:
         record["tokens"] = _list_tokens(explanation)
     if explanation.grid is not None:
         record["grid"] = list(explanation.grid)
-        record["patches"] = explanation.relevance[~explanation.special].tolist()
+        record["patches"] = _list_patches(explanation)
     return {**record, **_provenance(explanation)}
+
+
+def _list_patches(explanation: Explanation) -> list[float]:
+    patches: list[float] = explanation.relevance[~explanation.special].tolist()
+    return patches
 
 
 def _provenance(explanation: Explanation) -> Record:
@@ -51,8 +58,8 @@ def _convert_values(values: Mapping[str, Any]) -> Record:
 
 def make_error_record(source: Mapping[str, Any], text: Any, reason: str) -> Record:
     """Return the record of a row that could not be explained."""
-    empty = dict.fromkeys(("predicted", "wrong", "label", "probability", "top_words", "check"))
-    return {**_identify(source), **_name_texts(text), "gold": source.get("gold"), **empty, "error": reason}
+    gold = {"gold": source.get("gold"), **dict.fromkeys(EMPTY_COLUMNS)}
+    return {**_identify(source), **_name_texts(text), **gold, "error": reason}
 
 
 def flatten_record(record: Record) -> Record:

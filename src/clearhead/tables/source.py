@@ -101,9 +101,12 @@ class FileTable:
         if self._ending in ARROW_ENDINGS:
             return parquet.count_arrow(self.path)
         if self._ending in JSON_ENDINGS:
-            # Without parsing the objects, which would take longer than the count is worth.
-            return sum(bool(line.strip()) for line in iterate_lines(self.path))
+            return self._count_lines()
         return sum(1 for _ in self._numbered())
+
+    def _count_lines(self) -> int:
+        # Without parsing the objects, which would take longer than the count is worth.
+        return sum(bool(line.strip()) for line in iterate_lines(self.path))
 
     def digest(self) -> str:
         return hash_files(self.path)
@@ -162,7 +165,7 @@ def open_table(table: Any, text_column: str | None = None) -> Table:
     if isinstance(table, str | Path):
         return _open_files(_list_files(Path(table)), text_column)
     if _is_list_of_paths(table):
-        return _open_files(list(chain.from_iterable(map(_list_files, map(Path, table)))), text_column)
+        return _open_files(_list_all_files(table), text_column)
     if not hasattr(table, "__iter__") and not objects.is_frame(table):
         raise BadInput(f"A {type(table).__name__} is not a table: give a file, a data frame, a data set or rows.")
     return ObjectTable(table)
@@ -196,6 +199,10 @@ def _list_files(path: Path) -> list[Path]:
     if file_suffix(path) not in TABLE_ENDINGS:
         raise BadFile(f"'{path}' is no table by its ending. Supported: {', '.join(TABLE_ENDINGS)}.")
     return [path]
+
+
+def _list_all_files(paths: Sequence[str | Path]) -> list[Path]:
+    return list(chain.from_iterable(map(_list_files, map(Path, paths))))
 
 
 def _require_tables(folder: Path) -> list[Path]:
