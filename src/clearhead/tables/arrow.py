@@ -51,11 +51,13 @@ def make_table(records: Sequence[Record]) -> Any:
     pa = import_arrow()
     types = make_types()
     columns = list_columns(records)
-    arrays = []
-    for name in columns:
-        values = [record.get(name) for record in records]
-        arrays.append(_make_array(name, values, types.get(name)))
+    arrays = [_collect_array(records, name, types) for name in columns]
     return pa.Table.from_arrays(arrays, names=columns)
+
+
+def _collect_array(records: Sequence[Record], name: str, types: dict[str, Any]) -> Any:
+    values = [record.get(name) for record in records]
+    return _make_array(name, values, types.get(name))
 
 
 def _make_array(name: str, values: list[Any], arrow_type: Any) -> Any:
@@ -106,16 +108,19 @@ def join(shards: Sequence[Path], out: Path) -> None:
 
 def _group_shards(shards: Sequence[Path]) -> list[list[Path]]:
     """Return the shards of each row group."""
-    pa = import_arrow()
     groups: list[list[Path]] = [[]]
     rows = 0
     for shard in shards:
-        rows += pa.parquet.read_metadata(shard).num_rows
+        rows += _count_rows(shard)
         groups[-1].append(shard)
         if rows >= ROWS_PER_GROUP:
             groups.append([])
             rows = 0
     return list(filter(None, groups))
+
+
+def _count_rows(shard: Path) -> int:
+    return int(import_arrow().parquet.read_metadata(shard).num_rows)
 
 
 def _unify_schemas(shards: Sequence[Path]) -> Any:

@@ -102,11 +102,16 @@ class OpenedTable:
 def _list_columns(source: Table, preview: Sequence[TableRow]) -> list[str]:
     if not preview:
         raise BadInput(f"'{source.name}' has no rows: there is nothing to explain.")
-    names = list(dict.fromkeys(chain.from_iterable(row.values for row in preview)))
+    names = _collect_names(preview)
     # Without columns no row could be read at all, and the first says why.
     if not names:
         raise BadInput(f"'{source.name}' cannot be read: {preview[0].error or 'its rows have no columns'}.")
     return names
+
+
+def _collect_names(rows: Sequence[TableRow]) -> list[str]:
+    """Return the columns of all rows, in the order in which they come."""
+    return list(dict.fromkeys(chain.from_iterable(row.values for row in rows)))
 
 
 def make_explainer(

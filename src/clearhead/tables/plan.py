@@ -44,7 +44,11 @@ def _plan_settings(explainer: TableExplainer, source: Table, out: Path, shard: i
         **_describe_targets(explainer.targets),
         **_describe_method(explainer),
     }
-    # As they are read from a manifest: tuples become lists.
+    return _make_plain(settings)
+
+
+def _make_plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings as they are read from a manifest: tuples become lists."""
     plain: dict[str, Any] = json.loads(json.dumps(finite(settings)))
     return plain
 
@@ -71,12 +75,16 @@ def _describe(value: Any) -> str | None:
 
 def hash_model(model: Model) -> str:
     """Return a hash of a model in memory: names, shapes and a sample of the numbers of its weights."""
-    digest = hashlib.sha256(repr((type(model.network).__name__, *model.labels)).encode())
+    digest = hashlib.sha256(_describe_network(model).encode())
     for name, weight in model.network.state_dict().items():
         # Some modules keep other things than tensors in their state.
         if isinstance(weight, Tensor):
             digest.update(_describe_weight(name, weight).encode())
     return digest.hexdigest()
+
+
+def _describe_network(model: Model) -> str:
+    return repr((type(model.network).__name__, *model.labels))
 
 
 def _describe_weight(name: str, weight: Tensor) -> str:

@@ -41,9 +41,13 @@ class TableRun:
         """Return whether a shard is complete; raise BadFile if a shard of other rows is."""
         if self._path(shard).exists():
             return True
-        for other in (self.folder / SHARDS).glob(f"{shard.prefix}*{self.table_format.shard_ending}"):
+        for other in self._find_numbered(shard):
             raise _changed_rows(self.folder, shard, other)
         return False
+
+    def _find_numbered(self, shard: Shard) -> Iterator[Path]:
+        """Yield the records of shards with this number, whatever their rows."""
+        yield from (self.folder / SHARDS).glob(f"{shard.prefix}*{self.table_format.shard_ending}")
 
     def write_shard(self, shard: Shard, records: Sequence[Record]) -> Counts:
         """Write a shard and count its rows; its records come last, so that a shard with records is complete."""
@@ -142,8 +146,12 @@ def count_kept(out: Path) -> int | None:
     folder = folder_of(out)
     if not folder.is_dir():
         return None
-    counts = [read_json(path) for path in (folder / SHARDS).glob("[0-9]*.json") if _is_complete(path)]
-    return sum(int(shard["rows"]) for shard in counts)
+    return sum(int(shard["rows"]) for shard in _read_complete(folder))
+
+
+def _read_complete(folder: Path) -> list[Any]:
+    """Return the counts of the complete shards."""
+    return [read_json(path) for path in (folder / SHARDS).glob("[0-9]*.json") if _is_complete(path)]
 
 
 def _is_complete(counts: Path) -> bool:

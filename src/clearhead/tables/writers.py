@@ -72,7 +72,11 @@ def _join_csv(shards: Sequence[Path], out: Path) -> None:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         for record in read_lines(shards):
-            writer.writerow({name: _format_cell(value) for name, value in record.items()})
+            writer.writerow(_format_cells(record))
+
+
+def _format_cells(record: Record) -> Record:
+    return {name: _format_cell(value) for name, value in record.items()}
 
 
 def _format_cell(value: Any) -> Any:
