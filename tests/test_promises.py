@@ -26,7 +26,7 @@ LAYERS = (
     "api",
     "tables",
     "evaluation",
-    "diff",
+    "drift",
     "views",
     "bench",
     "web cli __main__",

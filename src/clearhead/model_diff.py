@@ -76,7 +76,7 @@ class NoiseDraw:
     """How far a model's reasons moved from themselves by something that is no change, such as rounded weights.
 
     `shift_N` and `agreement_N` are those of each example, `largest_word_shift` that of the word that moved most over
-    the examples, `changed` the number of examples with another answer.
+    the examples, `changed` the number of examples with another answer, `block_agreement` the mean over examples by block.
     """
 
     name: str
@@ -84,6 +84,7 @@ class NoiseDraw:
     agreement_N: Array
     largest_word_shift: float
     changed: int
+    block_agreement: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

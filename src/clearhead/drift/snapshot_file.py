@@ -105,6 +105,7 @@ def _plain_draw(draw: NoiseDraw) -> dict[str, Any]:
         "agreement": _plain_numbers(draw.agreement_N),
         "largest_word_shift": draw.largest_word_shift,
         "changed": draw.changed,
+        "block_agreement": list(draw.block_agreement),
     }
 
 
@@ -189,4 +190,5 @@ def _read_draw(plain: Mapping[str, Any]) -> NoiseDraw:
         agreement_N=_read_numbers(plain["agreement"]),
         largest_word_shift=plain["largest_word_shift"],
         changed=plain["changed"],
+        block_agreement=tuple(plain["block_agreement"]),
     )
