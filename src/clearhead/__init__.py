@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from clearhead.attribution.method import methods
     from clearhead.bench.benchmark import benchmarks
     from clearhead.data.task import tasks
+    from clearhead.drift.compare_models import diff
+    from clearhead.drift.snapshot import snapshot
     from clearhead.engine.trace import Trace, capture
     from clearhead.errors import ClearheadError, UnsupportedModel, UnsupportedOperation
     from clearhead.evaluation.evaluate import Table, evaluate
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from clearhead.model.loading import load, models
     from clearhead.model.model import Model
     from clearhead.model.target import Target
+    from clearhead.model_diff import ModelDiff, Snapshot
     from clearhead.serialization import read
 
 _HOMES = {
@@ -25,6 +28,8 @@ _HOMES = {
     "ClearheadError": "errors",
     "Explanation": "explanation",
     "Model": "model.model",
+    "ModelDiff": "model_diff",
+    "Snapshot": "model_diff",
     "Step": "answer_explanation",
     "Table": "evaluation.evaluate",
     "Target": "model.target",
@@ -34,6 +39,7 @@ _HOMES = {
     "benchmarks": "bench.benchmark",
     "capture": "engine.trace",
     "compare": "api",
+    "diff": "drift.compare_models",
     "evaluate": "evaluation.evaluate",
     "explain": "api",
     "load": "model.loading",
@@ -41,6 +47,7 @@ _HOMES = {
     "metrics": "evaluation.metric",
     "models": "model.loading",
     "read": "serialization",
+    "snapshot": "drift.snapshot",
     "tasks": "data.task",
 }
 
@@ -49,6 +56,8 @@ __all__ = [
     "ClearheadError",
     "Explanation",
     "Model",
+    "ModelDiff",
+    "Snapshot",
     "Step",
     "Table",
     "Target",
@@ -59,6 +68,7 @@ __all__ = [
     "benchmarks",
     "capture",
     "compare",
+    "diff",
     "evaluate",
     "explain",
     "load",
@@ -66,6 +76,7 @@ __all__ = [
     "metrics",
     "models",
     "read",
+    "snapshot",
     "tasks",
 ]
 

@@ -76,7 +76,8 @@ class NoiseDraw:
     """How far a model's reasons moved from themselves by something that is no change, such as rounded weights.
 
     `shift_N` and `agreement_N` are those of each example, `largest_word_shift` that of the word that moved most over
-    the examples, `changed` the number of examples with another answer, `block_agreement` the mean over examples by block.
+    the examples, `changed` the number of examples with another answer. `block_agreement` is the mean over examples at
+    each block.
     """
 
     name: str
@@ -121,3 +122,144 @@ class Snapshot:
     def has_texts(self) -> bool:
         """Whether the texts of the examples were saved."""
         return any(example.text is not None for example in self.examples)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two models answer one input for the same reasons.
+
+    `correlation` is Spearman's, over the shares of common units; `overlap` the part of the strongest units that both
+    have, with the same sign; `shift` the part of the reasons that moved, half the sum of the differences of shares: 0
+    for equal reasons, 1 if no unit has a share of the same sign in both.
+    """
+
+    correlation: float
+    overlap: float
+    shift: float
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleDiff:
+    """One input under both models; `threshold` is the shift that noise stays below."""
+
+    first: Reasons
+    second: Reasons
+    agreement: Agreement
+    threshold: float
+
+    @property
+    def has_same_answer(self) -> bool:
+        return self.first.prediction == self.second.prediction
+
+    @property
+    def is_beyond_noise(self) -> bool:
+        return self.agreement.shift > self.threshold
+
+
+@dataclass(frozen=True)
+class WordShift:
+    """The mean share of a word in both models, over the examples that have it, and the interval of the difference.
+
+    `p_corrected` is of a paired test, with Holm's correction for all tested words; None for words in too few examples.
+    `is_beyond_noise` says that the test finds a difference, and that it is larger than that of any word by noise.
+    """
+
+    word: str
+    examples: int
+    first: float
+    second: float
+    difference: float
+    low: float
+    high: float
+    p_corrected: float | None
+    is_beyond_noise: bool
+
+
+@dataclass(frozen=True)
+class ClassShift:
+    """How often both models answer with a class, the interval of the difference, and the mean shift of its reasons.
+
+    `shift` is over the examples that the first model answers with the class; None if there are none.
+    """
+
+    label: str
+    first: int
+    second: int
+    difference: float
+    low: float
+    high: float
+    p_corrected: float
+    shift: float | None
+
+
+@dataclass(frozen=True)
+class BlockAgreement:
+    """The mean rank correlation of the shares at a block of the first model, and the lowest of all draws of noise."""
+
+    block: int
+    correlation: float
+    noise: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether reasons moved, in a word (SAME, WITHIN_NOISE or MOVED) and in a sentence; and the numbers behind it.
+
+    `bound` is the mean shift that noise stays below; `p` the chance that the excess over noise is none; `beyond` the
+    number of examples that moved more than noise moves them.
+    """
+
+    outcome: str
+    sentence: str
+    shift: float
+    bound: float
+    p: float
+    beyond: int
+    examples: int
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDiff:
+    """What changed between two models on one task.
+
+    `rows` are sorted: those with the same answer first, and the reasons that moved most first. `words` are those that
+    moved most first, `notes` say what could not be compared.
+    """
+
+    first: Snapshot
+    second: Snapshot
+    rows: tuple[ExampleDiff, ...]
+    words: tuple[WordShift, ...]
+    classes: tuple[ClassShift, ...]
+    blocks: tuple[BlockAgreement, ...]
+    noise: Noise | None
+    verdict: Verdict
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<ModelDiff of {self.first.model} and {self.second.model}: {self.verdict.sentence}>"
+
+    def _repr_html_(self) -> str:
+        from clearhead.views import diff_html
+
+        return diff_html.fragment(self)
+
+    @property
+    def correlation(self) -> float:
+        """The mean rank correlation over all examples."""
+        return float(np.mean([row.agreement.correlation for row in self.rows]))
+
+    @property
+    def overlap(self) -> float:
+        """The mean overlap of the strongest units over all examples."""
+        return float(np.mean([row.agreement.overlap for row in self.rows]))
+
+    @property
+    def shift(self) -> float:
+        """The mean part of the reasons that moved."""
+        return self.verdict.shift
+
+    @property
+    def changed(self) -> tuple[ExampleDiff, ...]:
+        """The examples with another answer."""
+        return tuple(row for row in self.rows if not row.has_same_answer)

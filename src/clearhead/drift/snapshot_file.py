@@ -70,7 +70,7 @@ def _to_plain(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _plain_reasons(reasons: Reasons) -> dict[str, Any]:
-    plain = {
+    plain: dict[str, Any] = {
         "id": reasons.id,
         "digest": reasons.digest,
         "prediction": reasons.prediction,

@@ -1,0 +1,188 @@
+"""diff(): what changed between two models, or between two saved snapshots."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clearhead.drift.agreement import compare_reasons, correlate_blocks
+from clearhead.drift.noise import DRAWS
+from clearhead.drift.snapshot import choose_task, snapshot
+from clearhead.drift.snapshot_file import is_snapshot_file, read_snapshot
+from clearhead.drift.verdict import bound_examples, bound_words, judge
+from clearhead.drift.word_shifts import Pair, compare_classes, compare_words, list_answers
+from clearhead.errors import BadInput, BadOption
+from clearhead.model_diff import BlockAgreement, ExampleDiff, ModelDiff, Noise, Snapshot
+
+MAX_NAMED_EXAMPLES = 3
+
+
+def diff(
+    model_a: Any,
+    model_b: Any,
+    inputs: Any = None,
+    *,
+    task: Any = None,
+    method: Any = None,
+    noise: int = DRAWS,
+    batch_size: int | None = None,
+    precision: str | None = None,
+    **options: Any,
+) -> ModelDiff:
+    """Compare the reasons of two models for their answers to the same inputs, and tell changes from noise.
+
+    `model_a` and `model_b` are models, or snapshots or their files; two snapshots need no inputs. The other options are
+    those of `snapshot`; noise is that of `model_a`, unless it is a snapshot, which has its own or none.
+
+    >>> clearhead.diff("old", "new", task="dev.tsv").verdict.outcome     # doctest: +SKIP
+    'moved within noise'
+    """
+    first, second = _read_saved(model_a), _read_saved(model_b)
+    settings = {"batch_size": batch_size, "precision": precision, **options}
+    if first is not None and second is not None:
+        _refuse_inputs(inputs, task, method)
+        return compare_snapshots(first, second)
+    # Read once, for both models.
+    chosen = choose_task(inputs, task)
+    chosen_method = _choose_method(method, first or second)
+    if first is None:
+        first = snapshot(model_a, chosen, method=chosen_method, noise=noise, **settings)
+    if second is None:
+        second = snapshot(model_b, chosen, method=chosen_method, noise=0, **settings)
+    return compare_snapshots(first, second)
+
+
+def _read_saved(source: Any) -> Snapshot | None:
+    """Return a snapshot, or None for a model."""
+    if isinstance(source, Snapshot):
+        return source
+    if is_snapshot_file(source):
+        return read_snapshot(source)
+    return None
+
+
+def _choose_method(method: Any, saved: Snapshot | None) -> Any:
+    """Return the method that was asked for, by default that of a saved snapshot."""
+    if method is None and saved is not None:
+        return saved.method.partition(":")[0], dict(saved.options)
+    return method
+
+
+def _refuse_inputs(inputs: Any, task: Any, method: Any) -> None:
+    if inputs is not None or task is not None or method is not None:
+        raise BadOption("Two snapshots are compared as they are: leave out inputs, task and method.")
+
+
+def compare_snapshots(first: Snapshot, second: Snapshot) -> ModelDiff:
+    """Compare two snapshots of the same examples by the same method; noise is that of the first, else of the second."""
+    _require_same_method(first, second)
+    _require_same_examples(first, second)
+    _require_same_labels(first, second)
+    noise = first.noise or second.noise
+    pairs = list(zip(*_share_texts(first, second), strict=True))
+    rows = _compare_examples(pairs, noise)
+    shift_N = np.array([row.agreement.shift for row in rows])
+    words = compare_words(pairs, bound_words(noise))
+    classes = compare_classes(pairs, shift_N, list(list_answers(pairs, first.labels)))
+    return ModelDiff(
+        first,
+        second,
+        tuple(sorted(rows, key=_sort_key)),
+        words,
+        classes,
+        _compare_blocks(pairs, noise),
+        noise,
+        judge(rows, noise, words, classes),
+        tuple(_write_notes(first, second, noise)),
+    )
+
+
+def _sort_key(row: ExampleDiff) -> tuple[bool, float]:
+    # The same answer for other reasons is what accuracy does not show.
+    return not row.has_same_answer, -row.agreement.shift
+
+
+def _compare_examples(pairs: Sequence[Pair], noise: Noise | None) -> list[ExampleDiff]:
+    threshold_N = bound_examples(noise, len(pairs))
+    rows = []
+    for (first, second), threshold in zip(pairs, threshold_N, strict=True):
+        rows.append(ExampleDiff(first, second, compare_reasons(first, second), float(threshold)))
+    return rows
+
+
+def _compare_blocks(pairs: Sequence[Pair], noise: Noise | None) -> tuple[BlockAgreement, ...]:
+    blocks = []
+    for number, correlation in enumerate(correlate_blocks(pairs)):
+        blocks.append(BlockAgreement(number, correlation, _lowest_agreement(noise, number)))
+    return tuple(blocks)
+
+
+def _lowest_agreement(noise: Noise | None, block: int) -> float | None:
+    """Return the lowest agreement of a block in all draws of noise; None if there is none."""
+    if noise is None:
+        return None
+    values = [draw.block_agreement[block] for draw in noise.draws if block < len(draw.block_agreement)]
+    return min(values, default=None)
+
+
+def _share_texts(first: Snapshot, second: Snapshot) -> Iterator[list[Any]]:
+    """Yield the examples of both snapshots, with the texts that only the other has."""
+    for own, other in ((first, second), (second, first)):
+        yield [
+            replace(reasons, text=reasons.text or more.text)
+            for reasons, more in zip(own.examples, other.examples, strict=True)
+        ]
+
+
+def _require_same_method(first: Snapshot, second: Snapshot) -> None:
+    if _method_key(first) != _method_key(second):
+        raise BadInput(
+            f"The explanations of '{first.model}' are by {_write_method(first)}, those of '{second.model}' by "
+            f"{_write_method(second)}: take both snapshots with the same method and options."
+        )
+
+
+def _method_key(taken: Snapshot) -> tuple[str, Mapping[str, Any]]:
+    return taken.method.partition(":")[0], taken.options
+
+
+def _write_method(taken: Snapshot) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in taken.options.items())
+    return f"{taken.method.partition(':')[0]} ({options})"
+
+
+def _require_same_examples(first: Snapshot, second: Snapshot) -> None:
+    if _digests(first) == _digests(second):
+        return
+    common = len(set(_digests(first)) & set(_digests(second)))
+    missing = set(_digests(first)).difference(_digests(second))
+    named = [example.id for example in first.examples if example.digest in missing]
+    raise BadInput(
+        f"The two snapshots are not of the same inputs in the same order: '{first.task}' has {len(first)}, "
+        f"'{second.task}' {len(second)}, and {common} are common. Only in the first: "
+        f"{', '.join(named[:MAX_NAMED_EXAMPLES]) or 'none'}. Take both of the same task."
+    )
+
+
+def _digests(taken: Snapshot) -> list[str]:
+    return [example.digest for example in taken.examples]
+
+
+def _require_same_labels(first: Snapshot, second: Snapshot) -> None:
+    if set(first.labels) != set(second.labels):
+        raise BadInput(
+            f"The models have different classes: '{first.model}' {', '.join(first.labels)}; '{second.model}' "
+            f"{', '.join(second.labels)}. Give both the same names in id2label of their config.json."
+        )
+
+
+def _write_notes(first: Snapshot, second: Snapshot, noise: Noise | None) -> Iterator[str]:
+    if first.checksum == second.checksum:
+        yield "Both models have the same weights."
+    if noise is None:
+        yield "No noise was measured, so fixed bounds tell changes from noise."
+    elif first.noise is None:
+        yield f"Noise is that of '{second.model}': the snapshot of '{first.model}' has none."
+    if not (first.has_texts or second.has_texts) and first.examples[0].kind == "word":
+        yield "Neither snapshot has texts, so words cannot be named."

@@ -1,0 +1,72 @@
+"""What moves the reasons of a model though nothing changed: rounding, noise in the weights, another method."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from clearhead.attribution.assemble import REFUSALS
+from clearhead.attribution.method import parse_method
+from clearhead.drift.agreement import compare_reasons, correlate_blocks
+from clearhead.drift.word_shifts import find_largest_shift
+from clearhead.errors import BadOption
+from clearhead.model.model import Model
+from clearhead.model.placement import place_model
+from clearhead.model.weights import with_weight_noise
+from clearhead.model_diff import Noise, NoiseDraw, Reasons
+
+if TYPE_CHECKING:
+    from clearhead.drift.snapshot import Survey
+
+DRAWS = 3
+METHODS = ("balanced-cat", "attn-lrp", "att-cat")
+"""Methods of one pass, by which a reader sees how much a change of the method would move the reasons."""
+
+
+def measure_noise(model: Model, survey: "Survey", reasons: Sequence[Reasons], draws: int) -> Noise:
+    """Explain copies of a model that differ by noise, and the model by other methods, and compare with its reasons."""
+    noisy = tuple(describe_draw(name, reasons, survey.ask(copy)) for name, copy in _iterate_copies(model, draws))
+    return Noise(noisy, tuple(_compare_methods(model, survey, reasons)))
+
+
+def _iterate_copies(model: Model, draws: int) -> Iterator[tuple[str, Model]]:
+    """Yield the model in another precision, and with noise in its weights."""
+    dtype = _other_precision(model)
+    # Quantised weights have a single precision.
+    with suppress(BadOption):
+        yield str(dtype).removeprefix("torch."), place_model(model, None, dtype)
+    for seed in range(draws):
+        yield f"weight noise {seed}", with_weight_noise(model, seed)
+
+
+def _other_precision(model: Model) -> torch.dtype:
+    if model.dtype.itemsize < torch.float32.itemsize:
+        return torch.float32
+    return torch.bfloat16
+
+
+def _compare_methods(model: Model, survey: "Survey", reasons: Sequence[Reasons]) -> Iterator[NoiseDraw]:
+    for name in METHODS:
+        if name != survey.spec.method.name:
+            try:
+                others = replace(survey, spec=parse_method(name)).ask(model)
+            except REFUSALS:
+                continue
+            yield describe_draw(name, reasons, others)
+
+
+def describe_draw(name: str, reasons: Sequence[Reasons], others: Sequence[Reasons]) -> NoiseDraw:
+    """Return how far the reasons of two sources for the same inputs differ."""
+    pairs = list(zip(reasons, others, strict=True))
+    agreements = [compare_reasons(*pair) for pair in pairs]
+    return NoiseDraw(
+        name,
+        np.array([agreement.shift for agreement in agreements]),
+        np.array([agreement.correlation for agreement in agreements]),
+        find_largest_shift(pairs),
+        sum(first.prediction != second.prediction for first, second in pairs),
+        correlate_blocks(pairs),
+    )

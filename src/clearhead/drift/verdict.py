@@ -1,0 +1,140 @@
+"""Whether the reasons of two models differ by more than noise."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from clearhead.arrays import Array
+from clearhead.evaluation.corrected_t import MIN_GROUPS, measure_moments, p_value
+from clearhead.evaluation.distributions import share_bounds, student_quantile
+from clearhead.evaluation.statistics import LEVEL
+from clearhead.model_diff import MOVED, SAME, WITHIN_NOISE, ClassShift, ExampleDiff, Noise, Verdict, WordShift
+
+SAME_SHIFT = 0.02
+"""The mean shift up to which reasons are called the same: nobody would see it."""
+MIN_EXAMPLE_SHIFT = 0.05
+"""The shift of one example that is never called a move."""
+NOISE_QUANTILE = 0.95
+# Without a measured noise: a little above that of the embedded models.
+DEFAULT_BOUND = 0.1
+DEFAULT_EXAMPLE_BOUND = 0.3
+DEFAULT_WORD_SHIFT = 0.02
+ALPHA = 1 - LEVEL
+MAX_NAMED_WORDS = 3
+
+
+def bound_examples(noise: Noise | None, count: int) -> Array:
+    """Return the shift of each example that noise stays below.
+
+    That is the 95 % quantile over all examples and draws, but never less than what noise did to the example itself.
+    """
+    if noise is None:
+        return np.full(count, DEFAULT_EXAMPLE_BOUND)
+    shift_DN = np.stack([draw.shift_N for draw in noise.draws])
+    quantile = max(MIN_EXAMPLE_SHIFT, float(np.quantile(shift_DN, NOISE_QUANTILE)))
+    bound_N: Array = np.maximum(quantile, shift_DN.max(axis=0))
+    return bound_N
+
+
+def bound_mean(noise: Noise | None) -> float:
+    """Return the mean shift that another draw of noise stays below.
+
+    All examples share the weights of a draw, so the spread is that of draws: mean + t · s · √(1 + 1/m), the prediction
+    interval of Student's t, and never less than the largest draw.
+    """
+    if noise is None:
+        return DEFAULT_BOUND
+    mean_D = np.array([draw.shift_N.mean() for draw in noise.draws])
+    largest = max(SAME_SHIFT, float(mean_D.max()))
+    draws = len(mean_D)
+    if draws < 2:
+        return largest
+    spread = float(mean_D.std(ddof=1)) * math.sqrt(1 + 1 / draws)
+    return max(largest, float(mean_D.mean()) + student_quantile(LEVEL, draws - 1) * spread)
+
+
+def bound_words(noise: Noise | None) -> float:
+    """Return how far noise moves the mean share of a word."""
+    if noise is None:
+        return DEFAULT_WORD_SHIFT
+    return max(draw.largest_word_shift for draw in noise.draws)
+
+
+def measure_excess(shift_N: Array, noise: Noise | None) -> float:
+    """Return the p-value of the examples' excess over the mean of noise, or over a fixed bound without noise."""
+    noise_N = np.full(len(shift_N), DEFAULT_BOUND)
+    if noise is not None:
+        noise_N = np.mean([draw.shift_N for draw in noise.draws], axis=0)
+    moments = measure_moments(shift_N - noise_N, np.arange(len(shift_N)))
+    if moments.mean <= 0:
+        return 1.0
+    return p_value(moments)
+
+
+def judge(
+    rows: Sequence[ExampleDiff], noise: Noise | None, words: Sequence[WordShift], classes: Sequence[ClassShift]
+) -> Verdict:
+    """Say whether reasons moved more than noise moves them, and where."""
+    shift_N = np.array([row.agreement.shift for row in rows])
+    shift = float(shift_N.mean())
+    bound = bound_mean(noise)
+    p = measure_excess(shift_N, noise)
+    beyond = sum(row.is_beyond_noise for row in rows)
+    changed = sum(not row.has_same_answer for row in rows)
+    outcome = _choose_outcome(shift, bound, p, len(rows))
+    if _are_too_many(beyond, len(rows)):
+        outcome = MOVED
+    elif outcome == SAME and changed:
+        outcome = WITHIN_NOISE
+    sentence = _write_sentence(outcome, beyond, rows, words, classes)
+    return Verdict(outcome, sentence, shift, bound, p, beyond, len(rows))
+
+
+def _choose_outcome(shift: float, bound: float, p: float, count: int) -> str:
+    if shift <= SAME_SHIFT:
+        return SAME
+    # Of few examples no test can tell, so that the bound alone decides.
+    is_significant = p < ALPHA or count < MIN_GROUPS
+    if shift > bound and is_significant:
+        return MOVED
+    return WITHIN_NOISE
+
+
+def _are_too_many(beyond: int, count: int) -> bool:
+    """Return whether more examples than noise leads to moved beyond its quantile."""
+    low, _ = share_bounds(beyond, count, LEVEL)
+    return low > 1 - NOISE_QUANTILE
+
+
+def _write_sentence(
+    outcome: str,
+    beyond: int,
+    rows: Sequence[ExampleDiff],
+    words: Sequence[WordShift],
+    classes: Sequence[ClassShift],
+) -> str:
+    same = sum(row.has_same_answer for row in rows)
+    answers = f"{same} of {len(rows)} answers are the same"
+    if outcome == SAME:
+        return f"Same reasons: {answers}, and no reasons moved visibly."
+    if outcome == WITHIN_NOISE:
+        return f"Moved within noise: {answers}, and reasons moved no more than by rounding the weights."
+    parts = [f"Moved: {answers}, but {beyond} have reasons that moved more than noise moves them"]
+    return "; ".join([*parts, *_name_words(words), *_name_class(classes)]) + "."
+
+
+def _name_words(words: Sequence[WordShift]) -> list[str]:
+    named = [f"'{shift.word}' {shift.difference:+.2f}" for shift in words[:MAX_NAMED_WORDS] if shift.is_beyond_noise]
+    if not named:
+        return []
+    return [f"most by {', '.join(named)} (change of the share per occurrence)"]
+
+
+def _name_class(classes: Sequence[ClassShift]) -> list[str]:
+    """Name the class whose reasons moved most, if there are several."""
+    shifts = [(entry.shift, entry.label) for entry in classes if entry.shift is not None]
+    if len(shifts) < 2:
+        return []
+    shift, label = max(shifts)
+    return [f"most for '{label}' ({shift:.0%} of the reasons)"]
