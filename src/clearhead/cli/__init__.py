@@ -14,11 +14,13 @@ import typer
 from clearhead.cli.ask import ask
 from clearhead.cli.bench import bench
 from clearhead.cli.compare import compare
+from clearhead.cli.diff import diff
 from clearhead.cli.explain import explain
 from clearhead.cli.list_ import list_catalogue
 from clearhead.cli.plan import plan
 from clearhead.cli.report import report
 from clearhead.cli.serve import serve
+from clearhead.cli.snapshot import snapshot
 from clearhead.cli.words import words
 from clearhead.environment import set_defaults
 from clearhead.version import __version__
@@ -50,6 +52,8 @@ app.command("compare")(compare)
 app.command("plan")(plan)
 app.command("words")(words)
 app.command("bench")(bench)
+app.command("diff")(diff)
+app.command("snapshot")(snapshot)
 app.command("report")(report)
 app.command("list")(list_catalogue)
 app.command("serve")(serve)

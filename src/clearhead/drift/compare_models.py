@@ -114,8 +114,15 @@ def _compare_examples(pairs: Sequence[Pair], noise: Noise | None) -> list[Exampl
 def _compare_blocks(pairs: Sequence[Pair], noise: Noise | None) -> tuple[BlockAgreement, ...]:
     blocks = []
     for number, correlation in enumerate(correlate_blocks(pairs)):
-        blocks.append(BlockAgreement(number, correlation, _lowest_agreement(noise, number)))
+        # What leaves the last block for the head is a single special token in many models.
+        if _has_words(pairs, number):
+            blocks.append(BlockAgreement(number, correlation, _lowest_agreement(noise, number)))
     return tuple(blocks)
+
+
+def _has_words(pairs: Sequence[Pair], block: int) -> bool:
+    """Return whether any word has a share at a block of the first model."""
+    return any(first.blocks is not None and first.blocks[block].any() for first, _ in pairs)
 
 
 def _lowest_agreement(noise: Noise | None, block: int) -> float | None:

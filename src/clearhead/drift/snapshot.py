@@ -1,6 +1,7 @@
 """snapshot(): the reasons of one model on all examples of a task."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
@@ -87,7 +88,7 @@ class Survey:
             task=self.task.name,
             task_digest=task_digest(self.task),
             method=self.spec.text,
-            options=self.spec.all_options,
+            options=_plain_options(self.spec.all_options),
             examples=self.ask(model),
             versions={"clearhead": __version__, **{name: version(name) for name in LIBRARIES}},
         )
@@ -111,6 +112,12 @@ class Survey:
         explanations = explain(model, inputs, self.spec, **settings)
         labels = model.labels
         return [extract_reasons(*pair, labels) for pair in zip(explanations, examples, strict=True)]
+
+
+def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as they are read from a file: tuples become lists, objects their names."""
+    plain: dict[str, Any] = json.loads(json.dumps(options, default=str))
+    return plain
 
 
 def _list_answers(examples: Sequence[Example]) -> list[str] | None:
