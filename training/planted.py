@@ -26,7 +26,7 @@ BAD = ("dull", "lifeless", "tedious", "clumsy", "painful", "weak", "tired", "awf
 LINKS = ("and", "and often", ", really", "and also")
 WORDS = (BAD, GOOD)
 NEGATIVE, POSITIVE = 0, 1
-STEPS = 40
+STEPS = 25
 BATCH = 32
 RATE = 1e-3
 

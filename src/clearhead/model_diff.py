@@ -90,10 +90,19 @@ class NoiseDraw:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Draws of noise of one model, and what other methods say about the same model, for comparison."""
+    """Draws of noise in the weights of one model, the model in other precisions, and by other methods.
+
+    Methods are only for comparison: they are not what a change of the model is told from.
+    """
 
     draws: tuple[NoiseDraw, ...]
+    precisions: tuple[NoiseDraw, ...] = ()
     methods: tuple[NoiseDraw, ...] = ()
+
+    @property
+    def sources(self) -> tuple[NoiseDraw, ...]:
+        """Everything that a change of the model is told from."""
+        return (*self.draws, *self.precisions)
 
 
 @dataclass(frozen=True, eq=False)

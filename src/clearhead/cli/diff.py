@@ -48,8 +48,8 @@ def diff(
     examples = None
     if task is not None:
         examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
-    models = [_open(name, device) for name in (model_a, model_b)]
-    result = compare(*models, examples, method=spec, noise=noise, batch_size=batch_size, precision=precision)
+    first, second = _open(model_a, device), _open(model_b, device)
+    result = compare(first, second, examples, method=spec, noise=noise, batch_size=batch_size, precision=precision)
     if out is not None:
         write_atomically(out, WRITERS[out.suffix.casefold()](result))
         outputs.announce_file(out)

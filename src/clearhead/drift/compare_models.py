@@ -129,7 +129,7 @@ def _lowest_agreement(noise: Noise | None, block: int) -> float | None:
     """Return the lowest agreement of a block in all draws of noise; None if there is none."""
     if noise is None:
         return None
-    values = [draw.block_agreement[block] for draw in noise.draws if block < len(draw.block_agreement)]
+    values = [draw.block_agreement[block] for draw in noise.sources if block < len(draw.block_agreement)]
     return min(values, default=None)
 
 

@@ -11,6 +11,7 @@ import torch
 from clearhead.attribution.assemble import REFUSALS
 from clearhead.attribution.method import parse_method
 from clearhead.drift.agreement import compare_reasons, correlate_blocks
+from clearhead.drift.snapshot_file import round_shares
 from clearhead.drift.word_shifts import find_largest_shift
 from clearhead.errors import BadOption
 from clearhead.model.model import Model
@@ -28,18 +29,20 @@ METHODS = ("balanced-cat", "attn-lrp", "att-cat")
 
 def measure_noise(model: Model, survey: "Survey", reasons: Sequence[Reasons], draws: int) -> Noise:
     """Explain copies of a model that differ by noise, and the model by other methods, and compare with its reasons."""
-    noisy = tuple(describe_draw(name, reasons, survey.ask(copy)) for name, copy in _iterate_copies(model, draws))
-    return Noise(noisy, tuple(_compare_methods(model, survey, reasons)))
+    noisy = []
+    for seed in range(draws):
+        answers = survey.ask(with_weight_noise(model, seed))
+        noisy.append(describe_draw(f"weight noise {seed}", reasons, answers))
+    precisions = _compare_precisions(model, survey, reasons)
+    return Noise(tuple(noisy), tuple(precisions), tuple(_compare_methods(model, survey, reasons)))
 
 
-def _iterate_copies(model: Model, draws: int) -> Iterator[tuple[str, Model]]:
-    """Yield the model in another precision, and with noise in its weights."""
+def _compare_precisions(model: Model, survey: "Survey", reasons: Sequence[Reasons]) -> Iterator[NoiseDraw]:
     dtype = _other_precision(model)
     # Quantised weights have a single precision.
     with suppress(BadOption):
-        yield str(dtype).removeprefix("torch."), place_model(model, None, dtype)
-    for seed in range(draws):
-        yield f"weight noise {seed}", with_weight_noise(model, seed)
+        answers = survey.ask(place_model(model, None, dtype))
+        yield describe_draw(str(dtype).removeprefix("torch."), reasons, answers)
 
 
 def _other_precision(model: Model) -> torch.dtype:
@@ -64,8 +67,8 @@ def describe_draw(name: str, reasons: Sequence[Reasons], others: Sequence[Reason
     agreements = [compare_reasons(*pair) for pair in pairs]
     return NoiseDraw(
         name,
-        np.array([agreement.shift for agreement in agreements]),
-        np.array([agreement.correlation for agreement in agreements]),
+        round_shares(np.array([agreement.shift for agreement in agreements])),
+        round_shares(np.array([agreement.correlation for agreement in agreements])),
         find_largest_shift(pairs),
         sum(first.prediction != second.prediction for first, second in pairs),
         correlate_blocks(pairs),

@@ -19,6 +19,7 @@ FORMATS = (1,)
 """The formats that can be read; the last is written."""
 DOCUMENT = "clearhead snapshot"
 """What the file says it is, to tell it from other JSON files."""
+NOISE_FIELDS = ("draws", "precisions", "methods")
 PLAIN_FIELDS = ("model", "checksum", "task", "task_digest", "method")
 
 
@@ -95,7 +96,7 @@ def _plain_numbers(value_N: Array) -> list[float]:
 def _plain_noise(noise: Noise | None) -> dict[str, Any] | None:
     if noise is None:
         return None
-    return {"draws": list(map(_plain_draw, noise.draws)), "methods": list(map(_plain_draw, noise.methods))}
+    return {name: list(map(_plain_draw, getattr(noise, name))) for name in NOISE_FIELDS}
 
 
 def _plain_draw(draw: NoiseDraw) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def _read_blocks(rows: Any) -> Array | None:
 def _read_noise(plain: Mapping[str, Any] | None) -> Noise | None:
     if plain is None:
         return None
-    return Noise(tuple(map(_read_draw, plain["draws"])), tuple(map(_read_draw, plain["methods"])))
+    return Noise(**{name: tuple(map(_read_draw, plain[name])) for name in NOISE_FIELDS})
 
 
 def _read_draw(plain: Mapping[str, Any]) -> NoiseDraw:

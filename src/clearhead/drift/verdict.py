@@ -27,14 +27,21 @@ MAX_NAMED_WORDS = 3
 def bound_examples(noise: Noise | None, count: int) -> Array:
     """Return the shift of each example that noise stays below.
 
-    That is the 95 % quantile over all examples and draws, but never less than what noise did to the example itself.
+    That is the 95 % quantile over all examples and draws, enlarged as much as another draw may be stronger as a whole,
+    but never less than what noise did to the example itself.
     """
     if noise is None:
         return np.full(count, DEFAULT_EXAMPLE_BOUND)
-    shift_DN = np.stack([draw.shift_N for draw in noise.draws])
-    quantile = max(MIN_EXAMPLE_SHIFT, float(np.quantile(shift_DN, NOISE_QUANTILE)))
-    bound_N: Array = np.maximum(quantile, shift_DN.max(axis=0))
+    shift_DN = np.stack([draw.shift_N for draw in noise.sources])
+    quantile = float(np.quantile(shift_DN, NOISE_QUANTILE)) * _enlarge(noise)
+    bound_N: Array = np.maximum(max(MIN_EXAMPLE_SHIFT, quantile), shift_DN.max(axis=0))
     return bound_N
+
+
+def _enlarge(noise: Noise) -> float:
+    """Return how many times stronger than the mean another draw may be."""
+    mean = np.mean([draw.shift_N.mean() for draw in noise.draws])
+    return _predict_mean(noise) / float(mean) if mean else 1.0
 
 
 def bound_mean(noise: Noise | None) -> float:
@@ -45,20 +52,25 @@ def bound_mean(noise: Noise | None) -> float:
     """
     if noise is None:
         return DEFAULT_BOUND
+    largest = max(float(draw.shift_N.mean()) for draw in noise.sources)
+    return max(SAME_SHIFT, largest, _predict_mean(noise))
+
+
+def _predict_mean(noise: Noise) -> float:
+    """Return the mean shift up to which another draw of noise may come; that of a single draw, which has no spread."""
     mean_D = np.array([draw.shift_N.mean() for draw in noise.draws])
-    largest = max(SAME_SHIFT, float(mean_D.max()))
     draws = len(mean_D)
     if draws < 2:
-        return largest
+        return float(mean_D[0])
     spread = float(mean_D.std(ddof=1)) * math.sqrt(1 + 1 / draws)
-    return max(largest, float(mean_D.mean()) + student_quantile(LEVEL, draws - 1) * spread)
+    return float(mean_D.mean()) + student_quantile(LEVEL, draws - 1) * spread
 
 
 def bound_words(noise: Noise | None) -> float:
     """Return how far noise moves the mean share of a word."""
     if noise is None:
         return DEFAULT_WORD_SHIFT
-    return max(draw.largest_word_shift for draw in noise.draws)
+    return max(draw.largest_word_shift for draw in noise.sources)
 
 
 def measure_excess(shift_N: Array, noise: Noise | None) -> float:

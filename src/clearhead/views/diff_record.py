@@ -36,7 +36,7 @@ def _describe_snapshot(taken: Snapshot) -> dict[str, Any]:
 def _list_noise(diff: ModelDiff) -> list[dict[str, Any]]:
     if diff.noise is None:
         return []
-    return list(map(_describe_draw, [*diff.noise.draws, *diff.noise.methods]))
+    return list(map(_describe_draw, [*diff.noise.sources, *diff.noise.methods]))
 
 
 def _describe_draw(draw: NoiseDraw) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _tabulate_noise(diff: ModelDiff) -> TextTable:
     columns = ("source", "reasons moved", "rank correlation", "other answers")
     rows: list[tuple[str, ...]] = []
     if diff.noise is not None:
-        rows += [_noise_row(draw, draw.name) for draw in diff.noise.draws]
+        rows += [_noise_row(draw, draw.name) for draw in diff.noise.sources]
         rows += [_noise_row(draw, f"{draw.name}, another method") for draw in diff.noise.methods]
     return TextTable("What moves reasons though the model is the same", columns, tuple(rows))
 
