@@ -12,6 +12,8 @@ from clearhead.evaluation.top_words import normalise_word
 from clearhead.model_diff import WORD, ClassShift, Reasons, Span, WordShift
 
 MAX_WORDS = 200
+# A word of a single example says nothing about the model that the example does not say.
+MIN_EXAMPLES = 2
 ALPHA = 1 - LEVEL
 
 Pair = tuple[Reasons, Reasons]
@@ -38,7 +40,7 @@ def _correct_words(occurrences: Occurrences) -> dict[str, float | None]:
     """Return the corrected p-value of each word; None for words in too few examples, which no test could tell."""
     p_values = {word: p_value(_moments(share_N2)) for word, share_N2 in _testable(occurrences).items()}
     corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    return {word: corrected.get(word) for word in occurrences}
+    return {word: corrected.get(word) for word, share_N2 in occurrences.items() if len(share_N2) >= MIN_EXAMPLES}
 
 
 def _testable(occurrences: Occurrences) -> dict[str, Array]:

@@ -20,7 +20,7 @@ def show_row(diff: ModelDiff, row: ExampleDiff) -> list[Explanation]:
     """Return an example as both models explain it, and what changed: positive where the second gives more weight."""
     first = _as_explanation(row.first, diff.first)
     second = _as_explanation(row.second, diff.second)
-    change = replace(first, relevance=_subtract(row.first, row.second), label="what changed", probability=None)
+    change = replace(first, relevance=_subtract(row.first, row.second), label="the second model", probability=None)
     return [first, second, replace(change, model=f"{diff.first.model} → {diff.second.model}")]
 
 

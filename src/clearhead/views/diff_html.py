@@ -9,13 +9,12 @@ from clearhead.views.diff_explanations import has_text, select_shown, show_row
 from clearhead.views.diff_tables import (
     TextTable,
     describe_answer,
-    describe_row,
+    describe_shift,
     list_tables,
     make_title,
     tabulate_examples,
 )
 from clearhead.views.line_chart import Curve, chart
-from clearhead.views.numbers import format_percent
 
 MAX_CARDS = 25
 MAX_NOTEBOOK_CARDS = 3
@@ -44,8 +43,7 @@ def _render_bodies(diff: ModelDiff, count: int) -> Iterator[str]:
 
 def _render_verdict(diff: ModelDiff) -> str:
     notes = map(html_parts.render_faint, diff.notes)
-    sentence = f"<p><strong>{html_parts.escape(diff.verdict.sentence)}</strong></p>"
-    return html_parts.card(f"<h2>{html_parts.escape(diff.verdict.outcome)}</h2>", sentence, *notes)
+    return html_parts.card(f"<h2>{html_parts.escape(diff.verdict.sentence)}</h2>", *notes)
 
 
 def _render_table(table: TextTable) -> str:
@@ -69,8 +67,7 @@ def _render_blocks(diff: ModelDiff) -> str:
 
 
 def _render_row(diff: ModelDiff, row: ExampleDiff) -> str:
-    moved = f"{format_percent(row.agreement.shift)} of the reasons moved, {describe_row(row)}"
-    heading = f"<h2>Example {html_parts.escape(row.first.id)}: {html_parts.escape(moved)}</h2>"
+    heading = f"<h2>Example {html_parts.escape(row.first.id)}: {html_parts.escape(describe_shift(row))}</h2>"
     return html_parts.card(heading, *_render_inputs(diff, row))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clearhead.model_diff import ExampleDiff, ModelDiff, NoiseDraw, Reasons
+from clearhead.model_diff import ExampleDiff, ModelDiff, NoiseDraw, Reasons, WordShift
 from clearhead.views.numbers import format_percent, format_share
 
 MAX_WORDS = 20
@@ -56,11 +56,17 @@ def _tabulate_words(diff: ModelDiff) -> TextTable:
     columns = ("word", "examples", "share before", "share after", "change", "95 % interval", "p", "")
     rows = []
     for shift in diff.words[:MAX_WORDS]:
-        p = "too rare" if shift.p_corrected is None else _format_p(shift.p_corrected)
         shares = (_signed(shift.first), _signed(shift.second), _signed(shift.difference))
         mark = "beyond noise" if shift.is_beyond_noise else ""
-        rows.append((shift.word, str(shift.examples), *shares, _format_bounds(shift.low, shift.high), p, mark))
+        rows.append((shift.word, str(shift.examples), *shares, *_format_test(shift), mark))
     return TextTable("Words whose weight rose or fell", columns, tuple(rows))
+
+
+def _format_test(shift: WordShift) -> tuple[str, str]:
+    """Return interval and p-value; of a rare word the interval would be wider than what it is of."""
+    if shift.p_corrected is None:
+        return "", "too rare"
+    return _format_bounds(shift.low, shift.high), _format_p(shift.p_corrected)
 
 
 def _signed(share: float) -> str:
@@ -125,6 +131,11 @@ def describe_answer(reasons: Reasons) -> str:
     if reasons.probability is None:
         return reasons.prediction
     return f"{reasons.prediction} {reasons.probability:.2f}"
+
+
+def describe_shift(row: ExampleDiff) -> str:
+    """Say how much of the reasons for an answer moved."""
+    return f"{format_percent(row.agreement.shift)} of the reasons moved, {describe_row(row)}"
 
 
 def describe_row(row: ExampleDiff) -> str:
