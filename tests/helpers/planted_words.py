@@ -33,12 +33,12 @@ def plant_word() -> Planted:
 
 
 def round_to_int8(model: Model) -> Model:
-    """Return a copy whose matrices are rounded to eight bits, row by row."""
+    """Return a copy whose matrices are rounded to eight bits, column by column: the embedded weights are so by rows."""
     network = copy.deepcopy(model.network)
     with torch.no_grad():
         for weight in network.parameters():
             if weight.dim() > 1:
-                step = int8_step(weight)
+                step = int8_step(weight.T).T
                 weight.copy_((weight / step).round() * step)
     return replace(model, network=network, copies={})
 
