@@ -73,7 +73,7 @@ def test_what_does_not_match_is_refused(text):
     with pytest.raises(BadInput, match="same method and options"):
         clearhead.diff(first, replace(first, options={"heads": True}))
     other = make_snapshot([make_reasons("a c", [0.5, 0.5])])
-    with pytest.raises(BadInput, match=r"0 are common\. Only in the first: 7"):
+    with pytest.raises(BadInput, match=r"Only in the first: 7"):
         clearhead.diff(first, other)
     with pytest.raises(BadOption, match="leave out inputs"):
         clearhead.diff(first, first, TEXTS)

@@ -55,8 +55,8 @@ def snapshot(
 
     examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
     loaded = options.load_model(model, device, None)
-    taken = take_snapshot(loaded, examples, method=spec, noise=noise, batch_size=batch_size, precision=precision)
-    write_snapshot(taken, out, texts=not no_texts)
+    result = take_snapshot(loaded, examples, method=spec, noise=noise, batch_size=batch_size, precision=precision)
+    write_snapshot(result, out, texts=not no_texts)
     outputs.announce_file(out)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from clearhead.drift.snapshot_file import is_snapshot_file, read_snapshot
 from clearhead.drift.verdict import bound_examples, bound_words, judge
 from clearhead.drift.word_shifts import Pair, compare_classes, compare_words, list_answers
 from clearhead.errors import BadInput, BadOption
-from clearhead.model_diff import BlockAgreement, ExampleDiff, ModelDiff, Noise, Snapshot
+from clearhead.model_diff import WORD, BlockAgreement, ClassShift, ExampleDiff, ModelDiff, Noise, Reasons, Snapshot
 
 MAX_NAMED_EXAMPLES = 3
 
@@ -80,22 +81,28 @@ def compare_snapshots(first: Snapshot, second: Snapshot) -> ModelDiff:
     _require_same_examples(first, second)
     _require_same_labels(first, second)
     noise = first.noise or second.noise
-    pairs = list(zip(*_share_texts(first, second), strict=True))
+    pairs = list(map(_share_text, first.examples, second.examples))
     rows = _compare_examples(pairs, noise)
-    shift_N = np.array([row.agreement.shift for row in rows])
     words = compare_words(pairs, bound_words(noise))
-    classes = compare_classes(pairs, shift_N, list(list_answers(pairs, first.labels)))
+    classes = _compare_classes(rows, pairs, first.labels)
     return ModelDiff(
         first,
         second,
-        tuple(sorted(rows, key=_sort_key)),
-        words,
-        classes,
-        _compare_blocks(pairs, noise),
-        noise,
-        judge(rows, noise, words, classes),
-        tuple(_write_notes(first, second, noise)),
+        rows=tuple(sorted(rows, key=_sort_key)),
+        words=words,
+        classes=classes,
+        blocks=tuple(_compare_blocks(pairs, noise)),
+        noise=noise,
+        verdict=judge(rows, noise, words, classes),
+        notes=tuple(_write_notes(first, second)),
     )
+
+
+def _compare_classes(
+    rows: Sequence[ExampleDiff], pairs: Sequence[Pair], labels: Sequence[str]
+) -> tuple[ClassShift, ...]:
+    shift_N = np.array([row.agreement.shift for row in rows])
+    return compare_classes(pairs, shift_N, list_answers(pairs, labels))
 
 
 def _sort_key(row: ExampleDiff) -> tuple[bool, float]:
@@ -104,20 +111,18 @@ def _sort_key(row: ExampleDiff) -> tuple[bool, float]:
 
 
 def _compare_examples(pairs: Sequence[Pair], noise: Noise | None) -> list[ExampleDiff]:
-    threshold_N = bound_examples(noise, len(pairs))
-    rows = []
-    for (first, second), threshold in zip(pairs, threshold_N, strict=True):
-        rows.append(ExampleDiff(first, second, compare_reasons(first, second), float(threshold)))
-    return rows
+    return list(starmap(_compare_pair, zip(pairs, bound_examples(noise, len(pairs)), strict=True)))
 
 
-def _compare_blocks(pairs: Sequence[Pair], noise: Noise | None) -> tuple[BlockAgreement, ...]:
-    blocks = []
+def _compare_pair(pair: Pair, threshold: float) -> ExampleDiff:
+    return ExampleDiff(*pair, compare_reasons(*pair), float(threshold))
+
+
+def _compare_blocks(pairs: Sequence[Pair], noise: Noise | None) -> Iterator[BlockAgreement]:
     for number, correlation in enumerate(correlate_blocks(pairs)):
         # What leaves the last block for the head is a single special token in many models.
         if _has_words(pairs, number):
-            blocks.append(BlockAgreement(number, correlation, _lowest_agreement(noise, number)))
-    return tuple(blocks)
+            yield BlockAgreement(number, correlation, _lowest_agreement(noise, number))
 
 
 def _has_words(pairs: Sequence[Pair], block: int) -> bool:
@@ -133,13 +138,10 @@ def _lowest_agreement(noise: Noise | None, block: int) -> float | None:
     return min(values, default=None)
 
 
-def _share_texts(first: Snapshot, second: Snapshot) -> Iterator[list[Any]]:
-    """Yield the examples of both snapshots, with the texts that only the other has."""
-    for own, other in ((first, second), (second, first)):
-        yield [
-            replace(reasons, text=reasons.text or more.text)
-            for reasons, more in zip(own.examples, other.examples, strict=True)
-        ]
+def _share_text(first: Reasons, second: Reasons) -> Pair:
+    """Return the reasons of both models, with the text that only the other has."""
+    text = first.text or second.text
+    return replace(first, text=text), replace(second, text=text)
 
 
 def _require_same_method(first: Snapshot, second: Snapshot) -> None:
@@ -150,30 +152,33 @@ def _require_same_method(first: Snapshot, second: Snapshot) -> None:
         )
 
 
-def _method_key(taken: Snapshot) -> tuple[str, Mapping[str, Any]]:
-    return taken.method.partition(":")[0], taken.options
+def _method_key(saved: Snapshot) -> tuple[str, Mapping[str, Any]]:
+    return saved.method.partition(":")[0], saved.options
 
 
-def _write_method(taken: Snapshot) -> str:
-    options = ", ".join(f"{name}={value}" for name, value in taken.options.items())
-    return f"{taken.method.partition(':')[0]} ({options})"
+def _write_method(saved: Snapshot) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in saved.options.items())
+    return f"{saved.method.partition(':')[0]} ({options})"
 
 
 def _require_same_examples(first: Snapshot, second: Snapshot) -> None:
-    if _digests(first) == _digests(second):
-        return
-    common = len(set(_digests(first)) & set(_digests(second)))
-    missing = set(_digests(first)).difference(_digests(second))
-    named = [example.id for example in first.examples if example.digest in missing]
-    raise BadInput(
-        f"The two snapshots are not of the same inputs in the same order: '{first.task}' has {len(first)}, "
-        f"'{second.task}' {len(second)}, and {common} are common. Only in the first: "
-        f"{', '.join(named[:MAX_NAMED_EXAMPLES]) or 'none'}. Take both of the same task."
-    )
+    if _digests(first) != _digests(second):
+        raise BadInput(
+            f"The two snapshots are not of the same inputs in the same order: '{first.task}' has {len(first)}, "
+            f"'{second.task}' {len(second)}. Only in the first: {_name_missing(first, second)}. Take both of the same "
+            "task."
+        )
 
 
-def _digests(taken: Snapshot) -> list[str]:
-    return [example.digest for example in taken.examples]
+def _name_missing(first: Snapshot, second: Snapshot) -> str:
+    """Name some examples of the first snapshot that the second does not have."""
+    digests = set(_digests(second))
+    missing = [example.id for example in first.examples if example.digest not in digests]
+    return ", ".join(missing[:MAX_NAMED_EXAMPLES]) or "none"
+
+
+def _digests(saved: Snapshot) -> list[str]:
+    return [example.digest for example in saved.examples]
 
 
 def _require_same_labels(first: Snapshot, second: Snapshot) -> None:
@@ -184,12 +189,16 @@ def _require_same_labels(first: Snapshot, second: Snapshot) -> None:
         )
 
 
-def _write_notes(first: Snapshot, second: Snapshot, noise: Noise | None) -> Iterator[str]:
+def _write_notes(first: Snapshot, second: Snapshot) -> Iterator[str]:
     if first.checksum == second.checksum:
         yield "Both models have the same weights."
-    if noise is None:
-        yield "No noise was measured, so fixed bounds tell changes from noise."
-    elif first.noise is None:
-        yield f"Noise is that of '{second.model}': the snapshot of '{first.model}' has none."
-    if not (first.has_texts or second.has_texts) and first.examples[0].kind == "word":
+    if first.noise is None:
+        yield _describe_missing_noise(first, second)
+    if first.examples[0].kind == WORD and not (first.has_texts or second.has_texts):
         yield "Neither snapshot has texts, so words cannot be named."
+
+
+def _describe_missing_noise(first: Snapshot, second: Snapshot) -> str:
+    if second.noise is None:
+        return "No noise was measured, so fixed bounds tell changes from noise."
+    return f"Noise is that of '{second.model}': the snapshot of '{first.model}' has none."

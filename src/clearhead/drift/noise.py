@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import starmap
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from clearhead.arrays import Array
 from clearhead.attribution.assemble import REFUSALS
 from clearhead.attribution.method import parse_method
 from clearhead.drift.agreement import compare_reasons, correlate_blocks
@@ -17,7 +20,7 @@ from clearhead.errors import BadOption
 from clearhead.model.model import Model
 from clearhead.model.placement import place_model
 from clearhead.model.weights import with_weight_noise
-from clearhead.model_diff import Noise, NoiseDraw, Reasons
+from clearhead.model_diff import Agreement, Noise, NoiseDraw, Reasons
 
 if TYPE_CHECKING:
     from clearhead.drift.snapshot import Survey
@@ -53,23 +56,30 @@ def _other_precision(model: Model) -> torch.dtype:
 
 def _compare_methods(model: Model, survey: "Survey", reasons: Sequence[Reasons]) -> Iterator[NoiseDraw]:
     for name in METHODS:
-        if name != survey.spec.method.name:
-            try:
-                others = replace(survey, spec=parse_method(name)).ask(model)
-            except REFUSALS:
-                continue
-            yield describe_draw(name, reasons, others)
+        # Not every method explains every model.
+        with suppress(*REFUSALS):
+            if name != survey.spec.method.name:
+                answers = replace(survey, spec=parse_method(name)).ask(model)
+                yield describe_draw(name, reasons, answers)
 
 
 def describe_draw(name: str, reasons: Sequence[Reasons], others: Sequence[Reasons]) -> NoiseDraw:
     """Return how far the reasons of two sources for the same inputs differ."""
     pairs = list(zip(reasons, others, strict=True))
-    agreements = [compare_reasons(*pair) for pair in pairs]
+    agreements = list(map(compare_reasons, reasons, others))
     return NoiseDraw(
         name,
-        round_shares(np.array([agreement.shift for agreement in agreements])),
-        round_shares(np.array([agreement.correlation for agreement in agreements])),
+        _collect(agreements, "shift"),
+        _collect(agreements, "correlation"),
         find_largest_shift(pairs),
-        sum(first.prediction != second.prediction for first, second in pairs),
+        sum(starmap(_has_other_answer, pairs)),
         correlate_blocks(pairs),
     )
+
+
+def _collect(agreements: Sequence[Agreement], name: str) -> Array:
+    return round_shares(np.array(list(map(attrgetter(name), agreements))))
+
+
+def _has_other_answer(first: Reasons, second: Reasons) -> bool:
+    return first.prediction != second.prediction

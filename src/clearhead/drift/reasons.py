@@ -1,7 +1,9 @@
 """From an explanation to the shares of words or patches, which do not depend on a tokenizer."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
@@ -19,35 +21,58 @@ UNSPACED = (
 UNIT = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 
+@dataclass(frozen=True, eq=False)
+class _Units:
+    """The units of an explanation, and the weight of each token in them (tokens × units)."""
+
+    kind: str
+    weight_TU: Array
+    spans: tuple[Span, ...] = ()
+
+    def shares(self, relevance: Array) -> Array:
+        """Return the shares of the units in the relevance of tokens, along the last axis."""
+        relevance_U = relevance @ self.weight_TU
+        total = np.abs(relevance_U).sum(axis=-1, keepdims=True)
+        # Where nothing has relevance, nothing has a share.
+        return round_shares(relevance_U / np.where(total > 0, total, 1.0))
+
+    def blocks(self, layers_LT: Array | None) -> Array | None:
+        """Return the shares at each block, if the method has relevance by block."""
+        if layers_LT is None:
+            return None
+        return self.shares(layers_LT)
+
+
 def extract_reasons(explanation: Explanation, example: Example, labels: Sequence[str]) -> Reasons:
     """Return the shares of an explanation's units."""
-    kind = _choose_kind(explanation)
-    spans: tuple[Span, ...] = ()
-    if kind == WORD:
-        weight_TU, spans = _weigh_words(explanation)
-    else:
-        weight_TU = np.eye(len(explanation.tokens))[:, ~explanation.special]
+    units = _make_units(explanation)
     return Reasons(
         id=example.id,
         digest=input_digest(example),
         prediction=_name_prediction(explanation),
         probability=_round_probability(explanation.probability),
-        kind=kind,
-        shares=_make_shares(explanation.relevance @ weight_TU),
-        spans=spans,
+        kind=units.kind,
+        shares=units.shares(explanation.relevance),
+        spans=units.spans,
         grid=explanation.grid,
         text=_read_text(explanation),
         label=_name_label(example, labels),
-        blocks=_make_blocks(explanation.layers, weight_TU),
+        blocks=units.blocks(explanation.layers),
     )
 
 
-def _choose_kind(explanation: Explanation) -> str:
+def _make_units(explanation: Explanation) -> _Units:
     if explanation.grid is not None:
-        return PATCH
+        return _Units(PATCH, _select_content(explanation))
     if explanation.text is None or explanation.offsets is None:
-        return TOKEN
-    return WORD
+        return _Units(TOKEN, _select_content(explanation))
+    return _make_words(explanation)
+
+
+def _select_content(explanation: Explanation) -> Array:
+    """Return weights by which every token that is not special is a unit."""
+    weight_TT: Array = np.eye(len(explanation.tokens))
+    return weight_TT[:, ~explanation.special]
 
 
 def _name_prediction(explanation: Explanation) -> str:
@@ -57,15 +82,19 @@ def _name_prediction(explanation: Explanation) -> str:
 
 
 def _round_probability(probability: float | None) -> float | None:
-    # Six digits are more than any computer gets again.
-    return None if probability is None else round(float(probability), 6)
+    if probability is None:
+        return None
+    # More digits than another computer gets.
+    return round(float(probability), 6)
 
 
 def _name_label(example: Example, labels: Sequence[str]) -> str | None:
     """Return the name of an example's label, which may be the number of a class."""
+    if example.label is None:
+        return None
     if isinstance(example.label, int) and example.label < len(labels):
         return labels[example.label]
-    return None if example.label is None else str(example.label)
+    return str(example.label)
 
 
 def _read_text(explanation: Explanation) -> str | tuple[str, str] | None:
@@ -75,23 +104,39 @@ def _read_text(explanation: Explanation) -> str | tuple[str, str] | None:
     return explanation.text
 
 
-def _weigh_words(explanation: Explanation) -> tuple[Array, tuple[Span, ...]]:
-    """Return the part of each token that belongs to each word (tokens × words), and the words' characters."""
+def _list_texts(explanation: Explanation) -> tuple[str, ...]:
     text = _read_text(explanation) or ""
-    texts = (text,) if isinstance(text, str) else text
-    spans = _find_units(texts)
-    unit_of_character = _number_characters(texts, spans)
-    weight_TU = np.zeros((len(explanation.tokens), len(spans)))
-    for token, offset in enumerate(_word_offsets(explanation)):
-        segment, start, end = (0, *offset)[-3:]
-        units = unit_of_character[segment][start:end]
-        units = units[units >= 0]
-        # A token of nothing but blanks belongs to no word.
-        if not explanation.special[token] and len(units):
-            weight_TU[token] = np.bincount(units, minlength=len(spans)) / len(units)
-    # The end of a truncated text has no tokens.
+    if isinstance(text, tuple):
+        return text
+    return (text,)
+
+
+def _make_words(explanation: Explanation) -> _Units:
+    """Return the words that have tokens: the end of a truncated text has none."""
+    texts = _list_texts(explanation)
+    spans = list(_find_spans(texts))
+    weight_TU = _weigh_tokens(explanation, _number_characters(texts, spans), len(spans))
     has_tokens_U = weight_TU.any(axis=0)
-    return weight_TU[:, has_tokens_U], tuple(spans[unit] for unit in np.flatnonzero(has_tokens_U))
+    return _Units(WORD, weight_TU[:, has_tokens_U], tuple(compress(spans, has_tokens_U)))
+
+
+def _weigh_tokens(explanation: Explanation, numbers: Sequence[Array], count: int) -> Array:
+    """Return which share of each token's characters belongs to each of `count` words."""
+    weight_TU = np.zeros((len(explanation.tokens), count))
+    for token, offset in enumerate(_word_offsets(explanation)):
+        # Special tokens that stand in the text, such as those of a chat template, are no words.
+        if not explanation.special[token]:
+            weight_TU[token] = _weigh_characters(offset, numbers, count)
+    return weight_TU
+
+
+def _weigh_characters(offset: tuple[int, ...], numbers: Sequence[Array], count: int) -> Array:
+    # Offsets of a single text do not name it.
+    segment, start, end = (0, *offset)[-3:]
+    units = numbers[segment][start:end]
+    counts_U = np.bincount(units[units >= 0], minlength=count)
+    # A token of nothing but blanks belongs to no word.
+    return counts_U / max(1, counts_U.sum())
 
 
 def _word_offsets(explanation: Explanation) -> Sequence[tuple[int, ...]]:
@@ -102,29 +147,15 @@ def _word_offsets(explanation: Explanation) -> Sequence[tuple[int, ...]]:
     return offsets
 
 
-def _find_units(texts: Sequence[str]) -> list[Span]:
-    spans: list[Span] = []
+def _find_spans(texts: Sequence[str]) -> Iterator[Span]:
     for segment, text in enumerate(texts):
-        spans.extend((segment, *match.span()) for match in UNIT.finditer(text))
-    return spans
+        for match in UNIT.finditer(text):
+            yield segment, *match.span()
 
 
 def _number_characters(texts: Sequence[str], spans: Sequence[Span]) -> list[Array]:
-    """Return for each character of each text the number of its unit, -1 for blanks."""
-    numbers = [np.full(len(text), -1, dtype=np.int64) for text in texts]
-    for unit, (segment, start, end) in enumerate(spans):
-        numbers[segment][start:end] = unit
+    """Return for each character of each text the number of its word, -1 for blanks."""
+    numbers = [np.full(len(text), -1) for text in texts]
+    for number, (segment, start, end) in enumerate(spans):
+        numbers[segment][start:end] = number
     return numbers
-
-
-def _make_shares(relevance: Array) -> Array:
-    """Divide by the sum of absolute values, along the last axis."""
-    total = np.abs(relevance).sum(axis=-1, keepdims=True)
-    # Where nothing has relevance, nothing has a share.
-    return round_shares(relevance / np.where(total > 0, total, 1.0))
-
-
-def _make_blocks(layers_LT: Array | None, weight_TU: Array) -> Array | None:
-    if layers_LT is None:
-        return None
-    return _make_shares(layers_LT @ weight_TU)

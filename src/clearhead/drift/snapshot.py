@@ -1,9 +1,10 @@
 """snapshot(): the reasons of one model on all examples of a task."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import chain, repeat
 from typing import Any
 
 from clearhead.api import explain
@@ -49,10 +50,10 @@ def snapshot(
     require_integer("noise", noise, 0, is_flag=True)
     loaded = with_precision(as_model(model), precision)
     survey = Survey(choose_task(inputs, task), _parse_method(loaded, method, options), batch_size)
-    taken = survey.take(loaded)
+    quiet = survey.take(loaded)
     if not noise:
-        return taken
-    return replace(taken, noise=measure_noise(loaded, survey, taken.examples, noise))
+        return quiet
+    return replace(quiet, noise=measure_noise(loaded, survey, quiet.examples, noise))
 
 
 def _parse_method(model: Model, method: Any, options: dict[str, Any]) -> MethodSpec:
@@ -67,8 +68,8 @@ def choose_task(inputs: Any, task: Any) -> Task:
         return inputs
     if inputs is None:
         return read_task(task)
-    examples = [Example(str(number), raw) for number, raw in enumerate(as_input_list(inputs))]
-    return Task("inputs", examples)
+    raw_inputs = as_input_list(inputs)
+    return Task("inputs", list(map(Example, map(str, range(len(raw_inputs))), raw_inputs)))
 
 
 @dataclass(frozen=True)
@@ -90,28 +91,31 @@ class Survey:
             method=self.spec.text,
             options=_plain_options(self.spec.all_options),
             examples=self.ask(model),
-            versions={"clearhead": __version__, **{name: version(name) for name in LIBRARIES}},
+            versions=_list_versions(),
         )
 
     def ask(self, model: Model) -> tuple[Reasons, ...]:
         """Return the reasons of a model for its answer to each example."""
-        reasons: list[Reasons] = []
-        count = len(self.task)
-        with progress(count, "inputs") as advance:
-            for start in range(0, count, MAX_CHUNK):
-                chunk = self.task.examples[start : start + MAX_CHUNK]
-                reasons += self._ask_chunk(model, chunk)
-                advance(len(chunk))
-        return tuple(reasons)
+        with progress(len(self.task), "inputs") as advance:
+            return tuple(chain.from_iterable(self._ask_chunks(model, advance)))
+
+    def _ask_chunks(self, model: Model, advance: Callable[[int], None]) -> Iterator[list[Reasons]]:
+        for start in range(0, len(self.task), MAX_CHUNK):
+            chunk = self.task.examples[start : start + MAX_CHUNK]
+            yield self._ask_chunk(model, chunk)
+            advance(len(chunk))
 
     def _ask_chunk(self, model: Model, examples: Sequence[Example]) -> list[Reasons]:
         inputs = [example.raw for example in examples]
-        settings: dict[str, Any] = {"batch_size": self.batch_size, "overflow": "truncate", "check": False}
-        if model.writes:
-            settings["answer"] = _list_answers(examples)
-        explanations = explain(model, inputs, self.spec, **settings)
-        labels = model.labels
-        return [extract_reasons(*pair, labels) for pair in zip(explanations, examples, strict=True)]
+        answers = _list_answers(examples) if model.writes else None
+        settings: dict[str, Any] = {"overflow": "truncate", "check": False, "answer": answers}
+        explanations = explain(model, inputs, self.spec, batch_size=self.batch_size, **settings)
+        return list(map(extract_reasons, explanations, examples, repeat(model.labels)))
+
+
+def _list_versions() -> dict[str, str]:
+    versions = {name: version(name) for name in LIBRARIES}
+    return {"clearhead": __version__, **versions}
 
 
 def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +126,9 @@ def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _list_answers(examples: Sequence[Example]) -> list[str] | None:
     """Return the answers of a task of prompts; None if the models write their own."""
-    answers = [example.writing.answer for example in examples if example.writing is not None]
-    if len(answers) < len(examples) or None in answers:
-        return None
-    return [answer for answer in answers if answer is not None]
+    answers = []
+    for example in examples:
+        if example.writing is None or example.writing.answer is None:
+            return None
+        answers.append(example.writing.answer)
+    return answers

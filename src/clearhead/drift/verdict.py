@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -75,42 +76,62 @@ def bound_words(noise: Noise | None) -> float:
 
 def measure_excess(shift_N: Array, noise: Noise | None) -> float:
     """Return the p-value of the examples' excess over the mean of noise, or over a fixed bound without noise."""
-    noise_N = np.full(len(shift_N), DEFAULT_BOUND)
-    if noise is not None:
-        noise_N = np.mean([draw.shift_N for draw in noise.draws], axis=0)
-    moments = measure_moments(shift_N - noise_N, np.arange(len(shift_N)))
+    moments = measure_moments(shift_N - _expect_shift(noise), np.arange(len(shift_N)))
     if moments.mean <= 0:
         return 1.0
     return p_value(moments)
+
+
+def _expect_shift(noise: Noise | None) -> float | Array:
+    """Return the mean shift of each example by noise."""
+    if noise is None:
+        return DEFAULT_BOUND
+    mean_N: Array = np.mean([draw.shift_N for draw in noise.draws], axis=0)
+    return mean_N
 
 
 def judge(
     rows: Sequence[ExampleDiff], noise: Noise | None, words: Sequence[WordShift], classes: Sequence[ClassShift]
 ) -> Verdict:
     """Say whether reasons moved more than noise moves them, and where."""
+    evidence = _collect_evidence(rows, noise)
+    outcome = _choose_outcome(evidence)
+    sentence = _write_sentence(outcome, evidence, [*_name_words(words), *_name_class(classes)])
+    return Verdict(outcome, sentence, evidence.shift, evidence.bound, evidence.p, evidence.beyond, evidence.examples)
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """What a verdict rests on; the fields are those of `Verdict`, and the number of same answers."""
+
+    shift: float
+    bound: float
+    p: float
+    beyond: int
+    examples: int
+    same: int
+
+
+def _collect_evidence(rows: Sequence[ExampleDiff], noise: Noise | None) -> _Evidence:
     shift_N = np.array([row.agreement.shift for row in rows])
-    shift = float(shift_N.mean())
-    bound = bound_mean(noise)
-    p = measure_excess(shift_N, noise)
     beyond = sum(row.is_beyond_noise for row in rows)
-    changed = sum(not row.has_same_answer for row in rows)
-    outcome = _choose_outcome(shift, bound, p, len(rows))
-    if _are_too_many(beyond, len(rows)):
-        outcome = MOVED
-    elif outcome == SAME and changed:
-        outcome = WITHIN_NOISE
-    sentence = _write_sentence(outcome, beyond, rows, words, classes)
-    return Verdict(outcome, sentence, shift, bound, p, beyond, len(rows))
+    same = sum(row.has_same_answer for row in rows)
+    p = measure_excess(shift_N, noise)
+    return _Evidence(float(shift_N.mean()), bound_mean(noise), p, beyond, len(rows), same)
 
 
-def _choose_outcome(shift: float, bound: float, p: float, count: int) -> str:
-    if shift <= SAME_SHIFT:
-        return SAME
-    # Of few examples no test can tell, so that the bound alone decides.
-    is_significant = p < ALPHA or count < MIN_GROUPS
-    if shift > bound and is_significant:
+def _choose_outcome(evidence: _Evidence) -> str:
+    if _is_mean_beyond(evidence) or _are_too_many(evidence.beyond, evidence.examples):
         return MOVED
+    if evidence.shift <= SAME_SHIFT and evidence.same == evidence.examples:
+        return SAME
     return WITHIN_NOISE
+
+
+def _is_mean_beyond(evidence: _Evidence) -> bool:
+    # Of few examples no test can tell, so that the bound alone decides.
+    is_significant = evidence.p < ALPHA or evidence.examples < MIN_GROUPS
+    return evidence.shift > evidence.bound and is_significant
 
 
 def _are_too_many(beyond: int, count: int) -> bool:
@@ -119,28 +140,24 @@ def _are_too_many(beyond: int, count: int) -> bool:
     return low > 1 - NOISE_QUANTILE
 
 
-def _write_sentence(
-    outcome: str,
-    beyond: int,
-    rows: Sequence[ExampleDiff],
-    words: Sequence[WordShift],
-    classes: Sequence[ClassShift],
-) -> str:
-    same = sum(row.has_same_answer for row in rows)
-    answers = f"{same} of {len(rows)} answers are the same"
+def _write_sentence(outcome: str, evidence: _Evidence, where: Sequence[str]) -> str:
+    answers = f"{evidence.same} of {evidence.examples} answers are the same"
     if outcome == SAME:
         return f"Same reasons: {answers}, and no reasons moved visibly."
     if outcome == WITHIN_NOISE:
         return f"Moved within noise: {answers}, and reasons moved no more than by rounding the weights."
-    parts = [f"Moved: {answers}, but {beyond} have reasons that moved more than noise moves them"]
-    return "; ".join([*parts, *_name_words(words), *_name_class(classes)]) + "."
+    moved = f"Moved: {answers}, but {evidence.beyond} have reasons that moved more than noise moves them"
+    return "; ".join([moved, *where]) + "."
 
 
 def _name_words(words: Sequence[WordShift]) -> list[str]:
-    named = [f"'{shift.word}' {shift.difference:+.2f}" for shift in words[:MAX_NAMED_WORDS] if shift.is_beyond_noise]
-    if not named:
+    """Name the words that moved most, if some moved beyond noise."""
+    # Those beyond noise are the first.
+    moved = [shift for shift in words[:MAX_NAMED_WORDS] if shift.is_beyond_noise]
+    if not moved:
         return []
-    return [f"most by {', '.join(named)} (change of the share per occurrence)"]
+    named = ", ".join(f"'{shift.word}' {shift.difference:+.2f}" for shift in moved)
+    return [f"most by {named} (change of the share per occurrence)"]
 
 
 def _name_class(classes: Sequence[ClassShift]) -> list[str]:

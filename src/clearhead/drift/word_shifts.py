@@ -1,6 +1,8 @@
 """Words and classes whose weight rose or fell between two models, with paired tests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from clearhead.evaluation.corrected_t import MIN_GROUPS, Moments, corrected_boun
 from clearhead.evaluation.paired_tests import holm
 from clearhead.evaluation.statistics import LEVEL
 from clearhead.evaluation.top_words import normalise_word
-from clearhead.model_diff import WORD, ClassShift, Reasons, Span, WordShift
+from clearhead.model_diff import ClassShift, Reasons, Span, WordShift
 
 MAX_WORDS = 200
 # A word of a single example says nothing about the model that the example does not say.
@@ -25,9 +27,8 @@ Occurrences = Mapping[str, Array]
 def compare_words(pairs: Sequence[Pair], noise_shift: float) -> tuple[WordShift, ...]:
     """Return the words that moved most, those beyond noise first; `noise_shift` is how far noise moves a word."""
     occurrences = collect_words(pairs)
-    shifts = []
-    for word, corrected in _correct_words(occurrences).items():
-        shifts.append(_describe_word(word, occurrences[word], corrected, noise_shift))
+    corrected = _correct_words(occurrences)
+    shifts = [_describe_word(word, occurrences[word], p, noise_shift) for word, p in corrected.items()]
     return tuple(sorted(shifts, key=_sort_key)[:MAX_WORDS])
 
 
@@ -38,13 +39,15 @@ def _sort_key(shift: WordShift) -> tuple[bool, float, str]:
 
 def _correct_words(occurrences: Occurrences) -> dict[str, float | None]:
     """Return the corrected p-value of each word; None for words in too few examples, which no test could tell."""
-    p_values = {word: p_value(_moments(share_N2)) for word, share_N2 in _testable(occurrences).items()}
-    corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    return {word: corrected.get(word) for word, share_N2 in occurrences.items() if len(share_N2) >= MIN_EXAMPLES}
+    tested = _select_frequent(occurrences, MIN_GROUPS)
+    p_values = map(p_value, map(_moments, tested.values()))
+    corrected = dict(zip(tested, holm(list(p_values)), strict=True))
+    return {word: corrected.get(word) for word in _select_frequent(occurrences, MIN_EXAMPLES)}
 
 
-def _testable(occurrences: Occurrences) -> dict[str, Array]:
-    return {word: share_N2 for word, share_N2 in occurrences.items() if len(share_N2) >= MIN_GROUPS}
+def _select_frequent(occurrences: Occurrences, examples: int) -> dict[str, Array]:
+    """Return the words in at least so many examples."""
+    return {word: share_N2 for word, share_N2 in occurrences.items() if len(share_N2) >= examples}
 
 
 def _moments(share_N2: Array) -> Moments:
@@ -57,18 +60,16 @@ def _paired_moments(difference_N: Array) -> Moments:
 
 def _describe_word(word: str, share_N2: Array, corrected: float | None, noise_shift: float) -> WordShift:
     moments = _moments(share_N2)
-    first, second = share_N2.mean(axis=0)
+    first, second = share_N2.mean(axis=0).tolist()
+    low, high = corrected_bounds(moments, LEVEL)
     is_significant = corrected is not None and corrected < ALPHA
     is_beyond_noise = is_significant and abs(moments.mean) > noise_shift
-    bounds = corrected_bounds(moments, LEVEL)
-    return WordShift(
-        word, len(share_N2), float(first), float(second), moments.mean, *bounds, corrected, is_beyond_noise
-    )
+    return WordShift(word, len(share_N2), first, second, moments.mean, low, high, corrected, is_beyond_noise)
 
 
 def find_largest_shift(pairs: Sequence[Pair]) -> float:
     """Return how far the mean share of a word that occurs in enough examples moved at most."""
-    shifts = [abs(_moments(share_N2).mean) for share_N2 in _testable(collect_words(pairs)).values()]
+    shifts = [abs(_moments(share_N2).mean) for share_N2 in _select_frequent(collect_words(pairs), MIN_GROUPS).values()]
     return max(shifts, default=0.0)
 
 
@@ -84,11 +85,10 @@ def collect_words(pairs: Sequence[Pair]) -> dict[str, Array]:
 def _group_words(first: Reasons, second: Reasons) -> dict[str, list[tuple[float, float]]]:
     """Return the shares of all occurrences of each word of one example; empty without a text."""
     occurrences: dict[str, list[tuple[float, float]]] = {}
-    second_shares = _shares_by_span(second)
-    names = {**_words_by_span(second), **_words_by_span(first)}
-    for span, share in _shares_by_span(first).items():
-        if span in names and span in second_shares:
-            occurrences.setdefault(names[span], []).append((share, second_shares[span]))
+    first_shares, second_shares = _shares_by_span(first), _shares_by_span(second)
+    for span, word in _words_by_span(first).items():
+        if span in second_shares:
+            occurrences.setdefault(word, []).append((first_shares[span], second_shares[span]))
     return occurrences
 
 
@@ -99,47 +99,37 @@ def _words_by_span(reasons: Reasons) -> dict[Span, str]:
 
 
 def _shares_by_span(reasons: Reasons) -> dict[Span, float]:
-    if reasons.kind != WORD:
-        return {}
-    return dict(zip(reasons.spans, map(float, reasons.shares), strict=True))
+    # Patches and tokens have no spans.
+    return dict(zip(reasons.spans, reasons.shares.tolist(), strict=False))
 
 
 def compare_classes(pairs: Sequence[Pair], shift_N: Array, labels: Sequence[str]) -> tuple[ClassShift, ...]:
     """Return how often the models answer with each class, and how far the reasons for it moved."""
-    first_answers = np.array([first.prediction for first, _ in pairs])
-    second_answers = np.array([second.prediction for _, second in pairs])
-    moments = [_class_moments(first_answers, second_answers, label) for label in labels]
-    corrected = holm([p_value(entry) for entry in moments])
-    shifts = []
-    for label, entry, p_corrected in zip(labels, moments, corrected, strict=True):
-        has_label_N = first_answers == label
-        shifts.append(
-            ClassShift(
-                label=label,
-                first=int(has_label_N.sum()),
-                second=int((second_answers == label).sum()),
-                difference=entry.mean,
-                low=corrected_bounds(entry, LEVEL)[0],
-                high=corrected_bounds(entry, LEVEL)[1],
-                p_corrected=p_corrected,
-                shift=_mean_or_none(shift_N[has_label_N]),
-            )
-        )
-    return tuple(shifts)
+    shifts = [_describe_class(pairs, shift_N, label) for label in labels]
+    corrected = holm([shift.p_corrected for shift in shifts])
+    return tuple(replace(shift, p_corrected=p) for shift, p in zip(shifts, corrected, strict=True))
 
 
-def _class_moments(first_answers: Array, second_answers: Array, label: str) -> Moments:
-    difference_N = (second_answers == label).astype(np.float64) - (first_answers == label)
-    return _paired_moments(difference_N)
+def _describe_class(pairs: Sequence[Pair], shift_N: Array, label: str) -> ClassShift:
+    """Return the shift of one class, its p-value not yet corrected."""
+    first_N, second_N = _answers_with(pairs, label)
+    moments = _paired_moments(second_N.astype(float) - first_N)
+    low, high = corrected_bounds(moments, LEVEL)
+    counts = int(first_N.sum()), int(second_N.sum())
+    return ClassShift(label, *counts, moments.mean, low, high, p_value(moments), _mean_or_none(shift_N[first_N]))
+
+
+def _answers_with(pairs: Sequence[Pair], label: str) -> Array:
+    """Return for both models whether they answer each example with a class (2 × examples)."""
+    answers_N2: Array = np.array([(first.prediction, second.prediction) for first, second in pairs])
+    return label == answers_N2.T
 
 
 def _mean_or_none(value_N: Array) -> float | None:
     return float(value_N.mean()) if len(value_N) else None
 
 
-def list_answers(pairs: Sequence[Pair], labels: Sequence[str]) -> Iterator[str]:
-    """Yield the classes that either model answers with, in the order of the labels."""
-    answers = {reasons.prediction for pair in pairs for reasons in pair}
-    for label in labels:
-        if label in answers:
-            yield label
+def list_answers(pairs: Sequence[Pair], labels: Sequence[str]) -> list[str]:
+    """Return the classes that either model answers with, in the order of the labels."""
+    answers = {reasons.prediction for reasons in chain.from_iterable(pairs)}
+    return [label for label in labels if label in answers]

@@ -31,7 +31,7 @@ def _subtract(first: Reasons, second: Reasons) -> Array:
     return own_U - first.shares
 
 
-def _as_explanation(reasons: Reasons, taken: Snapshot) -> Explanation:
+def _as_explanation(reasons: Reasons, snapshot: Snapshot) -> Explanation:
     # It imports torch, without which the tables of a diff are printed.
     from clearhead.model.target import Target
 
@@ -41,11 +41,11 @@ def _as_explanation(reasons: Reasons, taken: Snapshot) -> Explanation:
         special=np.zeros(len(reasons.shares), dtype=bool),
         target=Target(),
         label=reasons.prediction,
-        method=taken.method,
+        method=snapshot.method,
         text=reasons.text,
         offsets=_make_offsets(reasons),
         probability=reasons.probability,
-        model=taken.model,
+        model=snapshot.model,
     )
 
 

@@ -28,9 +28,9 @@ def record(diff: ModelDiff) -> dict[str, Any]:
     }
 
 
-def _describe_snapshot(taken: Snapshot) -> dict[str, Any]:
+def _describe_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     names = ("model", "checksum", "task", "task_digest", "method")
-    return {**{name: getattr(taken, name) for name in names}, "versions": dict(taken.versions)}
+    return {**{name: getattr(snapshot, name) for name in names}, "versions": dict(snapshot.versions)}
 
 
 def _list_noise(diff: ModelDiff) -> list[dict[str, Any]]:
