@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -46,17 +47,25 @@ class Reasons:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The words, as they stand in the text; empty if there is no text."""
-        if self.text is None or self.kind != WORD:
+        # Patches and tokens have no spans.
+        if self.text is None:
             return ()
-        texts = (self.text,) if isinstance(self.text, str) else self.text
-        return tuple(texts[segment][start:end] for segment, start, end in self.spans)
+        return tuple(starmap(self._cut, self.spans))
+
+    def _cut(self, segment: int, start: int, end: int) -> str:
+        return self._texts[segment][start:end]
+
+    @property
+    def _texts(self) -> tuple[str, ...]:
+        if isinstance(self.text, tuple):
+            return self.text
+        return (self.text or "",)
 
     @property
     def ranks(self) -> Array:
         """The rank of each unit: 0 for the one that speaks most for the answer, ties by position."""
-        ranks_U = np.empty(len(self.shares), dtype=np.int64)
-        ranks_U[self.order] = np.arange(len(self.shares))
-        return ranks_U
+        # The inverse of a permutation is the order of its entries.
+        return np.argsort(self.order, kind="stable")
 
     @property
     def order(self) -> Array:
@@ -66,9 +75,10 @@ class Reasons:
 
     def top(self, k: int = 5) -> list[tuple[str, float]]:
         """Return the k words that speak most for the answer, with their shares; empty if there is no text."""
-        if not self.words:
-            return []
-        return [(self.words[unit], float(self.shares[unit])) for unit in self.order[:k]]
+        return [self._word(unit) for unit in self.order[:k] if self.words]
+
+    def _word(self, unit: int) -> tuple[str, float]:
+        return self.words[unit], float(self.shares[unit])
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +97,14 @@ class NoiseDraw:
     changed: int
     block_agreement: tuple[float, ...] = ()
 
+    @property
+    def mean_shift(self) -> float:
+        return float(self.shift_N.mean())
+
+    @property
+    def mean_agreement(self) -> float:
+        return float(self.agreement_N.mean())
+
 
 @dataclass(frozen=True, eq=False)
 class Noise:
@@ -103,6 +121,20 @@ class Noise:
     def sources(self) -> tuple[NoiseDraw, ...]:
         """Everything that a change of the model is told from."""
         return (*self.draws, *self.precisions)
+
+    @property
+    def shift_SN(self) -> Array:
+        """The shift of each example by each source."""
+        return np.stack([source.shift_N for source in self.sources])
+
+    @property
+    def largest_mean_shift(self) -> float:
+        return max(source.mean_shift for source in self.sources)
+
+    @property
+    def mean_shift_D(self) -> Array:
+        """The mean shift by each draw of noise in the weights."""
+        return np.array([draw.mean_shift for draw in self.draws])
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,12 +189,17 @@ class ExampleDiff:
     threshold: float
 
     @property
+    def shift(self) -> float:
+        """The part of the reasons that moved."""
+        return self.agreement.shift
+
+    @property
     def has_same_answer(self) -> bool:
         return self.first.prediction == self.second.prediction
 
     @property
     def is_beyond_noise(self) -> bool:
-        return self.agreement.shift > self.threshold
+        return self.shift > self.threshold
 
 
 @dataclass(frozen=True)
@@ -215,7 +252,7 @@ class Verdict:
     """Whether reasons moved, in a word (SAME, WITHIN_NOISE or MOVED) and in a sentence; and the numbers behind it.
 
     `bound` is the mean shift that noise stays below; `p` the chance that the excess over noise is none; `beyond` the
-    number of examples that moved more than noise moves them.
+    number of examples that moved more than noise moves them, `same` that of the same answers.
     """
 
     outcome: str
@@ -225,6 +262,7 @@ class Verdict:
     p: float
     beyond: int
     examples: int
+    same: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +305,11 @@ class ModelDiff:
     def shift(self) -> float:
         """The mean part of the reasons that moved."""
         return self.verdict.shift
+
+    @property
+    def unchanged(self) -> tuple[ExampleDiff, ...]:
+        """The examples with the same answer."""
+        return tuple(row for row in self.rows if row.has_same_answer)
 
     @property
     def changed(self) -> tuple[ExampleDiff, ...]:

@@ -217,7 +217,7 @@ def _is_path(path: Any) -> bool:
 def read(path: str | Path) -> Explanation:
     """Read an explanation saved as .json or .safetensors, after checking format and checksum."""
     path = as_path(path)
-    content = _read_bytes(path)
+    content = read_bytes(path)
     try:
         return _parse(content, path)
     # Format and checksum have messages of their own.
@@ -234,7 +234,8 @@ def _parse(content: bytes, path: Path) -> Explanation:
     return _from_json(content, path)
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file, or raise BadFile."""
     try:
         return path.read_bytes()
     except OSError as error:

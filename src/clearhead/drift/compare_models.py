@@ -1,17 +1,15 @@
 """diff(): what changed between two models, or between two saved snapshots."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import starmap
 from typing import Any
-
-import numpy as np
 
 from clearhead.drift.agreement import compare_reasons, correlate_blocks
 from clearhead.drift.noise import DRAWS
 from clearhead.drift.snapshot import choose_task, snapshot
 from clearhead.drift.snapshot_file import is_snapshot_file, read_snapshot
-from clearhead.drift.verdict import bound_examples, bound_words, judge
+from clearhead.drift.verdict import bound_examples, bound_words, collect_column, judge
 from clearhead.drift.word_shifts import Pair, compare_classes, compare_words, list_answers
 from clearhead.errors import BadInput, BadOption
 from clearhead.model_diff import WORD, BlockAgreement, ClassShift, ExampleDiff, ModelDiff, Noise, Reasons, Snapshot
@@ -66,7 +64,7 @@ def _read_saved(source: Any) -> Snapshot | None:
 def _choose_method(method: Any, saved: Snapshot | None) -> Any:
     """Return the method that was asked for, by default that of a saved snapshot."""
     if method is None and saved is not None:
-        return saved.method.partition(":")[0], dict(saved.options)
+        return _method_key(saved)
     return method
 
 
@@ -101,8 +99,7 @@ def compare_snapshots(first: Snapshot, second: Snapshot) -> ModelDiff:
 def _compare_classes(
     rows: Sequence[ExampleDiff], pairs: Sequence[Pair], labels: Sequence[str]
 ) -> tuple[ClassShift, ...]:
-    shift_N = np.array([row.agreement.shift for row in rows])
-    return compare_classes(pairs, shift_N, list_answers(pairs, labels))
+    return compare_classes(pairs, collect_column(rows, "shift"), list_answers(pairs, labels))
 
 
 def _sort_key(row: ExampleDiff) -> tuple[bool, float]:
@@ -152,13 +149,13 @@ def _require_same_method(first: Snapshot, second: Snapshot) -> None:
         )
 
 
-def _method_key(saved: Snapshot) -> tuple[str, Mapping[str, Any]]:
-    return saved.method.partition(":")[0], saved.options
+def _method_key(saved: Snapshot) -> tuple[str, dict[str, Any]]:
+    return saved.method.partition(":")[0], dict(saved.options)
 
 
 def _write_method(saved: Snapshot) -> str:
-    options = ", ".join(f"{name}={value}" for name, value in saved.options.items())
-    return f"{saved.method.partition(':')[0]} ({options})"
+    name, options = _method_key(saved)
+    return f"{name} ({', '.join(map('{}={}'.format, options, options.values()))})"
 
 
 def _require_same_examples(first: Snapshot, second: Snapshot) -> None:

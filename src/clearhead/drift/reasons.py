@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
 
 import numpy as np
 
@@ -71,8 +70,7 @@ def _make_units(explanation: Explanation) -> _Units:
 
 def _select_content(explanation: Explanation) -> Array:
     """Return weights by which every token that is not special is a unit."""
-    weight_TT: Array = np.eye(len(explanation.tokens))
-    return weight_TT[:, ~explanation.special]
+    return np.eye(len(explanation.tokens))[:, ~explanation.special]
 
 
 def _name_prediction(explanation: Explanation) -> str:
@@ -90,11 +88,10 @@ def _round_probability(probability: float | None) -> float | None:
 
 def _name_label(example: Example, labels: Sequence[str]) -> str | None:
     """Return the name of an example's label, which may be the number of a class."""
-    if example.label is None:
-        return None
-    if isinstance(example.label, int) and example.label < len(labels):
-        return labels[example.label]
-    return str(example.label)
+    label = example.label
+    if label is None or isinstance(label, str):
+        return label
+    return dict(enumerate(labels)).get(label, str(label))
 
 
 def _read_text(explanation: Explanation) -> str | tuple[str, str] | None:
@@ -116,8 +113,8 @@ def _make_words(explanation: Explanation) -> _Units:
     texts = _list_texts(explanation)
     spans = list(_find_spans(texts))
     weight_TU = _weigh_tokens(explanation, _number_characters(texts, spans), len(spans))
-    has_tokens_U = weight_TU.any(axis=0)
-    return _Units(WORD, weight_TU[:, has_tokens_U], tuple(compress(spans, has_tokens_U)))
+    units = np.flatnonzero(weight_TU.any(axis=0))
+    return _Units(WORD, weight_TU[:, units], tuple(spans[unit] for unit in units))
 
 
 def _weigh_tokens(explanation: Explanation, numbers: Sequence[Array], count: int) -> Array:
@@ -134,17 +131,17 @@ def _weigh_characters(offset: tuple[int, ...], numbers: Sequence[Array], count: 
     # Offsets of a single text do not name it.
     segment, start, end = (0, *offset)[-3:]
     units = numbers[segment][start:end]
-    counts_U = np.bincount(units[units >= 0], minlength=count)
+    count_U: Array = np.bincount(units[units >= 0], minlength=count)
     # A token of nothing but blanks belongs to no word.
-    return counts_U / max(1, counts_U.sum())
+    share_U: Array = count_U / max(1, count_U.sum())
+    return share_U
 
 
 def _word_offsets(explanation: Explanation) -> Sequence[tuple[int, ...]]:
     """Return the offsets of the tokens that are explained by: of a language model those of the prompt."""
-    offsets = explanation.offsets or ()
-    if isinstance(explanation, AnswerExplanation):
-        return offsets[: explanation.prompt_length]
-    return offsets
+    # Only the explanation of an answer has a prompt.
+    count = getattr(explanation, "prompt_length", None)
+    return (explanation.offsets or ())[:count]
 
 
 def _find_spans(texts: Sequence[str]) -> Iterator[Span]:

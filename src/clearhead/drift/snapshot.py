@@ -120,8 +120,7 @@ def _list_versions() -> dict[str, str]:
 
 def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as they are read from a file: tuples become lists, objects their names."""
-    plain: dict[str, Any] = json.loads(json.dumps(options, default=str))
-    return plain
+    return dict(json.loads(json.dumps(options, default=str)))
 
 
 def _list_answers(examples: Sequence[Example]) -> list[str] | None:

@@ -10,9 +10,9 @@ import numpy as np
 
 from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadOption
-from clearhead.files import unreadable_file, write_atomically
+from clearhead.files import write_atomically
 from clearhead.model_diff import Noise, NoiseDraw, Reasons, Snapshot
-from clearhead.serialization import as_path, check_checksum, check_format, json_checksum
+from clearhead.serialization import as_path, check_checksum, check_format, json_checksum, read_bytes
 from clearhead.version import __version__
 
 FORMATS = (1,)
@@ -30,26 +30,32 @@ def round_shares(shares: Array) -> Array:
 
 def is_snapshot_file(path: Any) -> bool:
     """Return whether something names a file that could be a snapshot."""
-    return isinstance(path, str | Path) and Path(path).suffix == ".json" and Path(path).is_file()
+    return isinstance(path, str | Path) and _is_json_file(Path(path))
+
+
+def _is_json_file(path: Path) -> bool:
+    return path.suffix == ".json" and path.is_file()
 
 
 def write_snapshot(snapshot: Snapshot, path: str | Path, *, texts: bool = True) -> Path:
     """Write a snapshot atomically, without the texts of the examples if `texts` is False."""
     path = as_path(path)
-    if path.suffix != ".json":
-        raise BadOption(f"'{path.name}' does not end in .json, as the file of a snapshot does.")
+    _require_json(path)
     if not texts:
         snapshot = remove_texts(snapshot)
-    plain = _to_plain(snapshot)
-    body = {
-        "document": DOCUMENT,
-        "format": FORMATS[-1],
-        "clearhead": __version__,
-        "snapshot": plain,
-        "sha256": json_checksum(plain),
-    }
-    write_atomically(path, json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
+    write_atomically(path, _to_json(_to_plain(snapshot)))
     return path
+
+
+def _require_json(path: Path) -> None:
+    if path.suffix != ".json":
+        raise BadOption(f"'{path.name}' does not end in .json, as the file of a snapshot does.")
+
+
+def _to_json(plain: Mapping[str, Any]) -> bytes:
+    header = {"document": DOCUMENT, "format": FORMATS[-1], "clearhead": __version__}
+    body = {**header, "snapshot": plain, "sha256": json_checksum(plain)}
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def remove_texts(snapshot: Snapshot) -> Snapshot:
@@ -65,7 +71,7 @@ def _to_plain(snapshot: Snapshot) -> dict[str, Any]:
         "labels": list(snapshot.labels),
         "options": dict(snapshot.options),
         "versions": dict(snapshot.versions),
-        "noise": _plain_noise(snapshot.noise),
+        "noise": snapshot.noise and _plain_noise(snapshot.noise),
         "examples": list(map(_plain_reasons, snapshot.examples)),
     }
 
@@ -93,9 +99,7 @@ def _plain_numbers(value_N: Array) -> list[float]:
     return [float(str(value)) for value in value_N.astype(np.float16)]
 
 
-def _plain_noise(noise: Noise | None) -> dict[str, Any] | None:
-    if noise is None:
-        return None
+def _plain_noise(noise: Noise) -> dict[str, Any]:
     return {name: list(map(_plain_draw, getattr(noise, name))) for name in NOISE_FIELDS}
 
 
@@ -113,10 +117,7 @@ def _plain_draw(draw: NoiseDraw) -> dict[str, Any]:
 def read_snapshot(path: str | Path) -> Snapshot:
     """Read a snapshot, after checking its format and checksum."""
     path = as_path(path)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise unreadable_file(path, error) from error
+    content = read_bytes(path)
     try:
         return _parse(content, path)
     # Format and checksum have messages of their own.
@@ -129,11 +130,19 @@ def read_snapshot(path: str | Path) -> Snapshot:
 
 def _parse(content: bytes, path: Path) -> Snapshot:
     body = json.loads(content)
-    if not isinstance(body, Mapping) or body.get("document") != DOCUMENT:
-        raise BadFile(f"'{path}' is not a snapshot: make one with clearhead snapshot.")
+    _require_snapshot(body, path)
     check_format(body["format"], FORMATS, path)
     check_checksum(json_checksum(body["snapshot"]), body["sha256"], path)
     return _from_plain(body["snapshot"])
+
+
+def _require_snapshot(body: Any, path: Path) -> None:
+    if not _is_snapshot(body):
+        raise BadFile(f"'{path}' is not a snapshot: make one with clearhead snapshot.")
+
+
+def _is_snapshot(body: Any) -> bool:
+    return isinstance(body, Mapping) and body.get("document") == DOCUMENT
 
 
 def _from_plain(plain: Mapping[str, Any]) -> Snapshot:
@@ -143,7 +152,7 @@ def _from_plain(plain: Mapping[str, Any]) -> Snapshot:
         labels=tuple(plain["labels"]),
         options=plain["options"],
         versions=plain["versions"],
-        noise=_read_noise(plain["noise"]),
+        noise=plain["noise"] and _read_noise(plain["noise"]),
         examples=tuple(map(_read_reasons, plain["examples"])),
     )
 
@@ -178,9 +187,7 @@ def _read_blocks(rows: Any) -> Array | None:
     return _read_numbers(rows)
 
 
-def _read_noise(plain: Mapping[str, Any] | None) -> Noise | None:
-    if plain is None:
-        return None
+def _read_noise(plain: Mapping[str, Any]) -> Noise:
     return Noise(**{name: tuple(map(_read_draw, plain[name])) for name in NOISE_FIELDS})
 
 

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from clearhead.arrays import Array
-from clearhead.evaluation.corrected_t import MIN_GROUPS, measure_moments, p_value
+from clearhead.drift.word_shifts import paired_moments
+from clearhead.evaluation.corrected_t import MIN_GROUPS, p_value
 from clearhead.evaluation.distributions import share_bounds, student_quantile
 from clearhead.evaluation.statistics import LEVEL
 from clearhead.model_diff import MOVED, SAME, WITHIN_NOISE, ClassShift, ExampleDiff, Noise, Verdict, WordShift
@@ -33,16 +35,21 @@ def bound_examples(noise: Noise | None, count: int) -> Array:
     """
     if noise is None:
         return np.full(count, DEFAULT_EXAMPLE_BOUND)
-    shift_DN = np.stack([draw.shift_N for draw in noise.sources])
-    quantile = float(np.quantile(shift_DN, NOISE_QUANTILE)) * _enlarge(noise)
-    bound_N: Array = np.maximum(max(MIN_EXAMPLE_SHIFT, quantile), shift_DN.max(axis=0))
+    common = max(MIN_EXAMPLE_SHIFT, _bound_all(noise))
+    bound_N: Array = np.maximum(common, noise.shift_SN.max(axis=0))
     return bound_N
+
+
+def _bound_all(noise: Noise) -> float:
+    return float(np.quantile(noise.shift_SN, NOISE_QUANTILE)) * _enlarge(noise)
 
 
 def _enlarge(noise: Noise) -> float:
     """Return how many times stronger than the mean another draw may be."""
-    mean = np.mean([draw.shift_N.mean() for draw in noise.draws])
-    return _predict_mean(noise) / float(mean) if mean else 1.0
+    mean = float(noise.mean_shift_D.mean())
+    if not mean:
+        return 1.0
+    return _predict_mean(noise) / mean
 
 
 def bound_mean(noise: Noise | None) -> float:
@@ -53,18 +60,22 @@ def bound_mean(noise: Noise | None) -> float:
     """
     if noise is None:
         return DEFAULT_BOUND
-    largest = max(float(draw.shift_N.mean()) for draw in noise.sources)
-    return max(SAME_SHIFT, largest, _predict_mean(noise))
+    return max(SAME_SHIFT, noise.largest_mean_shift, _predict_mean(noise))
 
 
 def _predict_mean(noise: Noise) -> float:
     """Return the mean shift up to which another draw of noise may come; that of a single draw, which has no spread."""
-    mean_D = np.array([draw.shift_N.mean() for draw in noise.draws])
+    mean_D = noise.mean_shift_D
+    return float(mean_D.mean()) + _reach(mean_D)
+
+
+def _reach(mean_D: Array) -> float:
+    """Return how far above the mean the prediction interval ends."""
     draws = len(mean_D)
     if draws < 2:
-        return float(mean_D[0])
+        return 0.0
     spread = float(mean_D.std(ddof=1)) * math.sqrt(1 + 1 / draws)
-    return float(mean_D.mean()) + student_quantile(LEVEL, draws - 1) * spread
+    return student_quantile(LEVEL, draws - 1) * spread
 
 
 def bound_words(noise: Noise | None) -> float:
@@ -76,7 +87,7 @@ def bound_words(noise: Noise | None) -> float:
 
 def measure_excess(shift_N: Array, noise: Noise | None) -> float:
     """Return the p-value of the examples' excess over the mean of noise, or over a fixed bound without noise."""
-    moments = measure_moments(shift_N - _expect_shift(noise), np.arange(len(shift_N)))
+    moments = paired_moments(shift_N - _expect_shift(noise))
     if moments.mean <= 0:
         return 1.0
     return p_value(moments)
@@ -86,7 +97,7 @@ def _expect_shift(noise: Noise | None) -> float | Array:
     """Return the mean shift of each example by noise."""
     if noise is None:
         return DEFAULT_BOUND
-    mean_N: Array = np.mean([draw.shift_N for draw in noise.draws], axis=0)
+    mean_N: Array = noise.shift_SN[: len(noise.draws)].mean(axis=0)
     return mean_N
 
 
@@ -97,12 +108,12 @@ def judge(
     evidence = _collect_evidence(rows, noise)
     outcome = _choose_outcome(evidence)
     sentence = _write_sentence(outcome, evidence, [*_name_words(words), *_name_class(classes)])
-    return Verdict(outcome, sentence, evidence.shift, evidence.bound, evidence.p, evidence.beyond, evidence.examples)
+    return Verdict(outcome, sentence, **asdict(evidence))
 
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What a verdict rests on; the fields are those of `Verdict`, and the number of same answers."""
+    """What a verdict rests on; the fields are those of `Verdict`."""
 
     shift: float
     bound: float
@@ -113,25 +124,41 @@ class _Evidence:
 
 
 def _collect_evidence(rows: Sequence[ExampleDiff], noise: Noise | None) -> _Evidence:
-    shift_N = np.array([row.agreement.shift for row in rows])
-    beyond = sum(row.is_beyond_noise for row in rows)
-    same = sum(row.has_same_answer for row in rows)
-    p = measure_excess(shift_N, noise)
-    return _Evidence(float(shift_N.mean()), bound_mean(noise), p, beyond, len(rows), same)
+    shift_N = collect_column(rows, "shift")
+    return _Evidence(
+        shift=float(shift_N.mean()),
+        bound=bound_mean(noise),
+        p=measure_excess(shift_N, noise),
+        beyond=int(collect_column(rows, "is_beyond_noise").sum()),
+        examples=len(rows),
+        same=int(collect_column(rows, "has_same_answer").sum()),
+    )
+
+
+def collect_column(rows: Sequence[ExampleDiff], name: str) -> Array:
+    """Return one property of all examples."""
+    return np.array(list(map(attrgetter(name), rows)))
 
 
 def _choose_outcome(evidence: _Evidence) -> str:
     if _is_mean_beyond(evidence) or _are_too_many(evidence.beyond, evidence.examples):
         return MOVED
-    if evidence.shift <= SAME_SHIFT and evidence.same == evidence.examples:
+    if _is_unchanged(evidence):
         return SAME
     return WITHIN_NOISE
 
 
+def _is_unchanged(evidence: _Evidence) -> bool:
+    return evidence.shift <= SAME_SHIFT and evidence.same == evidence.examples
+
+
 def _is_mean_beyond(evidence: _Evidence) -> bool:
+    return evidence.shift > evidence.bound and _is_significant(evidence)
+
+
+def _is_significant(evidence: _Evidence) -> bool:
     # Of few examples no test can tell, so that the bound alone decides.
-    is_significant = evidence.p < ALPHA or evidence.examples < MIN_GROUPS
-    return evidence.shift > evidence.bound and is_significant
+    return evidence.p < ALPHA or evidence.examples < MIN_GROUPS
 
 
 def _are_too_many(beyond: int, count: int) -> bool:
@@ -156,8 +183,11 @@ def _name_words(words: Sequence[WordShift]) -> list[str]:
     moved = [shift for shift in words[:MAX_NAMED_WORDS] if shift.is_beyond_noise]
     if not moved:
         return []
-    named = ", ".join(f"'{shift.word}' {shift.difference:+.2f}" for shift in moved)
-    return [f"most by {named} (change of the share per occurrence)"]
+    return [f"most by {', '.join(map(_name_word, moved))} (change of the share per occurrence)"]
+
+
+def _name_word(shift: WordShift) -> str:
+    return f"'{shift.word}' {shift.difference:+.2f}"
 
 
 def _name_class(classes: Sequence[ClassShift]) -> list[str]:

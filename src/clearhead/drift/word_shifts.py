@@ -1,8 +1,9 @@
 """Words and classes whose weight rose or fell between two models, with paired tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, starmap
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ MAX_WORDS = 200
 MIN_EXAMPLES = 2
 ALPHA = 1 - LEVEL
 
+Value = TypeVar("Value")
 Pair = tuple[Reasons, Reasons]
 """The reasons of two models for one input."""
 Occurrences = Mapping[str, Array]
@@ -51,10 +53,11 @@ def _select_frequent(occurrences: Occurrences, examples: int) -> dict[str, Array
 
 
 def _moments(share_N2: Array) -> Moments:
-    return _paired_moments(share_N2[:, 1] - share_N2[:, 0])
+    return paired_moments(share_N2[:, 1] - share_N2[:, 0])
 
 
-def _paired_moments(difference_N: Array) -> Moments:
+def paired_moments(difference_N: Array) -> Moments:
+    """Return the moments of the differences of examples, which are independent of each other."""
     return measure_moments(difference_N, np.arange(len(difference_N)))
 
 
@@ -62,9 +65,12 @@ def _describe_word(word: str, share_N2: Array, corrected: float | None, noise_sh
     moments = _moments(share_N2)
     first, second = share_N2.mean(axis=0).tolist()
     low, high = corrected_bounds(moments, LEVEL)
-    is_significant = corrected is not None and corrected < ALPHA
-    is_beyond_noise = is_significant and abs(moments.mean) > noise_shift
+    is_beyond_noise = _is_significant(corrected) and abs(moments.mean) > noise_shift
     return WordShift(word, len(share_N2), first, second, moments.mean, low, high, corrected, is_beyond_noise)
+
+
+def _is_significant(corrected: float | None) -> bool:
+    return corrected is not None and corrected < ALPHA
 
 
 def find_largest_shift(pairs: Sequence[Pair]) -> float:
@@ -75,27 +81,34 @@ def find_largest_shift(pairs: Sequence[Pair]) -> float:
 
 def collect_words(pairs: Sequence[Pair]) -> dict[str, Array]:
     """Return by word its mean share per occurrence in each example, in both models."""
-    shares: dict[str, list[Array]] = {}
-    for first, second in pairs:
-        for word, occurrence_O2 in _group_words(first, second).items():
-            shares.setdefault(word, []).append(np.mean(occurrence_O2, axis=0))
-    return {word: np.stack(rows) for word, rows in sorted(shares.items())}
+    means = chain.from_iterable(starmap(_mean_by_word, pairs))
+    return {word: np.stack(rows) for word, rows in sorted(_group(means).items())}
 
 
-def _group_words(first: Reasons, second: Reasons) -> dict[str, list[tuple[float, float]]]:
-    """Return the shares of all occurrences of each word of one example; empty without a text."""
-    occurrences: dict[str, list[tuple[float, float]]] = {}
+def _mean_by_word(first: Reasons, second: Reasons) -> list[tuple[str, Array]]:
+    """Return the mean share of each word of one example, in both models; empty without a text."""
+    occurrences = _group(_iterate_words(first, second))
+    return [(word, np.mean(shares, axis=0)) for word, shares in occurrences.items()]
+
+
+def _group(entries: Iterable[tuple[str, Value]]) -> dict[str, list[Value]]:
+    groups: dict[str, list[Value]] = {}
+    for word, value in entries:
+        groups.setdefault(word, []).append(value)
+    return groups
+
+
+def _iterate_words(first: Reasons, second: Reasons) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Yield every word that both models read, with its share in each."""
     first_shares, second_shares = _shares_by_span(first), _shares_by_span(second)
-    for span, word in _words_by_span(first).items():
+    for span, word in zip(first.spans, first.words, strict=False):
         if span in second_shares:
-            occurrences.setdefault(word, []).append((first_shares[span], second_shares[span]))
-    return occurrences
+            yield name_word(word), (first_shares[span], second_shares[span])
 
 
-def _words_by_span(reasons: Reasons) -> dict[Span, str]:
-    # Punctuation alone is a word here: models learn shortcuts from it.
-    words = [normalise_word(word) or word for word in reasons.words]
-    return dict(zip(reasons.spans[: len(words)], words, strict=True))
+def name_word(word: str) -> str:
+    """Return a word as it is counted; punctuation alone is a word, because models learn shortcuts from it."""
+    return normalise_word(word) or word
 
 
 def _shares_by_span(reasons: Reasons) -> dict[Span, float]:
@@ -113,7 +126,7 @@ def compare_classes(pairs: Sequence[Pair], shift_N: Array, labels: Sequence[str]
 def _describe_class(pairs: Sequence[Pair], shift_N: Array, label: str) -> ClassShift:
     """Return the shift of one class, its p-value not yet corrected."""
     first_N, second_N = _answers_with(pairs, label)
-    moments = _paired_moments(second_N.astype(float) - first_N)
+    moments = paired_moments(second_N.astype(float) - first_N)
     low, high = corrected_bounds(moments, LEVEL)
     counts = int(first_N.sum()), int(second_N.sum())
     return ClassShift(label, *counts, moments.mean, low, high, p_value(moments), _mean_or_none(shift_N[first_N]))
@@ -121,8 +134,9 @@ def _describe_class(pairs: Sequence[Pair], shift_N: Array, label: str) -> ClassS
 
 def _answers_with(pairs: Sequence[Pair], label: str) -> Array:
     """Return for both models whether they answer each example with a class (2 × examples)."""
-    answers_N2: Array = np.array([(first.prediction, second.prediction) for first, second in pairs])
-    return label == answers_N2.T
+    answers_N2 = np.array([(first.prediction, second.prediction) for first, second in pairs])
+    is_label_2N: Array = np.equal(answers_N2.T, label)
+    return is_label_2N
 
 
 def _mean_or_none(value_N: Array) -> float | None:
@@ -132,4 +146,4 @@ def _mean_or_none(value_N: Array) -> float | None:
 def list_answers(pairs: Sequence[Pair], labels: Sequence[str]) -> list[str]:
     """Return the classes that either model answers with, in the order of the labels."""
     answers = {reasons.prediction for reasons in chain.from_iterable(pairs)}
-    return [label for label in labels if label in answers]
+    return list(filter(answers.__contains__, labels))

@@ -45,5 +45,5 @@ def _draw_noise(weight: Tensor, generator: torch.Generator) -> Tensor:
 
 def int8_step(weight: Tensor) -> Tensor:
     """Return the distance of two eight-bit numbers that reach the largest weight of each row."""
-    rows = weight.flatten(1).abs().amax(1) / INT8_STEPS
-    return rows.reshape(-1, *[1] * (weight.dim() - 1))
+    columns = tuple(range(1, weight.dim()))
+    return weight.abs().amax(columns, keepdim=True) / INT8_STEPS

@@ -53,18 +53,21 @@ def _make_offsets(reasons: Reasons) -> tuple[tuple[int, ...], ...]:
     # Only those of a pair name their text.
     if isinstance(reasons.text, tuple):
         return reasons.spans
-    return tuple((start, end) for _, start, end in reasons.spans)
+    return tuple(span[1:] for span in reasons.spans)
 
 
 def select_shown(diff: ModelDiff, count: int) -> Sequence[ExampleDiff]:
     """Return the examples that a view shows: the first of those with the same answer, and of those with another."""
-    same = [row for row in diff.rows if row.has_same_answer][:count]
-    return [*same, *diff.changed[:count]]
+    return [*diff.unchanged[:count], *diff.changed[:count]]
 
 
 def show_first(diff: ModelDiff) -> list[Explanation]:
     """Return the example whose reasons moved most, for an image; raise BadInput if its words are unknown."""
     row = diff.rows[0]
+    _require_text(row)
+    return show_row(diff, row)
+
+
+def _require_text(row: ExampleDiff) -> None:
     if not has_text(row):
         raise BadInput("An image shows the words of a text, which these snapshots do not have: use .html or .md.")
-    return show_row(diff, row)

@@ -1,9 +1,10 @@
 """What changed between two models as an HTML page: verdict, tables, blocks, and the examples in colours."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from clearhead.explanation import Explanation
-from clearhead.model_diff import ExampleDiff, ModelDiff
+from clearhead.model_diff import BlockAgreement, ExampleDiff, ModelDiff
 from clearhead.views import html, html_parts
 from clearhead.views.diff_explanations import has_text, select_shown, show_row
 from clearhead.views.diff_tables import (
@@ -51,19 +52,30 @@ def _render_table(table: TextTable) -> str:
 
 
 def _tabulate(table: TextTable) -> str:
-    rows = [tuple(map(html_parts.escape, row)) for row in table.rows]
-    return html_parts.scrollable(table.title, html_parts.table(table.columns, rows))
+    return html_parts.scrollable(table.title, html_parts.table(table.columns, map(_escape_row, table.rows)))
+
+
+def _escape_row(row: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(html_parts.escape, row))
 
 
 def _render_blocks(diff: ModelDiff) -> str:
-    count = len(diff.blocks)
-    shares = tuple((entry.block + 1) / count for entry in diff.blocks)
-    curves = [Curve("both models", shares, tuple(entry.correlation for entry in diff.blocks))]
-    noise = tuple(entry.noise for entry in diff.blocks if entry.noise is not None)
-    if len(noise) == count:
-        curves.append(Curve("noise, lowest", shares, noise))
-    title = "Agreement by block"
-    return html_parts.card(chart(curves, title=title, x_label="block", y_label="rank correlation", scale=count))
+    curves = [_draw_curve("both models", diff.blocks)]
+    if all(entry.noise is not None for entry in diff.blocks):
+        curves.append(_draw_curve("noise, lowest", [_show_noise(entry) for entry in diff.blocks]))
+    plot = chart(
+        curves, title="Agreement by block", x_label="block", y_label="rank correlation", scale=len(diff.blocks)
+    )
+    return html_parts.card(plot)
+
+
+def _draw_curve(name: str, blocks: Sequence[BlockAgreement]) -> Curve:
+    shares = tuple((entry.block + 1) / len(blocks) for entry in blocks)
+    return Curve(name, shares, tuple(entry.correlation for entry in blocks))
+
+
+def _show_noise(entry: BlockAgreement) -> BlockAgreement:
+    return replace(entry, correlation=entry.noise or 0.0)
 
 
 def _render_row(diff: ModelDiff, row: ExampleDiff) -> str:
@@ -75,13 +87,12 @@ def _render_inputs(diff: ModelDiff, row: ExampleDiff) -> Iterable[str]:
     """Render the text as both models see it, and the change; only the answers where there is no text."""
     titles = _name_models(diff, row)
     if not has_text(row):
-        return [f"<p>{title}</p>" for title in titles]
-    headings = [f"<h3>{title}</h3>" for title in (*titles, "What changed")]
-    return map(_render_input, headings, show_row(diff, row))
+        return map("<p>{}</p>".format, titles)
+    return map(_render_input, (*titles, "What changed"), show_row(diff, row))
 
 
-def _render_input(heading: str, explanation: Explanation) -> str:
-    return heading + html.render_input(explanation)
+def _render_input(title: str, explanation: Explanation) -> str:
+    return f"<h3>{title}</h3>{html.render_input(explanation)}"
 
 
 def _name_models(diff: ModelDiff, row: ExampleDiff) -> tuple[str, str]:

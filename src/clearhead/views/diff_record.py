@@ -1,12 +1,14 @@
 """What changed between two models as plain data for JSON."""
 
 from dataclasses import asdict
+from itertools import starmap
 from typing import Any
 
 from clearhead.model_diff import ExampleDiff, ModelDiff, NoiseDraw, Reasons, Snapshot
 
 FORMAT = 1
 MAX_TOP_WORDS = 5
+SNAPSHOT_FIELDS = ("model", "checksum", "task", "task_digest", "method")
 
 
 def record(diff: ModelDiff) -> dict[str, Any]:
@@ -29,19 +31,24 @@ def record(diff: ModelDiff) -> dict[str, Any]:
 
 
 def _describe_snapshot(snapshot: Snapshot) -> dict[str, Any]:
-    names = ("model", "checksum", "task", "task_digest", "method")
-    return {**{name: getattr(snapshot, name) for name in names}, "versions": dict(snapshot.versions)}
+    record = {name: getattr(snapshot, name) for name in SNAPSHOT_FIELDS}
+    return {**record, "versions": dict(snapshot.versions)}
 
 
 def _list_noise(diff: ModelDiff) -> list[dict[str, Any]]:
-    if diff.noise is None:
+    noise = diff.noise
+    if noise is None:
         return []
-    return list(map(_describe_draw, [*diff.noise.sources, *diff.noise.methods]))
+    return list(map(_describe_draw, (*noise.sources, *noise.methods)))
 
 
 def _describe_draw(draw: NoiseDraw) -> dict[str, Any]:
-    means = {"shift": float(draw.shift_N.mean()), "correlation": float(draw.agreement_N.mean())}
-    return {"name": draw.name, **means, "changed": draw.changed}
+    return {
+        "name": draw.name,
+        "shift": draw.mean_shift,
+        "correlation": draw.mean_agreement,
+        "changed": draw.changed,
+    }
 
 
 def _describe_row(row: ExampleDiff) -> dict[str, Any]:
@@ -61,5 +68,9 @@ def _describe_reasons(reasons: Reasons) -> dict[str, Any]:
     return {
         "prediction": reasons.prediction,
         "probability": reasons.probability,
-        "top": [{"word": word, "share": share} for word, share in reasons.top(MAX_TOP_WORDS)],
+        "top": list(starmap(_describe_word, reasons.top(MAX_TOP_WORDS))),
     }
+
+
+def _describe_word(word: str, share: float) -> dict[str, Any]:
+    return {"word": word, "share": share}

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
-from clearhead.model_diff import ExampleDiff, ModelDiff, NoiseDraw, Reasons, WordShift
+from clearhead.model_diff import ClassShift, ExampleDiff, ModelDiff, Noise, NoiseDraw, Reasons, Verdict, WordShift
 from clearhead.views.numbers import format_percent, format_share
 
 MAX_WORDS = 20
 MAX_TOP_WORDS = 3
 SMALLEST_P = 0.0001
+WORD_COLUMNS = ("word", "examples", "share before", "share after", "change", "95 % interval", "p", "")
+CLASS_COLUMNS = ("class", "answers before", "answers after", "change", "95 % interval", "p", "reasons moved")
+NOISE_COLUMNS = ("source", "reasons moved", "rank correlation", "other answers")
+EXAMPLE_COLUMNS = ("example", "before", "after", "moved", "rank correlation", "overlap", "")
 
 
 @dataclass(frozen=True)
@@ -27,25 +32,31 @@ def make_title(diff: ModelDiff) -> str:
 
 def list_tables(diff: ModelDiff) -> Iterator[TextTable]:
     """Yield all tables but that of the examples; those without rows are left out."""
-    for table in (_tabulate_facts(diff), _tabulate_words(diff), _tabulate_classes(diff), _tabulate_noise(diff)):
+    for tabulate in (_tabulate_facts, _tabulate_words, _tabulate_classes, _tabulate_noise):
+        table = tabulate(diff)
         if table.rows:
             yield table
 
 
 def _tabulate_facts(diff: ModelDiff) -> TextTable:
-    verdict = diff.verdict
-    same = verdict.examples - len(diff.changed)
-    rows = (
-        ("same answers", f"{same} of {verdict.examples}"),
-        ("reasons that moved, mean", f"{format_percent(verdict.shift)} (noise: up to {format_percent(verdict.bound)})"),
-        ("examples that moved beyond noise", f"{verdict.beyond} of {verdict.examples}"),
-        ("more than noise, paired test", f"p {_format_p(verdict.p)}"),
-        ("rank correlation of reasons, mean", f"{diff.correlation:.3f}"),
-        ("overlap of the strongest, mean", f"{diff.overlap:.3f}"),
-        ("method", diff.first.method),
-        ("task", f"{diff.first.task}, {len(diff.first)} examples"),
-    )
-    return TextTable("In numbers", ("", "value"), rows)
+    facts = {
+        **_list_evidence(diff.verdict),
+        "rank correlation of reasons, mean": f"{diff.correlation:.3f}",
+        "overlap of the strongest, mean": f"{diff.overlap:.3f}",
+        "method": diff.first.method,
+        "task": f"{diff.first.task}, {len(diff.first)} examples",
+    }
+    return TextTable("In numbers", ("", "value"), tuple(facts.items()))
+
+
+def _list_evidence(verdict: Verdict) -> dict[str, str]:
+    return {
+        "same answers": f"{verdict.same} of {verdict.examples}",
+        "reasons that moved, mean": format_percent(verdict.shift),
+        "by noise no more than": format_percent(verdict.bound),
+        "examples that moved beyond noise": f"{verdict.beyond} of {verdict.examples}",
+        "more than noise, paired test": f"p {_format_p(verdict.p)}",
+    }
 
 
 def _format_p(p: float) -> str:
@@ -53,13 +64,14 @@ def _format_p(p: float) -> str:
 
 
 def _tabulate_words(diff: ModelDiff) -> TextTable:
-    columns = ("word", "examples", "share before", "share after", "change", "95 % interval", "p", "")
-    rows = []
-    for shift in diff.words[:MAX_WORDS]:
-        shares = (_signed(shift.first), _signed(shift.second), _signed(shift.difference))
-        mark = "beyond noise" if shift.is_beyond_noise else ""
-        rows.append((shift.word, str(shift.examples), *shares, *_format_test(shift), mark))
-    return TextTable("Words whose weight rose or fell", columns, tuple(rows))
+    rows = tuple(map(_word_row, diff.words[:MAX_WORDS]))
+    return TextTable("Words whose weight rose or fell", WORD_COLUMNS, rows)
+
+
+def _word_row(shift: WordShift) -> tuple[str, ...]:
+    shares = map(_signed, (shift.first, shift.second, shift.difference))
+    mark = "beyond noise" if shift.is_beyond_noise else ""
+    return shift.word, str(shift.examples), *shares, *_format_test(shift), mark
 
 
 def _format_test(shift: WordShift) -> tuple[str, str]:
@@ -78,33 +90,39 @@ def _format_bounds(low: float, high: float) -> str:
 
 
 def _tabulate_classes(diff: ModelDiff) -> TextTable:
-    columns = ("class", "answers before", "answers after", "change", "95 % interval", "p", "reasons moved")
-    rows = []
-    for entry in diff.classes:
-        moved = "" if entry.shift is None else format_percent(entry.shift)
-        bounds = _format_bounds(entry.low, entry.high)
-        counts = (str(entry.first), str(entry.second), _signed(entry.difference))
-        rows.append((entry.label, *counts, bounds, _format_p(entry.p_corrected), moved))
-    return TextTable("Classes", columns, tuple(rows))
+    return TextTable("Classes", CLASS_COLUMNS, tuple(map(_class_row, diff.classes)))
+
+
+def _class_row(entry: ClassShift) -> tuple[str, ...]:
+    counts = (str(entry.first), str(entry.second), _signed(entry.difference))
+    test = (_format_bounds(entry.low, entry.high), _format_p(entry.p_corrected))
+    return entry.label, *counts, *test, _format_moved(entry.shift)
+
+
+def _format_moved(shift: float | None) -> str:
+    # A class that the first model never answers with has no reasons that could have moved.
+    return "" if shift is None else format_percent(shift)
 
 
 def _tabulate_noise(diff: ModelDiff) -> TextTable:
-    columns = ("source", "reasons moved", "rank correlation", "other answers")
-    rows: list[tuple[str, ...]] = []
-    if diff.noise is not None:
-        rows += [_noise_row(draw, draw.name) for draw in diff.noise.sources]
-        rows += [_noise_row(draw, f"{draw.name}, another method") for draw in diff.noise.methods]
-    return TextTable("What moves reasons though the model is the same", columns, tuple(rows))
+    rows = tuple(_noise_rows(diff.noise)) if diff.noise else ()
+    return TextTable("What moves reasons though the model is the same", NOISE_COLUMNS, rows)
+
+
+def _noise_rows(noise: Noise) -> Iterator[tuple[str, ...]]:
+    for source in noise.sources:
+        yield _noise_row(source, source.name)
+    for method in noise.methods:
+        yield _noise_row(method, f"{method.name}, another method")
 
 
 def _noise_row(draw: NoiseDraw, name: str) -> tuple[str, ...]:
-    return name, format_percent(float(draw.shift_N.mean())), f"{draw.agreement_N.mean():.3f}", str(draw.changed)
+    return name, format_percent(draw.mean_shift), f"{draw.mean_agreement:.3f}", str(draw.changed)
 
 
 def tabulate_examples(rows: Sequence[ExampleDiff]) -> TextTable:
     """Return a table of examples, a row each."""
-    columns = ("example", "before", "after", "moved", "rank correlation", "overlap", "")
-    return TextTable("Examples, same answer for other reasons first", columns, tuple(map(_example_row, rows)))
+    return TextTable("Examples, same answer for other reasons first", EXAMPLE_COLUMNS, tuple(map(_example_row, rows)))
 
 
 def _example_row(row: ExampleDiff) -> tuple[str, ...]:
@@ -122,8 +140,12 @@ def _example_row(row: ExampleDiff) -> tuple[str, ...]:
 
 def describe_reasons(reasons: Reasons) -> str:
     """Return the answer with its probability, and the words that speak most for it."""
-    words = ", ".join(f"{word} {_signed(share)}" for word, share in reasons.top(MAX_TOP_WORDS))
+    words = ", ".join(starmap(_describe_word, reasons.top(MAX_TOP_WORDS)))
     return ": ".join(filter(None, [describe_answer(reasons), words]))
+
+
+def _describe_word(word: str, share: float) -> str:
+    return f"{word} {_signed(share)}"
 
 
 def describe_answer(reasons: Reasons) -> str:

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from clearhead.model_diff import MOVED, ExampleDiff, ModelDiff
+from clearhead.model_diff import MOVED, ExampleDiff, ModelDiff, Verdict
 from clearhead.views.diff_explanations import select_shown
 from clearhead.views.diff_tables import TextTable, describe_reasons, describe_shift, list_tables, make_title
 from clearhead.views.text_spans import escape_hidden
@@ -20,26 +20,43 @@ def view(diff: ModelDiff) -> RenderableType:
 
 
 def _render_parts(diff: ModelDiff) -> Iterator[RenderableType]:
-    style = "bold red" if diff.verdict.outcome == MOVED else "bold green"
-    yield Text(escape_hidden(make_title(diff)), style="bold")
-    yield Text(escape_hidden(diff.verdict.sentence), style=style)
-    for note in diff.notes:
-        yield Text(escape_hidden(note), style="dim")
+    yield from _render_verdict(diff)
     for table in list_tables(diff):
-        yield Text()
-        yield Text(table.title, style="bold")
-        yield _render_table(table)
-    yield Text()
-    yield Text("Examples, same answer for other reasons first", style="bold")
+        yield from _render_titled(table)
+    yield _render_title("Examples, same answer for other reasons first")
     for row in select_shown(diff, MAX_EXAMPLES):
         yield from _render_row(row)
 
 
+def _render_verdict(diff: ModelDiff) -> Iterator[Text]:
+    yield _write(make_title(diff), "bold")
+    yield _write(diff.verdict.sentence, _choose_style(diff.verdict))
+    for note in diff.notes:
+        yield _write(note, "dim")
+
+
+def _choose_style(verdict: Verdict) -> str:
+    return "bold red" if verdict.outcome == MOVED else "bold green"
+
+
+def _write(text: str, style: str = "") -> Text:
+    return Text(escape_hidden(text), style=style)
+
+
+def _render_title(title: str) -> Text:
+    return Text(f"\n{title}", style="bold")
+
+
+def _render_titled(table: TextTable) -> Iterator[RenderableType]:
+    yield _render_title(table.title)
+    yield _render_table(table)
+
+
 def _render_row(row: ExampleDiff) -> Iterator[Text]:
     # Lines instead of a table: two lists of words do not fit beside each other on a terminal.
-    yield Text(escape_hidden(f"{row.first.id}: {describe_shift(row)}"))
-    yield Text(escape_hidden(f"  before  {describe_reasons(row.first)}"), style="dim")
-    yield Text(escape_hidden(f"  after   {describe_reasons(row.second)}"), style="dim")
+    yield _write(f"{row.first.id}: {describe_shift(row)}")
+    yield _write(f"  before  {describe_reasons(row.first)}", "dim")
+    yield _write(f"  after   {describe_reasons(row.second)}", "dim")
 
 
 def _render_table(table: TextTable) -> Table:
@@ -47,5 +64,5 @@ def _render_table(table: TextTable) -> Table:
     for number, column in enumerate(table.columns):
         grid.add_column(column, justify="right" if number else "left", header_style="dim")
     for row in table.rows:
-        grid.add_row(*[Text(escape_hidden(cell)) for cell in row])
+        grid.add_row(*map(_write, row))
     return grid
