@@ -22,7 +22,7 @@ from yardstick import command
 GRADIENT_READOUTS = ("cat", "att-cat", "grads", "att-grads", "attention-gradcam", "gradient-x-input", "trans-att")
 BACKWARDS = ("balanced", "attn-lrp")
 ONE_PASS = (
-    "balanced-cat",
+    "balanced-cat:backward=attn-lrp",
     "balanced-cat:backward=balanced",
     "attn-lrp",
     "cp-lrp",

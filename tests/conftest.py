@@ -16,6 +16,14 @@ if os.environ.get("TRITON_INTERPRET") == "1":
     dispatch.DEVICES.add("cpu")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_settings_of_the_user(tmp_path_factory):
+    """Keeps the user's own choices of methods out of the tests, and the tests out of the user's settings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLEARHEAD_CONFIG", str(tmp_path_factory.getbasetemp() / "settings"))
+        yield
+
+
 @pytest.fixture(scope="module")
 def text():
     return text_model()

@@ -7,8 +7,11 @@ from clearhead.version import __version__
 if TYPE_CHECKING:
     from clearhead.answer_explanation import AnswerExplanation, Step
     from clearhead.api import compare, explain
+    from clearhead.attribution.choices import choices
     from clearhead.attribution.method import methods
     from clearhead.bench.benchmark import benchmarks
+    from clearhead.bench.choose import choose
+    from clearhead.bench.sanity import check_sanity
     from clearhead.data.task import tasks
     from clearhead.drift.compare_models import diff
     from clearhead.drift.snapshot import snapshot
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from clearhead.model.target import Target
     from clearhead.model_diff import ModelDiff, Snapshot
     from clearhead.serialization import read
+    from clearhead.tables.explain_table import explain_table
 
 _HOMES = {
     "AnswerExplanation": "answer_explanation",
@@ -38,10 +42,14 @@ _HOMES = {
     "UnsupportedOperation": "errors",
     "benchmarks": "bench.benchmark",
     "capture": "engine.trace",
+    "check_sanity": "bench.sanity",
+    "choices": "attribution.choices",
+    "choose": "bench.choose",
     "compare": "api",
     "diff": "drift.compare_models",
     "evaluate": "evaluation.evaluate",
     "explain": "api",
+    "explain_table": "tables.explain_table",
     "load": "model.loading",
     "methods": "attribution.method",
     "metrics": "evaluation.metric",
@@ -67,10 +75,14 @@ __all__ = [
     "__version__",
     "benchmarks",
     "capture",
+    "check_sanity",
+    "choices",
+    "choose",
     "compare",
     "diff",
     "evaluate",
     "explain",
+    "explain_table",
     "load",
     "methods",
     "metrics",

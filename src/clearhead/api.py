@@ -1,37 +1,37 @@
 """explain() and compare(): from raw inputs to explanations."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
+
+import numpy as np
 
 from clearhead.answer_explanation import Focus
 from clearhead.attribution.answers import AnswerOptions, encode_answers, explain_answers
-from clearhead.attribution.batch import (
-    AttributionRequest,
-    Batch,
-    attribute_batches,
-    make_batches,
-    single_target,
-    split_inputs,
-    validate_request,
-)
-from clearhead.attribution.method import MethodSpec, default_method, parse_method
-from clearhead.attribution.windows import explain_windows, is_too_long
+from clearhead.attribution.batch import AttributionRequest, explain_batches, validate_request
+from clearhead.attribution.batch_result import TARGET, BatchResult, CollectedResults
+from clearhead.attribution.batch_sizes import Batch, make_batches, split_inputs
+from clearhead.attribution.method import MethodSpec, parse_method, resolve_method
+from clearhead.attribution.names import DEFAULT
+from clearhead.attribution.windows import explain_windows
+from clearhead.data.objects import as_plain_inputs, as_plain_list
+from clearhead.engine.streams import prefetch
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.model.answer_inputs import is_chat
 from clearhead.model.inputs import (
     Encoded,
+    EncodedList,
+    EncodedRows,
     Inputs,
     as_input_list,
-    encode,
-    encode_all,
+    encode_chunks,
     from_tensors,
     is_single,
     validate_overflow,
 )
 from clearhead.model.loading import as_model
-from clearhead.model.model import Model
+from clearhead.model.model import Model, max_tokens
 from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike, list_targets
 from clearhead.spec import as_list
@@ -40,6 +40,8 @@ from clearhead.trust.removal_check import check_batches, count_groups, validate_
 
 Explained = tuple[list[list[Explanation]], Iterator[Batch]]
 """The explanations of each input, and the inputs in batches, which a check goes through again."""
+ByMethod = tuple[Sequence[Sequence[Explanation]], Iterator[Batch]]
+"""The same with the explanations by each method."""
 
 
 def explain(  # noqa: PLR0913 - the signature shows users every option
@@ -64,7 +66,9 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
 
-    `method` is "balanced-cat" by default, for the answers of language models "attn-lrp".
+    The list may be a generator, a column of pandas, polars, pyarrow or `datasets`, or a table with a text column.
+    `method` is "balanced-cat" by default, for the answers of language models "attn-lrp", unless `clearhead.choose` has
+    chosen another for this model; "default" is the library's default again.
     `target` is None (the prediction), a class index, a label, a Target, or a list with one per input. Further keyword
     arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `overflow` says
     what to do with texts longer than the model takes: "error" (the default), "truncate" or "windows".
@@ -81,9 +85,9 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 
     >>> clearhead.explain(clearhead.load(), "a joyless, tedious film", "att-cat").top(2)     # doctest: +SKIP
     """
-    if method is None:
+    if method is None or method == DEFAULT:
         model = as_model(model)
-        method = default_method(model)
+        method = resolve_method(model, method, **options)
     spec = parse_method(method, **options)
     comparison = compare(
         model,
@@ -129,28 +133,40 @@ def compare(  # noqa: PLR0913 - as for `explain`
 
     The options are those of `explain`.
     """
-    model = with_precision(as_model(model), precision)
+    inputs = as_plain_inputs(inputs)
+    target = as_plain_list(target)
+    model = as_model(model)
     # Names and options first: a mistake in them must not cost the time of encoding many inputs.
-    specs = _parse_methods([default_method(model)] if methods is None else methods)
+    specs = _parse_methods(model, methods)
+    model = with_precision(model, precision)
     validate_request(specs, batch_size)
     overflow = _resolve_overflow(overflow, long)
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     validate_check(check)
     listed = _list_inputs(model, inputs)
 
-    def explain_by(planned: Sequence[MethodSpec]) -> Explained:
+    def explain_by(planned: Sequence[MethodSpec]) -> ByMethod:
         if model.writes:
             return _explain_prompts(model, listed, planned, target, answers, batch_size)
         _refuse_answer_options(model, answers)
         return _explain_inputs(model, listed, planned, target, batch_size, overflow)
 
+    def explain_rows(planned: Sequence[MethodSpec]) -> Explained:
+        by_method, batches = explain_by(planned)
+        return _transpose(by_method), batches
+
     groups = count_groups(check, model, len(listed))
     if groups:
-        rows, batches = explain_with_error_bars(model, specs, explain_by, precision=precision)
-        rows = check_batches(model, rows, batches, groups)
+        rows, batches = explain_with_error_bars(model, specs, explain_rows, precision=precision)
+        by_method: Sequence[Sequence[Explanation]] = _transpose(check_batches(model, rows, batches, groups))
     else:
-        rows, _ = explain_by(specs)
-    return _group_by_method(specs, rows, is_single=is_single(inputs) or is_chat(inputs))
+        by_method, _ = explain_by(specs)
+    return _name_methods(specs, by_method, is_single=is_single(inputs) or is_chat(inputs))
+
+
+def _transpose(rows: Sequence[Sequence[Explanation]]) -> list[list[Explanation]]:
+    """Turn a list per input into a list per method, or back."""
+    return list(map(list, zip(*rows, strict=True)))
 
 
 def _list_inputs(model: Model, inputs: Any) -> Inputs | list[Any]:
@@ -164,14 +180,12 @@ def _list_inputs(model: Model, inputs: Any) -> Inputs | list[Any]:
     return as_input_list(inputs)
 
 
-def _group_by_method(
-    specs: Sequence[MethodSpec], rows: Sequence[Sequence[Explanation]], *, is_single: bool
+def _name_methods(
+    specs: Sequence[MethodSpec], by_method: Sequence[Sequence[Explanation]], *, is_single: bool
 ) -> Comparison:
-    # Rows hold one explanation per method; users look them up by method.
     comparison = Comparison()
-    for index, spec in enumerate(specs):
-        explanations = Explanations(row[index] for row in rows)
-        comparison[spec.text] = explanations[0] if is_single else explanations
+    for spec, explanations in zip(specs, by_method, strict=True):
+        comparison[spec.text] = explanations[0] if is_single else Explanations.read_from(explanations)
     return comparison
 
 
@@ -182,7 +196,7 @@ def _explain_prompts(
     target: Any,
     options: AnswerOptions,
     batch_size: int | None,
-) -> Explained:
+) -> ByMethod:
     if target is not None:
         raise BadOption(
             f"{model.name} writes text and has no classes: leave out target, and give answer, versus, focus."
@@ -190,7 +204,7 @@ def _explain_prompts(
     encoded, targets = encode_answers(model, prompts, options)
     request = AttributionRequest(model, specs, targets)
     rows = explain_answers(request, encoded, batch_size, matrix=options.matrix)
-    return rows, make_batches(model, encoded, batch_size)
+    return _transpose(rows), make_batches(model, EncodedList(list(encoded.values())), batch_size)
 
 
 def _refuse_answer_options(model: Model, options: AnswerOptions) -> None:
@@ -201,8 +215,10 @@ def _refuse_answer_options(model: Model, options: AnswerOptions) -> None:
         )
 
 
-def _parse_methods(methods: Iterable[Any]) -> list[MethodSpec]:
-    return [parse_method(name) for name in as_list(methods)]
+def _parse_methods(model: Model, methods: Iterable[Any] | None) -> list[MethodSpec]:
+    if methods is None:
+        return [resolve_method(model, None)]
+    return [resolve_method(model, name) for name in as_list(methods)]
 
 
 def _resolve_overflow(overflow: str | None, long: str | None) -> str:
@@ -223,8 +239,8 @@ def _explain_inputs(
     target: Any,
     batch_size: int | None,
     overflow: str,
-) -> Explained:
-    """Return for each input, in order, its explanations by each method, and the batches of inputs."""
+) -> ByMethod:
+    """Return for each method the explanations of all inputs, in order, and the batches of inputs."""
     if isinstance(inputs, Inputs):
         return _explain_tensors(model, inputs, specs, target, batch_size)
     return _explain_raw(model, inputs, specs, target, batch_size, overflow)
@@ -232,10 +248,11 @@ def _explain_inputs(
 
 def _explain_tensors(
     model: Model, inputs: Inputs, specs: Sequence[MethodSpec], target: Any, batch_size: int | None
-) -> Explained:
+) -> ByMethod:
     request = AttributionRequest(model, specs, list_targets(target, len(inputs)))
-    results = attribute_batches(request, split_inputs(model, inputs, batch_size))
-    return [single_target(result) for _, result in results], split_inputs(model, inputs, batch_size)
+    results = CollectedResults(len(inputs))
+    results.add_all(explain_batches(request, split_inputs(model, inputs, batch_size)))
+    return results.by_method(len(specs)), split_inputs(model, inputs, batch_size)
 
 
 def _explain_raw(
@@ -245,42 +262,38 @@ def _explain_raw(
     target: Any,
     batch_size: int | None,
     overflow: str,
-) -> Explained:
-    encoded = encode_all(model, partial(encode, model, overflow=overflow), inputs)
-    request = AttributionRequest(model, specs, list_targets(target, len(encoded)))
-    long, short = _split_by_length(model, encoded)
-    rows = {
-        **_explain_long(request, long, batch_size),
-        **_explain_short(request, short, batch_size),
-    }
-    # Batches come by length: back into the order of the inputs.
-    return [rows[index] for index in range(len(encoded))], make_batches(model, short, batch_size)
+) -> ByMethod:
+    request = AttributionRequest(model, specs, list_targets(target, len(inputs)))
+    results = CollectedResults(len(inputs))
+    chunks = prefetch(encode_chunks(model, inputs, overflow=overflow), model.device, "encoding")
+    long: dict[int, Encoded] = {}
+    results.add_all(explain_batches(request, _make_batches(model, chunks, batch_size, long)))
+    for index, row in long.items():
+        results.add(_explain_long(request, index, row, batch_size))
+    # For checks, which few ask for: encoded again.
+    again = _make_batches(model, encode_chunks(model, inputs, overflow=overflow), batch_size, {})
+    return results.by_method(len(specs)), again
 
 
-def _explain_long(
-    request: AttributionRequest, encoded: Mapping[int, Encoded], batch_size: int | None
-) -> dict[int, list[Explanation]]:
-    targets = request.targets_at(list(encoded))
-    explained = {}
-    for (index, row), target in zip(encoded.items(), targets, strict=True):
-        explained[index] = explain_windows(request.model, row, target, request.specs, batch_size)
-    return explained
+def _make_batches(
+    model: Model, chunks: Iterator[tuple[int, EncodedRows]], batch_size: int | None, long: dict[int, Encoded]
+) -> Iterator[Batch]:
+    """Yield the batches of all chunks; add the inputs that are too long for the model to `long`."""
+    for start, encoded in chunks:
+        too_long, short = _split_by_length(model, encoded)
+        long.update({start + index: encoded[index] for index in too_long})
+        for batch in make_batches(model, encoded, batch_size, short):
+            yield Batch([start + index for index in batch.indices], batch.inputs)
 
 
-def _explain_short(
-    request: AttributionRequest, encoded: Mapping[int, Encoded], batch_size: int | None
-) -> dict[int, list[Explanation]]:
-    batches = make_batches(request.model, encoded, batch_size)
-    return {index: single_target(result) for index, result in attribute_batches(request, batches)}
+def _explain_long(request: AttributionRequest, index: int, row: Encoded, batch_size: int | None) -> BatchResult:
+    (target,) = request.targets_at([index])
+    explanations = explain_windows(request.model, row, target, request.specs, batch_size)
+    return BatchResult([index], [{TARGET: [explanation]} for explanation in explanations])
 
 
-def _split_by_length(model: Model, encoded: Sequence[Encoded]) -> tuple[dict[int, Encoded], dict[int, Encoded]]:
-    """Return the inputs that are too long for the model, and the others, by their index."""
-    long = {}
-    short = {}
-    for index, row in enumerate(encoded):
-        if is_too_long(model, row):
-            long[index] = row
-        else:
-            short[index] = row
-    return long, short
+def _split_by_length(model: Model, encoded: EncodedRows) -> tuple[list[int], list[int]]:
+    """Return the indices of the inputs that are too long for the model, and of the others."""
+    limit = max_tokens(model)
+    is_long = encoded.lengths > (sys.maxsize if limit is None else limit)
+    return np.flatnonzero(is_long).tolist(), np.flatnonzero(~is_long).tolist()

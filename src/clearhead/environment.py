@@ -1,10 +1,29 @@
-"""Variables of the environment, for libraries that read their settings there."""
+"""Variables of the environment: settings for libraries that read them there, and the folder of the user's own."""
 
 import os
+import sys
 from collections.abc import Mapping
+from pathlib import Path
+
+CONFIG_VARIABLE = "CLEARHEAD_CONFIG"
 
 
 def set_defaults(variables: Mapping[str, str]) -> None:
     """Set variables for libraries that are imported afterwards; what the user has set stays as it is."""
     for name, value in variables.items():
         os.environ.setdefault(name, value)
+
+
+def config_folder() -> Path:
+    """Return Clearhead's folder among the user's settings, or the one that CLEARHEAD_CONFIG names."""
+    chosen = os.environ.get(CONFIG_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    shared = os.environ.get("XDG_CONFIG_HOME") or os.environ.get("APPDATA") or _system_folder()
+    return Path(shared) / "clearhead"
+
+
+def _system_folder() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    return Path.home() / ".config"

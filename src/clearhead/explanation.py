@@ -1,6 +1,7 @@
 """The result of attribution: tokens, relevance and provenance of one input."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
@@ -13,6 +14,7 @@ from PIL import Image
 from clearhead.arrays import Array
 from clearhead.check import Check
 from clearhead.errors import BadOption
+from clearhead.lazy import LazyList
 from clearhead.model.images import place_map
 from clearhead.validation import require_integer
 
@@ -50,7 +52,9 @@ class Explanation:
     `offsets` point into `text`. Images have a `grid` of patches instead of a text. `layers` (blocks × tokens) and
     `heads` (blocks × heads, NaN where a block has fewer) are None unless the method was asked for them or has them
     anyway. `changed_options` are the `options` that differ from the method's defaults; None if the defaults are
-    unknown, as in files of earlier versions. `check` is the test of the explanation, if one was made.
+    unknown, as in files of earlier versions. `check` is the test of the explanation, if one was made. `source` says
+    where the input comes from, as far as that is known: `file`, `row`, `id`, `gold` (the right label, as the model
+    calls it), and `columns`, the other columns of its table.
     """
 
     tokens: tuple[str, ...]
@@ -73,6 +77,17 @@ class Explanation:
     changed_options: Mapping[str, Any] | None = None
     heads: Array | None = None
     check: Check | None = None
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_wrong(self) -> bool | None:
+        """Whether the prediction differs from the gold label; None if either is unknown."""
+        gold = self.source.get("gold")
+        predicted = self.diagnostics.get("predicted")
+        # A gold label that the model does not have cannot be compared.
+        if gold is None or predicted is None or self.source.get("gold_is_class") is False:
+            return None
+        return bool(gold != predicted)
 
     def __repr__(self) -> str:
         best = ", ".join(f"{token} {relevance:+.3g}" for token, relevance in self.top(3))
@@ -101,12 +116,18 @@ class Explanation:
         """
         reduce = _find_reduction(reduction)
         self._require_text()
+        starts = [_TokenStarts.of(self, segment) for segment in range(len(self._segments))]
+        relevance = self.relevance.tolist()
         words = []
         for segment, match in self.find_words():
-            indices = self._tokens_within(segment, *match.span())
+            start, end = match.span()
+            indices = starts[segment].find_within(start, end)
+            # Most words are a single token, whose relevance is that of the word under any reduction.
+            if len(indices) == 1:
+                words.append(Word(match.group(), relevance[indices[0]], start, end, segment))
             # A truncated text has words without tokens.
-            if indices:
-                words.append(Word(match.group(), reduce(self.relevance[indices]), *match.span(), segment))
+            elif indices:
+                words.append(Word(match.group(), reduce(self.relevance[indices]), start, end, segment))
         return words
 
     def _require_text(self) -> None:
@@ -121,7 +142,7 @@ class Explanation:
 
     def _blank_special(self, text: str, segment: int) -> str:
         """Replace special tokens that stand in the text, such as those of a chat template, by blanks."""
-        for offset in compress(self.offsets or (), self.special):
+        for offset in compress(self.offsets or (), self.special.tolist()):
             start, end = offset[-2:]
             if _is_in_segment(offset, segment) and start < end:
                 text = text[:start] + " " * (end - start) + text[end:]
@@ -132,15 +153,6 @@ class Explanation:
         if isinstance(self.text, tuple):
             return self.text
         return (self.text or "",)
-
-    def _tokens_within(self, segment: int, start: int, end: int) -> list[int]:
-        """Return the indices of the tokens that begin between two characters of a text."""
-        indices = []
-        for index, offset in enumerate(self.offsets or ()):
-            is_word = _is_in_segment(offset, segment) and not self.special[index]
-            if is_word and _begins_within(offset, start, end):
-                indices.append(index)
-        return indices
 
     def heatmap(self) -> Array:
         """Return relevance over the original image (rows × columns), NaN outside of what the model saw."""
@@ -173,10 +185,31 @@ def _is_in_segment(offset: tuple[int, ...], segment: int) -> bool:
     return len(offset) == 2 or offset[0] == segment
 
 
-def _begins_within(offset: tuple[int, ...], start: int, end: int) -> bool:
-    token_start, token_end = offset[-2:]
-    # Some tokenizers emit tokens for nothing but a blank, whose offsets are empty.
-    return token_end > token_start and start <= token_start < end
+@dataclass(frozen=True)
+class _TokenStarts:
+    """Where the tokens of a text begin, in ascending order, and the index of each."""
+
+    starts: list[int]
+    indices: list[int]
+
+    @classmethod
+    def of(cls, explanation: Explanation, segment: int) -> "_TokenStarts":
+        offsets = explanation.offsets or ()
+        tokens = []
+        for index, (offset, is_special) in enumerate(zip(offsets, explanation.special.tolist(), strict=False)):
+            # Some tokenizers emit tokens for nothing but a blank, whose offsets are empty.
+            if not is_special and offset[-1] > offset[-2] and _is_in_segment(offset, segment):
+                tokens.append((offset[-2], index))
+        # Slow tokenizers may not return tokens in the order of the text.
+        tokens.sort()
+        return cls([start for start, _ in tokens], [index for _, index in tokens])
+
+    def find_within(self, start: int, end: int) -> list[int]:
+        """Return the indices of the tokens that begin between two characters, in ascending order."""
+        first = bisect_left(self.starts, start)
+        indices = self.indices[first : bisect_left(self.starts, end, first)]
+        indices.sort()
+        return indices
 
 
 def _image_size(image: Image.Image | None, box: Box) -> tuple[int, int]:
@@ -187,13 +220,34 @@ def _image_size(image: Image.Image | None, box: Box) -> tuple[int, int]:
     return round(right), round(bottom)
 
 
-class Explanations(list[Explanation]):
-    """The explanations of several inputs; shows itself in a notebook."""
+class Explanations(LazyList[Explanation]):
+    """A list of the explanations of several inputs; shows itself in a notebook.
+
+    An explanation is made when it is read, and forgotten when nothing else refers to it: very many take little memory.
+    """
 
     def _repr_html_(self) -> str:
         from clearhead.views import notebook
 
         return notebook.listing(self)
+
+    def to_records(self, *, flat: bool = False) -> list[dict[str, Any]]:
+        """Return one dict per explanation (docs/tables.md); `flat` leaves out words and other nested values."""
+        from clearhead.tables import convert
+
+        return convert.to_records(self, flat=flat)
+
+    def to_arrow(self, *, flat: bool = False) -> Any:
+        """Return a pyarrow Table with one row per explanation."""
+        from clearhead.tables import convert
+
+        return convert.to_arrow(self.to_records(flat=flat))
+
+    def to_pandas(self, *, flat: bool = False) -> Any:
+        """Return a pandas DataFrame with one row per explanation."""
+        from clearhead.tables import convert
+
+        return convert.to_pandas(self.to_records(flat=flat))
 
 
 class Comparison(dict[str, Any]):
@@ -203,3 +257,21 @@ class Comparison(dict[str, Any]):
         from clearhead.views import notebook
 
         return notebook.comparison(self)
+
+    def to_records(self, *, flat: bool = False) -> list[dict[str, Any]]:
+        """Return one dict per method and input (docs/tables.md); `method` is as it was written."""
+        from clearhead.tables import convert
+
+        return convert.comparison_records(self, flat=flat)
+
+    def to_arrow(self, *, flat: bool = False) -> Any:
+        """Return a pyarrow Table with one row per method and input."""
+        from clearhead.tables import convert
+
+        return convert.to_arrow(self.to_records(flat=flat))
+
+    def to_pandas(self, *, flat: bool = False) -> Any:
+        """Return a pandas DataFrame with one row per method and input."""
+        from clearhead.tables import convert
+
+        return convert.to_pandas(self.to_records(flat=flat))

@@ -65,7 +65,12 @@ def _sync(file: BinaryIO) -> None:
 def _sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk; ignored where folders cannot be opened (Windows)."""
     with suppress(OSError):
-        _sync_and_close(os.open(folder, os.O_RDONLY))
+        sync_path(folder)
+
+
+def sync_path(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    _sync_and_close(os.open(path, os.O_RDONLY))
 
 
 def _sync_and_close(handle: int) -> None:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
 # Seconds before a bar appears.
 PATIENCE = 1.0
+# Seconds over which the speed is measured: items of slow work are minutes apart.
+SPEED_PERIOD = 1800.0
 # Held while a bar is shown: nested work that counts its own progress must not draw a second one.
 BAR = threading.Lock()
 
@@ -30,6 +32,13 @@ class ProgressBar:
     def __call__(self, count: int) -> None:
         """Add `count` finished items."""
         self.update(self.done + count, self.total, self.label)
+
+    def skip(self, count: int) -> None:
+        """Add items that were finished before, which say nothing about how fast the others will be."""
+        self.done += count
+        if self._drawn is not None:
+            # Samples of the speed are the differences between updates.
+            self._drawn.reset(self._drawn.task_ids[0], total=self.total, completed=self.done, description=self.label)
 
     def update(self, done: int, total: int | None, label: str) -> None:
         """Set the number of finished items, the total and the label."""
@@ -99,12 +108,29 @@ def _rich_progress(console: "Console") -> "Progress":
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _make_rate_column(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
         console=console,
         transient=True,
+        speed_estimate_period=SPEED_PERIOD,
     )
+
+
+def _make_rate_column() -> "ProgressColumn":
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class RateColumn(ProgressColumn):
+        """Items per second."""
+
+        def render(self, task: Task) -> Text:
+            if not task.speed:
+                return Text("")
+            return Text(f"{task.speed:.3g}/s")
+
+    return RateColumn()
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from clearhead.explanation import Explanation
 from clearhead.files import unreadable_file, write_atomically
 from clearhead.model.source_span import SourceSpan
 from clearhead.model.target import AnswerTarget, Target
+from clearhead.plain import finite
 from clearhead.version import __version__
 
 ARRAYS = ("relevance", "special", "layers", "pixels", "heads", "matrix")
@@ -49,6 +50,7 @@ def _plain_objects(explanation: Explanation) -> dict[str, Any]:
         "options": dict(explanation.options),
         "diagnostics": dict(explanation.diagnostics),
         "check": _plain_check(explanation.check),
+        "source": finite(explanation.source),
     }
 
 

@@ -9,13 +9,12 @@ import clearhead
 from clearhead.attribution import batch as loop
 from clearhead.attribution.batch import (
     AttributionRequest,
-    Batch,
     attribute_batch,
     attribute_batches,
-    make_batches,
     share_gradients,
     works_blockwise,
 )
+from clearhead.attribution.batch_sizes import Batch, make_batches
 from clearhead.attribution.method import METHODS, method, parse_method
 from clearhead.attribution.names import CONTROL_METHODS
 from clearhead.data.task import Example
@@ -23,7 +22,7 @@ from clearhead.engine import memory
 from clearhead.engine.blockwise import capture_blockwise
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.evaluation.explained import explain_examples
-from clearhead.model.inputs import as_inputs, encode
+from clearhead.model.inputs import as_inputs, encode_all
 
 TEXTS = ["a good film", "the dull film is not good", "bad", "a film is not good"]
 EXAMPLES = [Example(str(number), text, number % 3) for number, text in enumerate(TEXTS)]
@@ -34,7 +33,7 @@ def specs_of(*names):
 
 
 def encode_texts(model):
-    return {index: encode(model, text) for index, text in enumerate(TEXTS)}
+    return encode_all(model, TEXTS)
 
 
 def test_batches_are_sorted_by_length(text):

@@ -208,10 +208,11 @@ def test_parquet_in_and_out(run, model, tmp_path):
     from clearhead.data.parquet import read_parquet, to_parquet
 
     (tmp_path / "in.parquet").write_bytes(to_parquet([{"text": "a film", "n": 1}, {"text": "bad", "n": 2}]))
-    code, _, errors = run("explain", str(tmp_path / "in.parquet"), "-m", model, "--out", str(tmp_path / "out.parquet"))
+    flags = ["-m", model, "--tokens", "--out", str(tmp_path / "out.parquet")]
+    code, _, errors = run("explain", str(tmp_path / "in.parquet"), *flags)
     assert code == 0, errors
     rows = read_parquet(tmp_path / "out.parquet")
-    assert [row["text"] for row in rows] == ["a film", "bad"]
+    assert [(row["text"], row["n"]) for row in rows] == [("a film", 1), ("bad", 2)]
     assert [token["token"] for token in rows[0]["tokens"]] == ["[CLS]", "a", "film", "[SEP]"]
 
 
@@ -243,7 +244,9 @@ def test_a_whole_table_becomes_one_page(run, model, tmp_path):
     code, output, _ = run("explain", str(table), "-m", model, "--method", "raw-attention", "--out", str(out))
     assert code == 0
     assert "… and 60 more in the file." in output
-    assert out.read_text().count("<article") == 71
+    # The words of each class, and one table.
+    assert out.read_text().count("<article") == 2
+    assert out.read_text().count('role="row"') == 71
 
 
 def test_long_texts(run, model):

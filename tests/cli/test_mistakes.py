@@ -122,6 +122,6 @@ def test_one_picture_holds_one_explanation(run, model, tmp_path):
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("clearhead.cli.outputs.check_path", lambda out, page_options: 1 / 0)
+    monkeypatch.setattr("clearhead.cli.outputs.check_path", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["explain", "x"])

@@ -15,11 +15,17 @@ def test_words_of_each_class(run, model, tmp_path):
     explanations = clearhead.explain(
         clearhead.load(model), ["a bad film", "Bad heart !", "a good film"], target="negative"
     )
-    weight = sum(
-        word.relevance for explanation in explanations for word in explanation.words() if word.text.casefold() == "bad"
-    )
+    shares = {}
+    for explanation in explanations:
+        relevance = {word.text.casefold(): word.relevance for word in explanation.words() if word.text != "!"}
+        for word, value in relevance.items():
+            shares.setdefault(word, []).append(value / sum(map(abs, relevance.values())))
     assert [line["label"] for line in classes] == ["negative"]
-    assert {line["word"]: line["weight"] for line in classes[0]["words"]}["bad"] == pytest.approx(weight)
+    for line in classes[0]["words"]:
+        assert line["weight"] == pytest.approx(sum(shares[line["word"]]) / 3)
+        assert line["texts"] == len(shares[line["word"]]) and line["low"] <= line["weight"] <= line["high"]
+    (often,) = records(run("words", table, "-m", model, "--target", "negative", "--min-texts", "2", "--json")[1])
+    assert {line["word"] for line in often["words"]} <= {"a", "bad", "film"}
     assert run("words", "a film", "-m", model, "--reference", table, "--text-column", "text")[0] == 0
     code, output, errors = run("words", table, "-m", model, "--reference", table, "--out", str(tmp_path / "w.html"))
     assert code == 0, errors

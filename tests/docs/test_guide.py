@@ -10,8 +10,14 @@ import clearhead
 from clearhead.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-GUIDE = (DOCS / "guide.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```", GUIDE, re.M | re.S)
+
+
+def find_blocks(page: str) -> list[tuple[str, str]]:
+    text = (DOCS / page).read_text("utf-8")
+    return re.findall(r"^```(python|console)\n(.*?)^```", text, re.M | re.S)
+
+
+BLOCKS = find_blocks("guide.md")
 
 
 def run_commands(block: str) -> None:
@@ -22,6 +28,15 @@ def run_commands(block: str) -> None:
             assert not left.value.code, line
 
 
+def run_blocks(blocks: list[tuple[str, str]]) -> None:
+    names: dict[str, object] = {}
+    for kind, block in blocks:
+        if kind == "python":
+            exec(compile(block, "docs", "exec"), names)
+        else:
+            run_commands(block)
+
+
 def test_the_guide_has_something_to_run():
     assert sum(kind == "python" for kind, _ in BLOCKS) >= 8
     assert sum(kind == "console" for kind, _ in BLOCKS) >= 4
@@ -30,14 +45,18 @@ def test_the_guide_has_something_to_run():
 @pytest.mark.skipif(not clearhead.models(), reason="this build has no embedded models")
 def test_the_guide_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for kind, block in BLOCKS:
-        if kind == "python":
-            exec(compile(block, "guide.md", "exec"), names)
-        else:
-            run_commands(block)
+    run_blocks(BLOCKS)
     written = {path.name for path in tmp_path.iterdir()}
     assert {"review.html", "classes.html", "methods.html", "curves.html", "cat.png"} <= written
+
+
+@pytest.mark.skipif(not clearhead.models(), reason="this build has no embedded models")
+def test_the_page_about_tables_runs(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow", reason="the tables extra is not installed")
+    monkeypatch.chdir(tmp_path)
+    run_blocks(find_blocks("tables.md"))
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"explained.parquet", "explained.csv", "errors.jsonl", "reviews.html"} <= written
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)

@@ -294,21 +294,3 @@ def test_estimated_memory_grows_with_the_square_of_a_long_text():
 def test_a_model_without_config_is_taken_to_fit():
     explained = Model(torch.nn.Linear(1, 1), None, name="plain")
     assert memory.estimate_memory(explained, from_tensors(model("bert"), {"input_ids": torch.ones(1, 9).long()})).fits
-
-
-def test_time_is_estimated_from_three_lengths(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(memory.time, "perf_counter", lambda: now[0])
-
-    def work(index):
-        now[0] += index + 1
-
-    assert memory.estimate_seconds(work, [1, 2, 3, 4, 5]) == pytest.approx(15)
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(9.0, [0, 0, 1, 2]), (0.0, [0, 1, 2])])
-def test_only_a_quick_batch_is_run_twice_to_measure_its_time(seconds, expected, monkeypatch):
-    monkeypatch.setattr(memory, "SETUP_COUNTS_BELOW", seconds)
-    indices = []
-    memory.estimate_seconds(indices.append, [1, 2, 3])
-    assert indices == expected

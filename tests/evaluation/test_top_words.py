@@ -14,7 +14,9 @@ from PIL import Image
 from clearhead.errors import BadInput, BadOption
 from clearhead.evaluation.metric import parse_metric
 from clearhead.evaluation.top_words import (
+    ClassWord,
     Overlap,
+    default_support,
     overlap,
     overlap_rows,
     top_words,
@@ -91,13 +93,46 @@ def test_one_class_alone_overlaps_with_none():
     assert math.isnan(summary["token-overlap"])
 
 
-def test_words_are_summed_per_class_without_case_and_punctuation():
+def test_words_are_shares_of_their_text_without_case_and_punctuation():
     many = [review(), review(), explained("Heart, heart. –", label="positive", relevance=np.full(7, 0.5))]
     tops = top_words(word_records(many))
-    assert tops["negative"][0] == ("tedious", pytest.approx(1.22))
-    assert tops["positive"] == [("heart", pytest.approx(2.0))]
-    assert all(weight > 0 for words in tops.values() for _, weight in words)
+    relevance = {word.text: word.relevance for word in review().words() if word.text[0].isalnum()}
+    share = relevance["tedious"] / sum(map(abs, relevance.values()))
+    assert tops["negative"][0] == ClassWord(
+        "tedious", pytest.approx(share), 2, pytest.approx(share), pytest.approx(share)
+    )
+    (heart,) = tops["positive"]
+    assert (heart.word, heart.weight, heart.texts) == ("heart", pytest.approx(1.0), 1)
+    assert all(word.weight > 0 for words in tops.values() for word in words)
     assert len(top_words(word_records(many), count=2)["negative"]) == 2
+
+
+def test_one_text_with_large_relevance_does_not_decide():
+    loud = explained("fulfill", relevance=np.full(3, 1e6))
+    quiet = [explained(f"bad film{number}", relevance=np.full(6, 1e-6)) for number in range(4)]
+    words = top_words(word_records([loud, *quiet]), min_texts=1)["negative"]
+    assert words[0].word == "bad" and words[0].texts == 4
+    assert [word.word for word in top_words(word_records([loud, *quiet]), min_texts=2)["negative"]] == ["bad"]
+
+
+def test_weights_intervals_and_support_by_a_slow_formula():
+    generator = np.random.default_rng(0)
+    records = []
+    for _ in range(60):
+        terms = generator.choice(list("abcdef"), 4).tolist()
+        relevance = generator.normal(0.1, 1, 4).tolist()
+        records.append({"class": "x", "tokens": terms, "relevance": relevance})
+    for word in top_words(records, min_texts=3)["x"]:
+        shares = []
+        for record in records:
+            pairs = zip(record["tokens"], record["relevance"], strict=True)
+            shares.append(sum(value for term, value in pairs if term == word.word))
+        error = 1.96 * np.std(shares) / np.sqrt(60)
+        assert word.texts == sum(word.word in record["tokens"] for record in records)
+        assert (word.weight, word.low, word.high) == pytest.approx(
+            (np.mean(shares), np.mean(shares) - error, np.mean(shares) + error)
+        )
+    assert [default_support(count) for count in (3, 99, 100, 250, 10_000)] == [1, 1, 2, 3, 5]
 
 
 def test_rare_words_of_a_reference_weigh_more_by_the_metrics_formula():

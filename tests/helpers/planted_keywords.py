@@ -196,3 +196,10 @@ def hold_out(family, network, numbers):
     length = 3 if family == "bert-answers" else 1
     places = [set(range(first, first + length)) for first in find_keyword(ids).tolist()]
     return Planted(family, clearhead.load(network, tokenizer), texts, labels, places)
+
+
+def make_texts(count, seed=0):
+    """Return sentences without a keyword, and two with the first one: the model predicts two classes."""
+    numbers = random.Random(seed)
+    plain = [make_sentence(numbers, NOTHING) for _ in range(count - 2)]
+    return [*plain, make_sentence(numbers, 0), make_sentence(numbers, 0)]

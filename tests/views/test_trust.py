@@ -59,6 +59,7 @@ def test_nothing_that_changes_the_answer_is_told():
 def test_many_words_are_clipped_and_one_is_singular():
     many = replace(CHECK, strongest=tuple(f"word{index}" for index in range(8)), count=8)
     assert "Hiding word0, word1, word2, word3, word4, three more takes" in describe_removal(review(), many)
+    assert "Hiding a, “,” takes" in describe_removal(review(), replace(CHECK, strongest=("a", ",")))
     single = describe_removal(review(), replace(CHECK, strongest=("never",), count=1))
     assert "one other word: 91 %. Only this: 94 %; one other alone: 40 %." in single
 

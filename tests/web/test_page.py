@@ -105,7 +105,8 @@ def test_hide_the_top_by_the_slider(visit):
     page.keyboard.press("ArrowRight")
     expect_count(page, "#relevance .is-hidden", 2)
     strongest = sorted(
-        page.locator("#relevance .word").all(), key=lambda word: -float(word.get_attribute("title").split(" · ")[1])
+        page.locator("#relevance .word").all(),
+        key=lambda word: -float(word.get_attribute("title").partition("relevance ")[2]),
     )
     assert all("is-hidden" in word.get_attribute("class") for word in strongest[:2])
     expect_text(page, "#bars .now dt", "2 of 7 words")

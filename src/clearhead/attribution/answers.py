@@ -15,10 +15,10 @@ from clearhead.attribution.batch import (
     attribute_batches,
     can_go_blockwise,
     capture_batch,
-    make_batches,
     read_gradients_only,
-    single_target,
 )
+from clearhead.attribution.batch_result import single_target
+from clearhead.attribution.batch_sizes import make_batches
 from clearhead.attribution.method import Attribution, MethodSpec, widen
 from clearhead.engine.memory import fits_in_memory
 from clearhead.engine.step_trace import StepTrace, split_targets
@@ -27,7 +27,7 @@ from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
 from clearhead.model.answer_inputs import Prompt, answer_prompt, encode_prompt, tokenise_answer
 from clearhead.model.batches import Answer
-from clearhead.model.inputs import Encoded, collate
+from clearhead.model.inputs import Encoded, EncodedList, collate
 from clearhead.model.model import Model
 from clearhead.model.sources import Sources, find_sources, insert_sources
 from clearhead.model.target import LOG_PROB, SCALES, AnswerTarget
@@ -81,7 +81,8 @@ def explain_answers(
     """Return for each prompt, in order, the explanations of its answer by each method."""
     if matrix:
         return [list(explain_steps(request, index, row).values()) for index, row in encoded.items()]
-    results = dict(attribute_batches(request, make_batches(request.model, encoded, batch_size)))
+    batches = make_batches(request.model, EncodedList(list(encoded.values())), batch_size)
+    results = dict(attribute_batches(request, batches))
     return [single_target(results[index]) for index in encoded]
 
 

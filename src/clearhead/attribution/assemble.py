@@ -1,16 +1,18 @@
 """Explanation objects from the attributions of a trace."""
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 
 from clearhead.arrays import Array
-from clearhead.attribution.input_context import InputContext, describe_inputs
-from clearhead.attribution.method import Attribution, MethodSpec, fill_diagnostics
+from clearhead.attribution.input_context import BatchContext, InputContext, describe_inputs
+from clearhead.attribution.method import Attribution, MethodSpec
 from clearhead.engine.retrace import FLOAT64
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
@@ -26,22 +28,70 @@ class ExplanationBuilder:
     """The explanations of a batch by one method, while their numbers may still be on their way from the GPU."""
 
     spec: MethodSpec
-    contexts: list[InputContext]
+    contexts: BatchContext
     copies: dict[str, HostCopy]
     diagnostics: Sequence[Mapping[str, Any]]
 
-    def build(self) -> list[Explanation]:
-        """Wait for the numbers and construct one explanation per input."""
-        arrays = {name: copy.wait().numpy() for name, copy in self.copies.items()}
-        explanations = []
-        for row, (context, diagnostics) in enumerate(self._pair_diagnostics()):
-            rows = {name: array[row] for name, array in arrays.items()}
-            explanations.append(_build_explanation(self.spec, context, rows, diagnostics))
-        return explanations
+    def build(self) -> "ExplanationRows":
+        """Wait for the numbers and return one explanation per input."""
+        # Copied, because memory that the GPU writes to is scarce.
+        arrays = {name: copy.wait().numpy().copy() for name, copy in self.copies.items()}
+        return ExplanationRows(self.spec, self.contexts, arrays, _make_columns(self.diagnostics))
 
-    def _pair_diagnostics(self) -> Iterator[tuple[InputContext, Mapping[str, Any]]]:
-        diagnostics = fill_diagnostics(self.diagnostics, len(self.contexts))
-        return zip(self.contexts, diagnostics, strict=True)
+
+@dataclass(frozen=True, eq=False)
+class ExplanationRows(Sequence[Explanation]):
+    """The explanations of a batch by one method: arrays of the whole batch, from which each is made when it is read.
+
+    An explanation that is still in use is returned again, so that items of a list are the same every time.
+    """
+
+    spec: MethodSpec
+    contexts: BatchContext
+    arrays: Mapping[str, Array]
+    diagnostics: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+    _in_use: WeakValueDictionary[int, Explanation] = field(default_factory=WeakValueDictionary)
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return [self[number] for number in range(*row.indices(len(self)))]
+        number = range(len(self))[row]
+        explanation = self._in_use.get(number)
+        if explanation is None:
+            explanation = self._make(number)
+            self._in_use[number] = explanation
+        return explanation
+
+    def _make(self, row: int) -> Explanation:
+        rows = {name: values[row] for name, values in self.arrays.items()}
+        return _build_explanation(self.spec, self.contexts[row], rows, _read_row(self.diagnostics, row))
+
+
+def _make_columns(diagnostics: Sequence[Mapping[str, Any]]) -> Any:
+    """Return diagnostics of inputs by name, if all inputs have the same: a dict per input takes much more memory."""
+    if not diagnostics:
+        return {}
+    names = diagnostics[0].keys()
+    if any(entry.keys() != names for entry in diagnostics):
+        return diagnostics
+    return {name: _make_column([entry[name] for entry in diagnostics]) for name in names}
+
+
+def _make_column(values: list[Any]) -> Sequence[Any]:
+    # Arrays return the same numbers, in a quarter of the memory.
+    if set(map(type, values)) == {float}:
+        return array("d", values)
+    return values
+
+
+def _read_row(diagnostics: Any, row: int) -> Mapping[str, Any]:
+    if isinstance(diagnostics, Mapping):
+        return {name: column[row] for name, column in diagnostics.items()}
+    entry: Mapping[str, Any] = diagnostics[row]
+    return entry
 
 
 def _build_explanation(
@@ -67,7 +117,7 @@ def _build_explanation(
         probability=context.probability,
         options=spec.all_options,
         model=context.model,
-        diagnostics={**context.diagnostics, **diagnostics, **_describe_precision(spec)},
+        diagnostics={**context.diagnostics, **diagnostics, **spec.diagnostics, **_describe_precision(spec)},
         changed_options=spec.changed_options,
         **context.answer_fields,
     )
@@ -92,7 +142,8 @@ def _copy(values: Array | None) -> Array | None:
 
 def _select_real(values: Array, real: list[slice]) -> Array:
     """Copy the numbers of the real tokens, which stand on the last axis."""
-    # Concatenation copies even a single run.
+    if len(real) == 1:
+        return values[..., real[0]].copy()
     return np.concatenate([values[..., run] for run in real], axis=-1)
 
 
@@ -110,7 +161,7 @@ def explain_attribution(trace: Trace, spec: MethodSpec, attribution: Attribution
 def _finish(builder: ExplanationBuilder | None) -> list[Explanation]:
     # Without a dict of refusals, a method that refuses the model has raised.
     assert builder is not None
-    return builder.build()
+    return list(builder.build())
 
 
 def start_explanations(

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from itertools import chain
+from typing import Protocol
 
 import torch
 
 from clearhead.attribution.assemble import ExplanationBuilder, start_explanations
+from clearhead.attribution.batch_result import TARGET, BatchResult, InputResult, StartedBatch, single_target
+from clearhead.attribution.batch_sizes import Batch
 from clearhead.attribution.method import METHODS, MethodSpec
 from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
 from clearhead.engine.context import gc_paused
@@ -15,21 +18,15 @@ from clearhead.engine.streams import prefetch
 from clearhead.engine.trace import Trace, capture
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Explanation
-from clearhead.model.inputs import Encoded, Inputs, collate
+from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model
 from clearhead.model.target import Target, TargetLike
 from clearhead.validation import require_integer
 
-DEFAULT_BATCH_SIZE = 16
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
-TARGET = "target"
-"""The name of the only target set of a request that does not expand its targets."""
 
-Row = TypeVar("Row")
 TargetSets = Mapping[tuple[Target, ...], Sequence[str]]
 """Targets to explain from one trace, each with one target per row, and the names they are returned under."""
-InputResult = list[dict[str, Explanation]]
-"""For each method the explanations of one input by target name; empty if the method refused the model."""
 
 
 def only_captured_targets(trace: Trace, indices: Sequence[int]) -> TargetSets:
@@ -83,26 +80,6 @@ class AttributionRequest:
         return [self.targets[index] for index in indices]
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Inputs that go through the network together, and their indices among all inputs of a run."""
-
-    indices: Sequence[int]
-    inputs: Inputs
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def select(self, rows: Sequence[int]) -> "Batch":
-        indices = [self.indices[row] for row in rows]
-        return Batch(indices, select_rows(self.inputs, list(rows)))
-
-    def halve(self) -> tuple["Batch", "Batch"]:
-        rows = range(len(self))
-        half = len(self) // 2
-        return self.select(rows[:half]), self.select(rows[half:])
-
-
 def validate_request(specs: Sequence[MethodSpec], batch_size: int | None) -> None:
     """Raise BadOption unless there is a method and the batch size is a positive integer or None."""
     if not specs:
@@ -111,53 +88,31 @@ def validate_request(specs: Sequence[MethodSpec], batch_size: int | None) -> Non
         require_integer("batch_size", batch_size, is_flag=True)
 
 
-def rows_per_batch(model: Model, batch_size: int | None) -> int:
-    """Return how many inputs share a batch: one if the model cannot pad."""
-    if not model.can_pad:
-        return 1
-    return batch_size or DEFAULT_BATCH_SIZE
-
-
-def cut_rows(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
-    """Yield slices of at most `size` rows, in order."""
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
-
-
-def make_batches(model: Model, encoded: Mapping[int, Encoded], batch_size: int | None = None) -> Iterator[Batch]:
-    """Yield batches of inputs of similar length, the shortest first."""
-    # Sorted, because the longest input of a batch decides how much padding the others get.
-    order = sorted(encoded, key=lambda index: encoded[index].length)
-    for indices in cut_rows(order, rows_per_batch(model, batch_size)):
-        yield Batch(indices, collate(model, [encoded[index] for index in indices]))
-
-
-def split_inputs(model: Model, inputs: Inputs, batch_size: int | None = None) -> Iterator[Batch]:
-    """Yield batches of the rows of tensors, in order."""
-    rows = range(len(inputs))
-    batch = Batch(rows, inputs)
-    for selected in cut_rows(rows, rows_per_batch(model, batch_size)):
-        yield batch.select(selected)
-
-
-def select_rows(inputs: Inputs, rows: list[int]) -> Inputs:
-    """Return some rows of a batch, or the batch itself if these are all."""
-    # Indexing copies, also on the GPU.
-    if rows == list(range(len(inputs))):
-        return inputs
-    tensors = {name: tensor[rows] for name, tensor in inputs.tensors.items()}
-    return Inputs(tensors, tuple(inputs.items[row] for row in rows))
-
-
 def attribute_batches(request: AttributionRequest, batches: Iterator[Batch]) -> Iterator[tuple[int, InputResult]]:
     """Yield the index of every input and its explanations, batch by batch."""
+    for result in explain_batches(request, batches):
+        yield from zip(result.indices, result, strict=True)
+
+
+def explain_batches(request: AttributionRequest, batches: Iterator[Batch]) -> Iterator[BatchResult]:
+    """Yield the explanations of batches, in columns; a batch that did not fit into memory comes in parts."""
+    started: list[StartedBatch] = []
     # The next batch is collated and sent to the GPU while this one is explained.
     for batch in prefetch(batches, request.model.device, "inputs"):
-        yield from zip(batch.indices, attribute_batch(request, batch), strict=True)
+        # The numbers of the last batch are read when the GPU has the kernels of this one.
+        finished = started
+        started = start_batch(request, batch)
+        yield from map(StartedBatch.collect, finished)
+    yield from map(StartedBatch.collect, started)
 
 
 def attribute_batch(request: AttributionRequest, batch: Batch) -> list[InputResult]:
-    """Trace a batch, run every method on the trace, and return the explanations of each input.
+    """Trace a batch, run every method on the trace, and return the explanations of each input (see `start_batch`)."""
+    return list(chain.from_iterable(started.collect() for started in start_batch(request, batch)))
+
+
+def start_batch(request: AttributionRequest, batch: Batch) -> list[StartedBatch]:
+    """Trace a batch and run every method on the trace, without waiting for the numbers.
 
     A batch that does not fit into memory is halved; a single input that does not fit is traced block by block if all
     methods work that way, and as a whole otherwise.
@@ -165,22 +120,22 @@ def attribute_batch(request: AttributionRequest, batch: Batch) -> list[InputResu
     # What a cached trace takes is no longer free, so its input need not fit a second time.
     if has_cached_trace(request) or fits_in_memory(request.model, batch.inputs):
         try:
-            return _attribute(request, batch, blockwise=False)
+            return [_start(request, batch, blockwise=False)]
         except OUT_OF_MEMORY:
             # The estimate was too low: go on as if it had said so.
             pass
         # Outside of the handler, where the traceback no longer keeps the trace alive.
         _free_memory(request)
     if len(batch) == 1:
-        return _attribute_large_input(request, batch)
+        return [_start_large_input(request, batch)]
     first, second = batch.halve()
-    return attribute_batch(request, first) + attribute_batch(request, second)
+    return start_batch(request, first) + start_batch(request, second)
 
 
-def _attribute_large_input(request: AttributionRequest, batch: Batch) -> list[InputResult]:
+def _start_large_input(request: AttributionRequest, batch: Batch) -> StartedBatch:
     """Explain a single input that does not fit into memory by estimate or by experience."""
     try:
-        return _attribute(request, batch, blockwise=_is_blockwise(request))
+        return _start(request, batch, blockwise=_is_blockwise(request))
     except OUT_OF_MEMORY as error:
         raise BadInput(
             f"An input does not fit into the memory of {request.model.device}, even by itself: use a shorter input, "
@@ -244,11 +199,6 @@ def explain_batch(
     return [single_target(result) for result in results]
 
 
-def single_target(result: InputResult) -> list[Explanation]:
-    """Return one explanation per method from the result of a request that does not expand its targets."""
-    return [explanations[TARGET] for explanations in result]
-
-
 def capture_batch(
     model: Model,
     inputs: Inputs,
@@ -267,16 +217,14 @@ def capture_batch(
     return capture(model, inputs, list(targets), gradients_only=gradients_only)
 
 
-def _attribute(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> list[InputResult]:
+def _start(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> StartedBatch:
     with gc_paused():
         trace = _trace(request, batch, blockwise=blockwise)
         started = []
         # Target by target, so that only the gradients of one target are held besides those of the first.
         for targets, names in request.expand_targets(trace, batch.indices).items():
             started.append((names, _start_methods(request, _retarget(trace, targets))))
-        # Freeing a trace takes a while; a GPU that still works on the last methods does not wait for it.
-        del trace
-        return _collect_results(request, batch, started)
+        return StartedBatch(batch.indices, len(request.specs), started)
 
 
 def _retarget(trace: Trace, targets: tuple[Target, ...]) -> Trace:
@@ -344,22 +292,3 @@ def list_blockwise_methods() -> list[str]:
 def works_blockwise(spec: MethodSpec) -> bool:
     """Return whether a trace that is computed block by block is enough for a method with these options."""
     return spec.method.blockwise(spec.all_options)
-
-
-def _collect_results(
-    request: AttributionRequest,
-    batch: Batch,
-    started: Sequence[tuple[Sequence[str], Mapping[int, ExplanationBuilder]]],
-) -> list[InputResult]:
-    """Wait for the numbers of all methods and sort the explanations by input, method and target name."""
-    results = [_empty_result(request) for _ in range(len(batch))]
-    for names, builders in started:
-        for index, builder in builders.items():
-            # Equal targets under several names share one explanation.
-            for result, explanation in zip(results, builder.build(), strict=True):
-                result[index].update(dict.fromkeys(names, explanation))
-    return results
-
-
-def _empty_result(request: AttributionRequest) -> InputResult:
-    return [{} for _ in request.specs]

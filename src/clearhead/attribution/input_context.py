@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import starmap
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -49,83 +48,161 @@ class InputContext:
         return AnswerExplanation if self.answer_fields else Explanation
 
 
-# Contexts are kept as long as their trace, since the page runs one method after the other on a cached trace.
-_CONTEXTS: WeakKeyDictionary[Trace, list[InputContext]] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class AnswerContext:
+    """The name of what is explained of a language model's answer, and the fields that only its explanation has."""
+
+    label: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def describe_inputs(trace: Trace) -> list[InputContext]:
-    """Return what the explanations of each input share; computed once for a trace."""
-    if trace not in _CONTEXTS:
-        _CONTEXTS[trace] = _make_contexts(trace)
-    return _CONTEXTS[trace]
+NO_ANSWER = AnswerContext()
 
 
-def _make_contexts(trace: Trace) -> list[InputContext]:
-    probabilities = _target_probabilities(trace)
-    diagnostics = _describe_outputs(trace)
-    runs = _find_runs(trace.real_BT.numpy())
-    contexts = []
-    for row, (tokens, special) in enumerate(_name_tokens(trace)):
-        target = _shift_to_real(trace.targets[row], runs[row])
-        context = InputContext(
-            item=trace.inputs.items[row],
+@dataclass(frozen=True, eq=False)
+class BatchContext(Sequence[InputContext]):
+    """The contexts of all inputs of a batch, as columns; that of an input is made when it is read."""
+
+    model: str
+    labels: Sequence[str]
+    items: Sequence[Item]
+    targets: Sequence[Target]
+    real: "RealTokens"
+    probabilities: Array | None
+    outputs: "OutputColumns"
+    answers: Sequence["AnswerContext"]
+    image: "ImageTokens | None"
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, row: Any) -> Any:
+        item = self.items[row]
+        real = self.real.find_runs(row)
+        tokens, special = _text_tokens(item) if self.image is None else self.image.tokens
+        target = _shift_to_real(self.targets[row], real)
+        answer = self.answers[row] if self.answers else NO_ANSWER
+        return InputContext(
+            item=item,
             tokens=tokens,
             special=special,
             target=target,
-            label=_label_row(trace, row, target, tokens),
-            grid=trace.grid if trace.is_image else None,
-            probability=probabilities[row],
-            model=trace.model.name,
-            diagnostics=diagnostics[row],
-            real=runs[row],
-            answer_fields=_describe_answer(trace, row),
+            label=_label_target(self.labels, target, tokens) if answer.label is None else answer.label,
+            grid=None if self.image is None else self.image.grid,
+            probability=_read_number(self.probabilities, row),
+            model=self.model,
+            diagnostics=self.outputs.describe(row),
+            real=real,
+            answer_fields=answer.fields,
         )
-        contexts.append(context)
-    return contexts
 
 
-def _label_row(trace: Trace, row: int, target: Target, tokens: Sequence[str]) -> str:
-    # Words of an answer, where there is one; its targets have no class.
-    answer = trace.inputs.items[row].answer
-    if answer is not None and isinstance(target, AnswerTarget):
-        return label_answer(trace.model, answer, target)
-    return _label_target(trace.model.labels, target, tokens)
+@dataclass(frozen=True)
+class RealTokens:
+    """Where the tokens of each input stand: their number, or a mask if not all stand at the beginning."""
+
+    length_B: Array
+    mask_BT: Array | None
+
+    @classmethod
+    def of(cls, real_BT: Array) -> "RealTokens":
+        # Nothing real comes after padding.
+        is_right_padded = bool((real_BT[:, :-1] >= real_BT[:, 1:]).all())
+        return cls(real_BT.sum(1), None if is_right_padded else real_BT)
+
+    def find_runs(self, row: int) -> list[slice]:
+        """Return the runs of real tokens of an input: usually one, at the beginning or at the end."""
+        if self.mask_BT is None:
+            return [slice(0, int(self.length_B[row]))]
+        return _find_runs(self.mask_BT[row])
 
 
-def _describe_answer(trace: Trace, row: int) -> dict[str, Any]:
-    """Return the fields that only the explanation of an answer has."""
+@dataclass(frozen=True)
+class ImageTokens:
+    """The tokens that all images of a batch have."""
+
+    tokens: Tokens
+    grid: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class OutputColumns:
+    """The explained score and the prediction of each input of a batch; no prediction where there are no classes."""
+
+    precision: str
+    score_B: Array
+    labels: Sequence[str]
+    best_B: Array | None
+    probability_B: Array | None
+
+    def describe(self, row: int) -> dict[str, Any]:
+        described = {"score": self.score_B[row].item(), "precision": self.precision}
+        if self.best_B is None or self.probability_B is None:
+            return described
+        predicted = self.labels[self.best_B[row]]
+        return {**described, "predicted": predicted, "predicted_probability": self.probability_B[row].item()}
+
+
+def _read_number(values: Array | None, row: int) -> Any:
+    return None if values is None else values[row].item()
+
+
+# Contexts are kept as long as their trace, since the page runs one method after the other on a cached trace.
+_CONTEXTS: WeakKeyDictionary[Trace, BatchContext] = WeakKeyDictionary()
+
+
+def describe_inputs(trace: Trace) -> BatchContext:
+    """Return what the explanations of each input share; computed once for a trace."""
+    if trace not in _CONTEXTS:
+        _CONTEXTS[trace] = _make_context(trace)
+    return _CONTEXTS[trace]
+
+
+def _make_context(trace: Trace) -> BatchContext:
+    return BatchContext(
+        model=trace.model.name,
+        labels=trace.model.labels,
+        items=trace.inputs.items,
+        targets=trace.targets,
+        real=RealTokens.of(trace.real_BT.numpy()),
+        probabilities=_target_probabilities(trace),
+        outputs=_describe_outputs(trace),
+        answers=_describe_answers(trace),
+        image=_name_image(trace),
+    )
+
+
+def _describe_answers(trace: Trace) -> list[AnswerContext]:
+    """Return what only explanations of answers have; nothing for classes."""
+    # At once: the logits of an answer, as wide as the vocabulary, are not kept.
+    if not trace.model.writes:
+        return []
+    return [_describe_answer(trace, row) for row in range(len(trace.targets))]
+
+
+def _describe_answer(trace: Trace, row: int) -> AnswerContext:
     item = trace.inputs.items[row]
     target = trace.targets[row]
     if item.answer is None or not isinstance(target, AnswerTarget):
-        return {}
+        return NO_ANSWER
     steps = describe_steps(trace.model, item.answer, target, trace.forward.host_output[row])
     fields = {"steps": steps, "explained": target.steps, "source_spans": item.sources}
-    return {"answer": item.answer.text, "prompt_length": item.answer.start, **fields}
+    described = {"answer": item.answer.text, "prompt_length": item.answer.start, **fields}
+    return AnswerContext(label_answer(trace.model, item.answer, target), described)
 
 
-def _describe_outputs(trace: Trace) -> list[dict[str, Any]]:
+def _describe_outputs(trace: Trace) -> OutputColumns:
     """Return the explained score, the precision and the prediction of each input."""
     logits = trace.forward.host_output
-    score_B = explained_score(trace.targets, logits)
+    score_B = explained_score(trace.targets, logits).double().numpy()
     # "float32", not "torch.float32": explanations are read without torch too.
     precision = str(logits.dtype).removeprefix("torch.")
-    predictions = describe_predictions(trace.model, logits)
-    return list(map(partial(_describe_output, precision), score_B.tolist(), predictions))
+    return OutputColumns(precision, score_B, *_predict(trace.model, logits))
 
 
-def _describe_output(precision: str, score: float, prediction: Mapping[str, Any]) -> dict[str, Any]:
-    return {"score": score, "precision": precision, **prediction}
-
-
-def _find_runs(mask_BT: Array) -> list[list[slice]]:
-    """Return the runs of real tokens of each input: usually one, at the beginning or at the end."""
+def _find_runs(real_T: Array) -> list[slice]:
     # The difference of booleans is True at both ends of a run.
-    edges_BT = np.diff(mask_BT, prepend=False, append=False)
-    return list(map(_pair_edges, edges_BT))
-
-
-def _pair_edges(edges_T: Array) -> list[slice]:
-    """Return the slices between the first edge and the second, the third and the fourth, and so on."""
+    edges_T = np.diff(real_T, prepend=False, append=False)
     return list(starmap(slice, np.flatnonzero(edges_T).reshape(-1, 2).tolist()))
 
 
@@ -147,11 +224,11 @@ def _list_positions(real: list[slice]) -> Iterator[int]:
         yield from range(run.start, run.stop)
 
 
-def _target_probabilities(trace: Trace) -> list[float | None]:
+def _target_probabilities(trace: Trace) -> Array | None:
+    """Return the probability of each input's target; None for regressions, whose value is no probability."""
     problem = trace.model.problem
-    # The value of a regression is no probability.
     if problem == "regression":
-        return [None] * len(trace.targets)
+        return None
     if problem == "span":
         return _score_each(trace, _mask_padding(trace))
     if problem == "answer":
@@ -159,10 +236,10 @@ def _target_probabilities(trace: Trace) -> list[float | None]:
     return _class_target_probabilities(trace)
 
 
-def _score_each(trace: Trace, logits: Tensor) -> list[float | None]:
+def _score_each(trace: Trace, logits: Tensor) -> Array:
     """Return the probability of each input's target, one input after the other."""
     pairs = zip(trace.targets, logits, strict=True)
-    return [target_probability(target, own_logits, trace.model.problem) for target, own_logits in pairs]
+    return np.array([target_probability(target, own_logits, trace.model.problem) for target, own_logits in pairs])
 
 
 def _mask_padding(trace: Trace) -> Tensor:
@@ -170,30 +247,39 @@ def _mask_padding(trace: Trace) -> Tensor:
     return trace.forward.host_output.masked_fill(~trace.real_BT[:, None], -torch.inf)
 
 
-def _class_target_probabilities(trace: Trace) -> list[float | None]:
+def _class_target_probabilities(trace: Trace) -> Array:
     # Probabilities of all inputs at once: a call per input would dominate the time of large batches.
-    rows = class_probabilities(trace.forward.host_output, trace.model.problem).tolist()
-    return [row[target.number] for row, target in zip(rows, trace.targets, strict=True)]
+    rows = class_probabilities(trace.forward.host_output, trace.model.problem)
+    numbers = [target.number for target in trace.targets]
+    return _pick_columns(rows, torch.tensor(numbers))
+
+
+def _pick_columns(rows_BC: Tensor, column_B: Tensor) -> Array:
+    picked: Array = rows_BC.gather(1, column_B[:, None])[:, 0].numpy()
+    return picked
 
 
 def describe_predictions(model: Model, logits: Tensor) -> list[dict[str, Any]]:
     """Return the predicted label of each input and its probability; nothing for spans and regressions."""
-    if model.problem in WITHOUT_CLASSES:
+    labels, best_B, probability_B = _predict(model, logits)
+    if best_B is None or probability_B is None:
         return [{}] * len(logits)
-    best = logits.argmax(1).tolist()
-    rows = class_probabilities(logits, model.problem).tolist()
-    return list(map(partial(_describe_class, model.labels), best, rows))
+    pairs = zip(best_B.tolist(), probability_B.tolist(), strict=True)
+    return [{"predicted": labels[best], "predicted_probability": probability} for best, probability in pairs]
 
 
-def _describe_class(labels: Sequence[str], index: int, probabilities: Sequence[float]) -> dict[str, Any]:
-    return {"predicted": labels[index], "predicted_probability": probabilities[index]}
+def _predict(model: Model, logits: Tensor) -> tuple[list[str], Array | None, Array | None]:
+    """Return the labels, and for each input the best of them and its probability."""
+    if model.problem in WITHOUT_CLASSES:
+        return [], None, None
+    best_B = logits.argmax(1)
+    return model.labels, best_B.numpy(), _pick_columns(class_probabilities(logits, model.problem), best_B)
 
 
-def _name_tokens(trace: Trace) -> list[Tokens]:
-    if trace.is_image:
-        # All images of a batch have the same patches.
-        return [_image_tokens(trace)] * len(trace.inputs)
-    return [_text_tokens(item) for item in trace.inputs.items]
+def _name_image(trace: Trace) -> ImageTokens | None:
+    if not trace.is_image:
+        return None
+    return ImageTokens(_image_tokens(trace), trace.grid)
 
 
 def _text_tokens(item: Item) -> Tokens:

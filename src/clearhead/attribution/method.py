@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
+from clearhead.attribution.choices import find_choice
+from clearhead.attribution.names import DEFAULT, DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.engine.context import gc_paused
 from clearhead.engine.retrace import retrace
 from clearhead.engine.streams import HostCopy
@@ -119,6 +120,7 @@ METHODS: Registry[Method] = Registry(
         "clearhead.attribution.perturbation",
         "clearhead.attribution.context_cite",
         "clearhead.attribution.relevance",
+        "clearhead.trust.auto",
     ),
 )
 
@@ -181,12 +183,21 @@ class MethodSpec:
     """A method, the options it was given, and the original spec string.
 
     `rounding` names the copy of the model that the method is computed on, see `retrace`; None for the model itself.
+    `note` says how the method was chosen, if not by the user.
     """
 
     text: str
     method: Method
     options: Mapping[str, Any]
     rounding: str | None = None
+    note: str = ""
+
+    @property
+    def diagnostics(self) -> dict[str, str]:
+        """What explanations by this method say about its choice."""
+        if not self.note:
+            return {}
+        return {"chosen": self.note}
 
     @property
     def all_options(self) -> dict[str, Any]:
@@ -216,8 +227,32 @@ class MethodSpec:
 
 
 def default_method(model: Model) -> str:
-    """Return the name of the method that explains a model unless another is chosen."""
+    """Return the method that explains a model unless another is named: the one chosen for it, or the library's."""
+    choice = find_choice(model)
+    if choice is None:
+        return library_default(model)
+    return choice.method
+
+
+def library_default(model: Model) -> str:
+    """Return the method that explains a model for which none was chosen."""
     return DEFAULT_ANSWER_METHOD if model.writes else DEFAULT_METHOD
+
+
+def resolve_method(model: Model, name: Any, **options: Any) -> MethodSpec:
+    """Parse a method for a model: None is the one chosen for it or the library's, "default" always the library's."""
+    if name is None:
+        return _resolve_default(model, options)
+    if name == DEFAULT:
+        name = library_default(model)
+    return parse_method(name, **options)
+
+
+def _resolve_default(model: Model, options: Mapping[str, Any]) -> MethodSpec:
+    choice = find_choice(model)
+    if choice is None:
+        return parse_method(library_default(model), **options)
+    return replace(parse_method(choice.method, **options), note=choice.note)
 
 
 def parse_method(name: Any, **options: Any) -> MethodSpec:

@@ -3,6 +3,8 @@
 DEFAULT_METHOD = "balanced-cat"
 DEFAULT_ANSWER_METHOD = "attn-lrp"
 """The default for the answers of language models."""
+DEFAULT = "default"
+"""In place of a method's name: the library's default, also for a model that a method was chosen for."""
 CONTROL_METHODS = ("random",)
 """Attributions without information, which show what chance reaches."""
 METHOD_NAMES = (
@@ -11,6 +13,7 @@ METHOD_NAMES = (
     "attention-flow",
     "attention-gradcam",
     "attn-lrp",
+    "auto",
     "balanced-cat",
     "cat",
     "context-cite",
@@ -35,3 +38,23 @@ METHOD_NAMES = (
     "smooth-gradient",
     "trans-att",
 )
+ONE_TRACE_METHODS = (
+    "balanced-cat",
+    "att-cat",
+    "att-grads",
+    "attention-gradcam",
+    "attn-lrp",
+    "cat",
+    "cp-lrp",
+    "gae",
+    "gradient",
+    "gradient-x-input",
+    "grads",
+    "layer-gradcam",
+    "lrp",
+    "partial-lrp",
+    "raw-attention",
+    "rollout",
+    "trans-att",
+)
+"""Methods that one recorded pass and its gradients are enough for, the default first."""

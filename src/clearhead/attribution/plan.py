@@ -1,19 +1,20 @@
 """Memory and time of a request, estimated before it is run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.attribution.batch import can_go_blockwise, cut_rows, explain_batch, rows_per_batch
+from clearhead.attribution.answers import explain_steps
+from clearhead.attribution.batch import AttributionRequest, can_go_blockwise, explain_batch
+from clearhead.attribution.batch_sizes import cut_rows
 from clearhead.attribution.method import MethodSpec
-from clearhead.attribution.windows import is_too_long, window_logits, windows_of
-from clearhead.engine.memory import UNKNOWN, MemoryEstimate, estimate_memory, estimate_seconds
+from clearhead.attribution.plan_time import Batch, count_tokens, estimate_seconds
+from clearhead.attribution.windows import batch_windows, is_too_long, window_logits, windows_of
+from clearhead.engine.memory import UNKNOWN, MemoryEstimate, estimate_memory
 from clearhead.model.answer_inputs import DEFAULT_NEW_TOKENS, add_answer, encode_prompt, tokenise_answer
-from clearhead.model.inputs import Encoded, collate, encode
+from clearhead.model.inputs import Encoded, collate, encode_all
 from clearhead.model.model import Model
 from clearhead.model.target import AnswerTarget
-
-Batch = Sequence[Encoded]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class PlannedBatches:
     @property
     def largest(self) -> Batch:
         """The batch with the most tokens, padding included."""
-        return max(self.all, key=_count_tokens)
+        return max(self.all, key=count_tokens)
 
     @property
     def median_length(self) -> int:
@@ -50,10 +51,12 @@ def estimate_request(
     batch_size: int | None = None,
     overflow: str = "error",
     answer: str | None = None,
+    matrix: bool = False,
 ) -> dict[str, Any]:
-    """Return the sizes of a request, the memory of its largest batch, and its time from three batches that are run.
+    """Return the sizes of a request, the memory of its largest batch, and its time, extrapolated from short runs.
 
-    A language model is not run to write answers: without an `answer` it stands for one of the usual length.
+    A language model is not run to write answers: without an `answer` it stands for one of the usual length. With
+    `matrix` every step of the answers is explained.
     """
     planned = plan_batches(model, inputs, batch_size=batch_size, overflow=overflow, answer=answer)
     memory = estimate_memory(model, collate(model, planned.largest))
@@ -69,7 +72,7 @@ def estimate_request(
         "batch": max(map(len, planned.all)),
         **_describe_memory(memory),
         "way": _choose_strategy(model, memory, methods),
-        "seconds": _estimate_time(model, planned, methods),
+        "seconds": _estimate_time(model, planned, methods, matrix=matrix),
     }
 
 
@@ -91,17 +94,17 @@ def plan_batches(
     answer: str | None = None,
 ) -> PlannedBatches:
     """Encode the inputs and cut them, sorted by length, into batches."""
-    size = rows_per_batch(model, batch_size)
     if model.writes:
         encoded = [_encode_with_answer(model, prompt, answer) for prompt in inputs]
     else:
-        encoded = [encode(model, raw, overflow=overflow) for raw in inputs]
+        encoded = list(encode_all(model, inputs, overflow=overflow))
     encoded.sort(key=lambda row: row.length)
     lengths = [row.length for row in encoded]
     short = [row for row in encoded if not is_too_long(model, row)]
     # Sorted by length, so what is too long comes last.
-    windows = _batch_windows(model, encoded[len(short) :], size)
-    return PlannedBatches(lengths, list(cut_rows(short, size)), windows)
+    windows = _batch_windows(model, encoded[len(short) :], batch_size)
+    whole: list[Batch] = [short[rows] for rows in cut_rows(model, lengths[: len(short)], batch_size)]
+    return PlannedBatches(lengths, whole, windows)
 
 
 def _encode_with_answer(model: Model, prompt: Any, answer: str | None) -> Encoded:
@@ -120,11 +123,11 @@ def _make_target(row: Encoded) -> AnswerTarget | None:
     return AnswerTarget(steps=tuple(range(len(answer.ids))), tokens=answer.ids)
 
 
-def _batch_windows(model: Model, encoded: Sequence[Encoded], size: int) -> list[Batch]:
+def _batch_windows(model: Model, encoded: Sequence[Encoded], batch_size: int | None) -> list[Batch]:
     batches: list[Batch] = []
     # Windows of different texts do not share batches.
     for row in encoded:
-        batches += cut_rows(windows_of(model, row), size)
+        batches += batch_windows(model, windows_of(model, row), batch_size)
     return batches
 
 
@@ -137,28 +140,21 @@ def _choose_strategy(model: Model, memory: MemoryEstimate, methods: Sequence[Met
     return "in smaller batches"
 
 
-def _estimate_time(model: Model, planned: PlannedBatches, methods: Sequence[MethodSpec]) -> float:
+def _estimate_time(model: Model, planned: PlannedBatches, methods: Sequence[MethodSpec], *, matrix: bool) -> float:
     """Return the seconds to explain all batches; the class of a text in windows takes a forward pass of its own."""
 
     def explain(batch: Batch) -> None:
         explain_batch(model, collate(model, batch), [_make_target(row) for row in batch], methods)
 
+    def explain_every_step(batch: Batch) -> None:
+        for row in batch:
+            explain_steps(AttributionRequest(model, methods, [_make_target(row)]), 0, row)
+
     def predict(batch: Batch) -> None:
         window_logits(model, batch)
 
-    seconds = _estimate_batches(explain, planned.all)
+    work = explain_every_step if matrix and model.writes else explain
+    seconds = estimate_seconds(work, planned.all)
     if planned.windows:
-        seconds += _estimate_batches(predict, planned.windows)
+        seconds += estimate_seconds(predict, planned.windows)
     return seconds
-
-
-def _estimate_batches(work: Callable[[Batch], None], batches: Sequence[Batch]) -> float:
-    """Return the seconds of some work on all batches, estimated from their sizes."""
-    sizes = [_count_tokens(batch) for batch in batches]
-    return estimate_seconds(lambda index: work(batches[index]), sizes)
-
-
-def _count_tokens(batch: Batch) -> int:
-    """Return the tokens of a batch with its padding; an image, which has no length, counts as one."""
-    longest = max(row.length for row in batch)
-    return len(batch) * max(1, longest)

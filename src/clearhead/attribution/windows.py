@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.attribution.batch import cut_rows, explain_batch, rows_per_batch
+from clearhead.attribution.batch import explain_batch
+from clearhead.attribution.batch_sizes import cut_rows
 from clearhead.attribution.effects import mean_effect
 from clearhead.attribution.input_context import describe_predictions
 from clearhead.attribution.method import MethodSpec
@@ -45,7 +46,7 @@ def explain_windows(
     out, since every window has its own.
     """
     windows = windows_of(model, encoded)
-    batches = list(cut_rows(windows, rows_per_batch(model, batch_size)))
+    batches = batch_windows(model, windows, batch_size)
     # Twice over the windows: the target of all of them depends on the logits of all of them.
     with progress(2 * len(windows), "windows") as advance:
         logits_C = _mean_logits(model, batches, advance)
@@ -55,6 +56,13 @@ def explain_windows(
     # Transposed: method by method instead of window by window.
     stitched = [_stitch(encoded.item, slices, by_window) for by_window in zip(*rows, strict=True)]
     return [_with_outputs(model, explanation, logits_C) for explanation in stitched]
+
+
+def batch_windows(model: Model, windows: Sequence[Encoded], batch_size: int | None) -> list[Sequence[Encoded]]:
+    """Cut the windows of a text into batches."""
+    # The last window may be shorter, but all are padded to the longest.
+    longest = max(window.length for window in windows)
+    return [windows[rows] for rows in cut_rows(model, [longest] * len(windows), batch_size)]
 
 
 def _explain_batches(
@@ -144,6 +152,16 @@ def _cut_window(encoded: Encoded, inner: slice, window: slice) -> Encoded:
     if item.offsets is not None:
         item = replace(item, offsets=cut(item.offsets))
     return Encoded(item, values)
+
+
+def shorten(encoded: Encoded, tokens: int) -> Encoded:
+    """Return the beginning of a text with about so many tokens; images and prompts with answers as they are."""
+    inner = np.flatnonzero(~np.array(encoded.item.special, dtype=bool))
+    if tokens >= encoded.length or encoded.item.answer is not None or not len(inner):
+        return encoded
+    whole = _inner_slice(encoded.item)
+    special = encoded.length - (whole.stop - whole.start)
+    return _cut_window(encoded, whole, slice(whole.start, whole.start + max(1, tokens - special)))
 
 
 def _mean_logits(model: Model, batches: Sequence[Sequence[Encoded]], advance: Callable[[int], None]) -> Tensor:

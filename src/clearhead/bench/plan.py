@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.bench.run_folder import FORMAT, fingerprint, hash_files, versions
+from clearhead.bench.run_folder import FORMAT
 from clearhead.errors import BadOption
+from clearhead.manifest import fingerprint, hash_files, versions
 from clearhead.model import zoo
 from clearhead.model.zoo import language_model
 

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.bench.plan import Job, Plan, PlannedTask, expand_layers, make_manifest
-from clearhead.bench.run_folder import MANIFEST, SUMMARY, RunFolder, ShardResult, check_same, open_run
+from clearhead.bench.run_folder import SUMMARY, RunFolder, ShardResult, open_run
 from clearhead.bench.summary import summarise_run
 from clearhead.data.parquet import to_parquet
 from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.manifest import MANIFEST, check_same
 from clearhead.validation import require_integer
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ def compute_summary(run: RunFolder, manifest: Mapping[str, Any]) -> dict[str, An
     seed = manifest["plan"]["seed"]
     table = build_table(run, manifest["plan"])
     return {
-        **_summarise_values(table, seed),
+        **summarise_values(table, seed),
         "curves": _curves(table, seed),
         "words": _words(table),
         **_summarise_times(run, table),
@@ -35,7 +35,8 @@ def compute_summary(run: RunFolder, manifest: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _summarise_values(table: Table, seed: int) -> dict[str, Any]:
+def summarise_values(table: Table, seed: int) -> dict[str, Any]:
+    """Return the methods, the columns, the rows of the table, and every pair of methods compared."""
     return {
         "methods": _list_methods(table),
         "values": _value_columns(table),

@@ -80,6 +80,15 @@ def _advise(evidence: Evidence) -> str:
     return _advise_leader(evidence, _select_top(evidence.candidates, evidence.count_leads))
 
 
+def choose_method(evidence: Evidence) -> str | None:
+    """Return the method that the advice names; None if none is shown to be better than the control."""
+    candidates = [method for method in evidence.candidates if evidence.count_wins(method) > 0]
+    if not candidates:
+        return None
+    leading = _select_top(candidates, evidence.count_leads)
+    return min(_select_strongest(evidence, leading), key=evidence.cost)
+
+
 def _select_top(methods: Sequence[str], merit: Merit) -> list[str]:
     """Return the methods with the highest merit."""
     highest = max(map(merit, methods))

@@ -120,9 +120,7 @@ def run_job(worker: Worker, job: Job) -> ShardResult:
 
 
 def _explain_shard(worker: Worker, examples: Sequence[Example], targets: Sequence[str]) -> ExplainedExamples:
-    # By default the whole shard is one batch: the attribution loop halves what does not fit into memory.
-    size = worker.plan.batch_size or len(examples)
-    return explain_examples(worker.model, examples, worker.methods, targets, batch_size=size)
+    return explain_examples(worker.model, examples, worker.methods, targets, batch_size=worker.plan.batch_size)
 
 
 def _measure_shard(
@@ -158,7 +156,7 @@ def measure_costs(worker: Worker, examples: Sequence[Example], methods: Collecti
     costs = {}
     for spec in worker.methods:
         if _is_timed(spec, methods):
-            costs[f"alone {spec.text}"] = _time_alone(worker, spec, sample)
+            costs[f"alone {spec.text}"] = time_alone(worker.model, spec, sample, worker.plan.batch_size)
     return costs
 
 
@@ -172,20 +170,15 @@ def _is_repeat(spec: MethodSpec, methods: Collection[str]) -> bool:
     return bool(spec.options.get("seed")) and f"{spec.method.name}:seed=0" in methods
 
 
-def _time_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -> float:
-    """Return the seconds per example."""
+def time_alone(model: Model, spec: MethodSpec, examples: Sequence[Example], batch_size: int | None = None) -> float:
+    """Return the seconds per example of a method run alone."""
     seconds: dict[str, float] = {}
     for attempt in ("first", "second"):
         with timed(seconds, attempt):
-            _explain_alone(worker, spec, examples)
+            # Together with others a method shares the forward pass, and its own cost does not show.
+            explain_examples(model, examples, [spec], [default_need(model)], batch_size=batch_size)
     # The faster of two runs: the first may pay for one-time work such as compiling kernels.
     return min(seconds.values()) / len(examples)
-
-
-def _explain_alone(worker: Worker, spec: MethodSpec, examples: Sequence[Example]) -> None:
-    # Together with others a method shares the forward pass, and its own cost does not show.
-    needs = [default_need(worker.model)]
-    explain_examples(worker.model, examples, [spec], needs, batch_size=worker.plan.batch_size)
 
 
 def _measure(model: Model, spec: MetricSpec, cases: CasesByMethod) -> Iterator[Row]:

@@ -13,12 +13,14 @@ import typer
 
 from clearhead.cli.ask import ask
 from clearhead.cli.bench import bench
+from clearhead.cli.choose import choose
 from clearhead.cli.compare import compare
 from clearhead.cli.diff import diff
 from clearhead.cli.explain import explain
 from clearhead.cli.list_ import list_catalogue
 from clearhead.cli.plan import plan
 from clearhead.cli.report import report
+from clearhead.cli.sanity import sanity
 from clearhead.cli.serve import serve
 from clearhead.cli.snapshot import snapshot
 from clearhead.cli.words import words
@@ -51,6 +53,8 @@ app.command("ask")(ask)
 app.command("compare")(compare)
 app.command("plan")(plan)
 app.command("words")(words)
+app.command("choose")(choose)
+app.command("sanity")(sanity)
 app.command("bench")(bench)
 app.command("diff")(diff)
 app.command("snapshot")(snapshot)

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.attribution.names import DEFAULT_ANSWER_METHOD
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.chunks import resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
@@ -40,7 +39,7 @@ System = Annotated[str | None, typer.Option(metavar="TEXT", help="System message
 def ask(
     prompts: Prompts,
     model: ModelName = None,
-    method: options.Method = DEFAULT_ANSWER_METHOD,
+    method: options.Method = None,
     answer: options.Answer = None,
     versus: options.Foil = None,
     focus: options.Focus = None,
@@ -78,12 +77,13 @@ def ask(
     settings = {"precision": precision, "batch_size": batch_size, **flags.settings}
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
-    spec = options.parse_method(method, method_options)
+    options.check_method(method, method_options)
     texts = InputReader(images=False, text_column=text_column).read(prompts)
     answers.require_texts(texts)
     outputs.check_count(out, len(texts))
     loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None)
     _require_writer(loaded)
+    spec = options.resolve_method(loaded, method, method_options)
     settings["check"] = resolve_check(chosen_check, loaded, len(texts))
     inputs = _prepare_prompts(texts, system, chat=chat)
     answers.deliver(answers.explain_answers(loaded, inputs, spec, settings), spec, out=out, json=json)

@@ -181,7 +181,7 @@ def _print_summary(summary: Mapping[str, Any], *, json: bool) -> None:
     if json:
         _print_records(summary)
     else:
-        _print_table(summary)
+        print_table(summary)
     _print_notes(summary)
 
 
@@ -196,7 +196,8 @@ def _print_records(summary: Mapping[str, Any]) -> None:
         outputs.print_json(row)
 
 
-def _print_table(summary: Mapping[str, Any]) -> None:
+def print_table(summary: Mapping[str, Any]) -> None:
+    """Print the values with a row per method."""
     from rich.console import Console
 
     Console(highlight=False, markup=False, no_color=outputs.is_plain()).print(_make_table(summary))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from clearhead.model.model import Model
 
 # Inputs per call of the library: several batches, so that those of similar length can share one.
-MAX_CHUNK = 64
+MAX_CHUNK = {"cpu": 64, "cuda": 8192}
 
 
 def resolve_check(check: bool | int | None, model: "Model", inputs: int) -> bool | int:
@@ -25,7 +25,7 @@ def explain_in_chunks(
     """Yield one explanation per input; `target` is common to all, or a list with one per input."""
     from clearhead.api import explain
 
-    for chunk in _iterate_chunks(len(inputs)):
+    for chunk in _iterate_chunks(model, len(inputs)):
         targets = _select_targets(target, chunk)
         yield from explain(model, inputs[chunk], method, targets, **settings)
 
@@ -42,7 +42,7 @@ def compare_in_chunks(
     """Yield per input its explanations by method."""
     from clearhead.api import compare
 
-    for chunk in _iterate_chunks(len(inputs)):
+    for chunk in _iterate_chunks(model, len(inputs)):
         yield from _iterate_rows(compare(model, inputs[chunk], methods, target, **settings))
 
 
@@ -52,11 +52,12 @@ def _iterate_rows(by_method: "Mapping[str, list[Explanation]]") -> "Iterator[dic
         yield dict(zip(by_method, row, strict=True))
 
 
-def _iterate_chunks(count: int) -> Iterator[slice]:
+def _iterate_chunks(model: "Model", count: int) -> Iterator[slice]:
     from clearhead.progress import progress
 
+    size = MAX_CHUNK.get(model.device.type, MAX_CHUNK["cpu"])
     with progress(count, "inputs") as advance:
-        for start in range(0, count, MAX_CHUNK):
-            stop = min(start + MAX_CHUNK, count)
+        for start in range(0, count, size):
+            stop = min(start + size, count)
             yield slice(start, stop)
             advance(stop - start)

@@ -41,8 +41,9 @@ def compare(
     check_text_column(inputs, text_column)
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
-    specs = options.parse_methods(methods)
+    options.check_methods(methods)
     loaded = options.load_model(model, device, lm_head)
+    specs = options.resolve_methods(loaded, methods)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     outputs.check_count(out, len(raw_inputs), len(specs))
     settings: dict[str, Any] = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}

@@ -1,17 +1,26 @@
 """clearhead explain."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.cli.tables import (
+    STREAMED_ENDINGS,
+    TableFlags,
+    explain_by_columns,
+    explain_stream,
+    is_streamed,
+    names_column,
+    read_sources,
+    require_tables,
+)
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
 def explain(
     inputs: options.Inputs,
     model: options.ModelName = None,
-    method: options.AnyMethod = None,
+    method: options.Method = None,
     target: options.Target = None,
     versus: options.Versus = None,
     answer: options.Answer = None,
@@ -47,6 +56,13 @@ def explain(
     batch_size: options.BatchSize = None,
     device: options.Device = None,
     lm_head: options.LmHead = None,
+    image_column: options.ImageColumn = None,
+    label_column: options.LabelColumn = None,
+    id_column: options.IdColumn = None,
+    columns: options.Columns = None,
+    flat: options.Flat = False,
+    tokens: options.Tokens = False,
+    shard: options.ShardRows = None,
 ) -> None:
     """Explain texts or images: which words or patches made the model decide.
 
@@ -59,33 +75,33 @@ def explain(
     clearhead explain photo.jpg --model clearhead/pets-vit --target cat
 
     clearhead explain prompt.txt --model M --answer Paris --versus London
+
+    clearhead explain reviews.parquet --versus column:label --out explained.parquet
     """
-    outputs.check_path(out, page_options={"--curves": curves, "--gold": bool(gold)})
-    check_text_column(inputs, text_column)
+    table = TableFlags(text_column, image_column, label_column, id_column, columns, flat, tokens, shard)
+    streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)})
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
-    spec = options.parse_method(method or DEFAULT_METHOD, method_options)
+    options.check_method(method, method_options)
     loaded = options.load_model(model, device, lm_head)
-    if method is None and loaded.writes:
-        spec = options.parse_method(DEFAULT_ANSWER_METHOD, method_options)
-    reader = InputReader(loaded.takes_images, text_column, pair, gold or ())
+    spec = options.resolve_method(loaded, method, method_options)
+    flags = answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources)
+    settings = _make_settings(precision, batch_size, options.choose_overflow(overflow, long), flags)
+    _refuse_class_flags(loaded, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
+    if streamed and out is not None:
+        targets = _stream_targets(loaded, target, versus, json=json)
+        explain_stream(loaded, inputs, out, spec, table, {**settings, **targets, "check": chosen_check})
+        return
+    reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
     raw_inputs = reader.read(inputs)
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
-    chosen = options.choose_overflow(overflow, long)
-    settings: dict[str, Any] = {"precision": precision, "batch_size": batch_size, "overflow": chosen}
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
-    flags = answers.AnswerFlags(
-        answer, versus if loaded.writes else None, focus, matrix, scale, max_new_tokens, sources
-    )
-    settings.update(flags.settings)
     if loaded.writes:
-        _refuse_class_flags({"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
         answers.require_texts(raw_inputs)
         answers.deliver(answers.explain_answers(loaded, raw_inputs, spec, settings), spec, out=out, json=json)
         return
-    targets = options.parse_target(loaded, target, versus)
-    explanations = list(explain_in_chunks(loaded, raw_inputs, spec, targets, settings))
+    explanations = _explain_classes(loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair)
     # What a page shows beside the explanations is not checked.
     page = _Page(loaded, spec, {**settings, "check": False}, curves=curves, annotated=bool(gold))
     outputs.deliver(
@@ -97,7 +113,66 @@ def explain(
     )
 
 
-def _refuse_class_flags(flags: Mapping[str, Any]) -> None:
+def _check_flags(inputs: Sequence[str], out: Path | None, table: TableFlags, page_options: Mapping[str, bool]) -> bool:
+    """Raise an error for flags that do not fit each other, and return whether tables are explained as a stream."""
+    streamed = is_streamed(inputs, out)
+    endings = STREAMED_ENDINGS if streamed else outputs.FILE_ENDINGS
+    outputs.check_path(out, page_options=page_options, endings=endings)
+    check_text_column(inputs, table.input_column)
+    if not streamed:
+        table.refuse_stream_flags()
+    return streamed
+
+
+def _stream_targets(model: "Model", target: str | None, versus: str | None, *, json: bool) -> dict[str, Any]:
+    """Return the targets of a table as arguments of `explain_table`."""
+    if json:
+        raise BadOption("--json prints explanations, but a table is written to its file only: leave out one of them.")
+    if model.writes:
+        return {}
+    classes = {"target": options.parse_class(model, target), "versus": options.parse_class(model, versus)}
+    return {name: value for name, value in classes.items() if value is not None}
+
+
+def _explain_classes(
+    model: "Model",
+    arguments: Sequence[str],
+    raw_inputs: Sequence[Any],
+    spec: "MethodSpec",
+    table: TableFlags,
+    settings: dict[str, Any],
+    target: str | None,
+    versus: str | None,
+    *,
+    pair: bool,
+) -> "list[Explanation]":
+    """Explain inputs for a class, or for the classes in a column of their table."""
+    if names_column(target) or names_column(versus):
+        require_tables(arguments)
+        targets = _stream_targets(model, target, versus, json=False)
+        return explain_by_columns(model, arguments, spec, table, {**settings, **targets})
+    classes = options.parse_target(model, target, versus)
+    explained = explain_in_chunks(model, raw_inputs, spec, classes, settings)
+    sources = read_sources(model, arguments, table, pair=pair)
+    return [replace(explanation, source=source) for explanation, source in zip(explained, sources, strict=True)]
+
+
+def _choose_foil(model: "Model", versus: str | None) -> str | None:
+    # For models with classes it is one of them.
+    if not model.writes:
+        return None
+    return versus
+
+
+def _make_settings(
+    precision: str | None, batch_size: int | None, overflow: str, flags: answers.AnswerFlags
+) -> dict[str, Any]:
+    return {"precision": precision, "batch_size": batch_size, "overflow": overflow, **flags.settings}
+
+
+def _refuse_class_flags(model: "Model", flags: Mapping[str, Any]) -> None:
+    if not model.writes:
+        return
     for flag, value in flags.items():
         if value:
             raise BadOption(
@@ -145,11 +220,13 @@ class _Page:
     def render(
         self, inputs: Sequence[Any], explanations: "Sequence[Explanation]", annotations: Sequence[Any]
     ) -> list[str]:
-        """Return the cards; few inputs also get a rollout row, two classes side by side, curves and annotations."""
+        """Return the cards, of many inputs one table; few also get a rollout row, two classes, curves, annotations."""
+        from clearhead.tables import convert
         from clearhead.views import html
+        from clearhead.views.table_page import rows_card
 
         if self._is_short(len(inputs)):
-            return [*class_words_cards(explanations), *html.cards(explanations)]
+            return [*class_words_cards(explanations), rows_card(convert.to_records(explanations))]
         bodies = html.summarise(explanations)
         rollouts = self._rollouts(inputs, explanations)
         for raw, explanation, rollout, annotation in zip(inputs, explanations, rollouts, annotations, strict=True):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-CATALOGUES = ("methods", "metrics", "tasks", "models", "benchmarks")
+CATALOGUES = ("methods", "metrics", "tasks", "models", "benchmarks", "choices")
 Row = dict[str, Any]
 
 
@@ -24,7 +24,7 @@ def complete_catalogues(incomplete: str) -> list[str]:
 Catalogue = Annotated[
     str,
     typer.Argument(
-        metavar="methods|metrics|tasks|models|benchmarks",
+        metavar="methods|metrics|tasks|models|benchmarks|choices",
         autocompletion=complete_catalogues,
         show_default=False,
         help="What to list.",
@@ -34,7 +34,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per e
 
 
 def list_catalogue(catalogue: Catalogue, json: Json = False) -> None:
-    """List the available methods, metrics, tasks, models or benchmarks."""
+    """List the available methods, metrics, tasks, models or benchmarks, or the methods chosen for models."""
     from clearhead.registry import unknown_name
 
     if catalogue not in CATALOGUES:
@@ -42,6 +42,8 @@ def list_catalogue(catalogue: Catalogue, json: Json = False) -> None:
     rows = _make_rows(catalogue)
     if rows:
         _print_rows(rows, json=json)
+    elif catalogue == "choices":
+        print("No method has been chosen for any model: see clearhead choose --help.")
     else:
         print(f"No {catalogue} are installed.")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
+from clearhead.attribution.names import DEFAULT, DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
 from clearhead.check import MIN_GROUPS
 from clearhead.errors import BadOption
 from clearhead.validation import require_integer
@@ -58,19 +58,14 @@ ModelName = Annotated[
     ),
 ]
 Method = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", autocompletion=complete_methods, help="Attribution method; see clearhead list methods."
-    ),
-]
-AnyMethod = Annotated[
     str | None,
     typer.Option(
         "--method",
         metavar="NAME",
         autocompletion=complete_methods,
-        help=f"Attribution method; see clearhead list methods. Default: {DEFAULT_METHOD}, for the answers of language "
-        f"models {DEFAULT_ANSWER_METHOD}.",
+        help=f"Attribution method; see clearhead list methods. Default: the one that clearhead choose has chosen for "
+        f"the model, else (and with 'default') {DEFAULT_METHOD}, for the answers of language models "
+        f"{DEFAULT_ANSWER_METHOD}.",
     ),
 ]
 MethodOptions = Annotated[
@@ -87,16 +82,25 @@ Methods = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option(metavar="LABEL", help="Class to explain, by label or index; default: the predicted class."),
+    typer.Option(
+        metavar="LABEL",
+        help="Class to explain, by label or index, or column:NAME for a column of the table; default: the predicted "
+        "class.",
+    ),
 ]
 Versus = Annotated[
-    str | None, typer.Option(metavar="LABEL", help="Explain the target relative to this class, or to this answer.")
+    str | None,
+    typer.Option(
+        metavar="LABEL",
+        help="Explain the target relative to this class, or to this answer; column:NAME for a column of the table.",
+    ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Output file: .html, .jsonl, .parquet or .md; for one input also .png or .svg, for one explanation .json.",
+        help="Output file: .html, .jsonl, .parquet or .md; for one input also .png or .svg, for one explanation .json. "
+        "Tables of any size are explained as a stream into .parquet, .jsonl or .csv (docs/tables.md).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per explanation (docs/json.md).")]
@@ -106,6 +110,26 @@ TextColumn = Annotated[
         metavar="C",
         help="Text column of the table, by name or, without a header, by number; two separated by a comma for pairs.",
     ),
+]
+ImageColumn = Annotated[
+    str | None, typer.Option(metavar="C", help="Column of the table that holds paths of images, relative to it.")
+]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(metavar="C", help="Column of the right labels, to mark wrong predictions; default: by its name."),
+]
+IdColumn = Annotated[
+    str | None, typer.Option(metavar="C", help="Column that names the rows; default: one called id, name, …")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Columns of the table to pass through to the output; default: all."),
+]
+Flat = Annotated[bool, typer.Option("--flat", help="Write the table without words and diagnostics, as .csv always is.")]
+Tokens = Annotated[bool, typer.Option("--tokens", help="Write the tokens into the table, too, not only words.")]
+ShardRows = Annotated[
+    int | None,
+    typer.Option("--shard", metavar="N", min=1, help="Rows that a killed run does again at most; default: 2048."),
 ]
 Pair = Annotated[bool, typer.Option("--pair", help="Treat the two texts as one pair.")]
 Curves = Annotated[
@@ -194,14 +218,15 @@ def parse_target(model: "Model", target: str | None, versus: str | None) -> Any:
     """Return a label or class index, or the contrast of two."""
     from clearhead.model.target import Target
 
-    first = _parse_class(model, target)
-    second = _parse_class(model, versus)
+    first = parse_class(model, target)
+    second = parse_class(model, versus)
     if second is None:
         return first
     return Target(first, versus=second)
 
 
-def _parse_class(model: "Model", text: str | None) -> str | int | None:
+def parse_class(model: "Model", text: str | None) -> str | int | None:
+    """Return a label as it is, and a number as the index of a class."""
     # First, because a label that looks like a number is a label.
     if text is None or text in model.labels:
         return text
@@ -215,19 +240,52 @@ def _parse_index(text: str) -> str | int:
     return text
 
 
+def check_method(name: str | None, pairs: Sequence[str] | None) -> None:
+    """Raise an error for a mistake in --method and -o that shows without the model."""
+    # Options of a default method are checked once the model is known, which decides what it is.
+    if name not in (None, DEFAULT):
+        parse_method(name, pairs)
+
+
 def parse_method(name: str, pairs: Sequence[str] | None) -> "MethodSpec":
-    """Parse the method of --method with the options of -o."""
+    """Parse a method with the options of -o."""
     # Imported here because it imports torch, without which --help and mistakes in other flags answer at once.
     from clearhead.attribution.method import parse_method
 
     return parse_method(name, **parse_method_options(pairs or []))
 
 
-def parse_methods(flags: Sequence[str] | None) -> "list[MethodSpec]":
-    """Parse the methods of --methods; without any, the default method."""
+def resolve_method(model: "Model", name: str | None, pairs: Sequence[str] | None) -> "MethodSpec":
+    """Parse the method of --method with the options of -o; without one, the method of this model."""
+    from clearhead.attribution.method import resolve_method
+
+    return resolve_method(model, name, **parse_method_options(pairs or []))
+
+
+def check_methods(flags: Sequence[str] | None) -> "list[MethodSpec]":
+    """Parse the methods of --methods as far as they do not depend on the model."""
     from clearhead.attribution.method import parse_method
 
-    return [parse_method(name) for name in split_names(flags or [DEFAULT_METHOD])]
+    return [parse_method(_fill_default(name)) for name in _split_methods(flags)]
+
+
+def resolve_methods(model: "Model", flags: Sequence[str] | None) -> "list[MethodSpec]":
+    """Parse the methods of --methods; without any, the method of this model."""
+    from clearhead.attribution.method import resolve_method
+
+    return [resolve_method(model, name) for name in _split_methods(flags)]
+
+
+def _split_methods(flags: Sequence[str] | None) -> Sequence[str | None]:
+    if not flags:
+        return [None]
+    return split_names(flags)
+
+
+def _fill_default(name: str | None) -> str:
+    if name is None or name == DEFAULT:
+        return DEFAULT_METHOD
+    return name
 
 
 def parse_method_options(pairs: Sequence[str]) -> "dict[str, RawText]":

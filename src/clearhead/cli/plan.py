@@ -33,6 +33,7 @@ def plan(
     device: options.Device = None,
     lm_head: options.LmHead = None,
     answer: Answer = None,
+    matrix: options.Matrix = False,
 ) -> None:
     """Estimate the memory and time of explaining these inputs, without explaining them all."""
     check_text_column(inputs, text_column)
@@ -40,13 +41,15 @@ def plan(
     from clearhead.attribution.batch import validate_request
     from clearhead.attribution.plan import estimate_request
 
-    specs = options.parse_methods(methods)
     # Before the model is loaded, which may take long.
-    validate_request(specs, batch_size)
+    validate_request(options.check_methods(methods), batch_size)
     loaded = options.load_model(model, device, lm_head)
+    specs = options.resolve_methods(loaded, methods)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     chosen = options.choose_overflow(overflow, long)
-    estimate = estimate_request(loaded, raw_inputs, specs, batch_size=batch_size, overflow=chosen, answer=answer)
+    estimate = estimate_request(
+        loaded, raw_inputs, specs, batch_size=batch_size, overflow=chosen, answer=answer, matrix=matrix
+    )
     if json:
         print(dumps(estimate))
     else:

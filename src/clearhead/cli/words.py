@@ -1,13 +1,12 @@
 """clearhead words."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.cli import options, outputs
 from clearhead.cli.chunks import explain_in_chunks
 from clearhead.cli.inputs import InputReader, check_text_column
@@ -16,9 +15,12 @@ from clearhead.errors import BadInput
 if TYPE_CHECKING:
     from PIL import Image
 
-    from clearhead.evaluation.top_words import Overlap, Weight
+    from clearhead.evaluation.top_words import ClassWord, Overlap, Weight
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
+
+    # By class its words, the strongest first.
+    WordsByClass = Mapping[str, Sequence[ClassWord]]
 
 # Words per class in a word cloud, also when fewer are listed.
 MIN_CLOUD_WORDS = 50
@@ -35,14 +37,18 @@ Reference = Annotated[
         "ln((1 + N) / (1 + n)).",
     ),
 ]
-# By class its words with their weights, the strongest first.
-WeightedWords = Mapping[str, Sequence[tuple[str, float]]]
+MinTexts = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="Leave out words in fewer texts of the class; default: 1 to 5, by the number of texts."
+    ),
+]
 
 
 def words(
     inputs: options.Inputs,
     model: options.ModelName = None,
-    method: options.Method = DEFAULT_METHOD,
+    method: options.Method = None,
     target: options.Target = None,
     out: Out = None,
     json: Json = False,
@@ -51,24 +57,30 @@ def words(
     reference: Reference = None,
     count: Count = 15,
     clouds: Clouds = False,
+    min_texts: MinTexts = None,
     overflow: options.Overflow = "truncate",
     long: options.Long = None,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
     lm_head: options.LmHead = None,
 ) -> None:
-    """List the most relevant words of each class over many texts."""
+    """List the most relevant words of each class over many texts.
+
+    A word's weight is its mean share of the relevance of a text of the class, with its 95 % interval and the number of
+    texts that contain it.
+    """
     _check_options(inputs, text_column, reference, out, clouds=clouds)
     # Before the model is loaded, which may take long.
-    spec = options.parse_method(method, method_options)
+    options.check_method(method, method_options)
     loaded = options.load_model(model, device, lm_head)
+    spec = options.resolve_method(loaded, method, method_options)
     _require_text_model(loaded)
     texts = InputReader(images=False, text_column=text_column).read(inputs)
     weight = _read_reference(reference, text_column)
     settings = {"batch_size": batch_size, "overflow": options.choose_overflow(overflow, long)}
     targets = options.parse_target(loaded, target, None)
     explanations = list(explain_in_chunks(loaded, texts, spec, targets, settings))
-    class_words = _collect_words(explanations, weight, count)
+    class_words = _collect_words(explanations, weight, count, min_texts)
     if out is not None:
         outputs.write_page(out, [class_words.render(clouds=clouds)], explanations)
     if json:
@@ -119,7 +131,7 @@ def _join_pair(text: str | tuple[str, str]) -> str:
 class _ClassWords:
     """The words of each class, and how far classes share them; `count` words per class are listed."""
 
-    words: WeightedWords
+    words: "WordsByClass"
     overlaps: "Sequence[Overlap]"
     count: int
 
@@ -130,7 +142,7 @@ class _ClassWords:
         images = _draw_clouds(self.words) if clouds else None
         return class_words.summary(self.words, self.overlaps, count=self.count, clouds=images)
 
-    def _list_words(self) -> "Iterator[tuple[str, Sequence[tuple[str, float]]]]":
+    def _list_words(self) -> "Iterator[tuple[str, Sequence[ClassWord]]]":
         """Yield each class with the words that are printed; clouds show more."""
         for label, weighted in self.words.items():
             yield label, weighted[: self.count]
@@ -138,8 +150,7 @@ class _ClassWords:
     def print_records(self) -> None:
         """Print one line of JSON per class."""
         for label, weighted in self._list_words():
-            listed = [{"word": word, "weight": weight} for word, weight in weighted]
-            outputs.print_json({"label": label, "words": listed})
+            outputs.print_json({"label": label, "words": list(map(asdict, weighted))})
 
     def print_lines(self) -> None:
         """Print one line of text per class, and one about the words they share."""
@@ -151,26 +162,40 @@ class _ClassWords:
             print(class_words.overlap_line(self.overlaps))
 
 
-def _collect_words(explanations: "Sequence[Explanation]", weight: "Weight | None", count: int) -> _ClassWords:
+def _collect_words(
+    explanations: "Sequence[Explanation]", weight: "Weight | None", count: int, min_texts: int | None
+) -> _ClassWords:
     from clearhead.evaluation.top_words import overlap_rows, top_words, word_records
 
     records = word_records(explanations, weight=weight)
-    words_by_class = top_words(records, count=max(count, MIN_CLOUD_WORDS))
+    words_by_class = top_words(records, count=max(count, MIN_CLOUD_WORDS), min_texts=min_texts)
     return _ClassWords(words_by_class, overlap_rows(records), count)
 
 
-def _print_words(label: str, weighted: Sequence[tuple[str, float]]) -> None:
+def _print_words(label: str, weighted: "Sequence[ClassWord]") -> None:
     from clearhead.views.text_spans import escape_hidden
 
     # Words come from the data and may hold control characters.
     print(escape_hidden(f"{label}: {_format_words(weighted)}"))
 
 
-def _format_words(weighted: Sequence[tuple[str, float]]) -> str:
-    return ", ".join(f"{word} {weight:.3g}" for word, weight in weighted)
+def _format_words(weighted: "Sequence[ClassWord]") -> str:
+    return ", ".join(map(_format_word, weighted))
 
 
-def _draw_clouds(words_by_class: WeightedWords) -> "dict[str, Image.Image]":
+def _format_word(word: "ClassWord") -> str:
+    return f"{word.word} {word.weight * 100:.3g} % ({_count_texts(word.texts)})"
+
+
+def _count_texts(count: int) -> str:
+    return "1 text" if count == 1 else f"{count} texts"
+
+
+def _draw_clouds(words_by_class: "WordsByClass") -> "dict[str, Image.Image]":
     from clearhead.views import wordcloud
 
-    return {label: wordcloud.cloud(weighted) for label, weighted in words_by_class.items() if weighted}
+    return {label: wordcloud.cloud(_pair_weights(words)) for label, words in words_by_class.items() if words}
+
+
+def _pair_weights(words: "Sequence[ClassWord]") -> list[tuple[str, float]]:
+    return [(word.word, word.weight) for word in words]

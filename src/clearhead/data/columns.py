@@ -54,7 +54,7 @@ def make_examples(
     if not columns:
         return list(list_bad_rows(row for _, row in preview)), None
     texts = text_columns(name, columns, text_column)
-    label = _find_label_column(name, columns, label_column)
+    label = find_label_column(name, columns, label_column)
     # `rows` is an iterator: the preview has been consumed.
     return list(_iterate_examples(chain(preview, rows), texts, label, path)), label
 
@@ -66,11 +66,11 @@ def make_example(number: int, row: Row, texts: list[str], label: str | None, pat
 
 
 def _parse_input(row: Row, texts: list[str], path: Path) -> Any:
-    cells = [_parse_cell(row.get(column), column, path) for column in texts]
-    return _join_cells(cells)
+    cells = [parse_cell(row.get(column), column, path) for column in texts]
+    return join_cells(cells)
 
 
-def _join_cells(cells: list[Any]) -> Any:
+def join_cells(cells: list[Any]) -> Any:
     """Return one text or image as it is, two texts as a pair."""
     if len(cells) == 1:
         return cells[0]
@@ -89,7 +89,7 @@ def text_columns(name: str, columns: list[str], text_column: str | None) -> list
         return _guess_text_columns(name, columns)
     names = _split_names(text_column, columns)
     for column in names:
-        _require_column(name, column, columns)
+        require_column(name, column, columns)
     _require_at_most_two(names)
     return names
 
@@ -106,7 +106,8 @@ def _split_names(text_column: str, columns: list[str]) -> list[str]:
     return [column.strip() for column in text_column.split(",")]
 
 
-def _require_column(name: str, column: str, columns: list[str]) -> None:
+def require_column(name: str, column: str, columns: list[str]) -> None:
+    """Raise UnknownName unless the table called `name` has a column."""
     if column not in columns:
         raise unknown_name(f"column of '{name}'", column, columns)
 
@@ -160,7 +161,7 @@ def _find_columns(preview: Sequence[tuple[int, Row | BadRow]]) -> list[str]:
 
 
 def _guess_text_columns(name: str, columns: list[str]) -> list[str]:
-    first = _find_column(columns, INPUT_COLUMNS)
+    first = find_column(columns, INPUT_COLUMNS)
     if first is None:
         raise _no_text_column(name, columns)
     return [first, *_second_columns(first, columns)]
@@ -177,14 +178,15 @@ def _no_text_column(name: str, columns: list[str]) -> BadInput:
     return BadInput(message, Argument("text_column"), f": {', '.join(columns)}.")
 
 
-def _find_label_column(name: str, columns: list[str], label_column: str | None) -> str | None:
+def find_label_column(name: str, columns: list[str], label_column: str | None) -> str | None:
+    """Return the column of labels, by its usual name unless it is given; None without one."""
     if label_column is None:
-        return _find_column(columns, LABEL_COLUMNS)
-    _require_column(name, label_column, columns)
+        return find_column(columns, LABEL_COLUMNS)
+    require_column(name, label_column, columns)
     return label_column
 
 
-def _find_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
+def find_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the column whose name comes first in `names`, ignoring case."""
     matches = [column for column in columns if column.casefold() in names]
     return min(matches, key=lambda column: names.index(column.casefold()), default=None)
@@ -213,7 +215,7 @@ def rename_repeated(example: Example | BadRow, number: int, seen: Counter[str]) 
 
 def find_id(number: int, row: Row, label: str | None) -> str:
     """Return the id in a row, or its number if it has none."""
-    column = _find_column(list(row), ID_COLUMNS)
+    column = find_column(list(row), ID_COLUMNS)
     # In some tables a column called "name" or "index" holds the label.
     if column is None or column == label:
         return str(number)
@@ -226,7 +228,7 @@ def _format_id(value: Any, number: int) -> str:
     return str(value)
 
 
-def _parse_cell(value: Any, column: str, path: Path) -> Any:
+def parse_cell(value: Any, column: str, path: Path) -> Any:
     """Return a text, or an image: bytes, {"bytes": …} as Hugging Face stores it, or a path relative to the table."""
     content = _unwrap_bytes(value)
     if isinstance(content, bytes):

@@ -2,11 +2,13 @@
 
 import csv
 import gzip
+import io
 import json
 import re
 import zlib
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ CSV_FORMATS: dict[str, dict[str, Any]] = {
     "\t": {"quoting": csv.QUOTE_NONE},
     ",": {"quoting": csv.QUOTE_MINIMAL, "strict": True},
 }
+# What is read to tell the line ends of a file.
+PREVIEW_BYTES = 2**16
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # What `surrogateescape` makes of bytes that are not UTF-8.
 ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
@@ -53,9 +57,13 @@ def _open_binary(path: Path) -> Any:
 def read_lines(path: Path, limit: int = -1) -> list[str]:
     """Return the lines of a text file; bytes that are not UTF-8 are escaped, see `damaged_file`."""
     content = read_content(path, limit)
+    _refuse_utf_16(path, content)
+    return _split_lines(_decode(content))
+
+
+def _refuse_utf_16(path: Path, content: bytes) -> None:
     if content.startswith(UTF_16_MARKS):
         raise BadFile(f"'{path}' is UTF-16 text: save it as UTF-8.")
-    return _split_lines(_decode(content))
 
 
 def _decode(content: bytes) -> str:
@@ -74,6 +82,36 @@ def _split_lines(text: str) -> list[str]:
 def _newline(text: str) -> str:
     # Not str.splitlines, which would also split at characters such as U+2028 inside a text.
     if "\n" in text:
+        return "\n"
+    return "\r"
+
+
+def iterate_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of `read_lines` one by one, so that a file of any size takes little memory."""
+    try:
+        with _open_binary(path) as file:
+            yield from _iterate_decoded(path, file)
+    except FileNotFoundError:
+        raise BadFile(f"There is no file '{path}'. Check the name and the folder.") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable_file(path, error) from error
+
+
+def _iterate_decoded(path: Path, file: Any) -> Iterator[str]:
+    beginning = file.read(PREVIEW_BYTES)
+    _refuse_utf_16(path, beginning)
+    file.seek(0)
+    newline = _choose_newline(beginning)
+    # Only at this line end: a text may hold others.
+    lines = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline=newline)
+    first = next(lines, "").removeprefix("\ufeff")
+    for line in filter(None, chain([first], lines)):
+        yield line.removesuffix(newline).removesuffix("\r")
+
+
+def _choose_newline(beginning: bytes) -> str:
+    # The first line may be longer than what was read.
+    if b"\n" in beginning or b"\r" not in beginning:
         return "\n"
     return "\r"
 
@@ -126,7 +164,7 @@ def _next_cells(rows: Any) -> Any:
 
 def json_lines(path: Path) -> Numbered:
     """Yield (line, object) of every line that is not empty, or a BadRow."""
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(iterate_lines(path), 1):
         if line.strip():
             yield number, _parse_object(number, line)
 
@@ -134,11 +172,11 @@ def json_lines(path: Path) -> Numbered:
 def _make_csv_reader(path: Path, delimiter: str) -> Any:
     # The default limit of 128 KiB is too small for documents.
     csv.field_size_limit(MAX_CELL_CHARACTERS)
-    return csv.reader(_iterate_lines(path), delimiter=delimiter, **CSV_FORMATS[delimiter])
+    return csv.reader(_end_lines(path), delimiter=delimiter, **CSV_FORMATS[delimiter])
 
 
-def _iterate_lines(path: Path) -> Iterator[str]:
-    for line in read_lines(path):
+def _end_lines(path: Path) -> Iterator[str]:
+    for line in iterate_lines(path):
         yield line + "\n"
 
 

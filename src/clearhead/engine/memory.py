@@ -1,8 +1,6 @@
-"""Estimates of memory and time before an explanation is computed."""
+"""Estimates of memory before an explanation is computed."""
 
 import re
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,6 @@ GATE_MODULES = ("gate_proj", "gate_up_proj", "wi_1")
 MEMINFO = Path("/proc/meminfo")
 # Free bytes of a device that does not report them: everything fits.
 UNKNOWN = 2**62
-# Seconds of a first run from which its setup (compiled kernels, caches) is negligible.
-SETUP_COUNTS_BELOW = 2.0
 NO_BYTES = {"all": {"current": 0}}
 
 
@@ -64,18 +60,28 @@ class ConfigSizes:
 
 def estimate_memory(model: Model, batch: Inputs) -> MemoryEstimate:
     """Estimate from the config and the size of the batch, without running anything; unknown sizes count as zero."""
-    config = getattr(model.network, "config", None)
-    sizes = _read_sizes(config)
-    tokens = longest_text(batch) or image_tokens(config)
-    row_bytes = len(batch) * model.dtype.itemsize
-    block = row_bytes * tokens * _saved_features(model, sizes)
-    attention = row_bytes * sizes.heads * tokens**2
+    tokens = longest_text(batch) or image_tokens(getattr(model.network, "config", None))
+    whole, blockwise = _estimate_row(model, tokens, _count_answer_tokens(batch))
+    return MemoryEstimate(len(batch) * whole, len(batch) * blockwise, free_bytes(model.device))
+
+
+def count_fitting_rows(model: Model, tokens: int, free: int) -> int:
+    """Return how many inputs of a length can be traced as a whole in so many bytes."""
+    whole, _ = _estimate_row(model, tokens)
+    return free // max(1, whole)
+
+
+def _estimate_row(model: Model, tokens: int, answer_tokens: int = 0) -> tuple[int, int]:
+    """Return the bytes that one input of a batch takes, traced as a whole and block by block."""
+    sizes = _read_sizes(getattr(model.network, "config", None))
+    element = model.dtype.itemsize
+    block = element * tokens * _saved_features(model, sizes)
+    attention = element * sizes.heads * tokens**2
     # Block by block, each block leaves its input and its weighted map, which has no heads.
-    results = sizes.blocks * row_bytes * (tokens * sizes.width + tokens**2)
-    logits = LOGITS_IN_BACKWARD * row_bytes * _count_answer_tokens(batch) * sizes.vocabulary
+    results = sizes.blocks * element * (tokens * sizes.width + tokens**2)
+    logits = LOGITS_IN_BACKWARD * element * answer_tokens * sizes.vocabulary
     blockwise = block + MAPS_IN_BACKWARD * attention + results + logits
-    whole = _whole_bytes(sizes.blocks, block, attention) + logits
-    return MemoryEstimate(whole, blockwise, free_bytes(model.device))
+    return _whole_bytes(sizes.blocks, block, attention) + logits, blockwise
 
 
 def _count_answer_tokens(batch: Inputs) -> int:
@@ -155,45 +161,3 @@ def _current_bytes(stats: dict[str, Any], name: str) -> int:
 def fits_in_memory(model: Model, batch: Inputs) -> bool:
     """Whether a batch can be traced as a whole."""
     return estimate_memory(model, batch).fits
-
-
-def estimate_seconds(work: Callable[[int], None], sizes: Sequence[int]) -> float:
-    """Estimate the time for batches of these sizes from the smallest, a middle and the largest one.
-
-    `work(index)` runs the batch at that index. Times are interpolated linearly between the measured sizes. The smallest
-    batch is run twice, so that the cost of the first run does not count, unless it takes long.
-    """
-    seconds = _measure_sizes(work, sizes)
-    return sum(_interpolate(seconds, size) for size in sizes)
-
-
-def _measure_sizes(work: Callable[[int], None], sizes: Sequence[int]) -> dict[int, float]:
-    """Return the seconds of the smallest, a middle and the largest batch, by their size."""
-    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
-    smallest = order[0]
-    middle = order[len(order) // 2]
-    seconds: dict[int, float] = {}
-    first_run = _measure(work, smallest)
-    # A shorter run may be mostly setup, so it is measured again.
-    if first_run >= SETUP_COUNTS_BELOW:
-        seconds[sizes[smallest]] = first_run
-    for index in (smallest, middle, order[-1]):
-        if sizes[index] not in seconds:
-            seconds[sizes[index]] = _measure(work, index)
-    return seconds
-
-
-def _measure(work: Callable[[int], None], index: int) -> float:
-    start = time.perf_counter()
-    work(index)
-    return time.perf_counter() - start
-
-
-def _interpolate(seconds: dict[int, float], size: int) -> float:
-    """Return the time for a size, linear between the two measured sizes around it."""
-    above = min((measured for measured in seconds if measured >= size), default=max(seconds))
-    below = max((measured for measured in seconds if measured <= size), default=min(seconds))
-    if above == below:
-        return seconds[above]
-    share = (size - below) / (above - below)
-    return seconds[below] + share * (seconds[above] - seconds[below])

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clearhead.attribution.answers import explain_steps
-from clearhead.attribution.batch import AttributionRequest, InputResult, TargetSets
+from clearhead.attribution.batch import AttributionRequest, TargetSets
+from clearhead.attribution.batch_result import InputResult
 from clearhead.data.task import Example, Writing
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput
@@ -39,6 +40,9 @@ class AnswerPlanner:
     def captured_targets(self) -> list[Target | None]:
         """What traces are captured for, the whole answer; None for examples that were skipped."""
         return list(map(self.answers.get, range(len(self.examples))))
+
+    def encode_together(self, overflow: str) -> None:
+        """Return None: prompts get their answers one by one."""
 
     def encode(self, index: int, overflow: str) -> Encoded:
         """Return a prompt with its answer; raise BadInput if one of them does not suit the model or the metrics."""

@@ -26,11 +26,12 @@ from clearhead.evaluation.statistics import SAMPLES, intervals
 from clearhead.evaluation.table_format import format_html, format_refusal, format_rows
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
+from clearhead.progress import progress
 from clearhead.spec import as_list
 from clearhead.validation import require_integer
 
 # Explained examples (examples × methods) that are held in memory at a time.
-CASES = {"text": 2048, "image": 256}
+CASES = {"text": 512, "image": 64}
 MAX_SKIPPED_LINES = 3
 
 Spec = TypeVar("Spec", MethodSpec, MetricSpec)
@@ -227,8 +228,11 @@ class _Run:
         """Measure all examples and count those that were skipped."""
         skipped: Counter[tuple[str, str]] = Counter()
         size = self._chunk_size()
-        for start in range(0, len(examples), size):
-            skipped.update(self._measure_chunk(examples[start : start + size], specs))
+        with progress(len(examples), "examples") as advance:
+            for start in range(0, len(examples), size):
+                chunk = examples[start : start + size]
+                skipped.update(self._measure_chunk(chunk, specs))
+                advance(len(chunk))
         return skipped
 
     def _chunk_size(self) -> int:

@@ -1,11 +1,13 @@
 """Examples explained for metrics: by all methods, for all targets that the metrics need."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 from clearhead.attribution import assemble
-from clearhead.attribution.batch import AttributionRequest, InputResult, TargetSets, attribute_batches, make_batches
+from clearhead.attribution.batch import AttributionRequest, TargetSets, attribute_batches
+from clearhead.attribution.batch_result import InputResult
+from clearhead.attribution.batch_sizes import Batch, make_batches
 from clearhead.attribution.method import MethodSpec
 from clearhead.data.task import Example
 from clearhead.engine.trace import Trace
@@ -14,7 +16,7 @@ from clearhead.evaluation.answer_planner import ANSWER, AnswerPlanner
 from clearhead.evaluation.examples import label_index
 from clearhead.evaluation.metric import ANSWER_TARGETS, ExplainedExample, MetricSpec
 from clearhead.explanation import Explanation
-from clearhead.model.inputs import Encoded, encode
+from clearhead.model.inputs import Encoded, EncodedList, EncodedRows, encode, encode_all
 from clearhead.model.model import Model
 from clearhead.model.target import Target
 from clearhead.validation import require_integer
@@ -70,7 +72,7 @@ def explain_examples(
     # Filled by the loop, and read by it: a method that refused one batch is not run on the next.
     refused: dict[str, str] = {}
     request = AttributionRequest(model, specs, planner.captured_targets, expand_targets=planner.expand, refused=refused)
-    results = dict(attribute_batches(request, make_batches(model, encoded, batch_size)))
+    results = dict(attribute_batches(request, _make_batches(model, encoded, batch_size)))
     planner.add_steps(request, encoded, results)
     cases = {}
     for number, spec in enumerate(specs):
@@ -78,6 +80,13 @@ def explain_examples(
         if spec.text not in refused:
             cases[spec.text] = _make_cases(planner, encoded, results, number)
     return ExplainedExamples(cases, refused, skipped)
+
+
+def _make_batches(model: Model, encoded: Mapping[int, Encoded], batch_size: int | None) -> Iterator[Batch]:
+    """Yield batches of the examples that can be read, with their own indices."""
+    indices = list(encoded)
+    for batch in make_batches(model, EncodedList(list(encoded.values())), batch_size):
+        yield Batch([indices[row] for row in batch.indices], batch.inputs)
 
 
 def _validate_options(batch_size: int | None, long: str) -> None:
@@ -109,6 +118,9 @@ def _encode_examples(
     planner: "TargetPlanner | AnswerPlanner", long: str
 ) -> tuple[dict[int, Encoded], list[tuple[str, str]]]:
     """Return encoded examples by index, and (id, reason) of those that cannot be read."""
+    rows = planner.encode_together(long)
+    if rows is not None:
+        return dict(enumerate(rows)), []
     encoded = {}
     skipped = []
     for index, example in enumerate(planner.examples):
@@ -140,6 +152,13 @@ class TargetPlanner:
     predicted: dict[int, Target] = field(default_factory=dict)
     captured_targets = None
     """Traces are captured for the predictions."""
+
+    def encode_together(self, overflow: str) -> EncodedRows | None:
+        """Return all examples ready to be put into batches; None if the model cannot read one of them."""
+        try:
+            return encode_all(self.model, [example.raw for example in self.examples], overflow=overflow)
+        except BadInput:
+            return None
 
     def encode(self, index: int, overflow: str) -> Encoded:
         """Return an example ready to be put into a batch; raise BadInput if the model cannot read it."""

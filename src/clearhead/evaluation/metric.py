@@ -91,6 +91,7 @@ METRICS: Registry[Metric] = Registry(
         "clearhead.evaluation.localisation",
         "clearhead.evaluation.plausibility",
         "clearhead.evaluation.sanity",
+        "clearhead.evaluation.planted",
         "clearhead.evaluation.answer_faithfulness",
         "clearhead.evaluation.step_faithfulness",
         "clearhead.evaluation.soft_faithfulness",

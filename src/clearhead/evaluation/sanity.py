@@ -54,7 +54,7 @@ def randomisation(
 
 def _randomise(model: Model, seed: int) -> Iterator[Model]:
     """Yield a copy of the model after each stage; it is the same copy, changed in place."""
-    randomised = _copy_model(model)
+    randomised = copy_model(model)
     # On the CPU, so that a seed gives the same weights on any device.
     generator = torch.Generator().manual_seed(seed)
     for parameters in parts_from_output(randomised.network):
@@ -63,7 +63,8 @@ def _randomise(model: Model, seed: int) -> Iterator[Model]:
         yield randomised
 
 
-def _copy_model(model: Model) -> Model:
+def copy_model(model: Model) -> Model:
+    """Return the model with a copy of its network, whose weights may be changed."""
     # Without the model's cached copies in other dtypes, which would keep the trained weights.
     return replace(model, network=copy.deepcopy(model.network), copies={})
 
@@ -161,7 +162,7 @@ def _draw_like(parameter: Tensor, generator: torch.Generator) -> Tensor:
 def _explain_again(model: Model, cases: Sequence[ExplainedExample]) -> list[Explanation]:
     """Explain the same inputs and targets by the same methods on another model; methods share traces."""
     explanations: dict[int, Explanation] = {}
-    for group in _group_methods(cases):
+    for group in group_methods(cases):
         # All methods of a group explained the same, so the first one's examples stand for all.
         examples = _select(cases, group[0][1])
         after = _compare_methods(model, examples, [spec for spec, _ in group])
@@ -186,7 +187,7 @@ def _select(cases: Sequence[ExplainedExample], indices: Sequence[int]) -> list[E
     return [cases[index] for index in indices]
 
 
-def _group_methods(cases: Sequence[ExplainedExample]) -> list[list[MethodCases]]:
+def group_methods(cases: Sequence[ExplainedExample]) -> list[list[MethodCases]]:
     """Group the methods that explained the same inputs for the same targets."""
     groups: dict[Any, list[MethodCases]] = {}
     for spec, indices in _cases_by_method(cases):

@@ -1,8 +1,9 @@
 """Over a whole corpus: which words or tokens speak for each class, and how far classes share them.
 
 The metric `token-overlap` counts the tokenizer's tokens, `clearhead words` counts words (casefolded, without
-surrounding punctuation). Both are *terms* here, and all else is the same: relevance is summed per class and term,
-weighted by inverse document frequency, and the overlap is common terms / (pairs of classes × k).
+surrounding punctuation). Both are *terms* here: relevance is summed per class and term, weighted by inverse document
+frequency, and the overlap is common terms / (pairs of classes × k). Words are shares of the relevance of their text, so
+that no single text decides; tokens are summed as they are, as in the paper.
 """
 
 import math
@@ -28,10 +29,28 @@ CURVE_KS = (5, 10, 20, 30, 40, 50, 75, 100)
 SHOWN_KS = (5, 10, 20, 30, 40, 50)
 TOP_K = 50
 MAX_DOCUMENTS = 50_000
+MAX_DEFAULT_SUPPORT = 5
+TEXTS_PER_SUPPORT = 100
+# Standard errors around a mean that hold 95 %.
+CONFIDENCE = 1.96
 PUNCTUATION = ".,;:!?\"'()[]{}<>«»“”‘’…–—-*_/\\|"
 
 Weight = Callable[[str], float]
 """The weight of a term."""
+
+
+@dataclass(frozen=True)
+class ClassWord:
+    """A word of a class: its mean share of the relevance of a text of the class, and the number of texts with it.
+
+    `low` and `high` bound the mean by 95 % (normal approximation over the texts).
+    """
+
+    word: str
+    weight: float
+    texts: int
+    low: float
+    high: float
 
 
 class ClassTotals:
@@ -42,11 +61,11 @@ class ClassTotals:
 
     def __init__(self, records: Sequence[Record]) -> None:
         # A class whose records hold no term still counts as a class.
-        self.classes, class_N = _number_values([record["class"] for record in records])
+        self.classes, self._class_N = _number_values([record["class"] for record in records])
         self.terms, term = _number_values(_concatenate(records, "tokens"))
         # Flat, one entry per occurrence: a bootstrap sums them thousands of times by bincount.
         self._record = _number_occurrences(records)
-        self._cell = class_N[self._record] * len(self.terms) + term
+        self._cell = self._class_N[self._record] * len(self.terms) + term
         self._relevance = np.array(_concatenate(records, "relevance"), dtype=np.float64)
 
     def sums(self, weight_N: Array) -> tuple[Array, Array]:
@@ -70,6 +89,30 @@ class ClassTotals:
         sums, occurs = self.sums(weight_N)
         # Only terms that occur for a class: another class's terms have the sum 0, more than some of its own.
         return [_top_terms(sum_V, occurs_V, k) for sum_V, occurs_V in zip(sums, occurs, strict=True)]
+
+    def supported(self, class_number: int, min_texts: int) -> list[ClassWord]:
+        """Return the terms of a class that occur in enough of its records and speak for it, the heaviest first."""
+        records = int((self._class_N == class_number).sum())
+        term, sums = self._sum_texts(class_number)
+        texts_V = np.bincount(term, minlength=len(self.terms))
+        mean_V = np.bincount(term, sums, minlength=len(self.terms)) / records
+        square_V = np.bincount(term, sums**2, minlength=len(self.terms)) / records
+        error_V = CONFIDENCE * np.sqrt(np.maximum(square_V - mean_V**2, 0) / records)
+        candidates = np.flatnonzero((texts_V >= min_texts) & (mean_V > 0))
+        words = []
+        for index in candidates[sort_descending(mean_V[candidates])]:
+            mean, error = float(mean_V[index]), float(error_V[index])
+            words.append(ClassWord(self.terms[index], mean, int(texts_V[index]), mean - error, mean + error))
+        return words
+
+    def _sum_texts(self, class_number: int) -> tuple[Array, Array]:
+        """Return term and summed relevance of every term of every record of a class."""
+        own = self._class_N[self._record] == class_number
+        # A term may occur several times in a text, which is one observation.
+        key = self._record[own] * len(self.terms) + self._cell[own] % max(1, len(self.terms))
+        distinct, inverse = np.unique(key, return_inverse=True)
+        sums = np.bincount(inverse, self._relevance[own], minlength=len(distinct))
+        return distinct % max(1, len(self.terms)), sums
 
 
 def _concatenate(records: Sequence[Record], name: str) -> list[Any]:
@@ -166,7 +209,9 @@ def _distinct_words(text: str) -> set[str]:
 def word_records(explanations: Collection[Explanation], *, weight: Weight | None = None) -> list[Record]:
     """Return a record per explanation: the explained class, the words of the text, and their weighted relevance.
 
-    Words are casefolded and lose surrounding punctuation, unlike the tokens of the metric `token-overlap`.
+    Words are casefolded and lose surrounding punctuation, unlike the tokens of the metric `token-overlap`, and their
+    relevance is divided by the sum of absolute relevances of their text: gradients differ by orders of magnitude
+    between texts, and the texts with the largest would decide alone.
     """
     _check_explanations(explanations)
     return [_word_record(explanation, weight) for explanation in explanations]
@@ -194,7 +239,16 @@ def _word_record(explanation: Explanation, weight: Weight | None) -> Record:
         if name:
             words.append(name)
             relevance.append(float(word.relevance))
-    return _weighted_record(explanation.label, words, np.array(relevance), weight)
+    return _weighted_record(explanation.label, words, _as_shares(np.array(relevance)), weight)
+
+
+def _as_shares(relevance_N: Array) -> Array:
+    """Return relevances as shares of their absolute sum; zeros if all are."""
+    total = np.abs(relevance_N).sum()
+    if not total > 0:
+        return np.zeros_like(relevance_N)
+    shares: Array = relevance_N / total
+    return shares
 
 
 def _weighted_record(label: str, terms: list[str], relevance_N: Array, weight: Weight | None) -> Record:
@@ -207,16 +261,25 @@ def _weigh_terms(terms: Sequence[str], weight: Weight) -> Array:
     return np.array([weight(term) for term in terms])
 
 
-def top_words(records: Sequence[Record], *, count: int = TOP_K) -> dict[str, list[tuple[str, float]]]:
-    """Return for each class its words with the highest summed relevance; words that sum to 0 or less are left out."""
+def top_words(
+    records: Sequence[Record], *, count: int = TOP_K, min_texts: int | None = None
+) -> dict[str, list[ClassWord]]:
+    """Return for each class its words with the highest mean relevance, without those that speak against it.
+
+    Words in fewer than `min_texts` texts of the class are left out: a name that occurs once says nothing about the
+    class. By default that are 1 to 5, one more for every hundred texts.
+    """
     require_integer("count", count)
-    lists = word_lists(records, count)
-    return {label: _supporting_words(words) for label, words in lists.items()}
+    if min_texts is None:
+        min_texts = default_support(len(records))
+    require_integer("min_texts", min_texts, is_flag=True)
+    totals = ClassTotals(records)
+    return {label: totals.supported(number, min_texts)[:count] for number, label in enumerate(totals.classes)}
 
 
-def _supporting_words(words: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    # A word that speaks against the class is no word of the class.
-    return [(word, total) for word, total in words if total > 0]
+def default_support(texts: int) -> int:
+    """Return in how many texts of a class a word must occur to be listed."""
+    return min(MAX_DEFAULT_SUPPORT, 1 + texts // TEXTS_PER_SUPPORT)
 
 
 def overlap_rows(records: Sequence[Record], ks: Sequence[int] = SHOWN_KS) -> list[Overlap]:

@@ -1,13 +1,16 @@
 """Encoded inputs and the batches they are padded and stacked into."""
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from clearhead.arrays import Array
 from clearhead.errors import Argument, BadInput
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
 from clearhead.model.model import Model
@@ -75,6 +78,39 @@ class Inputs:
         return len(self.items)
 
 
+class EncodedRows(Sequence[Encoded]):
+    """Encoded inputs that batches are made of."""
+
+    @property
+    @abstractmethod
+    def lengths(self) -> Array:
+        """The number of tokens of each input."""
+
+    @abstractmethod
+    def collate(self, model: Model, indices: Sequence[int]) -> Inputs:
+        """Put some of the inputs into a batch (see `collate`)."""
+
+
+@dataclass(frozen=True)
+class EncodedList(EncodedRows):
+    """Inputs that were encoded one by one."""
+
+    rows: Sequence[Encoded]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    @property
+    def lengths(self) -> Array:
+        return np.array([row.length for row in self.rows], np.int64)
+
+    def collate(self, model: Model, indices: Sequence[int]) -> Inputs:
+        return collate(model, [self.rows[index] for index in indices])
+
+
 def collate(model: Model, batch: Sequence[Encoded]) -> Inputs:
     """Pad encoded inputs on the right and stack them; an input gives the same numbers in any batch."""
     items = [encoded.item for encoded in batch]
@@ -119,7 +155,7 @@ def _pad_texts(model: Model, batch: Sequence[Encoded]) -> dict[str, Tensor]:
     if model.is_encoder_decoder:
         batch = _align_sources(model, batch)
     width = _longest(batch)
-    return {name: _pad_rows(model, name, batch, width) for name in _tensor_names(model, batch[0])}
+    return {name: _pad_rows(model, name, batch, width) for name in list_tensor_names(model, batch[0].values)}
 
 
 def _longest(batch: Sequence[Encoded]) -> int:
@@ -137,14 +173,15 @@ def _pad_source(model: Model, encoded: Encoded, width: int) -> Encoded:
     (length,) = values[SOURCE_LENGTH]
     for name in ("input_ids", "attention_mask"):
         row = values[name]
-        values[name] = row[:length] + [_padding_value(model, name)] * (width - length) + row[length:]
+        values[name] = row[:length] + [padding_value(model, name)] * (width - length) + row[length:]
     values[ANSWER_POSITIONS] = [position + width - length for position in values[ANSWER_POSITIONS]]
     values[SOURCE_LENGTH] = [width]
     return Encoded(encoded.item, values)
 
 
-def _tensor_names(model: Model, encoded: Encoded) -> list[str]:
-    names = list(encoded.values)
+def list_tensor_names(model: Model, values: Iterable[str]) -> list[str]:
+    """Return the names of the tensors that the network gets, from those of the tokenizer's values."""
+    names = list(values)
     # Padding must be masked out even if the tokenizer returns no mask.
     if model.takes_mask and "attention_mask" not in names:
         names.append("attention_mask")
@@ -176,7 +213,7 @@ def _different_sizes(sizes: set[str]) -> BadInput:
 
 
 def _pad_rows(model: Model, name: str, batch: Sequence[Encoded], width: int) -> Tensor:
-    fill = _padding_value(model, name)
+    fill = padding_value(model, name)
     if name == ANSWER_POSITIONS:
         # The last position again, so that the network need not look at others.
         return pad_positions([encoded.values[name] for encoded in batch])
@@ -203,7 +240,8 @@ def _row_values(encoded: Encoded, name: str) -> list[int]:
     return values
 
 
-def _padding_value(model: Model, name: str) -> Any:
+def padding_value(model: Model, name: str) -> Any:
+    """Return what stands at the padding of a tensor of the network."""
     if name == "input_ids":
         return getattr(model.config, "pad_token_id", None) or 0
     if name == "token_type_ids":

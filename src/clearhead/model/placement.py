@@ -51,7 +51,7 @@ def with_perturbed_weights(model: Model, size: float) -> Model:
 
 
 def _cached_copy(model: Model, name: str, make_copy: Callable[[], Model]) -> Model:
-    versions = _weight_versions(model)
+    versions = weight_versions(model)
     # A copy of weights that have been trained further since is stale.
     cached_versions, converted = model.copies.get(name, (None, model))
     if cached_versions != versions:
@@ -138,7 +138,7 @@ def _copy_network(network: Any, device: torch.device, dtype: torch.dtype) -> Any
     return copy.deepcopy(network).to(device, dtype)
 
 
-def _weight_versions(model: Model) -> list[tuple[int, int]]:
+def weight_versions(model: Model) -> list[tuple[int, int]]:
     """Return address and version of every weight, which change when the model is trained further."""
     return [(weight.data_ptr(), _weight_version(weight)) for weight in _iterate_weights(model)]
 

@@ -24,15 +24,16 @@ NETWORK_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 def encode_text(model: Model, text: Text, overflow: str, *, add_special_tokens: bool = True) -> Encoded:
     """Tokenise a text or pair; `overflow` is what to do with too many tokens (`OVERFLOW_CHOICES`)."""
     _validate_text(text)
-    values = _tokenise(model, text, overflow, add_special_tokens)
+    values = tokenise(model, _split_pair(text), overflow, add_special_tokens=add_special_tokens)
     if overflow != "windows":
         validate_length(model, len(values["input_ids"]))
     item = _make_item(model, text, values)
     _require_content(item)
-    return Encoded(item, _select_inputs(values))
+    return Encoded(item, select_inputs(values))
 
 
-def _select_inputs(values: Any) -> dict[str, Any]:
+def select_inputs(values: Any) -> dict[str, Any]:
+    """Return what the network takes of a tokenizer's result."""
     # Plain lists: the batch pads them before it makes tensors.
     return {name: list(values[name]) for name in values if name in NETWORK_INPUTS}
 
@@ -76,19 +77,21 @@ def _split_pair(text: Text) -> tuple[str, ...]:
     return (text,)
 
 
-def _tokenise(model: Model, text: Text, overflow: str, add_special_tokens: bool) -> Any:
+def tokenise(model: Model, segments: Sequence[Any], overflow: str, *, add_special_tokens: bool = True) -> Any:
+    """Call the tokenizer with a text, or the two of a pair; with lists of them it returns lists."""
     return model.processor(
-        *_split_pair(text),
+        *segments,
         add_special_tokens=add_special_tokens,
         return_special_tokens_mask=True,
-        return_offsets_mapping=_knows_offsets(model.processor),
+        return_offsets_mapping=knows_offsets(model.processor),
         # The length is validated afterwards: no warning about it.
         verbose=False,
         **_truncation_options(model, overflow),
     )
 
 
-def _knows_offsets(tokenizer: Any) -> bool:
+def knows_offsets(tokenizer: Any) -> bool:
+    """Return whether a tokenizer tells which characters its tokens come from."""
     # Slow tokenizers, written in Python, do not know where a token comes from.
     return bool(getattr(tokenizer, "is_fast", False))
 
@@ -104,7 +107,7 @@ def _truncation_options(model: Model, overflow: str) -> dict[str, Any]:
 def _make_item(model: Model, text: Text, values: Any) -> Item:
     tokens = tuple(model.processor.convert_ids_to_tokens(values["input_ids"]))
     special = tuple(map(bool, values["special_tokens_mask"]))
-    if isinstance(text, str) and not _knows_offsets(model.processor):
+    if isinstance(text, str) and not knows_offsets(model.processor):
         return Item(tokens, special, text, place_pieces(text, tokens, special))
     return Item(tokens, special, text, _find_offsets(text, values))
 

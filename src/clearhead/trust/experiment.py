@@ -32,31 +32,23 @@ class Experiment:
         return self.explanation.target.versus is not None
 
     @property
-    def shown_masks(self) -> Tensor:
-        """The units that are present when a group is shown alone (G,U)."""
+    def masks(self) -> Tensor:
+        """The units present when each group is shown alone, then hidden; all of them last, if their score is needed."""
         masks_GU = torch.zeros(len(self.numbers_GK), self.units.count, dtype=torch.bool)
-        return masks_GU.scatter(1, torch.from_numpy(self.numbers_GK), True)
-
-    @property
-    def hidden_masks(self) -> Tensor:
-        """The units that are present when a group is hidden; all of them last, if their score is needed."""
-        masks_GU = ~self.shown_masks
-        if self.needs_score:
-            return torch.cat([masks_GU, torch.ones_like(masks_GU[:1])])
-        return masks_GU
+        shown_GU = masks_GU.scatter(1, torch.from_numpy(self.numbers_GK), True)
+        whole = torch.ones_like(shown_GU[: int(self.needs_score)])
+        return torch.cat([shown_GU, ~shown_GU, whole])
 
     @property
     def target(self) -> Target:
         """The target, with a span's positions in the padded row."""
         return shift_span(self.explanation.target, dict(enumerate(self.units.positions)))
 
-    def conclude(self, shown_G: Array, hidden_G: Array) -> Check:
-        """Return the check, from the scores under both kinds of masks."""
-        passes = len(shown_G) + len(hidden_G)
-        score = _read_score(self.explanation)
-        if self.needs_score:
-            score = float(hidden_G[-1])
-            hidden_G = hidden_G[:-1]
+    def conclude(self, scores_S: Array) -> Check:
+        """Return the check, from the scores under all masks."""
+        groups = len(self.numbers_GK)
+        shown_G, hidden_G, whole = np.split(scores_S, [groups, 2 * groups])
+        score = float(whole[0]) if self.needs_score else _read_score(self.explanation)
         # A difference of probabilities is none itself.
         scale = _name_scale(self.explanation)
         are_probabilities = scale == PROBABILITY and not self.needs_score
@@ -76,7 +68,7 @@ class Experiment:
             shown_random=float(shown_G[1:].mean()),
             p_value=trial.p_value,
             percentile=trial.percentile,
-            passes=passes,
+            passes=len(scores_S),
             seed=self.seed,
         )
 

@@ -1,14 +1,13 @@
 """Check explanations by removal: hide the units that they call the strongest, or show nothing else."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 
 import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.attribution.batch import Batch, select_rows
+from clearhead.attribution.batch_sizes import Batch, select_rows
 from clearhead.check import MIN_GROUPS
 from clearhead.errors import ClearheadError
 from clearhead.explanation import Explanation
@@ -105,33 +104,29 @@ def _run_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> 
     """Return the checked explanations of each input, from the passes of all inputs."""
     batch = select_rows(inputs, list(experiments))
     groups = list(experiments.values())
-    # Apart from each other: a batch is as wide as its longest row, and what is shown alone is short.
-    shown = _score_masks(model, batch, groups, attrgetter("shown_masks"))
-    hidden = _score_masks(model, batch, groups, attrgetter("hidden_masks"))
     checked = {}
-    for row, *results in zip(experiments, groups, shown, hidden, strict=True):
-        checked[row] = list(map(_conclude, *results))
+    for row, group, scores in zip(experiments, groups, _score_masks(model, batch, groups), strict=True):
+        checked[row] = list(map(_conclude, group, scores))
     return checked
 
 
-def _conclude(experiment: Experiment, shown_G: Array, hidden_G: Array) -> Explanation:
-    return replace(experiment.explanation, check=experiment.conclude(shown_G, hidden_G))
+def _conclude(experiment: Experiment, scores_S: Array) -> Explanation:
+    return replace(experiment.explanation, check=experiment.conclude(scores_S))
 
 
-def _score_masks(
-    model: Model, batch: Inputs, groups: Sequence[Sequence[Experiment]], get_masks: Callable[[Experiment], Tensor]
-) -> list[list[Array]]:
+def _score_masks(model: Model, batch: Inputs, groups: Sequence[Sequence[Experiment]]) -> list[list[Array]]:
     """Return the scores of each experiment of each input under its masks."""
-    masks = [list(map(get_masks, group)) for group in groups]
+    masks = [[experiment.masks for experiment in group] for group in groups]
     # All explanations of an input have its units and its target.
     first = [group[0] for group in groups]
+    # Together, though what is shown alone is shorter than what is left: a call costs more than padding a few words.
     scores = perturbed_scores(
         model,
         batch,
         list(map(torch.cat, masks)),
         [experiment.target for experiment in first],
         [experiment.units.features for experiment in first],
-        replacement=_choose_replacement(model),
+        replacement=choose_replacement(model),
     )
     return list(map(_split_scores, scores, masks))
 
@@ -141,7 +136,7 @@ def _split_scores(scores_N: Tensor, masks: Sequence[Tensor]) -> list[Array]:
     return [piece.numpy() for piece in pieces]
 
 
-def _choose_replacement(model: Model) -> str | None:
+def choose_replacement(model: Model) -> str | None:
     """Return how units are removed: deleted from texts, whose rows become short; black, or [MASK] around a span."""
     if model.takes_images or model.problem == "span":
         return None

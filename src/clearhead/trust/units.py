@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.attribution.batch import select_rows
+from clearhead.attribution.batch_sizes import select_rows
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Inputs, Item

@@ -1,7 +1,7 @@
 """Captions that every view shares: labels, methods, words with their numbers, and tooltips."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clearhead.answer_explanation import AnswerExplanation
@@ -12,6 +12,8 @@ from clearhead.views.text_spans import TextSpan, escape_hidden
 
 # Characters of a label; answers may be long.
 MAX_LABEL = 60
+# What tells the inputs of a page apart.
+IDENTITY = {"id": "id {}", "file": "{}", "row": "row {}", "gold": "gold {}"}
 
 
 def format_method(explanation: Explanation) -> str:
@@ -34,13 +36,23 @@ def _shown_options(explanation: Explanation) -> Mapping[str, Any]:
 
 
 def format_source(explanation: Explanation, *, method: bool = True) -> str:
-    """Format where the numbers come from: the method, unless shown elsewhere, and the model."""
+    """Format where numbers and input come from: method, unless shown elsewhere, model, file, row, id and gold label."""
     sources = []
     if method:
         sources.append(format_method(explanation))
     if explanation.model:
         sources.append(explanation.model)
-    return " · ".join(sources)
+    return " · ".join([*sources, *_list_identity(explanation)])
+
+
+def _list_identity(explanation: Explanation) -> Iterator[str]:
+    """Yield what is known of where the input comes from, and of its gold label."""
+    for name, template in IDENTITY.items():
+        value = explanation.source.get(name)
+        if value is not None:
+            yield escape_hidden(template.format(value))
+    if explanation.is_wrong:
+        yield "✗ wrong"
 
 
 def format_probability(explanation: Explanation) -> str:

@@ -10,9 +10,8 @@ from clearhead.views import heatmap, html_parts
 from clearhead.views.numbers import format_percent
 
 if TYPE_CHECKING:
-    from clearhead.evaluation.top_words import Overlap
+    from clearhead.evaluation.top_words import ClassWord, Overlap
 
-TopWords = Mapping[str, Sequence[tuple[str, float]]]
 MAX_K_IN_SENTENCE = 10
 BAR_WIDTH_REM = 6
 
@@ -28,7 +27,7 @@ def _longest_short_row(overlaps: "Sequence[Overlap]") -> "Overlap":
 
 
 def summary(
-    tops: TopWords,
+    tops: "Mapping[str, Sequence[ClassWord]]",
     overlaps: "Sequence[Overlap]" = (),
     *,
     count: int = 15,
@@ -45,31 +44,35 @@ def summary(
     return html_parts.card(*bodies)
 
 
-def _render_columns(tops: TopWords, count: int, clouds: Mapping[str, Image.Image]) -> Iterator[str]:
+def _render_columns(
+    tops: "Mapping[str, Sequence[ClassWord]]", count: int, clouds: Mapping[str, Image.Image]
+) -> Iterator[str]:
     for label, words in tops.items():
         yield _render_column(label, words[:count], clouds.get(label))
 
 
-def _render_column(label: str, words: Sequence[tuple[str, float]], cloud: Image.Image | None) -> str:
+def _render_column(label: str, words: "Sequence[ClassWord]", cloud: Image.Image | None) -> str:
     heading = f"<h3>{html_parts.escape(label)}</h3>"
     if cloud is not None:
         heading += _render_cloud(label, cloud)
     return heading + _render_words(words)
 
 
-def _render_words(words: Sequence[tuple[str, float]]) -> str:
+def _render_words(words: "Sequence[ClassWord]") -> str:
     # The bar of the heaviest word has the full width.
     highest = _highest_weight(words)
-    rows = [_word_cells(word, weight, highest) for word, weight in words]
-    return html_parts.table(("word", "weight", "share"), rows)
+    rows = [_word_cells(word, highest) for word in words]
+    return html_parts.table(("word", "mean share", "95 %", "texts", ""), rows)
 
 
-def _highest_weight(words: Sequence[tuple[str, float]]) -> float:
-    return max((weight for _, weight in words), default=1.0)
+def _highest_weight(words: "Sequence[ClassWord]") -> float:
+    return max((word.weight for word in words), default=1.0)
 
 
-def _word_cells(word: str, weight: float, highest: float) -> tuple[str, str, str]:
-    return html_parts.escape(word), f"{weight:.3g}", _render_bar(weight / highest)
+def _word_cells(word: "ClassWord", highest: float) -> tuple[str, str, str, str, str]:
+    interval = f"{format_percent(word.low)} … {format_percent(word.high)}"
+    bar = _render_bar(word.weight / highest)
+    return html_parts.escape(word.word), format_percent(word.weight), interval, str(word.texts), bar
 
 
 def _render_bar(share: float) -> str:

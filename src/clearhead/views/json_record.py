@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation, Word
+from clearhead.plain import convert_value, finite
 from clearhead.version import __version__
 from clearhead.views.text_spans import has_text
 from clearhead.views.trust import format_check
@@ -43,6 +42,7 @@ def _common_record(explanation: Explanation, name: str | None) -> dict[str, Any]
         "heads": _list_heads(explanation),
         "diagnostics": _convert_values(explanation.diagnostics),
         "check": _check_record(explanation),
+        "source": _source_record(explanation),
     }
 
 
@@ -51,6 +51,14 @@ def _check_record(explanation: Explanation) -> dict[str, Any] | None:
     if explanation.check is None:
         return None
     return {**asdict(explanation.check), "caption": format_check(explanation)}
+
+
+def _source_record(explanation: Explanation) -> dict[str, Any]:
+    """Return where the input comes from, and whether its prediction is wrong, as far as that is known."""
+    source: dict[str, Any] = finite(explanation.source)
+    if explanation.is_wrong is not None:
+        source["wrong"] = explanation.is_wrong
+    return source
 
 
 def _answer_record(explanation: AnswerExplanation) -> dict[str, Any]:
@@ -79,7 +87,7 @@ def line(explanation: Explanation, name: str | None = None) -> str:
 def row(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
     """Return the record as a table row; values whose keys differ between methods become JSON text."""
     columns: dict[str, Any] = finite(record(explanation, name))
-    for key in columns.keys() & {"options", "target", "diagnostics", "answer", "check"}:
+    for key in columns.keys() & {"options", "target", "diagnostics", "answer", "check", "source"}:
         columns[key] = json.dumps(columns[key])
     # A column has one type: the second text of a pair is a column of its own.
     columns["text"], columns["second"] = _split_pair(columns["text"])
@@ -153,34 +161,4 @@ def _word_record(word: Word) -> dict[str, Any]:
 def _convert_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping with NumPy scalars converted to Python numbers."""
     # Diagnostics may hold NumPy scalars, which the json module does not accept.
-    return {key: _convert_value(value) for key, value in values.items()}
-
-
-def _convert_value(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
-
-
-def finite(value: Any) -> Any:
-    """Return plain data as JSON can hold it: NaN and infinity become null, values of unknown types their text."""
-    if isinstance(value, dict):
-        return {key: finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return list(map(finite, value))
-    return _convert_scalar(value)
-
-
-def _convert_scalar(value: Any) -> Any:
-    if isinstance(value, float):
-        return _finite_or_none(value)
-    if isinstance(value, str | int | bool | type(None)):
-        return value
-    return str(value)
-
-
-def _finite_or_none(value: float) -> float | None:
-    # JSON has no NaN and no infinity.
-    if np.isfinite(value):
-        return value
-    return None
+    return {key: convert_value(value) for key, value in values.items()}

@@ -18,6 +18,8 @@ DIAGNOSTICS = {
     "samples": "{} samples",
     "seed": "seed {}",
     "windows": "{} windows stitched together",
+    "chosen": "{}",
+    "auto": "auto chose {}",
 }
 
 

@@ -91,11 +91,19 @@ def _name_strongest(check: Check) -> str:
     if not check.strongest:
         number = "" if check.count == 1 else f"{check.count} "
         return f"the {number}strongest {_name_units(check, check.count)}"
-    names = [escape_hidden(clip(name, MAX_UNIT_LENGTH)) for name in check.strongest[:MAX_NAMED_UNITS]]
+    names = list(map(_quote_punctuation, check.strongest[:MAX_NAMED_UNITS]))
     rest = check.count - len(names)
     if rest > 0:
         names.append(f"{_spell_number(rest)} more")
     return ", ".join(names)
+
+
+def _quote_punctuation(name: str) -> str:
+    """Return the name of a unit in few characters; a comma would be lost among those of the list."""
+    text = escape_hidden(clip(name, MAX_UNIT_LENGTH))
+    if any(map(str.isalnum, text)):
+        return text
+    return f"“{text}”"
 
 
 def _spell_number(count: int) -> str:

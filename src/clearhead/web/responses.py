@@ -8,6 +8,7 @@ import numpy as np
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.arrays import Array
 from clearhead.explanation import Explanation
+from clearhead.plain import finite
 from clearhead.views import html, json_record, static_image
 from clearhead.views.answers import list_notes
 from clearhead.views.scale import Scale, make_scale, scale_pixels
@@ -21,7 +22,7 @@ MAX_LEVEL = 127
 def make_explanation_body(answer: Answer) -> dict[str, Any]:
     """Return the record of docs/json.md and the additional fields of docs/page.md."""
     explanation = answer.explanation
-    body: dict[str, Any] = json_record.finite(json_record.record(explanation, answer.method.text))
+    body: dict[str, Any] = finite(json_record.record(explanation, answer.method.text))
     return {
         **body,
         "layers": _list_layers(explanation),
@@ -39,20 +40,20 @@ def _add_to_answer(explanation: Explanation, body: dict[str, Any]) -> dict[str, 
     """Return the answer of a language model with what only the page needs."""
     if not isinstance(explanation, AnswerExplanation):
         return {}
-    return {"answer": {**body["answer"], **json_record.finite(describe_answer(explanation))}}
+    return {"answer": {**body["answer"], **finite(describe_answer(explanation))}}
 
 
 def _describe_scale(scale: Scale) -> dict[str, Any]:
     """Return what the page's numbers mean, and the relevance of the full colour."""
     plain = {key: getattr(scale, key) for key in ("measure", "full", "total", "signed", "caption")}
-    described: dict[str, Any] = json_record.finite(plain)
+    described: dict[str, Any] = finite(plain)
     return described
 
 
 def _list_layers(explanation: Explanation) -> Any:
     if explanation.layers is None:
         return None
-    return json_record.finite(explanation.layers.tolist())
+    return finite(explanation.layers.tolist())
 
 
 def _find_image_size(explanation: Explanation) -> list[int] | None:

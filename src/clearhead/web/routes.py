@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from clearhead.attribution.method import METHODS, Method
+from clearhead.attribution.method import METHODS, Method, default_method
 from clearhead.model import zoo
 from clearhead.model.model import Model
+from clearhead.plain import finite
 from clearhead.version import __version__
-from clearhead.views import html, html_parts, json_record, text_spans
+from clearhead.views import html, html_parts, text_spans
 from clearhead.web.dispatcher import Dispatcher
 from clearhead.web.responses import MEDIA_TYPES, make_explanation_body, render_file
 from clearhead.web.runs import Runs
@@ -104,6 +105,7 @@ def _describe_model(name: str, model: Model) -> ModelInfo:
         problem=model.problem,
         labels=[] if model.writes else model.labels,
         chat=model.writes and bool(getattr(model.processor, "chat_template", None)),
+        method=default_method(model),
         summary=_find_summary(name),
     )
 
@@ -128,7 +130,7 @@ def _describe_method(name: str, method: Method) -> MethodInfo:
         paper=method.paper,
         signed=method.signed,
         class_specific=method.class_specific,
-        options=json_record.finite(dict(method.options)),
+        options=finite(dict(method.options)),
     )
 
 

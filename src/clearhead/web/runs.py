@@ -9,11 +9,12 @@ from typing import Any
 from PIL import Image
 
 from clearhead.bench import report
-from clearhead.bench.run_folder import RunFolder, hash_files
+from clearhead.bench.run_folder import RunFolder
 from clearhead.bench.summary import summarise_run
 from clearhead.data.read import read_task
 from clearhead.data.task import Picture
 from clearhead.errors import BadInput, BadOption
+from clearhead.manifest import hash_files
 from clearhead.registry import unknown_name
 from clearhead.web.limits import Limits
 from clearhead.web.schemas import Example, Examples, RunInfo

@@ -107,7 +107,8 @@ class ExplainRequest(InputRequest):
     method: Name | None = Field(
         None,
         description="A name from /api/methods, or name:option=value,… "
-        f"Default: {DEFAULT_METHOD}, for language models {DEFAULT_ANSWER_METHOD}.",
+        "Default: the one chosen for the model, else "
+        f"{DEFAULT_METHOD}, for language models {DEFAULT_ANSWER_METHOD}.",
     )
     options: dict[Name, OptionValue] = Field(default_factory=dict, max_length=20, description="Options of the method.")
     matrix: bool = Field(False, description="Of a language model: explain every step of the answer as well.")
@@ -160,6 +161,7 @@ class ModelInfo(BaseModel):
     problem: str = Field(description="answer for language models.")
     labels: list[str]
     chat: bool = Field(description="Whether it has a chat template.")
+    method: str = Field(description="The method that explains it unless another is named.")
     summary: str
 
 

@@ -11,15 +11,15 @@ from clearhead.arrays import Array
 from clearhead.attribution.answers import explain_with_matrix
 from clearhead.attribution.batch import (
     AttributionRequest,
-    Batch,
     TargetSets,
     TraceCache,
     attribute_batch,
     only_captured_targets,
-    single_target,
     trace_batch,
 )
-from clearhead.attribution.method import MethodSpec, default_method, parse_method
+from clearhead.attribution.batch_result import single_target
+from clearhead.attribution.batch_sizes import Batch
+from clearhead.attribution.method import MethodSpec, default_method, resolve_method
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.model.inputs import Encoded, collate, encode
@@ -81,8 +81,7 @@ class ExplainService:
 
     def find_method(self, request: ExplainRequest) -> MethodSpec:
         """Return the requested method; raise BadOption if it would compute too much."""
-        name = request.method or default_method(self.find_model(request))
-        method = parse_method(name, **request.options)
+        method = _resolve_method(self.find_model(request), request)
         limit = self.limits.max_samples
         for name in COST_OPTIONS:
             value = method.options.get(name)
@@ -352,6 +351,14 @@ def _make_curve_response(
         low=random_scores.min(0).tolist(),
         high=random_scores.max(0).tolist(),
     )
+
+
+def _resolve_method(model: Model, request: ExplainRequest) -> MethodSpec:
+    name = request.method
+    # The page always names a method: where that is the model's own, the explanation tells how it was chosen.
+    if name == default_method(model) and not request.options:
+        name = None
+    return resolve_method(model, name, **request.options)
 
 
 def _reads(model: Model, request: InputRequest) -> bool:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from textwrap import shorten
 
@@ -23,7 +23,8 @@ PREVIEW_BYTES = 2**16
 PREVIEW_LINES = 20
 # What spreadsheet programs of some languages write into .csv files.
 WRONG_DELIMITERS = {";": "semicolons", "\t": "tabs"}
-NumberedCells = list[tuple[int, list[str] | BadRow]]
+NumberedCell = tuple[int, list[str] | BadRow]
+NumberedCells = list[NumberedCell]
 
 
 @reader(lambda path: file_suffix(path) in (".tsv", ".tab"))
@@ -114,8 +115,10 @@ def named_rows(
 
     The columns are `text` and `label` if given; without a header they are guessed. `header=None` detects a header.
     """
-    rows = list(read_separated(path, delimiter))
-    first = _find_first_row(path, rows)
+    rows = read_separated(path, delimiter)
+    # The rest is streamed: a table may be larger than the memory.
+    preview = list(islice(rows, PREVIEW_ROWS))
+    first = _find_first_row(path, preview)
     if delimiter == ",":
         _validate_delimiter(path, first)
     # CSV files have a header by convention; TSV files of GLUE and others often have none.
@@ -124,10 +127,10 @@ def named_rows(
     columns = _name_columns(first, header)
     _validate_columns(path, columns)
     if header:
-        rows = _drop_row(rows, first)
+        preview = _drop_row(preview, first)
     elif not text:
-        text, label = _guess_columns(path, rows[:PREVIEW_ROWS])
-    return _name_rows(columns, rows), text, label
+        text, label = _guess_columns(path, preview)
+    return _name_rows(columns, chain(preview, rows)), text, label
 
 
 def _name_columns(first: list[str], header: bool) -> list[str]:
@@ -191,7 +194,9 @@ def _is_usual_name(cell: str) -> bool:
     return cell.strip().casefold() in (*INPUT_COLUMNS, *LABEL_COLUMNS)
 
 
-def _name_rows(columns: list[str], rows: NumberedCells) -> Iterator[tuple[int, Row | BadRow]]:
+def _name_rows(
+    columns: list[str], rows: Iterable[tuple[int, list[str] | BadRow]]
+) -> Iterator[tuple[int, Row | BadRow]]:
     for line, cells in rows:
         if isinstance(cells, BadRow):
             yield line, cells

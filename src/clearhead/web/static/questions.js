@@ -29,16 +29,25 @@ let waitingForPhoto = null; // a snapshot from a link that was too small for its
 
 export function submitForm(changes = {}) {
   const filled = readForm();
-  return explainQuestion({ ...switchMethod(filled.kind), ...changes, ...filled });
+  return explainQuestion({ ...switchMethod(filled), ...changes, ...filled });
 }
 
 // The default method of classifiers is slow for language models, so prompts have a method of their own.
-function switchMethod(kind) {
+function switchMethod({ kind, model }) {
   const isPrompt = kind === "prompt";
   const wasPrompt = state.kind === "prompt";
-  if (isPrompt === wasPrompt) return {};
+  if (isPrompt === wasPrompt) return followModel(model);
   lastMethods[wasPrompt] = pick(state, ["method", "options"]);
   return lastMethods[isPrompt];
+}
+
+// A method that the user has not changed follows the model, for which another may have been chosen.
+function followModel(name) {
+  const former = findModel(state.model)?.method ?? DEFAULT_QUESTION.method;
+  const model = findModel(name);
+  if (!model || name === state.model || parseMethod(former)[0] !== state.method) return {};
+  const [method, options] = parseMethod(model.method);
+  return { method, options };
 }
 
 // Gives up the question that is being answered.

@@ -97,7 +97,7 @@ function appendText(line, text, spans, items) {
 
 function renderSpan(span, scale, rank, isButton) {
   const className = `${colorClass(span.value, scale.full)} word`.trim();
-  const title = `${span.names ?? span.text} · ${formatRelevance(scale, span.value)} · ${rank}`;
+  const title = `${span.names ?? span.text} · ${formatRelevance(scale, span.value)} · ${rank} · relevance ${Number(span.value.toPrecision(3))}`;
   const item = createElement("span", { className, title });
   if (span.text !== undefined) item.append(...markInvisible(Array.from(span.text)));
   if (isButton) {

@@ -1,0 +1,146 @@
+"""Time of a request, extrapolated from runs that are much shorter than the request."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from clearhead.attribution.windows import shorten
+from clearhead.model.inputs import Encoded
+
+Batch = Sequence[Encoded]
+Work = Callable[[Batch], None]
+# Seconds that measuring may take before the rest is extrapolated; the first run may take longer.
+BUDGET = 2.0
+# Tokens of the first run.
+FIRST_TOKENS = 8
+# Power of the length by which time grows, until two lengths have been run.
+ASSUMED_EXPONENT = 2
+# Time grows at most like this power of the length: as many passes as tokens, each over all pairs of tokens.
+MAX_EXPONENT = 3.0
+
+
+def estimate_seconds(work: Work, batches: Sequence[Batch]) -> float:
+    """Return the seconds of some work on all batches.
+
+    One input of the largest batch is run at lengths that double from 8 tokens, then with more and more inputs, as long
+    as that is expected to stay within BUDGET seconds. The rest is extrapolated: by the power law through the last two
+    lengths, and linearly in the number of inputs.
+    """
+    largest = max(batches, key=count_tokens)
+    measurement = _Measurement(work)
+    measurement.run_lengths(largest)
+    measurement.run_rows(largest)
+    return sum(measurement.predict(len(batch), _length(batch)) for batch in batches)
+
+
+def count_tokens(batch: Batch) -> int:
+    """Return the tokens of a batch with its padding; an image, which has no length, counts as one."""
+    return len(batch) * _length(batch)
+
+
+def _length(batch: Batch) -> int:
+    return max(1, *(row.length for row in batch))
+
+
+@dataclass
+class _Timing:
+    """Seconds of a run by its number of tokens or inputs."""
+
+    size: int
+    seconds: float
+
+
+class _Measurement:
+    """Runs of increasing length, and of increasing numbers of inputs."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.spent = 0.0
+        self.lengths: list[_Timing] = []
+        # Seconds of another input in a batch, relative to the first.
+        self.share_of_further_rows = 1.0
+
+    def run_lengths(self, batch: Batch) -> None:
+        """Run one input, shortened to more and more tokens."""
+        row = max(batch, key=lambda row: row.length)
+        for tokens in _double(FIRST_TOKENS, max(1, row.length)):
+            if self.lengths and not self._fits(self._predict_row(tokens)):
+                return
+            self._run_length(shorten(row, tokens))
+            # Images and prompts cannot be shortened.
+            if self.lengths[-1].size >= row.length:
+                return
+
+    def _run_length(self, row: Encoded) -> None:
+        seconds = self._measure([row])
+        # The first run also pays for setup: compiled kernels, caches.
+        if not self.lengths and self._fits(seconds):
+            seconds = min(seconds, self._measure([row]))
+        self.lengths.append(_Timing(max(1, row.length), seconds))
+
+    def run_rows(self, batch: Batch) -> None:
+        """Run more and more inputs of the full length, if one of them was run."""
+        row = max(batch, key=lambda row: row.length)
+        if len(batch) < 2 or self.lengths[-1].size < row.length:
+            return
+        alone = self.lengths[-1].seconds
+        for count in _double(2, len(batch)):
+            if not self._fits(count * alone):
+                return
+            further = self._measure([row] * count) - alone
+            self.share_of_further_rows = max(0.0, further / ((count - 1) * alone))
+
+    def _fits(self, seconds: float) -> bool:
+        return self.spent + seconds <= BUDGET
+
+    def _measure(self, batch: Batch) -> float:
+        start = time.perf_counter()
+        self.work(batch)
+        seconds = time.perf_counter() - start
+        self.spent += seconds
+        return seconds
+
+    def predict(self, rows: int, length: int) -> float:
+        """Return the seconds of a batch."""
+        return self._predict_row(length) * (1 + (rows - 1) * self.share_of_further_rows)
+
+    def _predict_row(self, length: int) -> float:
+        """Return the seconds of one input, by the power law through the two measured lengths around it."""
+        if len(self.lengths) == 1:
+            return self._predict_from_first(length)
+        index = self._find_length(length)
+        return _extrapolate(self.lengths[index - 1], self.lengths[index], length)
+
+    def _predict_from_first(self, length: int) -> float:
+        first = self.lengths[0]
+        return first.seconds * max(1.0, length / first.size) ** ASSUMED_EXPONENT
+
+    def _find_length(self, length: int) -> int:
+        """Return the index of the first measured length that is not shorter, at least 1; the last if all are."""
+        for index, timing in enumerate(self.lengths[1:], 1):
+            if timing.size >= length:
+                return index
+        return len(self.lengths) - 1
+
+
+def _extrapolate(first: _Timing, second: _Timing, size: int) -> float:
+    if first.size == second.size:
+        return second.seconds
+    return float(second.seconds * (size / second.size) ** _find_exponent(first, second))
+
+
+def _find_exponent(first: _Timing, second: _Timing) -> float:
+    exponent = math.log(second.seconds / first.seconds) / math.log(second.size / first.size)
+    # Noise of short runs must not make longer ones cheaper, or grow without bounds.
+    return min(max(exponent, 0.0), MAX_EXPONENT)
+
+
+def _double(first: int, last: int) -> list[int]:
+    """Return first, twice first … and last."""
+    sizes = []
+    size = first
+    while size < last:
+        sizes.append(size)
+        size *= 2
+    return [*sizes, last]

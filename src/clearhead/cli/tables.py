@@ -1,0 +1,187 @@
+"""Tables on the command line: explained as a stream, and where the inputs of other commands come from."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from clearhead.cli.outputs import announce_file
+from clearhead.errors import BadInput, BadOption
+
+if TYPE_CHECKING:
+    from clearhead.attribution.method import MethodSpec
+    from clearhead.explanation import Explanation
+    from clearhead.model.model import Model
+    from clearhead.tables.columns import ColumnChoice
+    from clearhead.tables.explainer import RowTargets
+
+STREAMED_ENDINGS = (".parquet", ".jsonl", ".csv")
+
+
+@dataclass(frozen=True)
+class TableFlags:
+    """Flags about the columns of tables, and about the table that is written."""
+
+    text_column: str | None = None
+    image_column: str | None = None
+    label_column: str | None = None
+    id_column: str | None = None
+    columns: str | None = None
+    flat: bool = False
+    tokens: bool = False
+    shard: int | None = None
+
+    @property
+    def passed(self) -> tuple[str, ...] | None:
+        """The columns that are passed through, None for all."""
+        if self.columns is None:
+            return None
+        return tuple(map(str.strip, self.columns.split(",")))
+
+    @property
+    def input_column(self) -> str | None:
+        return self.image_column or self.text_column
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Arguments of `clearhead.explain_table`."""
+        settings = {**asdict(self), "columns": self.passed}
+        # The library has the default.
+        if self.shard is None:
+            del settings["shard"]
+        return settings
+
+    def choice(self) -> "ColumnChoice":
+        """Return the columns as the library takes them."""
+        from clearhead.tables.columns import ColumnChoice
+
+        columns = (self.text_column, self.image_column, self.label_column, self.id_column)
+        return ColumnChoice(*columns, self.passed)
+
+    def refuse_stream_flags(self) -> None:
+        """Raise BadOption for flags that only shape a table that is written."""
+        flags = {"--flat": self.flat, "--tokens": self.tokens, "--shard": self.shard}
+        for flag, value in flags.items():
+            if value:
+                raise BadOption(
+                    f"{flag} is for tables: give tables as inputs, and --out with {', '.join(STREAMED_ENDINGS)}."
+                )
+
+
+def is_streamed(arguments: Sequence[str], out: Path | None) -> bool:
+    """Return whether the inputs are tables and the output is one."""
+    from clearhead.tables.source import is_table_path
+
+    if out is None or out.suffix.casefold() not in STREAMED_ENDINGS:
+        return False
+    return all(map(is_table_path, arguments))
+
+
+def explain_stream(
+    model: "Model", arguments: Sequence[str], out: Path, spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
+) -> None:
+    """Explain tables row by row into a table, and print what became of the rows to stderr."""
+    from clearhead.tables.explain_table import explain_table
+
+    paths = list(map(Path, arguments))
+    with _keep_when_interrupted(out):
+        summary = explain_table(model, paths, out, spec, **flags.settings, **settings)
+    print(summary, file=sys.stderr)
+    announce_file(out)
+
+
+@contextmanager
+def _keep_when_interrupted(out: Path) -> Iterator[None]:
+    """Say on Ctrl-C what is kept."""
+    from clearhead.tables.run_folder import count_kept
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = count_kept(out)
+        if kept is not None:
+            print(f"Interrupted: {kept:,} rows are kept; the same command goes on from there.", file=sys.stderr)
+        raise
+
+
+def names_column(value: str | None) -> bool:
+    """Return whether the value of a flag names a column."""
+    return value is not None and value.startswith("column:")
+
+
+def require_tables(arguments: Sequence[str]) -> None:
+    """Raise BadOption unless all inputs are tables."""
+    from clearhead.tables.source import is_table_path
+
+    for argument in arguments:
+        if not is_table_path(argument):
+            raise BadOption(f"column:NAME is for tables, but '{shorten(argument, 40)}' is none.")
+
+
+def read_sources(
+    model: "Model", arguments: Sequence[str], flags: TableFlags, *, pair: bool = False
+) -> list[dict[str, Any]]:
+    """Return where each input comes from: a row of a table, a file, or nowhere."""
+    # The two texts of a pair are one input.
+    if pair:
+        return [{}]
+    described = [_describe_argument(model, argument, flags) for argument in arguments]
+    return list(chain.from_iterable(described))
+
+
+def _describe_argument(model: "Model", argument: str, flags: TableFlags) -> list[dict[str, Any]]:
+    from clearhead.tables.source import is_table_path
+
+    if is_table_path(argument):
+        return _describe_table(model, Path(argument), flags)
+    if argument != "-" and _is_file(argument):
+        return [{"file": Path(argument).name}]
+    return [{}]
+
+
+def _is_file(argument: str) -> bool:
+    try:
+        return Path(argument).is_file()
+    except (OSError, ValueError):
+        # A text can be too long for a path, or hold characters that no path may have.
+        return False
+
+
+def _describe_table(model: "Model", path: Path, flags: TableFlags) -> list[dict[str, Any]]:
+    from clearhead.tables.columns import choose_columns, make_class_reader
+    from clearhead.tables.identity import describe_source
+    from clearhead.tables.source import FileTable
+
+    rows = list(FileTable(path, flags.input_column).rows())
+    names = list(rows[0].values)
+    columns = choose_columns(str(path), names, flags.choice(), images=model.takes_images, class_names={})
+    classes = make_class_reader(model, {})
+    return [describe_source(row, columns, classes) for row in rows]
+
+
+def explain_by_columns(
+    model: "Model", arguments: Sequence[str], spec: "MethodSpec", flags: TableFlags, settings: dict[str, Any]
+) -> "list[Explanation]":
+    """Explain the rows of tables for the targets in their columns; raise the first error."""
+    from clearhead.tables.explainer import RowTargets
+
+    settings = dict(settings)
+    targets = RowTargets(settings.pop("target", None), settings.pop("versus", None))
+    explained = [_explain_table(model, argument, spec, flags, targets, settings) for argument in arguments]
+    return list(chain.from_iterable(explained))
+
+
+def _explain_table(
+    model: "Model", path: str, spec: "MethodSpec", flags: TableFlags, targets: "RowTargets", settings: dict[str, Any]
+) -> "Iterator[Explanation]":
+    from clearhead.tables.explain_table import make_explainer
+
+    explainer, rows = make_explainer(model, path, spec, flags.choice(), targets, settings)
+    for row, result in zip(rows, explainer.explain_each(rows), strict=True):
+        if isinstance(result, Exception):
+            raise BadInput(f"Row {row.number} of '{path}': {result}")
+        yield result

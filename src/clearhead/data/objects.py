@@ -1,0 +1,111 @@
+"""Rows and columns of objects in memory: pandas, polars, pyarrow, `datasets`, dicts and generators.
+
+None of these libraries is imported: an object is recognised by what it offers.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from clearhead.data.columns import join_cells, text_columns
+from clearhead.data.parquet import batch_rows
+
+Row = dict[str, Any]
+# The column of a row that is a text or an image by itself.
+ONLY_COLUMN = "text"
+# Rows of a data frame that are converted together.
+ROWS_AT_ONCE = 1024
+
+
+def is_frame(table: Any) -> bool:
+    """Return whether this is a table with named columns: a data frame, an Arrow table or a data set."""
+    return find_columns(table) is not None
+
+
+def find_columns(table: Any) -> list[str] | None:
+    """Return the column names of a table in memory; None if it is none."""
+    for name in ("column_names", "columns"):
+        columns = getattr(table, name, None)
+        # The columns of an Arrow table are arrays; its names are called column_names.
+        if columns is not None and not callable(columns):
+            return list(map(str, columns))
+    return None
+
+
+def count_rows(table: Any) -> int | None:
+    """Return the number of rows, None for a generator or a stream."""
+    try:
+        return len(table)
+    except TypeError:
+        return None
+
+
+def iterate_rows(table: Any) -> Iterator[Row]:
+    """Yield the rows of an object as dicts; a text or an image by itself is a row with the column `text`."""
+    for row in _find_iterator(table)():
+        if isinstance(row, Mapping):
+            yield {str(name): value for name, value in row.items()}
+        else:
+            yield {ONLY_COLUMN: row}
+
+
+def _find_iterator(table: Any) -> Callable[[], Iterator[Any]]:
+    if hasattr(table, "iter_rows"):
+        # polars
+        return lambda: table.iter_rows(named=True)
+    if hasattr(table, "iloc") and hasattr(table, "columns"):
+        return lambda: _iterate_pandas(table)
+    if hasattr(table, "to_batches"):
+        return lambda: _iterate_batches(table.to_batches())
+    if hasattr(table, "read_next_batch"):
+        return lambda: _iterate_batches(table)
+    return lambda: iter(table)
+
+
+def _iterate_pandas(frame: Any) -> Iterator[Any]:
+    # In slices: converting a whole frame would hold it twice.
+    for start in range(0, len(frame), ROWS_AT_ONCE):
+        yield from frame.iloc[start : start + ROWS_AT_ONCE].to_dict("records")
+
+
+def _iterate_batches(batches: Iterable[Any]) -> Iterator[Any]:
+    for batch in batches:
+        yield from batch_rows(batch)
+
+
+def find_class_names(table: Any) -> dict[str, list[str]]:
+    """Return by column the names that the numbers of a data set stand for (ClassLabel of `datasets`)."""
+    features = getattr(table, "features", None)
+    if not isinstance(features, Mapping):
+        return {}
+    names = {column: getattr(feature, "names", None) for column, feature in features.items()}
+    return {column: list(values) for column, values in names.items() if values}
+
+
+def as_plain_inputs(inputs: Any) -> Any:
+    """Return a table of texts, a column or a generator as a list of inputs; anything else as it is."""
+    if is_frame(inputs):
+        return _read_texts(inputs)
+    return as_plain_list(inputs)
+
+
+def as_plain_list(values: Any) -> Any:
+    """Return a column or a generator as a list; anything else as it is."""
+    if _is_column(values) or isinstance(values, Iterator):
+        return list(values)
+    return values
+
+
+def _is_column(values: Any) -> bool:
+    # pandas, NumPy, polars and pyarrow, in this order; a matrix is not a column.
+    can_convert = any(hasattr(values, name) for name in ("tolist", "to_list", "to_pylist"))
+    return can_convert and getattr(values, "ndim", 1) == 1
+
+
+def _read_texts(table: Any) -> list[Any]:
+    columns = find_columns(table) or []
+    texts = text_columns(f"the {type(table).__name__}", columns, None)
+    return [_read_cells(row, texts) for row in iterate_rows(table)]
+
+
+def _read_cells(row: Row, texts: list[str]) -> Any:
+    return join_cells([row[name] for name in texts])

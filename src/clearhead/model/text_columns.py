@@ -1,0 +1,266 @@
+"""Many encoded texts as a few arrays, from one call of a fast tokenizer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.arrays import Array
+from clearhead.lazy import Selection
+from clearhead.model.batches import Encoded, EncodedRows, Inputs, Item, list_tensor_names, move_to_model, padding_value
+from clearhead.model.model import Model, max_tokens
+from clearhead.model.text_inputs import Text, knows_offsets, select_inputs, tokenise
+
+TEXTS_PER_CALL = 1024
+"""Texts that the tokenizer gets at a time: what it returns is much larger than the arrays made of it."""
+LAST_SPACE = 0x3000
+"""The highest code point for which `str.isspace` is true."""
+IS_SPACE = np.array([chr(code).isspace() for code in range(LAST_SPACE + 2)])
+
+
+@dataclass(frozen=True, eq=False)
+class TextColumns(EncodedRows):
+    """Encoded texts, or pairs of texts, one after the other.
+
+    The tokens of text i are those from `starts[i]` to `starts[i + 1]`. `values` are the network's inputs per token,
+    `offsets` the characters of each token (see `Item`), `names` what the ids are called.
+    """
+
+    texts: Sequence[Text]
+    starts: Array
+    values: Mapping[str, Array]
+    special: Array
+    offsets: Array
+    names: Mapping[int, str]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def lengths(self) -> Array:
+        return np.diff(self.starts)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        span = self._span(number)
+        values = {name: column[span].tolist() for name, column in self.values.items()}
+        return Encoded(self.make_item(number), values)
+
+    def _span(self, index: int) -> slice:
+        return slice(int(self.starts[index]), int(self.starts[index + 1]))
+
+    def make_item(self, index: int) -> Item:
+        """Return a text as a person sees it."""
+        span = self._span(index)
+        tokens = tuple(map(self.names.__getitem__, self.values["input_ids"][span].tolist()))
+        special = tuple(self.special[span].tolist())
+        offsets = tuple(map(tuple, self.offsets[span].tolist()))
+        return Item(tokens, special, self.texts[index], offsets)
+
+    def collate(self, model: Model, indices: Sequence[int]) -> Inputs:
+        rows = np.asarray(indices)
+        layout = _PaddedLayout.of(self.starts[rows], self.lengths[rows])
+        tensors = {}
+        for name in list_tensor_names(model, self.values):
+            tensors[name] = layout.pad(self.values.get(name), padding_value(model, name))
+        return move_to_model(Inputs(tensors, Selection(TextItems(self), indices)), model)
+
+
+@dataclass(frozen=True, eq=False)
+class TextItems(Sequence[Item]):
+    """The texts of columns as a person sees them, made when they are read."""
+
+    columns: TextColumns
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.columns.make_item(range(len(self))[index])
+
+
+@dataclass(frozen=True)
+class _PaddedLayout:
+    """Where the tokens of some texts stand in the columns, and in a padded batch."""
+
+    real_BT: Array
+    positions: Array
+
+    @classmethod
+    def of(cls, starts: Array, lengths: Array) -> "_PaddedLayout":
+        real_BT = np.arange(lengths.max()) < lengths[:, None]
+        # The number of a token among all of the batch, plus how far its text is from where it would then begin.
+        shifts = starts - (np.cumsum(lengths) - lengths)
+        return cls(real_BT, np.arange(lengths.sum()) + np.repeat(shifts, lengths))
+
+    def pad(self, column: Array | None, fill: int) -> Tensor:
+        """Return the values of a batch, padded on the right; a missing column marks every token as real."""
+        padded_BT = np.full(self.real_BT.shape, fill, np.int64)
+        padded_BT[self.real_BT] = 1 if column is None else column[self.positions]
+        return torch.from_numpy(padded_BT)
+
+
+@dataclass
+class TextEncoder:
+    """Encodes many texts at a time; what ids are called is looked up once."""
+
+    model: Model
+    overflow: str
+    names: dict[int, str] = field(default_factory=dict)
+
+    def encode(self, texts: Sequence[Text]) -> TextColumns | None:
+        """Return the columns of texts, or None if one of them is invalid or the tokenizer cannot do it."""
+        if not can_use_columns(self.model, texts):
+            return None
+        chunks = []
+        for start in range(0, len(texts), TEXTS_PER_CALL):
+            chunk = self._encode_chunk(texts[start : start + TEXTS_PER_CALL])
+            if chunk is None:
+                return None
+            chunks.append(chunk)
+        return _join(chunks)
+
+    def _encode_chunk(self, texts: Sequence[Text]) -> TextColumns | None:
+        characters = _read_characters(texts)
+        if characters is None:
+            return None
+        result = tokenise(self.model, _split_segments(texts), self.overflow)
+        columns = _make_columns(texts, result, characters, self.names)
+        if not _is_valid(self.model, columns, self.overflow):
+            return None
+        self._name_ids(columns.values["input_ids"])
+        return columns
+
+    def _name_ids(self, ids: Array) -> None:
+        unnamed = [index for index in np.unique(ids).tolist() if index not in self.names]
+        self.names.update(zip(unnamed, self.model.processor.convert_ids_to_tokens(unnamed), strict=True))
+
+
+def can_use_columns(model: Model, texts: Sequence[Any]) -> bool:
+    """Return whether these are texts, or pairs of texts, and the tokenizer knows where tokens come from."""
+    if not texts or model.takes_images or model.is_encoder_decoder or not knows_offsets(model.processor):
+        return False
+    return all(type(text) is str for text in texts) or all(map(_is_pair, texts))
+
+
+def _is_pair(source: Any) -> bool:
+    return type(source) is tuple and list(map(type, source)) == [str, str]
+
+
+@dataclass(frozen=True)
+class _Characters:
+    """The characters of all segments of texts, one after the other: where each begins, and where no blank stands."""
+
+    begins: Array
+    next_visible: Array
+
+    def skip_spaces(self, segment: Array, start: Array, end: Array) -> Array:
+        """Return the starts of tokens without the leading spaces that byte-level tokenizers count to them."""
+        begin = self.begins[segment]
+        visible = np.minimum(self.next_visible[begin + start] - begin, end)
+        return np.where(start < end, visible, start)
+
+
+def _read_characters(texts: Sequence[Text]) -> _Characters | None:
+    """Return the characters of texts; None if a text is blank or not valid Unicode."""
+    segments = list(_list_segments(texts))
+    if not all(map(str.strip, segments)):
+        return None
+    try:
+        encoded = "".join(segments).encode("utf-32-le")
+    except UnicodeEncodeError:
+        return None
+    lengths = np.fromiter(map(len, segments), np.int64, len(segments))
+    return _Characters(np.cumsum(lengths) - lengths, _find_visible(np.frombuffer(encoded, np.uint32)))
+
+
+def _split_segments(texts: Sequence[Text]) -> list[list[Any]]:
+    """Return the texts, or the first and the second texts of pairs, as lists."""
+    if isinstance(texts[0], str):
+        return [list(texts)]
+    return list(map(list, zip(*texts, strict=True)))
+
+
+def _list_segments(texts: Sequence[Text]) -> Iterator[str]:
+    for text in texts:
+        if isinstance(text, str):
+            yield text
+        else:
+            yield from text
+
+
+def _find_visible(codes: Array) -> Array:
+    """Return for each character the position of the first that is no blank, from there on."""
+    is_space = IS_SPACE[np.minimum(codes, LAST_SPACE + 1)]
+    # One more than there are characters: tokens may begin after the last.
+    positions = np.arange(len(codes) + 1)
+    positions[:-1][is_space] = len(codes)
+    visible: Array = np.minimum.accumulate(positions[::-1])[::-1]
+    return visible
+
+
+def _make_columns(texts: Sequence[Text], result: Any, characters: _Characters, names: dict[int, str]) -> TextColumns:
+    lengths = np.fromiter(map(len, result["input_ids"]), np.int64, len(texts))
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    values = {name: _flatten(rows, _choose_type(name)) for name, rows in select_inputs(result).items()}
+    special = _flatten(result["special_tokens_mask"], np.int8).astype(bool)
+    return TextColumns(texts, starts, values, special, _find_offsets(texts, result, lengths, characters), names)
+
+
+def _choose_type(name: str) -> Any:
+    # Masks and the numbers of segments are small.
+    return np.int32 if name == "input_ids" else np.int8
+
+
+def _flatten(rows: Sequence[Sequence[int]], dtype: Any) -> Array:
+    return np.fromiter(chain.from_iterable(rows), dtype)
+
+
+def _find_offsets(texts: Sequence[Text], result: Any, lengths: Array, characters: _Characters) -> Array:
+    """Return (start, end) of every token, or (segment, start, end) in pairs."""
+    spans = chain.from_iterable(result["offset_mapping"])
+    start, end = _flatten(spans, np.int32).reshape(-1, 2).T  # type: ignore[arg-type]
+    text = np.repeat(np.arange(len(texts)), lengths)
+    if isinstance(texts[0], str):
+        return np.stack([characters.skip_spaces(text, start, end), end], 1).astype(np.int32)
+    segment = _find_segments(result, len(texts))
+    return np.stack([segment, characters.skip_spaces(2 * text + segment, start, end), end], 1).astype(np.int32)
+
+
+def _find_segments(result: Any, count: int) -> Array:
+    """Return for every token of pairs which text it is of; special tokens, whose span is empty, count to the first."""
+    ids = chain.from_iterable(map(result.sequence_ids, range(count)))
+    # As floats, None becomes NaN.
+    segments: Array = np.nan_to_num(np.array(list(ids), dtype=float)).astype(np.int64)
+    return segments
+
+
+def _is_valid(model: Model, columns: TextColumns, overflow: str) -> bool:
+    """Return whether every text has tokens of its own, and not more than the model takes."""
+    limit = max_tokens(model)
+    if limit is not None and overflow != "windows" and columns.lengths.max() > limit:
+        return False
+    # Sums from start to start: texts without any token have none of their own either.
+    own = np.concatenate([[0], np.cumsum(~columns.special)])
+    return bool(np.diff(own[columns.starts]).min() > 0)
+
+
+def _join(chunks: Sequence[TextColumns]) -> TextColumns:
+    if len(chunks) == 1:
+        return chunks[0]
+    first = chunks[0]
+    lengths = np.concatenate([chunk.lengths for chunk in chunks])
+    return TextColumns(
+        texts=list(chain.from_iterable(chunk.texts for chunk in chunks)),
+        starts=np.concatenate([[0], np.cumsum(lengths)]),
+        values={name: np.concatenate([chunk.values[name] for chunk in chunks]) for name in first.values},
+        special=np.concatenate([chunk.special for chunk in chunks]),
+        offsets=np.concatenate([chunk.offsets for chunk in chunks]),
+        names=first.names,
+    )

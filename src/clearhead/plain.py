@@ -1,0 +1,40 @@
+"""Plain data: what JSON and tables can hold."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def convert_value(value: Any) -> Any:
+    """Return a NumPy scalar as a Python number, anything else as it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def finite(value: Any) -> Any:
+    """Return plain data as JSON can hold it: NaN and infinity become null, values of unknown types their text."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(finite, value))
+    return _convert_scalar(value)
+
+
+def _convert_scalar(value: Any) -> Any:
+    value = convert_value(value)
+    if isinstance(value, float):
+        return _finite_or_none(value)
+    if isinstance(value, str | int | bool | type(None)):
+        return value
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return str(value)
+
+
+def _finite_or_none(value: float) -> float | None:
+    # JSON has no NaN and no infinity.
+    if np.isfinite(value):
+        return value
+    return None

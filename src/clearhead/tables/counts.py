@@ -1,0 +1,76 @@
+"""What became of the rows of a table: how many were explained, predicted wrongly, or refused."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearhead.tables.records import Record
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many rows there are, could not be explained, have a gold label, and are predicted wrongly.
+
+    `unknown` gold labels are no classes of the model; `first_error` is the message of the first row with an error.
+    """
+
+    rows: int = 0
+    errors: int = 0
+    gold: int = 0
+    wrong: int = 0
+    unknown: int = 0
+    first_error: str | None = None
+
+    def add(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.rows + other.rows,
+            self.errors + other.errors,
+            self.gold + other.gold,
+            self.wrong + other.wrong,
+            self.unknown + other.unknown,
+            self.first_error or other.first_error,
+        )
+
+
+def sum_counts(counts: Iterable[Counts]) -> Counts:
+    """Add counts of shards, in their order."""
+    total = Counts()
+    for shard_counts in counts:
+        total = total.add(shard_counts)
+    return total
+
+
+def count_records(records: Sequence[Record]) -> Counts:
+    """Count what became of the rows of a shard."""
+    return sum_counts(map(_count_record, records))
+
+
+def _count_record(record: Record) -> Counts:
+    if record["error"] is not None:
+        return Counts(rows=1, errors=1, first_error=f"row {record['row']}: {record['error']}")
+    if record["wrong"] is not None:
+        return Counts(rows=1, gold=1, wrong=int(record["wrong"]))
+    # Without a verdict, a label that is there is none of the model's.
+    return Counts(rows=1, unknown=int(record["gold"] is not None))
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """What `explain_table` wrote, and what became of the rows."""
+
+    out: Path
+    counts: Counts
+    label_column: str | None = None
+
+    def __str__(self) -> str:
+        return " ".join(self._describe())
+
+    def _describe(self) -> Iterator[str]:
+        counts = self.counts
+        yield f"{counts.rows:,} rows."
+        if counts.gold:
+            yield f"{counts.wrong:,} of {counts.gold:,} predictions are wrong by column '{self.label_column}'."
+        if counts.unknown:
+            yield f"{counts.unknown:,} labels of column '{self.label_column}' are no classes of the model."
+        if counts.errors:
+            yield f"{counts.errors:,} rows could not be explained (column error); the first is {counts.first_error}"

@@ -1,0 +1,151 @@
+"""The hidden folder beside an output file in which a table is explained shard by shard.
+
+.OUT.run/manifest.json                  what is run: options, versions, hashes; fixed from the first shard on
+.OUT.run/shards/000000-HASH.json        counts of the shard: rows, errors, wrong predictions
+.OUT.run/shards/000000-HASH.parquet     its records (.jsonl for other outputs); written last: then it is complete
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import BadFile
+from clearhead.files import sync_path
+from clearhead.manifest import MANIFEST, check_same
+from clearhead.run_files import lock_folder, read_json, to_json, write_durably, write_errors
+from clearhead.tables.counts import Counts, count_records
+from clearhead.tables.records import Record
+from clearhead.tables.shards import Shard
+from clearhead.tables.writers import TableFormat
+
+SHARDS = "shards"
+
+
+def folder_of(out: Path) -> Path:
+    """Return the folder in which the table for this output file is explained."""
+    return out.with_name(f".{out.name}.run")
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """The shards of a table that is being explained."""
+
+    folder: Path
+    table_format: TableFormat
+
+    def has_shard(self, shard: Shard) -> bool:
+        """Return whether a shard is complete; raise BadFile if a shard of other rows is."""
+        if self._path(shard).exists():
+            return True
+        for other in (self.folder / SHARDS).glob(f"{shard.prefix}*{self.table_format.shard_ending}"):
+            raise _changed_rows(self.folder, shard, other)
+        return False
+
+    def write_shard(self, shard: Shard, records: Sequence[Record]) -> Counts:
+        """Write a shard and count its rows; its records come last, so that a shard with records is complete."""
+        counts = count_records(records)
+        write_durably(self._counts_path(shard), to_json(asdict(counts)))
+        write_durably(self._path(shard), self.table_format.encode(records))
+        return counts
+
+    def read_counts(self, shard: Shard) -> Counts:
+        """Return what became of the rows of a complete shard."""
+        return Counts(**read_json(self._counts_path(shard)))
+
+    def join(self, count: int, out: Path) -> None:
+        """Write the output file from all shards, atomically, and remove the folder."""
+        shards = self._list_shards()
+        _check_count(self.folder, len(shards), count)
+        joined = self.folder / f"joined{out.suffix}"
+        with write_errors(out):
+            self.table_format.join(shards, joined)
+            sync_path(joined)
+            os.replace(joined, out)
+        self._remove()
+
+    def _remove(self) -> None:
+        # Renamed first: a folder that is half removed must not be taken for a run.
+        old = self.folder.with_name(f"{self.folder.name}.old")
+        with write_errors(self.folder):
+            os.replace(self.folder, old)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def _list_shards(self) -> list[Path]:
+        # Sorted, because the order in which a file system lists files is arbitrary.
+        return sorted((self.folder / SHARDS).glob(f"[0-9]*{self.table_format.shard_ending}"))
+
+    def _path(self, shard: Shard) -> Path:
+        return self.folder / SHARDS / f"{shard.stem}{self.table_format.shard_ending}"
+
+    def _counts_path(self, shard: Shard) -> Path:
+        return self.folder / SHARDS / f"{shard.stem}.json"
+
+
+def _check_count(folder: Path, existing: int, expected: int) -> None:
+    if existing != expected:
+        raise BadFile(
+            f"'{folder}' holds {existing} shards of a table that has {expected}: the table has changed. Delete the "
+            "folder to begin anew."
+        )
+
+
+def _changed_rows(folder: Path, shard: Shard, other: Path) -> BadFile:
+    first, last = shard.rows[0].number, shard.rows[-1].number
+    return BadFile(
+        f"'{folder}' holds explanations of other rows ('{other.name}'): rows {first} to {last} of the table have "
+        "changed. Choose another --out, or delete the folder to begin anew."
+    )
+
+
+@contextmanager
+def open_run(out: Path, manifest: Mapping[str, Any], table_format: TableFormat) -> Iterator[TableRun]:
+    """Open the run of an output file, new or begun, locked against other processes."""
+    folder = folder_of(out)
+    # What a process that was killed at the very end had not removed yet.
+    shutil.rmtree(folder.with_name(f"{folder.name}.old"), ignore_errors=True)
+    with write_errors(folder):
+        (folder / SHARDS).mkdir(parents=True, exist_ok=True)
+    with lock_folder(folder):
+        _settle_manifest(folder, manifest)
+        _remove_temporary_files(folder)
+        yield TableRun(folder, table_format)
+
+
+def _settle_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise BadFile if the folder holds shards of another run; write the manifest if it holds none."""
+    if (folder / MANIFEST).exists() and has_shards(folder):
+        check_same(folder, manifest)
+        return
+    # Shards without a manifest cannot be told to be those of this run.
+    shutil.rmtree(folder / SHARDS)
+    (folder / SHARDS).mkdir()
+    write_durably(folder / MANIFEST, to_json(manifest))
+
+
+def has_shards(folder: Path) -> bool:
+    """Return whether a run has completed anything."""
+    return any((folder / SHARDS).glob("[0-9]*"))
+
+
+def _remove_temporary_files(folder: Path) -> None:
+    """Delete what killed processes were writing."""
+    for path in folder.rglob(".*"):
+        path.unlink(missing_ok=True)
+
+
+def count_kept(out: Path) -> int | None:
+    """Return how many rows of an unfinished run are kept; None without one."""
+    folder = folder_of(out)
+    if not folder.is_dir():
+        return None
+    counts = [read_json(path) for path in (folder / SHARDS).glob("[0-9]*.json") if _is_complete(path)]
+    return sum(int(shard["rows"]) for shard in counts)
+
+
+def _is_complete(counts: Path) -> bool:
+    """Return whether the shard of these counts has records, which are written last."""
+    return any(counts.with_suffix(ending).exists() for ending in (".parquet", ".jsonl"))

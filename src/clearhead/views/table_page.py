@@ -1,0 +1,276 @@
+"""A page for the explanations of a whole table: one line per row, sorted and filtered without scripts.
+
+Sorting and filtering are choices whose state the style sheet reads with `:has()`: every row carries its position in
+each order as a variable, and its label and correctness as classes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from clearhead.tables.records import OWN_COLUMNS
+from clearhead.views import html
+from clearhead.views.captions import clip
+from clearhead.views.color import color_step
+from clearhead.views.html_parts import card, css_class, escape, render_faint
+from clearhead.views.numbers import format_percent
+
+Record = Mapping[str, Any]
+Word = Mapping[str, Any]
+# More rows would make a page slow to open.
+MAX_ROWS = 2000
+# Choices of labels; the rows of further ones are found by sorting.
+MAX_LABELS = 20
+MAX_CHARACTERS = 500
+MAX_NOTE = 160
+MAX_NAME = 40
+ORDERS = {"table": "as in the table", "wrong": "wrong ones first", "sure": "least certain first"}
+CHECKED = {True: " checked", False: ""}
+CORRECTNESS = {True: "ch-wrong", False: "ch-right", None: ""}
+HEADINGS = ("row", "predicted", "probability", "check", "text")
+FILTERS = {"all": "all", "wrong": "wrong", "right": "right"}
+STYLE = (
+    ".ch-rows fieldset{display:inline-block;border:0;padding:0;margin:0 1.5rem .6rem 0}"
+    ".ch-rows legend{float:left;margin-right:.6rem;color:var(--ch-faint)}.ch-rows label{margin-right:.7rem}"
+    ".ch-rows [role=rowgroup]{display:flex;flex-direction:column}"
+    ".ch-rows [role=row]{display:grid;grid-template-columns:6rem 11rem 4.5rem 4rem 1fr;gap:.2rem .8rem;"
+    "padding:.45rem 0;border-top:1px solid var(--ch-line);order:var(--table);align-items:baseline}"
+    ".ch-rows [role=cell]{overflow-wrap:anywhere;min-width:0}.ch-rows b{font-weight:inherit}"
+    ".ch-rows small{display:block;color:var(--ch-faint)}.ch-rows em{font-style:normal;font-weight:600}"
+    ".ch-rows:has([value=wrong][name=ch-order]:checked) [role=row]{order:var(--wrong)}"
+    ".ch-rows:has([value=sure]:checked) [role=row]{order:var(--sure)}"
+    ".ch-rows:has([value=wrong][name=ch-filter]:checked) [role=row]:not(.ch-wrong,.ch-head){display:none}"
+    ".ch-rows:has([value=right]:checked) [role=row]:not(.ch-right,.ch-head){display:none}"
+    ".ch-rows .ch-head{order:-1;border:0;color:var(--ch-faint)}"
+    "@media(max-width:48rem){.ch-rows [role=row]{grid-template-columns:1fr 1fr}.ch-rows .ch-long{grid-column:1/-1}}"
+)
+
+
+def page(records: Iterable[Record], title: str | None = None) -> str:
+    """Render a self-contained page of records, as `explain_table` makes them."""
+    return html.page([rows_card(records)], title or "Explained table")
+
+
+def rows_card(records: Iterable[Record]) -> str:
+    """Render one line per record in a card, with its choices of order, correctness and label."""
+    shown, total = _select_rows(records)
+    labels = _list_labels(shown)
+    notes = "".join(map(render_faint, _describe_rows(shown, total)))
+    choices = _render_choices(labels, has_gold=_has_gold(shown))
+    body = f'<div class="ch-rows">{notes}{choices}{_render_table(shown, labels)}</div>'
+    return card(_render_style(len(labels)), body)
+
+
+def _render_style(labels: int) -> str:
+    return f"<style>{STYLE}{''.join(_label_rules(labels))}</style>"
+
+
+def _has_gold(records: Sequence[Record]) -> bool:
+    return any(record.get("wrong") is not None for record in records)
+
+
+def _render_table(records: Sequence[Record], labels: Sequence[str]) -> str:
+    lines = "".join(_render_rows(records, labels))
+    return f'<div role="table" aria-label="Explained rows"><div role="rowgroup">{_render_head()}{lines}</div></div>'
+
+
+def _render_head() -> str:
+    cells = "".join(f'<span role="columnheader">{name}</span>' for name in HEADINGS)
+    return f'<div role="row" class="ch-head">{cells}</div>'
+
+
+class _Selection:
+    """The rows that are shown: wrong ones before others if there are too many."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._wrong: list[tuple[int, Record]] = []
+        self._others: list[tuple[int, Record]] = []
+
+    def add(self, record: Record) -> None:
+        self.total += 1
+        group = self._choose_group(record)
+        # No more than could be shown are held.
+        if len(group) < MAX_ROWS:
+            group.append((self.total, record))
+
+    def _choose_group(self, record: Record) -> list[tuple[int, Record]]:
+        if record.get("wrong"):
+            return self._wrong
+        return self._others
+
+    @property
+    def rows(self) -> list[Record]:
+        """The rows in the order of the table."""
+        shown = [*self._wrong, *self._others][:MAX_ROWS]
+        return [record for _, record in sorted(shown, key=itemgetter(0))]
+
+
+def _select_rows(records: Iterable[Record]) -> tuple[list[Record], int]:
+    """Return the rows that are shown, and the number of all."""
+    selection = _Selection()
+    for record in records:
+        selection.add(record)
+    return selection.rows, selection.total
+
+
+def _list_labels(records: Sequence[Record]) -> list[str]:
+    counts = Counter(record["predicted"] for record in records if record.get("predicted") is not None)
+    return [label for label, _ in counts.most_common(MAX_LABELS)]
+
+
+def _render_choices(labels: Sequence[str], *, has_gold: bool) -> str:
+    return _render_correctness(has_gold=has_gold) + _render_labels_choice(labels)
+
+
+def _render_correctness(*, has_gold: bool) -> str:
+    if has_gold:
+        shown = _render_choice("Show", "ch-filter", FILTERS, "all")
+        return shown + _render_choice("Order", "ch-order", ORDERS, "wrong")
+    # Without labels nothing is known to be wrong.
+    orders = {name: text for name, text in ORDERS.items() if name != "wrong"}
+    return _render_choice("Order", "ch-order", orders, "table")
+
+
+def _render_labels_choice(labels: Sequence[str]) -> str:
+    if len(labels) < 2:
+        return ""
+    names = {str(number): label for number, label in enumerate(labels)}
+    return _render_choice("Predicted", "ch-label", {"all": "all", **names}, "all")
+
+
+def _render_choice(title: str, name: str, choices: Mapping[str, str], checked: str) -> str:
+    buttons = "".join(_render_button(name, value, text, value == checked) for value, text in choices.items())
+    return f"<fieldset><legend>{title}</legend>{buttons}</fieldset>"
+
+
+def _render_button(name: str, value: str, text: str, is_checked: bool) -> str:
+    state = CHECKED[is_checked]
+    return f'<label><input type="radio" name="{name}" value="{value}"{state}> {escape(text)}</label>'
+
+
+def _label_rules(labels: int) -> Iterator[str]:
+    for number in range(labels):
+        chosen = f"[name=ch-label][value='{number}']:checked"
+        yield f".ch-rows:has({chosen}) [role=row]:not(.k{number},.ch-head){{display:none}}"
+
+
+def _describe_rows(shown: Sequence[Record], total: int) -> Iterator[str]:
+    if total > len(shown):
+        yield f"{len(shown):,} of {total:,} rows are shown: wrong ones first, then others in the order of the table."
+    judged = [record["wrong"] for record in shown if record.get("wrong") is not None]
+    if judged:
+        yield f"{sum(judged):,} of {len(judged):,} predictions differ from the gold label."
+
+
+def _render_rows(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]:
+    wrong = _rank(records, _wrong_first)
+    sure = _rank(records, _certainty)
+    for index, record in enumerate(records):
+        style = f"--table:{index};--wrong:{wrong[index]};--sure:{sure[index]}"
+        yield _render_row(record, _row_class(record, labels), style)
+
+
+def _render_row(record: Record, css: str, style: str) -> str:
+    return f'<div role="row" class="{css}" style="{style}">{_render_cells(record)}</div>'
+
+
+def _rank(records: Sequence[Record], key: Any) -> list[int]:
+    """Return for each record its position in an order."""
+    ranks = [0] * len(records)
+    for rank, index in enumerate(sorted(range(len(records)), key=lambda index: key(records[index]))):
+        ranks[index] = rank
+    return ranks
+
+
+def _wrong_first(record: Record) -> tuple[bool, float]:
+    # Among the wrong ones those that the model is most sure of come first.
+    return not record.get("wrong"), -_certainty(record)
+
+
+def _certainty(record: Record) -> float:
+    return float(record.get("probability") or 0)
+
+
+def _row_class(record: Record, labels: Sequence[str]) -> str:
+    names = []
+    if record.get("predicted") in labels:
+        names.append(f"k{labels.index(record['predicted'])}")
+    names.append(CORRECTNESS[record.get("wrong")])
+    return " ".join(filter(None, names))
+
+
+def _render_cells(record: Record) -> str:
+    cells = (_render_name(record), _render_labels(record), _render_probability(record), _render_check(record))
+    short = "".join(f'<span role="cell">{cell}</span>' for cell in cells)
+    return f'{short}<span role="cell" class="ch-long">{_render_content(record)}</span>'
+
+
+def _render_name(record: Record) -> str:
+    name = record.get("id")
+    if name is None:
+        name = record.get("row") or ""
+    return escape(clip(str(name), MAX_NAME))
+
+
+def _render_labels(record: Record) -> str:
+    label = escape(clip(str(record.get("predicted") or record.get("label") or "")))
+    if not record.get("wrong"):
+        return label
+    return f"<em>✗ {label}</em><small>gold: {escape(clip(str(record['gold'])))}</small>"
+
+
+def _render_probability(record: Record) -> str:
+    if record.get("probability") is None:
+        return ""
+    return format_percent(record["probability"])
+
+
+def _render_check(record: Record) -> str:
+    return escape(str(record.get("check") or ""))
+
+
+def _render_content(record: Record) -> str:
+    if record.get("error"):
+        return f"<em>not explained:</em> {escape(clip(record['error'], MAX_NOTE))}"
+    return f"{_render_text(record)}<small>{escape(_format_passed(record))}</small>"
+
+
+def _format_passed(record: Record) -> str:
+    passed = [f"{name}: {value}" for name, value in record.items() if name not in OWN_COLUMNS and value is not None]
+    return clip(" · ".join(passed), MAX_NOTE)
+
+
+def _render_text(record: Record) -> str:
+    words = record.get("words") or ()
+    full = _full_scale(words)
+    texts = filter(None, (record.get("text"), record.get("second")))
+    return " / ".join(_render_segment(text, _select_words(words, segment), full) for segment, text in enumerate(texts))
+
+
+def _full_scale(words: Iterable[Word]) -> float:
+    return max((abs(word["relevance"]) for word in words), default=0.0)
+
+
+def _select_words(words: Iterable[Word], segment: int) -> list[Word]:
+    """Return the words of one text that are within what is shown of it."""
+    return [word for word in words if word["segment"] == segment and word["end"] <= MAX_CHARACTERS]
+
+
+def _render_segment(text: str, words: Iterable[Word], full: float) -> str:
+    return f'<span dir="auto" lang="">{"".join(_color_words(text, words, full))}</span>'
+
+
+def _color_words(text: str, words: Iterable[Word], full: float) -> Iterator[str]:
+    """Yield a text with its relevant words on their colour; the rest is left as it is, to keep pages small."""
+    position = 0
+    for word in words:
+        step = color_step(word["relevance"], full)
+        if step:
+            yield escape(text[position : word["start"]])
+            yield f'<b class="{css_class(step)}">{escape(word["word"])}</b>'
+            position = word["end"]
+    yield escape(text[position:MAX_CHARACTERS])
+    if len(text) > MAX_CHARACTERS:
+        yield "…"

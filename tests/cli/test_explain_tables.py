@@ -1,0 +1,117 @@
+"""clearhead explain on tables."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from helpers.commands import one_line, records
+from helpers.pictures import photo
+
+import clearhead
+
+ROWS = "id,text,label\nr1,a good film,positive\nr2,a bad film,negative\nr3,never,positive\n"
+FAST = ("--method", "raw-attention")
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(ROWS)
+    return path
+
+
+def test_a_table_becomes_a_table(run, model, table, tmp_path):
+    out = tmp_path / "out.jsonl"
+    code, output, errors = run("explain", str(table), "-m", model, *FAST, "--out", str(out), "--columns", "label")
+    assert (code, output) == (0, "")
+    assert "3 rows. " in errors and f"Wrote {out}" in errors
+    rows = records(out.read_text())
+    assert [(row["id"], row["row"], row["gold"]) for row in rows] == [
+        ("r1", 1, "positive"),
+        ("r2", 2, "negative"),
+        ("r3", 3, "positive"),
+    ]
+    assert rows[0]["input_label"] == "positive" and rows[0]["words"]
+    code, _, _ = run("explain", str(table), "-m", model, *FAST, "--out", str(out), "--flat", "--target", "column:label")
+    assert code == 0
+    flat = records(out.read_text())
+    assert "words" not in flat[0] and [row["label"] for row in flat] == ["positive", "negative", "positive"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--target", "column:gold"), "gold"),
+        (("--label-column", "lable"), "Did you mean 'label'"),
+        (("--columns", "labels"), "Did you mean 'label'"),
+        (("--json",), "--json"),
+        (("--image-column", "text"), "the model reads text"),
+        (("--curves",), "--out FILE.html"),
+    ],
+)
+def test_mistakes_about_tables(run, model, table, tmp_path, flags, message):
+    one_line(*run("explain", str(table), "-m", model, "--out", str(tmp_path / "out.jsonl"), *flags), message)
+
+
+def test_flags_of_tables_without_a_table(run, model, tmp_path):
+    one_line(*run("explain", "a film", "-m", model, "--flat"), "--flat is for tables")
+    one_line(*run("explain", "a film", "-m", model, "--target", "column:label"), "column:NAME is for tables")
+    one_line(*run("explain", "a film", "-m", model, "--out", str(tmp_path / "x.csv")), "must be one of")
+
+
+def test_inputs_keep_their_identity(run, model, image_model, table, tmp_path):
+    _, output, _ = run("explain", str(table), "a text", "-m", model, *FAST, "--json")
+    sources = [record["source"] for record in records(output)]
+    assert [source.get("id") for source in sources] == ["r1", "r2", "r3", None]
+    wrong = sources[1].pop("wrong")
+    assert sources[1] == {
+        "file": "rows.csv",
+        "row": 2,
+        "id": "r2",
+        "gold": "negative",
+        "columns": {"label": "negative"},
+    }
+    assert wrong is (records(output)[1]["label"] != "negative")
+    page = tmp_path / "page.html"
+    run("explain", str(table), "-m", model, *FAST, "--out", str(page))
+    assert "id r2 · rows.csv · row 2 · gold negative" in page.read_text()
+    assert page.read_text().count("✗ wrong") == sum(record["source"].get("wrong", False) for record in records(output))
+    photo().save(tmp_path / "leo.png")
+    run("explain", str(tmp_path / "leo.png"), "-m", image_model, "--out", str(page))
+    assert "leo.png" in page.read_text()
+    saved = tmp_path / "one.json"
+    run("explain", str(tmp_path / "leo.png"), "-m", image_model, "--out", str(saved))
+    assert clearhead.read(saved).source == {"file": "leo.png"}
+
+
+def test_columns_as_targets_on_a_page(run, model, table, tmp_path):
+    out = tmp_path / "page.html"
+    code, _, errors = run("explain", str(table), "-m", model, *FAST, "--target", "column:label", "--out", str(out))
+    assert code == 0, errors
+    (first, *_) = records(run("explain", str(table), "-m", model, *FAST, "--target", "column:label", "--json")[1])
+    assert first["label"] == "positive" and first["source"]["gold"] == "positive"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
+def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(model, tmp_path):
+    table, out = tmp_path / "many.jsonl", tmp_path / "out.jsonl"
+    lines = [json.dumps({"text": f"film number {number} " * 4}) + "\n" for number in range(4000)]
+    table.write_text("".join(lines))
+    flags = ["-m", model, "--method", "att-cat", "--shard", "8", "--out", str(out)]
+    command = [sys.executable, "-m", "clearhead", "explain", str(table), *flags]
+    environment = {**os.environ, "PYTHONPATH": str(Path(clearhead.__file__).parents[1])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        deadline = time.monotonic() + 120
+        shards = tmp_path / ".out.jsonl.run" / "shards"
+        while len(list(shards.glob("*.jsonl"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate()[1]
+    assert process.returncode == 130
+    assert "rows are kept; the same command goes on from there." in errors and "Traceback" not in errors
+    assert len(list(shards.glob("*.jsonl"))) >= 3

@@ -1,0 +1,128 @@
+"""Objects of other libraries as inputs, and results as their tables."""
+
+import pytest
+
+import clearhead
+from clearhead.errors import BadOption
+from clearhead.explanation import Comparison
+
+METHOD = "raw-attention"
+TEXTS = ["a good film", "a bad film", "never"]
+
+
+class PolarsLike:
+    """What of a polars Series and DataFrame is used."""
+
+    def __init__(self, rows):
+        self.rows, self.columns = rows, list(rows[0])
+
+    def iter_rows(self, named):
+        assert named
+        return iter(self.rows)
+
+    def __len__(self):
+        return len(self.rows)
+
+
+class SeriesLike:
+    """What of a polars Series is used."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def to_list(self):
+        return self.values
+
+
+def containers():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    arrow = pytest.importorskip("pyarrow", reason="the tables extra is not installed")
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    rows = [{"text": text, "n": number} for number, text in enumerate(TEXTS)]
+    data_set = datasets.Dataset.from_list(rows)
+    frame = pandas.DataFrame(rows, index=[5, 6, 7])
+    return {
+        "generator": (text for text in TEXTS),
+        "series": frame["text"],
+        "frame": frame,
+        "array": frame["text"].to_numpy(),
+        "arrow column": arrow.array(TEXTS).to_pylist(),
+        "arrow table": arrow.Table.from_pylist(rows),
+        "data set": data_set,
+        "data set column": data_set["text"],
+        "stream": data_set.to_iterable_dataset(),
+        "polars series": SeriesLike(TEXTS),
+        "polars frame": PolarsLike(rows),
+    }
+
+
+def test_explain_takes_columns_and_tables(model):
+    expected = [list(explanation.relevance) for explanation in clearhead.explain(model, TEXTS, METHOD)]
+    for name, inputs in containers().items():
+        explanations = clearhead.explain(model, inputs, METHOD)
+        assert [list(explanation.relevance) for explanation in explanations] == expected, name
+
+
+def test_targets_from_a_column(model):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    targets = pandas.Series(["negative", "positive", "negative"])
+    explanations = clearhead.explain(model, TEXTS, METHOD, targets)
+    assert [explanation.label for explanation in explanations] == list(targets)
+
+
+def test_explain_table_takes_them_too(model, tmp_path):
+    import json
+
+    for name, table in containers().items():
+        out = tmp_path / "out.jsonl"
+        clearhead.explain_table(model, table, out, METHOD, shard=2)
+        records = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [record["text"] for record in records] == TEXTS, name
+        assert [record["row"] for record in records] == [1, 2, 3]
+
+
+def test_names_of_classes_in_a_data_set(model, tmp_path):
+    import json
+
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    # In another order than the model's.
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["positive", "negative"])}
+    )
+    table = datasets.Dataset.from_dict({"text": TEXTS, "label": [0, 1, 1]}, features=features)
+    clearhead.explain_table(model, table, tmp_path / "out.jsonl", METHOD)
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [record["gold"] for record in records] == ["positive", "negative", "negative"]
+
+
+def test_results_become_records_arrow_and_pandas(model):
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    explanations = clearhead.explain(model, TEXTS, METHOD)
+    records = explanations.to_records()
+    assert [record["text"] for record in records] == TEXTS and [record["row"] for record in records] == [1, 2, 3]
+    frame = explanations.to_pandas()
+    assert list(frame["predicted"]) == [explanation.label for explanation in explanations]
+    assert "words" not in explanations.to_pandas(flat=True)
+    table = explanations.to_arrow()
+    assert table.num_rows == 3 and table.column("words").to_pylist()[2][0]["word"] == "never"
+
+
+def test_a_comparison_has_a_row_for_each_method_and_input(model):
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    methods = [METHOD, "random:seed=1"]
+    comparison = clearhead.compare(model, TEXTS, methods)
+    assert isinstance(comparison, Comparison)
+    assert list(comparison.to_pandas()["method"]) == [METHOD] * 3 + ["random:seed=1"] * 3
+    assert [record["method"] for record in clearhead.compare(model, TEXTS[0], methods).to_records()] == methods
+    assert [record["method"] for record in comparison.to_records(flat=True)][3] == "random:seed=1"
+
+
+def test_pandas_that_is_not_installed(model, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(BadOption, match="pip install pandas"):
+        clearhead.explain(model, TEXTS, METHOD).to_pandas()
