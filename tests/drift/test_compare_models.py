@@ -12,7 +12,7 @@ from helpers.tiny_tokenizers import letter_tokenizer
 import clearhead
 from clearhead.drift.snapshot_file import read_snapshot, write_snapshot
 from clearhead.errors import BadInput, BadOption
-from clearhead.model.weights import with_weight_noise
+from clearhead.model.weight_noise import with_weight_noise
 from clearhead.views import diff_html, diff_markdown, diff_record, diff_terminal, static_image, terminal
 from clearhead.views.diff_explanations import show_first
 

@@ -4,7 +4,7 @@ import pytest
 from helpers.planted_words import TOKEN, prune_heads, round_to_int8
 
 import clearhead
-from clearhead.model.weights import with_weight_noise
+from clearhead.model.weight_noise import with_weight_noise
 from clearhead.model_diff import MOVED, SAME, WITHIN_NOISE
 
 

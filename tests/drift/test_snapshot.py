@@ -13,8 +13,9 @@ from clearhead.drift.reasons import extract_reasons
 from clearhead.drift.snapshot_file import read_snapshot, write_snapshot
 from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.explanation import Explanation
+from clearhead.model.checksum import weights_checksum
 from clearhead.model.target import Target
-from clearhead.model.weights import checksum_weights, with_weight_noise
+from clearhead.model.weight_noise import with_weight_noise
 
 TEXTS = ["a bad film", "the film is not very bad", "we see the heart of a good film"]
 
@@ -137,8 +138,8 @@ def test_inputs_or_a_task_are_needed(text):
 
 
 def test_noise_changes_the_weights_of_a_copy_alone(text):
-    before = checksum_weights(text)
+    before = weights_checksum(text)
     noisy = with_weight_noise(text, 0)
-    assert checksum_weights(text) == before != checksum_weights(noisy)
-    assert checksum_weights(with_weight_noise(text, 0)) == checksum_weights(noisy)
-    assert checksum_weights(with_weight_noise(text, 1)) != checksum_weights(noisy)
+    assert weights_checksum(text) == before != weights_checksum(noisy)
+    assert weights_checksum(with_weight_noise(text, 0)) == weights_checksum(noisy)
+    assert weights_checksum(with_weight_noise(text, 1)) != weights_checksum(noisy)

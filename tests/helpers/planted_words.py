@@ -8,7 +8,7 @@ import torch
 import clearhead
 from clearhead.data.task import Example, Task
 from clearhead.model.model import Model
-from clearhead.model.weights import int8_step
+from clearhead.model.weight_noise import int8_step
 from training.planted import TOKEN, make_reviews, plant
 
 __all__ = ["TOKEN", "Planted", "plant_word", "prune_heads", "round_to_int8"]

@@ -27,7 +27,7 @@ def diff(
     task: TaskName = None,
     out: Out = None,
     json: Json = False,
-    method: options.AnyMethod = None,
+    method: options.Method = None,
     method_options: options.MethodOptions = None,
     noise: NoiseDraws = 3,
     text_column: options.TextColumn = None,

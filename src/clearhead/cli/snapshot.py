@@ -34,7 +34,7 @@ def snapshot(
     task: RequiredTask,
     out: SnapshotFile,
     model: options.ModelName = None,
-    method: options.AnyMethod = None,
+    method: options.Method = None,
     method_options: options.MethodOptions = None,
     noise: NoiseDraws = 3,
     no_texts: NoTexts = False,

@@ -44,11 +44,11 @@ def diff(
         return compare_snapshots(first, second)
     # Read once, for both models.
     chosen = choose_task(inputs, task)
-    chosen_method = _choose_method(method, first or second)
     if first is None:
-        first = snapshot(model_a, chosen, method=chosen_method, noise=noise, **settings)
+        first = snapshot(model_a, chosen, method=_choose_method(method, second), noise=noise, **settings)
+    # By default the method of the first: another may have been chosen for the second.
     if second is None:
-        second = snapshot(model_b, chosen, method=chosen_method, noise=0, **settings)
+        second = snapshot(model_b, chosen, method=_choose_method(method, first), noise=0, **settings)
     return compare_snapshots(first, second)
 
 

@@ -19,7 +19,7 @@ from clearhead.drift.word_shifts import find_largest_shift
 from clearhead.errors import BadOption
 from clearhead.model.model import Model
 from clearhead.model.placement import place_model
-from clearhead.model.weights import with_weight_noise
+from clearhead.model.weight_noise import with_weight_noise
 from clearhead.model_diff import Agreement, Noise, NoiseDraw, Reasons
 
 if TYPE_CHECKING:

@@ -8,17 +8,17 @@ from itertools import chain, repeat
 from typing import Any
 
 from clearhead.api import explain
-from clearhead.attribution.method import MethodSpec, default_method, parse_method
+from clearhead.attribution.method import MethodSpec, resolve_method
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task, task_digest
 from clearhead.drift.noise import DRAWS, measure_noise
 from clearhead.drift.reasons import extract_reasons
 from clearhead.errors import BadInput
+from clearhead.model.checksum import weights_checksum
 from clearhead.model.inputs import as_input_list
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
-from clearhead.model.weights import checksum_weights
 from clearhead.model_diff import Reasons, Snapshot
 from clearhead.progress import progress
 from clearhead.validation import require_integer
@@ -49,15 +49,11 @@ def snapshot(
     """
     require_integer("noise", noise, 0, is_flag=True)
     loaded = with_precision(as_model(model), precision)
-    survey = Survey(choose_task(inputs, task), _parse_method(loaded, method, options), batch_size)
+    survey = Survey(choose_task(inputs, task), resolve_method(loaded, method, **options), batch_size)
     quiet = survey.take(loaded)
     if not noise:
         return quiet
     return replace(quiet, noise=measure_noise(loaded, survey, quiet.examples, noise))
-
-
-def _parse_method(model: Model, method: Any, options: dict[str, Any]) -> MethodSpec:
-    return parse_method(default_method(model) if method is None else method, **options)
 
 
 def choose_task(inputs: Any, task: Any) -> Task:
@@ -84,7 +80,7 @@ class Survey:
         """Return the snapshot of a model, without noise."""
         return Snapshot(
             model=model.name,
-            checksum=checksum_weights(model),
+            checksum=weights_checksum(model),
             labels=tuple(model.labels),
             task=self.task.name,
             task_digest=task_digest(self.task),

@@ -1,7 +1,6 @@
-"""The weights of a model: their checksum, and copies with as much noise as rounding to eight bits makes."""
+"""Copies of a model with as much noise in the weights as rounding to eight bits makes."""
 
 import copy
-import hashlib
 from dataclasses import replace
 
 import torch
@@ -11,17 +10,6 @@ from clearhead.model.model import Model
 
 INT8_STEPS = 127
 """Steps of an eight-bit integer on either side of zero."""
-
-
-def checksum_weights(model: Model) -> str:
-    """Return a hash of the names, types, shapes and values of all weights."""
-    digest = hashlib.sha256()
-    for name, weight in sorted(model.network.state_dict().items()):
-        # Quantised networks may hold settings beside their tensors.
-        if isinstance(weight, Tensor):
-            digest.update(repr((name, str(weight.dtype), tuple(weight.shape))).encode())
-            digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def with_weight_noise(model: Model, seed: int) -> Model:
