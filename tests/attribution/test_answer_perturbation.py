@@ -200,7 +200,12 @@ def test_a_classifier_has_no_sources():
 @pytest.mark.parametrize("matrix", [False, True])
 def test_every_method_explains_answers(model, matrix):
     prompt = "the river is grey. the capital is"
-    for name in clearhead.methods():
+    names = set(clearhead.methods())
+    if matrix:
+        names.remove("auto")
+        with pytest.raises(BadOption, match="name a method"):
+            clearhead.explain(model, prompt, "auto", answer="paris and long", matrix=True)
+    for name in sorted(names):
         explanation = clearhead.explain(model, prompt, name, answer="paris and long", matrix=matrix)
         assert np.isfinite(explanation.relevance).all(), name
         if matrix:

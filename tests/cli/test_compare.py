@@ -48,7 +48,7 @@ def test_gold_marks_of_a_text_a_table_and_a_photo(run, model, image_model, tmp_p
     photo = [str(tmp_path / "photo.png"), "-m", image_model, "--gold", str(tmp_path / "mask.png")]
     code, _, errors = run("explain", *photo, "--out", str(out))
     assert code == 0, errors
-    assert "100 % of the positive relevance lies inside" in out.read_text()
+    assert "100&nbsp;% of the positive relevance lies inside" in out.read_text()
 
 
 def test_curves_are_the_models_own_answers(run, model, image_model, tmp_path):

@@ -15,7 +15,7 @@ def test_metrics_are_listed_with_their_papers():
     listed = clearhead.metrics()
     names = (
         "positive-perturbation negative-perturbation segmentation token-f1 hiding revealing token-overlap aopc lodds "
-        "kendall precision-at-k comprehensiveness sufficiency randomisation mosaic "
+        "kendall precision-at-k comprehensiveness sufficiency randomisation planted mosaic "
         "log-prob-drop lds log-prob-hiding log-prob-revealing aopc-per-step soft-sufficiency soft-comprehensiveness "
         "evidence-rank recovery first-token-share alignment-error-rate"
     )

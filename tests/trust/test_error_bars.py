@@ -204,4 +204,5 @@ def test_the_bar_covers_half_precision(dtype):
 
 def test_every_method_that_reads_relevance_loses_digits():
     declared = {name for name, method in clearhead.methods().items() if method.loses_digits}
-    assert declared == set(LOSSY)
+    # What auto chooses may be one of them.
+    assert declared == {*LOSSY, "auto"}

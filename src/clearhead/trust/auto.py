@@ -15,8 +15,9 @@ from clearhead.attribution.batch_sizes import select_rows
 from clearhead.attribution.method import Attribution, MethodSpec, fill_diagnostics, method, parse_method
 from clearhead.attribution.names import ONE_TRACE_METHODS
 from clearhead.check import MIN_GROUPS
+from clearhead.engine.step_trace import StepTrace
 from clearhead.engine.trace import Trace
-from clearhead.errors import BadInput, UnsupportedModel
+from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Explanation
 from clearhead.model.target import Target, shift_span
 from clearhead.perturbation.ranking import removal_counts, sort_descending
@@ -44,12 +45,18 @@ def auto(trace: Trace) -> Attribution:
     All methods share one trace. The score with only the strongest 30 and 50 % shown, less the score with them hidden,
     decides; a check of the explanation hides another number of units.
     """
+    _refuse_steps(trace)
     candidates = _attribute(trace)
     trials = _plan_trials(trace, candidates)
     ranked = [dict.fromkeys(candidates, 0.0)] * len(trace.targets)
     for row, scores_N in _score_trials(trace, trials).items():
         ranked[row] = _rank(trials[row], scores_N)
     return _assemble(candidates, ranked)
+
+
+def _refuse_steps(trace: Trace) -> None:
+    if isinstance(trace, StepTrace):
+        raise BadOption("auto chooses one method for a whole answer: to explain every step, name a method.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,8 @@ class Experiment:
     @property
     def masks(self) -> Tensor:
         """The units present when each group is shown alone, then hidden; all of them last, if their score is needed."""
-        masks_GU = torch.zeros(len(self.numbers_GK), self.units.count, dtype=torch.bool)
+        # On the CPU, whatever torch takes for its default device.
+        masks_GU = torch.zeros(len(self.numbers_GK), self.units.count, dtype=torch.bool, device="cpu")
         shown_GU = masks_GU.scatter(1, torch.from_numpy(self.numbers_GK), True)
         whole = torch.ones_like(shown_GU[: int(self.needs_score)])
         return torch.cat([shown_GU, ~shown_GU, whole])

@@ -116,5 +116,5 @@ def _group_prompt(model: Model, single: Inputs, unit: str) -> Features:
     answer = single.items[0].answer
     if answer is None:
         return features
-    position_T = torch.arange(len(features.labels))
+    position_T = torch.arange(len(features.labels), device="cpu")
     return restrict_features(features, position_T < answer.start)

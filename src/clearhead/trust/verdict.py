@@ -57,8 +57,7 @@ class Trial:
     @property
     def p_value(self) -> float:
         """The chance that a random order of the units has as clear a trend."""
-        as_good = self._trends >= self.trend - TOLERANCE
-        return float(1 + as_good.sum()) / (1 + len(as_good))
+        return rank_p_value(self._trends >= self.trend - TOLERANCE)
 
     @property
     def percentile(self) -> float:
@@ -78,6 +77,12 @@ class Trial:
     def _is_needed(self) -> bool:
         """Whether the score falls more without the strongest units than without others."""
         return bool(self.hidden_G[1:].mean() - self.hidden_G[0] > TOLERANCE)
+
+
+def rank_p_value(as_good: Array) -> float:
+    """Return the exact p-value of a result, from which of some random ones are as good."""
+    # The result itself is one of those that chance may bring.
+    return float(1 + as_good.sum()) / (1 + len(as_good))
 
 
 def _log_odds(probability_G: Array) -> Array:

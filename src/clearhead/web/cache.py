@@ -66,12 +66,12 @@ def make_target_key(target: Target) -> Hashable:
 
 @dataclass
 class CachedInput:
-    """One input of one model: its encoding, its traces, its answers and its random curves."""
+    """One input of one model: its encoding, its traces, its answers and the scores of random removals."""
 
     encoded: Encoded
     traces: CachedTraces = field(default_factory=CachedTraces)
     answers: dict[Any, Answer] = field(default_factory=dict)
-    random_curves: dict[Any, Array] = field(default_factory=dict)
+    random_scores: dict[Any, dict[int, Array]] = field(default_factory=dict)
 
 
 class InputCache:
@@ -113,7 +113,7 @@ class InputCache:
 
     def _trim(self, cached: CachedInput) -> None:
         _drop_oldest(cached.answers, self.limits.cached_answers)
-        _drop_oldest(cached.random_curves, self.limits.cached_traces)
+        _drop_oldest(cached.random_scores, self.limits.cached_traces)
         _drop_oldest(cached.traces.by_target, self._limit_traces(cached.traces))
 
     def _limit_traces(self, traces: CachedTraces) -> int:

@@ -25,6 +25,11 @@ class Limits:
     max_option: float = 1e6
     # Of options that multiply the cost of a method, so that one request cannot occupy the worker for minutes.
     max_samples: int = 256
+    # Of the check: each group is hidden and shown once.
+    max_check_groups: int = 20
+    # Of the test: lists of hidden tokens in one request, and the tokens that all random controls of one may have.
+    max_controlled_lists: int = 20
+    max_control_tokens: int = 20_000
     max_queued_jobs: int = 64
     max_batch: int = 16
     # Seconds until a request is answered with 503, and until its body must have arrived.

@@ -9,9 +9,11 @@ from clearhead.answer_explanation import AnswerExplanation
 from clearhead.arrays import Array
 from clearhead.explanation import Explanation
 from clearhead.plain import finite
+from clearhead.trust.removal_check import UNCHECKED
 from clearhead.views import html, json_record, static_image
 from clearhead.views.answers import list_notes
 from clearhead.views.scale import Scale, make_scale, scale_pixels
+from clearhead.views.trust import describe_removal, describe_verdict, format_error
 from clearhead.web.answers import describe_answer
 from clearhead.web.cache import Answer
 
@@ -32,8 +34,18 @@ def make_explanation_body(answer: Answer) -> dict[str, Any]:
         "pixels": _pack_pixels(explanation),
         "scale": _describe_scale(make_scale(explanation)),
         "notes": list_notes(explanation),
+        "trust": _describe_trust(explanation),
         **_add_to_answer(explanation, body),
     }
+
+
+def _describe_trust(explanation: Explanation) -> dict[str, str]:
+    """Return in words what the check found, or why there is none, and the error bar."""
+    check = explanation.check
+    described = {"error": format_error(explanation), "unchecked": explanation.diagnostics.get(UNCHECKED, "")}
+    if check is None:
+        return {"meaning": "", "evidence": "", **described}
+    return {"meaning": describe_verdict(check), "evidence": describe_removal(explanation, check), **described}
 
 
 def _add_to_answer(explanation: Explanation, body: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
+from clearhead.attribution.choices import find_choice
 from clearhead.attribution.method import METHODS, Method, default_method
 from clearhead.model import zoo
 from clearhead.model.model import Model
@@ -106,6 +107,7 @@ def _describe_model(name: str, model: Model) -> ModelInfo:
         labels=[] if model.writes else model.labels,
         chat=model.writes and bool(getattr(model.processor, "chat_template", None)),
         method=default_method(model),
+        chosen=find_choice(model) is not None,
         summary=_find_summary(name),
     )
 

@@ -5,7 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from clearhead.attribution.names import DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
+from clearhead.check import MIN_GROUPS
 from clearhead.errors import BadInput
+from clearhead.trust.controls import Outcome
 from clearhead.web.limits import LIMITS
 
 MAX_INTEGER_OPTION = int(LIMITS.max_option)
@@ -18,6 +20,8 @@ OptionValue = bool | Integer | Number | Name | None
 TokenIndex = Annotated[int, Field(ge=0, le=100_000)]
 TokenIndices = Annotated[list[TokenIndex], Field(max_length=5_000)]
 ClassChoice = Annotated[int, Field(ge=0, le=1_000_000)] | Name | None
+Unit = Literal["word", "token"]
+CheckChoice = bool | Annotated[int, Field(ge=MIN_GROUPS, le=LIMITS.max_check_groups)]
 CharacterIndex = Annotated[int, Field(ge=0, le=LIMITS.max_characters)]
 MAX_MESSAGES = 32
 
@@ -112,12 +116,37 @@ class ExplainRequest(InputRequest):
     )
     options: dict[Name, OptionValue] = Field(default_factory=dict, max_length=20, description="Options of the method.")
     matrix: bool = Field(False, description="Of a language model: explain every step of the answer as well.")
+    check: CheckChoice = Field(
+        False,
+        description="Hide the strongest words or patches to see whether they matter more than others, and estimate "
+        "errors; a number is that of the groups that words or patches are divided into.",
+    )
 
 
 class HideRequest(InputRequest):
     """Lists of tokens to hide, as indices into `tokens` of the explanation; each list is a forward pass."""
 
     hidden: Annotated[list[TokenIndices], Field(min_length=1, max_length=64)]
+    unit: Unit = Field("word", description="What is hidden at random, as many as are hidden; images use patches.")
+    controls: bool = Field(False, description="Also hide as many at random, for each list; each takes many passes.")
+
+    @model_validator(mode="after")
+    def _limit_controls(self) -> "HideRequest":
+        if self.controls and len(self.hidden) > LIMITS.max_controlled_lists:
+            raise ValueError(f"Give at most {LIMITS.max_controlled_lists} lists with controls.")
+        return self
+
+
+class ControlScores(BaseModel):
+    """The target's scores with random features hidden, and how the score without the chosen ones compares."""
+
+    mean: float
+    low: float
+    high: float
+    sets: int = Field(description="How many times random features were hidden.")
+    verdict: Outcome = Field(
+        description="Whether the chosen features matter more or less than random ones: an exact rank test, p ≤ 0.05."
+    )
 
 
 class HideResponse(BaseModel):
@@ -128,12 +157,18 @@ class HideResponse(BaseModel):
 
     values: list[float]
     classes: list[list[float]]
+    controls: list[ControlScores] | None = Field(
+        None, description="One for each list, if they were asked for and the input is not too long."
+    )
 
 
 class CurveRequest(ExplainRequest):
     """An explanation whose most relevant features are hidden step by step."""
 
-    unit: Literal["word", "token"] = Field("word", description="What is hidden at once; images always use patches.")
+    unit: Unit = Field("word", description="What is hidden at once; images always use patches.")
+    block: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        None, description="Take the relevance of this block, from 1 to the length of `layers`; default: of all."
+    )
 
 
 class CurveResponse(BaseModel):
@@ -142,6 +177,7 @@ class CurveResponse(BaseModel):
     order: list[list[int]] = Field(description="Token indices of each feature, the most relevant first.")
     counts: list[int] = Field(description="How many features are hidden at each step.")
     values: list[float]
+    measured: list[int] = Field(description="The counts at which random features were hidden; others lie between.")
     random: list[float] = Field(description="The mean over random orders.")
     low: list[float]
     high: list[float]
@@ -162,6 +198,7 @@ class ModelInfo(BaseModel):
     labels: list[str]
     chat: bool = Field(description="Whether it has a chat template.")
     method: str = Field(description="The method that explains it unless another is named.")
+    chosen: bool = Field(description="Whether `clearhead choose` has chosen that method for this model.")
     summary: str
 
 

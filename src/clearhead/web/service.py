@@ -2,12 +2,11 @@
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 
-from clearhead.arrays import Array
 from clearhead.attribution.answers import explain_with_matrix
 from clearhead.attribution.batch import (
     AttributionRequest,
@@ -22,30 +21,40 @@ from clearhead.attribution.batch_sizes import Batch
 from clearhead.attribution.method import MethodSpec, default_method, resolve_method
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, ClearheadError
+from clearhead.explanation import Explanation
 from clearhead.model.inputs import Encoded, collate, encode
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities
 from clearhead.model.target import Target
-from clearhead.perturbation.curves import random_orders, score_orders
-from clearhead.perturbation.features import Features
 from clearhead.perturbation.run import perturbed_logits, perturbed_scores
 from clearhead.perturbation.scores import score_targets
 from clearhead.registry import unknown_name
+from clearhead.trust.controls import CONTROLS
+from clearhead.trust.error_bars import explain_with_error_bars
+from clearhead.trust.removal_check import check_explanations, count_groups
 from clearhead.web import answers
 from clearhead.web.cache import Answer, CachedInput, InputCache, make_target_key
-from clearhead.web.features import group_tokens, make_features, mask_hidden_tokens
+from clearhead.web.features import make_features, mask_hidden_tokens
+from clearhead.web.interruption import call_before_passes
 from clearhead.web.job_queue import Interrupted
 from clearhead.web.limits import Limits
-from clearhead.web.schemas import CurveRequest, CurveResponse, ExplainRequest, HideRequest, HideResponse, InputRequest
+from clearhead.web.removal import RemovalTest, select_relevance
+from clearhead.web.schemas import (
+    ControlScores,
+    CurveRequest,
+    CurveResponse,
+    ExplainRequest,
+    HideRequest,
+    HideResponse,
+    InputRequest,
+)
 from clearhead.web.upload import decode_image
 
-MAX_TEXT_STEPS = 20
-MAX_SLOW_STEPS = 10
 COST_OPTIONS = ("samples", "steps", "segments", "window", "batch", "top")
 """Options that multiply the cost of a method."""
 
-Feature = list[int]
-"""Indices of the tokens that are hidden together."""
+Explained = tuple[list[list[Explanation]], list[list[float]]]
+"""The explanations of each input by each method, and the model's output for every class."""
 
 
 class ExplainService:
@@ -96,8 +105,9 @@ class ExplainService:
             method = self.find_method(request)
         except ClearheadError:
             return None
-        # Inputs of different lengths need padding to share a batch; answers are written one after the other.
-        if not model.can_pad or model.writes:
+        # Inputs of different lengths need padding to share a batch; answers are written one after the other. A check
+        # comes after the explanation, whose pass has been shared.
+        if not model.can_pad or model.writes or request.check:
             return None
         return model.name, method.method.name, _freeze(method.options)
 
@@ -117,34 +127,48 @@ class ExplainService:
         """Return the model's output with tokens hidden."""
         (request,) = requests
         trace = self._trace(request)
-        masks = mask_hidden_tokens(trace, request.hidden)
+        response = self._hide_tokens(trace, mask_hidden_tokens(trace, request.hidden))
+        if request.controls and self._affords_controls(trace):
+            response.controls = self._compare_with_random(request, trace, response.values)
+        return [response]
+
+    def _hide_tokens(self, trace: Trace, masks: torch.Tensor) -> HideResponse:
         if trace.model.writes:
-            return [self._hide_prompt(trace, masks)]
+            return self._hide_prompt(trace, masks)
         logits = self._run_masks(trace, masks)
         values = score_targets(logits, trace.targets[0], trace.model.problem)
         classes = [compute_class_outputs(trace.model, row) for row in logits]
-        return [HideResponse(values=values.tolist(), classes=classes)]
+        return HideResponse(values=values.tolist(), classes=classes, controls=None)
 
     def _hide_prompt(self, trace: Trace, masks: torch.Tensor) -> HideResponse:
         """Return the score of an answer with tokens of its prompt hidden."""
         features = make_features(trace, "token")
         with self._interruptible(trace.model):
             (scores,) = perturbed_scores(trace.model, trace.inputs, [masks], trace.targets, [features])
-        return HideResponse(values=scores.tolist(), classes=[[] for _ in masks])
+        return HideResponse(values=scores.tolist(), classes=[[] for _ in masks], controls=None)
+
+    def _affords_controls(self, trace: Trace) -> bool:
+        return CONTROLS * trace.mask_BT.shape[1] <= self.limits.max_control_tokens
+
+    def _compare_with_random(self, request: HideRequest, trace: Trace, values: list[float]) -> list[ControlScores]:
+        test = self._make_test(request, trace, request.unit)
+        with self._interruptible(trace.model):
+            return test.compare(request.hidden, values)
 
     def compute_curve(self, requests: list[CurveRequest]) -> Sequence[CurveResponse]:
         """Return the target's score as the most relevant features are hidden, and as random ones are."""
         (request,) = requests
-        relevance = self._explain_one(request).explanation.relevance
+        relevance = select_relevance(self._explain_one(request).explanation, request.block)
         trace = self._trace(request)
-        groups = group_tokens(trace, request.unit)
-        order = _rank_groups(groups, relevance)
-        features = make_features(trace, request.unit)
-        counts = _count_steps(trace, features.count)
-        random_scores = self._score_random_orders(request, trace, features, counts)
-        (values,) = self._score_orders(trace, features, [order], counts)
-        ranked = [groups[index] for index in order]
-        return [_make_curve_response(ranked, counts, values.tolist(), random_scores)]
+        test = self._make_test(request, trace, request.unit)
+        with self._interruptible(trace.model):
+            return [test.compute_curve(relevance)]
+
+    def _make_test(self, request: InputRequest, trace: Trace, unit: str) -> RemovalTest:
+        """Return the test of an input; random scores are the same for all methods, and kept with the input."""
+        _, cached = self._find_input(request)
+        key = (unit, make_target_key(trace.targets[0]))
+        return RemovalTest(trace, unit, cached.random_scores.setdefault(key, {}))
 
     def _find_input(self, request: InputRequest) -> tuple[Model, CachedInput]:
         """Return the model of the request and the cache entry of its input."""
@@ -177,11 +201,11 @@ class ExplainService:
     def _attribute(
         self,
         model: Model,
-        method: MethodSpec,
+        methods: Sequence[MethodSpec],
         inputs: Sequence[CachedInput],
         targets: Sequence[Target],
         cache: TraceCache | None = None,
-    ) -> list[Answer]:
+    ) -> Explained:
         """Explain inputs of one model in one batch, in the attribution loop that `clearhead.explain` runs as well."""
         logits: dict[int, torch.Tensor] = {}
 
@@ -189,26 +213,15 @@ class ExplainService:
             logits.update(zip(indices, trace.logits, strict=True))
             return only_captured_targets(trace, indices)
 
-        request = AttributionRequest(model, [method], targets, note_logits, cache=cache)
+        request = AttributionRequest(model, methods, targets, note_logits, cache=cache)
         with self._interruptible(model):
             results = attribute_batch(request, _make_batch(model, inputs))
-        explained = []
-        for index, result in enumerate(results):
-            (explanation,) = single_target(result)
-            explained.append(Answer(explanation, compute_class_outputs(model, logits[index]), method))
-        return explained
+        classes = [compute_class_outputs(model, logits[index]) for index in range(len(inputs))]
+        return list(map(single_target, results)), classes
 
-    @contextmanager
-    def _interruptible(self, model: Model) -> Iterator[None]:
+    def _interruptible(self, model: Model) -> AbstractContextManager[None]:
         """Check before every forward pass inside whether a client still waits for the answer."""
-        # A hook, because methods run as many forward passes as they like and know nothing of clients.
-        # Writing an answer calls the language model itself, not the network around it.
-        network = model.network.language_model if model.writes else model.network
-        hook = network.register_forward_pre_hook(lambda *_: self.check_interrupted())
-        try:
-            yield
-        finally:
-            hook.remove()
+        return call_before_passes(model, self.check_interrupted)
 
     def _is_fresh(self, request: ExplainRequest) -> bool:
         """Return whether the request is valid and needs a forward pass."""
@@ -226,14 +239,14 @@ class ExplainService:
         targets = [_make_target(model, cached, request) for cached, request in zip(inputs, requests, strict=True)]
         try:
             # Without a cache: a trace of the batch would hold the memory of all its inputs.
-            explained = self._attribute(model, method, inputs, targets)
+            rows, classes = self._attribute(model, [method], inputs, targets)
         except Interrupted:
             raise
         except Exception:
             # One bad request must not fail the others: each is explained alone afterwards and gets its own error.
             return
-        for request, cached, answer in zip(requests, inputs, explained, strict=True):
-            cached.answers[_make_answer_key(request)] = answer
+        for request, cached, (explanation,), outputs in zip(requests, inputs, rows, classes, strict=True):
+            cached.answers[_make_answer_key(request)] = Answer(explanation, outputs, method)
 
     def _explain_or_fail(self, request: ExplainRequest) -> Answer | Exception:
         try:
@@ -251,32 +264,43 @@ class ExplainService:
         return cached.answers[key]
 
     def _compute_answer(self, model: Model, method: MethodSpec, cached: CachedInput, request: ExplainRequest) -> Answer:
-        if request.matrix:
-            return self._explain_every_step(model, method, request)
-        target = _make_target(model, cached, request)
-        (answer,) = self._attribute(model, method, [cached], [target], cached.traces)
-        return answer
+        if request.check:
+            rows, (classes,) = self._explain_and_check(model, method, cached, request)
+        else:
+            rows, (classes,) = self._explain_input(model, [method], cached, request)
+        ((explanation,),) = rows
+        return Answer(explanation, classes, method)
 
-    def _explain_every_step(self, model: Model, method: MethodSpec, request: ExplainRequest) -> Answer:
+    def _explain_input(
+        self, model: Model, methods: Sequence[MethodSpec], cached: CachedInput, request: ExplainRequest
+    ) -> Explained:
+        if request.matrix:
+            return self._explain_every_step(model, methods, request)
+        return self._attribute(model, methods, [cached], [_make_target(model, cached, request)], cached.traces)
+
+    def _explain_and_check(
+        self, model: Model, method: MethodSpec, cached: CachedInput, request: ExplainRequest
+    ) -> Explained:
+        """Explain with error bars and a check, as `clearhead.explain` does."""
+
+        def explain(planned: Sequence[MethodSpec]) -> Explained:
+            if list(planned) != [method]:
+                return self._explain_input(model, planned, cached, request)
+            # The page shows an explanation before its check: most methods have been computed then.
+            answer = self._explain_one(request.model_copy(update={"check": False}))
+            return [[answer.explanation]], [answer.classes]
+
+        rows, classes = explain_with_error_bars(model, [method], explain)
+        groups = count_groups(request.check, model, 1)
+        with self._interruptible(model):
+            return check_explanations(model, collate(model, [cached.encoded]), rows, groups), classes
+
+    def _explain_every_step(self, model: Model, methods: Sequence[MethodSpec], request: ExplainRequest) -> Explained:
         if not model.writes:
             raise BadOption(f"matrix=true needs a language model: {model.name} does not write.")
-        trace = self._trace(request, [method])
+        trace = self._trace(request, methods)
         with self._interruptible(model):
-            return Answer(explain_with_matrix(trace, method), [], method)
-
-    def _score_random_orders(self, request: CurveRequest, trace: Trace, features: Features, counts: list[int]) -> Array:
-        """Return scores of random orders, which are the same for all methods and so computed once per input."""
-        _, cached = self._find_input(request)
-        key = (request.unit, make_target_key(trace.targets[0]))
-        if key not in cached.random_curves:
-            orders = random_orders(features.count)
-            cached.random_curves[key] = self._score_orders(trace, features, orders, counts)
-        return cached.random_curves[key]
-
-    def _score_orders(self, trace: Trace, features: Features, orders: list[list[int]], counts: list[int]) -> Array:
-        """Return, for each order, the target's score with its first `counts` features hidden."""
-        with self._interruptible(trace.model):
-            return score_orders(trace.model, trace.inputs, trace.targets[0], orders, counts, features=features)
+            return [[explain_with_matrix(trace, method) for method in methods]], [[]]
 
     def _run_masks(self, trace: Trace, masks: torch.Tensor) -> torch.Tensor:
         with self._interruptible(trace.model):
@@ -292,11 +316,6 @@ def _hash_source(request: InputRequest) -> bytes:
     # A digest, so that the cache does not hold every text and image a second time.
     source = (request.source, request.answer, request.max_new_tokens)
     return hashlib.blake2b(repr(source).encode("utf-8", "replace")).digest()
-
-
-def _rank_groups(groups: Sequence[Feature], relevance: Array) -> list[int]:
-    """Return the numbers of the features, the most relevant first."""
-    return sorted(range(len(groups)), key=lambda index: -float(relevance[groups[index]].sum()))
 
 
 def compute_class_outputs(model: Model, logits: torch.Tensor) -> list[float]:
@@ -321,36 +340,12 @@ def _make_batch(model: Model, inputs: Sequence[CachedInput]) -> Batch:
 
 def _make_answer_key(request: ExplainRequest) -> Hashable:
     target = (request.target, request.versus, request.span, request.focus)
-    return request.method, _freeze(request.options), target, request.matrix
+    return request.method, _freeze(request.options), target, request.matrix, request.check
 
 
 def _freeze(options: Mapping[str, Any]) -> str:
     # Sorted, so that the order in which options were given does not matter.
     return str(sorted(options.items()))
-
-
-def _count_steps(trace: Trace, features: int) -> list[int]:
-    """Return how many features are hidden at each step, from none to all."""
-    steps = min(features, _max_steps(trace))
-    return sorted({round(step * features / steps) for step in range(steps + 1)})
-
-
-def _max_steps(trace: Trace) -> int:
-    # Images and language models have fewer steps: their forward passes are slower than those of a sentence.
-    return MAX_SLOW_STEPS if trace.is_image or trace.model.writes else MAX_TEXT_STEPS
-
-
-def _make_curve_response(
-    order: list[Feature], counts: list[int], values: list[float], random_scores: Array
-) -> CurveResponse:
-    return CurveResponse(
-        order=order,
-        counts=counts,
-        values=values,
-        random=random_scores.mean(0).tolist(),
-        low=random_scores.min(0).tolist(),
-        high=random_scores.max(0).tolist(),
-    )
 
 
 def _resolve_method(model: Model, request: ExplainRequest) -> MethodSpec:

@@ -6,9 +6,8 @@ import { shownFeatures } from "./explanation_view.js";
 import { formatNumber } from "./format.js";
 import { formatRelevance } from "./scale.js";
 import { inputFields, session, state } from "./state.js";
+import { describeControls } from "./test_words.js";
 
-const RANDOM_SETS = 5;
-const NOTICEABLE_CHANGE = 0.1;
 const OUTPUTS = ["bars", "test-result", "hidden-summary"];
 
 let request = new AbortController();
@@ -39,16 +38,34 @@ export async function measureAnswer() {
   request.abort();
   request = new AbortController();
   const { signal } = request;
-  const { chosen } = session;
+  const isCurrent = followShown(signal);
+  const count = countHidden();
+  const hidden = count ? [[], state.hidden] : [[]];
+  const body = { ...inputFields({ word: state.word }), unit: state.level };
   setBusy(true);
   try {
-    const count = countHidden();
-    const sets = [[], ...(count ? [state.hidden, ...drawRandomSets(count)] : [])];
-    const { values } = await fetchHidden({ ...inputFields({ word: state.word }), hidden: sets }, signal);
-    if (!signal.aborted && chosen === session.chosen) showValues(count, values);
+    const { values } = await fetchHidden({ ...body, hidden }, signal);
+    if (isCurrent()) showValues(count, values);
+    if (count) await compareWithRandom(count, values, body, isCurrent, signal);
   } finally {
     if (!signal.aborted) setBusy(false);
   }
+}
+
+// Whether the question and the word of its answer are still those that are being measured.
+function followShown(signal) {
+  const { question } = session;
+  const { word } = state;
+  return () => !signal.aborted && question === session.question && word === state.word;
+}
+
+// After the value itself, because it takes many passes.
+async function compareWithRandom(count, values, body, isCurrent, signal) {
+  if (!isCurrent()) return;
+  setBusy(false);
+  find("test-result").ariaBusy = "true";
+  const { controls } = await fetchHidden({ ...body, hidden: [state.hidden], controls: true }, signal);
+  if (isCurrent()) showValues(count, values, controls?.[0] ?? null);
 }
 
 function countHidden() {
@@ -56,27 +73,18 @@ function countHidden() {
   return shownFeatures().filter(({ tokens }) => isHidden(tokens, hidden)).length;
 }
 
-// The same sets for the same prompt and count, so that numbers do not change by themselves.
-function drawRandomSets(count) {
-  let seed = 1;
-  const draw = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
-  return Array.from({ length: RANDOM_SETS }, () => {
-    const shuffled = shownFeatures().map(({ tokens }) => [draw(), tokens]).sort(([first], [second]) => first - second);
-    return shuffled.slice(0, count).flatMap(([, tokens]) => tokens);
-  });
-}
-
-function showValues(count, [before, after = before, ...random]) {
+// `controls` is undefined until random choices have been measured, and null if the prompt is too long for them.
+function showValues(count, [before, after = before], controls) {
   const total = shownFeatures().length;
-  const mean = random.length ? random.reduce((sum, value) => sum + value, 0) / random.length : before;
-  const rows = [["Nothing hidden", before, ""], [`${count} of ${total} ${unitName()}`, after, "now"], ["As many at random", mean, ""]];
+  const rows = [["Nothing hidden", before, ""], [`${count} of ${total} ${unitName()}`, after, "now"]];
+  if (controls) rows.push(["As many at random", controls.mean, ""]);
   const shown = count ? rows : rows.slice(0, 1);
-  const values = [before, after, mean];
+  const values = shown.map(([, value]) => value);
   find("bars").replaceChildren(...shown.map(([name, value, className]) =>
     createBarRow(name, barLength(value, values), formatNumber(value), className)));
   find("hidden-summary").hidden = !count;
   find("hidden-summary").textContent = `${count} of ${total} ${unitName()} hidden: ${scoreName()} ${formatNumber(before)} → ${formatNumber(after)}`;
-  find("test-result").textContent = count ? describeResult(after - before, mean - before) : "";
+  find("test-result").textContent = count ? describeResult(before, after, controls) : "";
   showSlider(count, total);
 }
 
@@ -98,20 +106,17 @@ function showSlider(count, total) {
   showHiddenSources();
 }
 
-function describeResult(change, randomChange) {
-  const verdict = compareChanges(change, randomChange);
-  return `The ${scoreName()} ${describeChange(change)}; with as many hidden at random, it ${describeChange(randomChange)}. ${verdict}`;
+function describeResult(before, after, controls) {
+  const result = `The ${scoreName()} ${describeChange(after - before)}`;
+  if (controls === null) return `${result}. The prompt is too long to be compared with random choices here.`;
+  if (!controls) return `${result}.`;
+  const random = describeChange(controls.mean - before);
+  return `${result}; with as many hidden at random, it ${random} on average. ${describeControls(controls, formatNumber)}`;
 }
 
 function describeChange(change) {
   if (Math.abs(change) < 0.005) return "does not change";
   return `${change > 0 ? "rises" : "falls"} by ${formatNumber(Math.abs(change))}`;
-}
-
-function compareChanges(change, randomChange) {
-  if (change < randomChange - NOTICEABLE_CHANGE) return "These matter more than random ones.";
-  if (change > randomChange + NOTICEABLE_CHANGE) return "These matter less than random ones.";
-  return "These matter no more than random ones.";
 }
 
 const hasSources = () => session.explanation.answer.sources.length > 1;

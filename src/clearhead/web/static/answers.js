@@ -2,6 +2,7 @@
 
 import { addRow, startGrid } from "./answer_grid.js";
 import { fetchExplanation } from "./api.js";
+import { showChecked } from "./check_view.js";
 import { find } from "./dom.js";
 import { showRelevance } from "./explanation_view.js";
 import { updateAddress } from "./link.js";
@@ -31,7 +32,7 @@ export async function chooseWord(word) {
   find("relevance").ariaBusy = "true";
   try {
     const chosen = await fetchChosen(question, explanation, word, signal);
-    if (signal.aborted || explanation !== session.explanation) return;
+    if (signal.aborted || question !== session.question) return;
     session.chosen = chosen;
     state.word = word;
   } finally {
@@ -41,7 +42,7 @@ export async function chooseWord(word) {
     }
   }
   updateAddress();
-  await startTest();
+  await Promise.all([showChecked(), startTest()]);
 }
 
 export async function fillGrid(signal) {

@@ -1,13 +1,14 @@
 // Other methods, classes and models for the same input, side by side with the explanation.
 
 import { fetchExplanation } from "./api.js";
+import { renderCheck } from "./check_view.js";
 import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
 import { createImageLegend, createLegend, imageSettings, relevanceOf } from "./explanation_view.js";
 import { classesOf, modelsForKind } from "./form.js";
 import { formatPercent } from "./format.js";
 import * as imageView from "./image_view.js";
 import { joinScales } from "./scale.js";
-import { explainFields, pick, session, state } from "./state.js";
+import { checkFields, pick, session, state } from "./state.js";
 import * as textView from "./text_view.js";
 
 let request = new AbortController();
@@ -57,7 +58,7 @@ export async function showComparison() {
   request = new AbortController();
   const { signal } = request;
   const { photo } = session; // may change while the columns are fetched
-  const bodies = listEntries().map((entry) => [entry, explainFields({ ...entry, versus: contrastOf(entry) })]);
+  const bodies = listEntries().map((entry) => [entry, checkFields({ ...entry, versus: contrastOf(entry) })]);
   find("columns").ariaBusy = "true";
   const columns = [];
   for (const [entry, body] of bodies) columns.push(await fetchColumn(entry, body, signal));
@@ -123,7 +124,7 @@ function renderExplanation(explanation, scale, photo) {
   const share = explanation.probability === null ? "" : ` · ${formatPercent(explanation.probability)}`;
   const heading = createElement("h3", { textContent: `${nameOf(explanation)}${share}` });
   const content = explanation.grid ? renderImage(explanation, scale, photo) : renderText(explanation, scale);
-  return [heading, createSubtitle(explanation.method, explanation.model), ...content];
+  return [heading, createSubtitle(explanation.method, explanation.model), ...content, ...renderCheck(explanation)];
 }
 
 function renderFailure(entry, error) {

@@ -36,7 +36,7 @@ export function showExplanation() {
   showBlock(explanation);
   showRelevance();
   showHeads(explanation);
-  find("diagnosis").textContent = describeDiagnostics(explanation);
+  showDiagnosis();
 }
 
 function showAnswer(explanation) {
@@ -137,7 +137,7 @@ function showPrompt(chosen, values) {
   find("shares").replaceChildren(...renderShares(chosen), createElement("p", { className: "ch-faint", textContent: chosen.answer.sink }));
   const label = nameChosen(chosen);
   find("legend").replaceChildren(...createLegend({ label }, scale));
-  find("diagnosis").textContent = describeDiagnostics(chosen);
+  showDiagnosis();
 }
 
 const nameChosen = (chosen) => (state.word ? `“${chosen.label}”` : chosen.answer.start);
@@ -213,6 +213,8 @@ const createLabel = (text) => createElement("span", { textContent: text });
 
 const createSwatches = (classNames) => createElement("b", {}, ...classNames.map((className) => createElement("i", { className })));
 
-// The note on the first token of an answer stands below the shares.
-const describeDiagnostics = ({ answer, check, notes }) =>
-  [check?.caption, ...notes.filter((note) => note !== answer?.sink)].filter(Boolean).join(" · ");
+export const showDiagnosis = () => (find("diagnosis").textContent = describeDiagnostics(session.chosen));
+
+// The note on the first token of an answer stands below the shares, the error bar with the check.
+const describeDiagnostics = ({ answer, trust, notes }) =>
+  notes.filter((note) => ![answer?.sink, trust.error].includes(note)).join(" · ");

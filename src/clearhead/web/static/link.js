@@ -98,6 +98,7 @@ const VALIDATORS = {
   smooth: (value) => typeof value === "boolean",
   opacity: (value) => isIndex(value) && value <= 100,
   layer: isIndex,
+  check: (value) => typeof value === "boolean",
   hidden: (value) => Array.isArray(value) && value.every(isIndex),
   compared: (value) => Array.isArray(value) && value.every(isCompared),
 };

@@ -2,6 +2,7 @@
 
 import { chooseWord, wireGrid } from "./answers.js";
 import { fetchCatalogue, fetchFile } from "./api.js";
+import { showCheck, showChecked } from "./check_view.js";
 import { showComparison, wireComparison } from "./comparison.js";
 import { createElement, fillSelectWithNames, find } from "./dom.js";
 import { guard, reportError } from "./errors.js";
@@ -11,7 +12,7 @@ import { decodeLink, fitsInLink, updateAddress } from "./link.js";
 import { hideTop, measureHidden, startTest, toggleTokens } from "./perturbation_test.js";
 import { chooseMethod, fillMethod, openExample, openSnapshot, stopQuestion, submitForm, usePhoto } from "./questions.js";
 import { startRuns } from "./runs.js";
-import { explainFields, isAnswer, session, state, takeSnapshot } from "./state.js";
+import { checkFields, isAnswer, session, state, takeSnapshot } from "./state.js";
 import { setInvisibleRanges } from "./text_view.js";
 
 const THEMES = ["automatic", "light", "dark"];
@@ -26,6 +27,14 @@ async function chooseLevel(level) {
   showRelevance();
   updateAddress();
   for (const step of [startTest, showComparison]) await guard(step)();
+}
+
+// Without the check, some methods are computed with fewer digits: what is tested and compared may be another order.
+async function switchCheck(isOn) {
+  state.check = isOn;
+  updateAddress();
+  await Promise.all([guard(showChecked)(), guard(startTest)()]);
+  await showComparison();
 }
 
 async function chooseSmoothness(isSmooth) {
@@ -48,6 +57,7 @@ function wireExplanation() {
   for (const radio of document.querySelectorAll("[name=smooth]")) {
     radio.onchange = guard(() => chooseSmoothness(radio.value === "smooth"));
   }
+  for (const radio of document.querySelectorAll("[name=check]")) radio.onchange = guard(() => switchCheck(radio.value === "on"));
   wireSliders();
 }
 
@@ -61,8 +71,10 @@ function wireSliders() {
   find("layer").oninput = () => {
     state.layer = Number(find("layer").value);
     showExplanation();
+    showCheck();
     updateAddress();
   };
+  find("layer").onchange = guard(startTest); // the test is of the block that is shown
 }
 
 function wireTest() {
@@ -96,7 +108,7 @@ async function download(type) {
 }
 
 // The file of an answer explains every word of it, as the page does.
-const fileFields = () => (isAnswer() ? { ...explainFields(), matrix: true } : explainFields());
+const fileFields = () => (isAnswer() ? { ...checkFields(), matrix: true } : checkFields());
 
 async function copyLink() {
   updateAddress();
@@ -137,7 +149,7 @@ async function start() {
   Object.assign(session, { models, methods });
   setInvisibleRanges(characters);
   const names = methods.map((method) => method.name);
-  for (const id of ["method", "other-method"]) fillSelectWithNames(find(id), names, state.method);
+  fillSelectWithNames(find("other-method"), names, state.method);
   fillForm();
   fillMethod();
   wireControls();

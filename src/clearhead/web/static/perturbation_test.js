@@ -3,15 +3,16 @@
 import { hideTopWords, measureAnswer, startAnswerTest } from "./answer_test.js";
 import { fetchCurve, fetchHidden } from "./api.js";
 import { drawChart, interpolate } from "./curve_chart.js";
-import { createBarRow, find } from "./dom.js";
+import { createBarRow, createElement, find } from "./dom.js";
 import { reportError } from "./errors.js";
 import { showHidden } from "./explanation_view.js";
 import { updateAddress } from "./link.js";
-import { explainFields, formatOutput, inputFields, isAnswer, isRegression, session, state } from "./state.js";
+import { checkFields, formatOutput, inputFields, isAnswer, isRegression, session, state } from "./state.js";
+import { describeControls, describeFlip } from "./test_words.js";
 
 const MEASURE_DELAY_MS = 40; // several choices in a row are measured once
-const NOTICEABLE_CHANGE = 0.02;
 const NUMBERS = ["bars", "test-result", "hidden-summary"];
+const COMPARED = ["test-result"];
 const OUTPUTS = [...NUMBERS, "chart"];
 
 let curveRequest = new AbortController();
@@ -30,7 +31,7 @@ export async function startTest() {
     return;
   }
   try {
-    const curve = await fetchCurve({ ...explainFields(), unit: state.level }, signal);
+    const curve = await fetchCurve({ ...checkFields(), ...blockField(), unit: state.level }, signal);
     if (signal.aborted) return;
     session.curve = curve;
   } catch (error) {
@@ -41,6 +42,9 @@ export async function startTest() {
   find("share").max = session.curve.counts.length - 1;
   await measureHidden();
 }
+
+// The order is that of what is shown: of all blocks together, or of one.
+const blockField = () => (state.layer ? { block: state.layer } : {});
 
 // Until the new curve arrives, what is shown belongs to an earlier question.
 function resetTest() {
@@ -71,9 +75,11 @@ function cancelMeasurement() {
 }
 
 function describeTest() {
-  const hint = `Hide the ${unitName()} with the highest relevance. If the explanation is right, the output falls faster than when as many are hidden at random.`;
-  if (session.explanation.target.versus === null) return hint;
-  return `${hint} The numbers are the probability of the first class minus that of the second.`;
+  const block = state.layer ? ` in block ${state.layer}` : "";
+  const hint = `Hide the ${unitName()} with the highest relevance${block}. If the explanation is right, the output falls faster than when as many are hidden at random.`;
+  const removal = unitName() === "patches" || session.explanation.target.span ? "" : " Here they are masked; the check above deletes them.";
+  if (session.explanation.target.versus === null) return `${hint}${removal}`;
+  return `${hint}${removal} The numbers are the probability of the first class minus that of the second.`;
 }
 
 export function unitName() {
@@ -81,7 +87,7 @@ export function unitName() {
   return state.level === "word" && session.explanation?.words ? "words" : "tokens";
 }
 
-// A step of the slider. Its value is part of the curve, so no request is needed.
+// A step of the slider. Its value is part of the curve; how it compares is measured once the slider rests.
 export function hideTop(step) {
   const { curve } = session;
   if (isAnswer()) {
@@ -91,11 +97,11 @@ export function hideTop(step) {
     return;
   }
   if (!curve) return;
-  cancelMeasurement();
   const count = curve.counts[step];
   state.hidden = curve.order.slice(0, count).flat();
   showHidden();
-  showOutput(count, curve.values[step], step);
+  showOutput(count, { value: curve.values[step] }, step);
+  measureSoon(COMPARED);
 }
 
 // Hides the tokens of a feature, or shows them again if all are hidden.
@@ -108,9 +114,9 @@ export function toggleTokens(tokens) {
   measureSoon();
 }
 
-function measureSoon() {
+function measureSoon(ids = NUMBERS) {
   cancelMeasurement();
-  if (session.curve || isAnswer()) setBusy(true, NUMBERS);
+  if (session.curve || isAnswer()) setBusy(true, ids);
   measureTimer = setTimeout(() => measureHidden().catch(reportError), MEASURE_DELAY_MS);
 }
 
@@ -119,7 +125,7 @@ function toggleAndSave(tokens) {
   updateAddress();
 }
 
-// Shows the output with the present choice hidden: from the curve if it is one of its steps, otherwise from the model.
+// Shows the output with the present choice hidden: at once if it is a step of the curve, then as the model answers.
 export async function measureHidden() {
   const { curve } = session;
   if (isAnswer()) {
@@ -130,8 +136,8 @@ export async function measureHidden() {
   cancelMeasurement();
   const features = findHiddenFeatures(curve);
   const step = findStep(curve, features);
-  if (step !== null) showOutput(features.length, curve.values[step], step);
-  else await requestOutput(features.length);
+  if (step !== null) showOutput(features.length, { value: curve.values[step] }, step);
+  if (state.hidden.length) await requestOutput(features.length, step);
 }
 
 function findHiddenFeatures(curve) {
@@ -147,17 +153,26 @@ function findStep(curve, features) {
   return step >= 0 && coversAll && areTop ? step : null;
 }
 
-async function requestOutput(count) {
+// The output first: hiding as many at random takes longer.
+async function requestOutput(count, step) {
   hideRequest = new AbortController();
   const { signal } = hideRequest;
+  const body = { ...inputFields(), hidden: [state.hidden], unit: state.level };
+  setBusy(true, COMPARED);
   try {
-    const { values } = await fetchHidden({ ...inputFields(), hidden: [state.hidden] }, signal);
-    if (!signal.aborted) showOutput(count, values[0]);
+    for (const controls of [false, true]) {
+      const response = await fetchHidden({ ...body, controls }, signal);
+      if (signal.aborted) return;
+      showOutput(count, readOutput(response), step);
+      setBusy(!controls, COMPARED);
+    }
   } catch (error) {
     if (!signal.aborted) showNoOutput();
     throw error;
   }
 }
+
+const readOutput = ({ values, classes, controls }) => ({ value: values[0], classes: classes[0], controls: controls?.[0] });
 
 function showNoCurve() {
   clearOutputs(OUTPUTS);
@@ -177,17 +192,18 @@ function setSlider(step, share = 0) {
   find("share-name").textContent = step === null ? "…" : `${Math.round(share * 100)} %`;
 }
 
-function showOutput(count, value, step = null) {
+function showOutput(count, output, step = null) {
   const { curve } = session;
   const total = curve.counts.at(-1);
-  const random = interpolate(curve.counts, curve.random, count);
+  const { value, controls } = output;
+  const random = controls?.mean ?? interpolate(curve.counts, curve.random, count);
   const isAnyHidden = state.hidden.length > 0;
   setBusy(false);
   setSlider(step, count / total);
   find("share").setAttribute("aria-valuetext", `${count} of ${total} ${unitName()}`);
   find("reset").disabled = !isAnyHidden;
   showBars(count, value, random);
-  showSummary(count, value, random);
+  showSummary(count, output);
   const marker = isAnyHidden ? { count, value, random } : null;
   find("chart").replaceChildren(drawChart(curve, marker, unitName(), formatOutput));
 }
@@ -203,8 +219,9 @@ function showBars(count, value, random) {
 
 const createOutputRow = (name, value, className) => createBarRow(name, barLength(value), formatOutput(value), className);
 
-// A probability is its own length; the number of a regression is scaled to the range of the curve.
+// A probability is its own length, a difference of two begins at −100 %; a regression has the range of the curve.
 function barLength(value) {
+  if (session.explanation.target.versus !== null) return (value + 1) / 2;
   if (!isRegression()) return value;
   const [low, high] = curveRange();
   return high > low ? (value - low) / (high - low) : 1;
@@ -216,16 +233,19 @@ function curveRange() {
   return [Math.min(...all), Math.max(...all)];
 }
 
-function showSummary(count, value, random) {
+function showSummary(count, { value, classes = [], controls }) {
   const { values, counts } = session.curve;
   const isAnyHidden = state.hidden.length > 0;
+  const flip = createElement("strong", { textContent: describeFlip(classes) });
   find("hidden-summary").hidden = !isAnyHidden;
-  find("hidden-summary").textContent = `${count} of ${counts.at(-1)} ${unitName()} hidden: ${formatOutput(values[0])} → ${formatOutput(value)}`;
-  find("test-result").textContent = isAnyHidden ? describeResult(value - values[0], random - values[0]) : "";
+  find("hidden-summary").replaceChildren(`${count} of ${counts.at(-1)} ${unitName()} hidden: ${formatOutput(values[0])} → ${formatOutput(value)}. `, flip);
+  find("test-result").textContent = isAnyHidden ? describeResult(value - values[0], controls) : "";
 }
 
-function describeResult(change, randomChange) {
-  return `The output ${describeChange(change)}; with as many hidden at random, it ${describeChange(randomChange)}. ${compareChanges(change, randomChange)}`;
+function describeResult(change, controls) {
+  if (!controls) return `The output ${describeChange(change)}.`;
+  const randomChange = controls.mean - session.curve.values[0];
+  return `The output ${describeChange(change)}; with as many hidden at random, it ${describeChange(randomChange)} on average. ${describeControls(controls, formatOutput)}`;
 }
 
 function describeChange(change) {
@@ -233,16 +253,4 @@ function describeChange(change) {
   // Rounded as it is shown, so that the text never says "falls by 0.0 points".
   if (!Number.parseFloat(size)) return "does not change";
   return `${change > 0 ? "rises" : "falls"} by ${size}`;
-}
-
-function compareChanges(change, randomChange) {
-  const margin = NOTICEABLE_CHANGE * outputRange();
-  if (change < randomChange - margin) return "These matter more than random ones.";
-  if (change > randomChange + margin) return "These matter less than random ones.";
-  return "These matter no more than random ones.";
-}
-
-function outputRange() {
-  if (!isRegression()) return 1;
-  return Math.max(...session.curve.high) - Math.min(...session.curve.low);
 }

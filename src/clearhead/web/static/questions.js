@@ -2,8 +2,9 @@
 
 import { fetchChosen, fillGrid } from "./answers.js";
 import { fetchExplanation, fetchRunImage, readDataUrl } from "./api.js";
+import { showChecked } from "./check_view.js";
 import { fillComparison, showComparison } from "./comparison.js";
-import { find } from "./dom.js";
+import { fillSelect, find } from "./dom.js";
 import { clearErrors, guard, showError } from "./errors.js";
 import { showExplanation } from "./explanation_view.js";
 import { fillForm, modelsForKind, readForm } from "./form.js";
@@ -59,10 +60,17 @@ export function stopQuestion() {
 export const chooseMethod = () => explainQuestion({ method: find("method").value, options: {} });
 const chooseOptions = (options) => explainQuestion({ options });
 
-// Shows the method of the question that is being asked.
+// Shows the method of the question that is being asked, among those of its model.
 export function fillMethod() {
-  find("method").value = state.method;
+  const model = findModel(state.model || find("model").value);
+  fillSelect(find("method"), session.methods.map(({ name }) => [name, nameMethod(name, model)]), state.method);
   fillOptions(chooseOptions);
+}
+
+function nameMethod(name, model) {
+  if (name === "auto") return `${name} – the best on this input`;
+  if (name !== parseMethod(model.method)[0]) return name;
+  return `${name} – ${model.chosen ? "chosen for this model" : "the default"}`;
 }
 
 // Asks the current question with these changes, then shows its explanation and everything that depends on it.
@@ -73,11 +81,12 @@ async function explainQuestion(changes, view = null) {
   request = new AbortController();
   const { signal } = request;
   Object.assign(state, changes);
-  if ("method" in changes) fillMethod();
+  if ("method" in changes || "model" in changes) fillMethod();
   await fetchAndShow(askedQuestion(), view, signal);
   const prefetch = isAnswer() ? fillGrid : prefetchMethods;
   find("grid").hidden = true;
-  for (const step of [startTest, showComparison, prefetch]) {
+  if (!signal.aborted) await Promise.all([guard(showChecked)(), guard(startTest)()]);
+  for (const step of [showComparison, prefetch]) {
     if (!signal.aborted) await guard(step)(signal);
   }
 }
@@ -132,6 +141,7 @@ function canHide(index) {
 
 function fillViewControls() {
   find("opacity").value = state.opacity;
+  for (const radio of document.querySelectorAll("[name=check]")) radio.checked = (radio.value === "on") === state.check;
   for (const radio of document.querySelectorAll("[name=level]")) radio.checked = radio.value === state.level;
   for (const radio of document.querySelectorAll("[name=smooth]")) radio.checked = (radio.value === "smooth") === state.smooth;
 }

@@ -10,7 +10,7 @@ export const DEFAULT_QUESTION = {
   model: "", method: "balanced-cat", options: {}, target: "", versus: "",
 };
 // `word` is the chosen word of an answer, as its first and last character; null is the whole answer.
-export const DEFAULT_VIEW = { level: "word", smooth: true, opacity: 75, layer: 0, word: null, hidden: [], compared: [] };
+export const DEFAULT_VIEW = { level: "word", smooth: true, opacity: 75, layer: 0, check: true, word: null, hidden: [], compared: [] };
 export const INPUT_KEYS = {
   text: ["text", "overflow"], pair: ["text", "second", "overflow"], image: ["image", "imageName"],
   prompt: ["format", "prompt", "system", "answer", "foil", "length"],
@@ -98,4 +98,10 @@ export function explainFields(changes = {}, question = session.question) {
   const method = changes.method ?? question.method;
   const ownOptions = method === question.method ? question.options : {};
   return { ...inputFields(changes, question), method, options: changes.options ?? ownOptions };
+}
+
+// The same with a check, unless it is switched off.
+export function checkFields(changes = {}, question = session.question) {
+  const fields = explainFields(changes, question);
+  return state.check ? { ...fields, check: true } : fields;
 }
