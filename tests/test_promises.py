@@ -27,6 +27,7 @@ LAYERS = (
     "tables",
     "evaluation",
     "drift",
+    "testing",
     "views",
     "bench",
     "web cli __main__",

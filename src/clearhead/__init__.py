@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from clearhead.bench.choose import choose
     from clearhead.bench.sanity import check_sanity
     from clearhead.data.task import tasks
+    from clearhead.drift.audit import audit
+    from clearhead.drift.check_reasons import check_reasons
     from clearhead.drift.compare_models import diff
     from clearhead.drift.snapshot import snapshot
     from clearhead.engine.trace import Trace, capture
@@ -40,8 +42,10 @@ _HOMES = {
     "Trace": "engine.trace",
     "UnsupportedModel": "errors",
     "UnsupportedOperation": "errors",
+    "audit": "drift.audit",
     "benchmarks": "bench.benchmark",
     "capture": "engine.trace",
+    "check_reasons": "drift.check_reasons",
     "check_sanity": "bench.sanity",
     "choices": "attribution.choices",
     "choose": "bench.choose",
@@ -73,8 +77,10 @@ __all__ = [
     "UnsupportedModel",
     "UnsupportedOperation",
     "__version__",
+    "audit",
     "benchmarks",
     "capture",
+    "check_reasons",
     "check_sanity",
     "choices",
     "choose",

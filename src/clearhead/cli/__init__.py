@@ -12,7 +12,9 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.ask import ask
+from clearhead.cli.audit import audit
 from clearhead.cli.bench import bench
+from clearhead.cli.check import check
 from clearhead.cli.choose import choose
 from clearhead.cli.compare import compare
 from clearhead.cli.diff import diff
@@ -58,6 +60,8 @@ app.command("sanity")(sanity)
 app.command("bench")(bench)
 app.command("diff")(diff)
 app.command("snapshot")(snapshot)
+app.command("check")(check)
+app.command("audit")(audit)
 app.command("report")(report)
 app.command("list")(list_catalogue)
 app.command("serve")(serve)

@@ -48,7 +48,7 @@ def diff(
     examples = None
     if task is not None:
         examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
-    first, second = _open(model_a, device), _open(model_b, device)
+    first, second = open_model(model_a, device), open_model(model_b, device)
     result = compare(first, second, examples, method=spec, noise=noise, batch_size=batch_size, precision=precision)
     if out is not None:
         write_atomically(out, WRITERS[out.suffix.casefold()](result))
@@ -56,7 +56,7 @@ def diff(
     _print_result(result, json=json)
 
 
-def _open(name: str, device: str | None) -> Any:
+def open_model(name: str, device: str | None) -> Any:
     """Return a model, or the name of a snapshot's file."""
     from clearhead.drift.snapshot_file import is_snapshot_file
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.attribution.names import DEFAULT
 from clearhead.cli import options, outputs
 from clearhead.errors import BadOption
 
@@ -62,7 +63,7 @@ def snapshot(
 
 def choose_method(method: str | None, pairs: list[str] | None) -> "MethodSpec | None":
     """Return the method of the flags; None for the default, which depends on the model."""
-    if method is not None:
+    if method not in (None, DEFAULT):
         return options.parse_method(method, pairs)
     if pairs:
         raise BadOption("-o sets an option of a method: name it with --method.")

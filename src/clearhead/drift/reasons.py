@@ -42,9 +42,11 @@ class _Units:
         return self.shares(layers_LT)
 
 
-def extract_reasons(explanation: Explanation, example: Example, labels: Sequence[str]) -> Reasons:
-    """Return the shares of an explanation's units."""
-    units = _make_units(explanation)
+def extract_reasons(
+    explanation: Explanation, example: Example, labels: Sequence[str], pattern: re.Pattern[str] = UNIT
+) -> Reasons:
+    """Return the shares of an explanation's units; `pattern` matches the words of a text."""
+    units = _make_units(explanation, pattern)
     return Reasons(
         id=example.id,
         digest=input_digest(example),
@@ -60,12 +62,12 @@ def extract_reasons(explanation: Explanation, example: Example, labels: Sequence
     )
 
 
-def _make_units(explanation: Explanation) -> _Units:
+def _make_units(explanation: Explanation, pattern: re.Pattern[str]) -> _Units:
     if explanation.grid is not None:
         return _Units(PATCH, _select_content(explanation))
     if explanation.text is None or explanation.offsets is None:
         return _Units(TOKEN, _select_content(explanation))
-    return _make_words(explanation)
+    return _make_words(explanation, pattern)
 
 
 def _select_content(explanation: Explanation) -> Array:
@@ -108,11 +110,11 @@ def _list_texts(explanation: Explanation) -> tuple[str, ...]:
     return (text,)
 
 
-def _make_words(explanation: Explanation) -> _Units:
+def _make_words(explanation: Explanation, pattern: re.Pattern[str]) -> _Units:
     """Return the words that have tokens: the end of a truncated text has none."""
     texts = _list_texts(explanation)
-    spans = list(_find_spans(texts))
-    weight_TU = _weigh_tokens(explanation, _number_characters(texts, spans), len(spans))
+    spans = list(_find_spans(texts, pattern))
+    weight_TU = _weigh_tokens(explanation, number_characters(texts, spans), len(spans))
     units = np.flatnonzero(weight_TU.any(axis=0))
     return _Units(WORD, weight_TU[:, units], tuple(spans[unit] for unit in units))
 
@@ -144,13 +146,13 @@ def _word_offsets(explanation: Explanation) -> Sequence[tuple[int, ...]]:
     return (explanation.offsets or ())[:count]
 
 
-def _find_spans(texts: Sequence[str]) -> Iterator[Span]:
+def _find_spans(texts: Sequence[str], pattern: re.Pattern[str]) -> Iterator[Span]:
     for segment, text in enumerate(texts):
-        for match in UNIT.finditer(text):
+        for match in pattern.finditer(text):
             yield segment, *match.span()
 
 
-def _number_characters(texts: Sequence[str], spans: Sequence[Span]) -> list[Array]:
+def number_characters(texts: Sequence[str], spans: Sequence[Span]) -> list[Array]:
     """Return for each character of each text the number of its word, -1 for blanks."""
     numbers = [np.full(len(text), -1) for text in texts]
     for number, (segment, start, end) in enumerate(spans):

@@ -1,6 +1,7 @@
 """snapshot(): the reasons of one model on all examples of a task."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -12,7 +13,7 @@ from clearhead.attribution.method import MethodSpec, resolve_method
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task, task_digest
 from clearhead.drift.noise import DRAWS, measure_noise
-from clearhead.drift.reasons import extract_reasons
+from clearhead.drift.reasons import UNIT, extract_reasons
 from clearhead.errors import BadInput
 from clearhead.model.checksum import weights_checksum
 from clearhead.model.inputs import as_input_list
@@ -70,11 +71,15 @@ def choose_task(inputs: Any, task: Any) -> Task:
 
 @dataclass(frozen=True)
 class Survey:
-    """The questions that models are asked: the examples of a task, by one method."""
+    """The questions that models are asked: the examples of a task, by one method.
+
+    `pattern` matches the words of a text.
+    """
 
     task: Task
     spec: MethodSpec
     batch_size: int | None = None
+    pattern: re.Pattern[str] = UNIT
 
     def take(self, model: Model) -> Snapshot:
         """Return the snapshot of a model, without noise."""
@@ -106,7 +111,7 @@ class Survey:
         answers = _list_answers(examples) if model.writes else None
         settings: dict[str, Any] = {"overflow": "truncate", "check": False, "answer": answers}
         explanations = explain(model, inputs, self.spec, batch_size=self.batch_size, **settings)
-        return list(map(extract_reasons, explanations, examples, repeat(model.labels)))
+        return list(map(extract_reasons, explanations, examples, repeat(model.labels), repeat(self.pattern)))
 
 
 def _list_versions() -> dict[str, str]:

@@ -64,9 +64,12 @@ def bound_mean(noise: Noise | None) -> float:
 
 
 def _predict_mean(noise: Noise) -> float:
-    """Return the mean shift up to which another draw of noise may come; that of a single draw, which has no spread."""
-    mean_D = noise.mean_shift_D
-    return float(mean_D.mean()) + _reach(mean_D)
+    return predict_next(noise.mean_shift_D)
+
+
+def predict_next(value_D: Array) -> float:
+    """Return the value up to which another draw of noise may come; that of a single draw, which has no spread."""
+    return float(value_D.mean()) + _reach(value_D)
 
 
 def _reach(mean_D: Array) -> float:

@@ -34,7 +34,7 @@ def fragment(diff: ModelDiff) -> str:
 def _render_bodies(diff: ModelDiff, count: int) -> Iterator[str]:
     yield _render_verdict(diff)
     for table in list_tables(diff):
-        yield _render_table(table)
+        yield render_table(table)
     if diff.blocks:
         yield _render_blocks(diff)
     yield html_parts.details("All examples", _tabulate(tabulate_examples(diff.rows)))
@@ -47,7 +47,8 @@ def _render_verdict(diff: ModelDiff) -> str:
     return html_parts.card(f"<h2>{html_parts.escape(diff.verdict.sentence)}</h2>", *notes)
 
 
-def _render_table(table: TextTable) -> str:
+def render_table(table: TextTable) -> str:
+    """Render a card with a table."""
     return html_parts.card(f"<h2>{html_parts.escape(table.title)}</h2>", _tabulate(table))
 
 

@@ -15,11 +15,12 @@ def document(diff: ModelDiff) -> str:
     lines = [f"## {escape(make_title(diff))}", "", f"**{escape(diff.verdict.sentence)}**", ""]
     lines += [f"{escape(note)}\n" for note in diff.notes]
     for table in (*list_tables(diff), tabulate_examples(select_shown(diff, MAX_EXAMPLES))):
-        lines += _render_table(table)
+        lines += render_table(table)
     return "\n".join(lines)
 
 
-def _render_table(table: TextTable) -> Iterator[str]:
+def render_table(table: TextTable) -> Iterator[str]:
+    """Yield the lines of a table with its title."""
     yield f"### {escape(table.title)}"
     yield ""
     yield _render_row(table.columns)

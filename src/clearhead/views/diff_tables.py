@@ -55,11 +55,12 @@ def _list_evidence(verdict: Verdict) -> dict[str, str]:
         "reasons that moved, mean": format_percent(verdict.shift),
         "by noise no more than": format_percent(verdict.bound),
         "examples that moved beyond noise": f"{verdict.beyond} of {verdict.examples}",
-        "more than noise, paired test": f"p {_format_p(verdict.p)}",
+        "more than noise, paired test": f"p {format_p(verdict.p)}",
     }
 
 
-def _format_p(p: float) -> str:
+def format_p(p: float) -> str:
+    """Format a p-value; very small ones as a bound."""
     return f"< {SMALLEST_P}" if p < SMALLEST_P else f"{p:.4f}"
 
 
@@ -69,7 +70,7 @@ def _tabulate_words(diff: ModelDiff) -> TextTable:
 
 
 def _word_row(shift: WordShift) -> tuple[str, ...]:
-    shares = map(_signed, (shift.first, shift.second, shift.difference))
+    shares = map(format_signed, (shift.first, shift.second, shift.difference))
     mark = "beyond noise" if shift.is_beyond_noise else ""
     return shift.word, str(shift.examples), *shares, *_format_test(shift), mark
 
@@ -78,15 +79,17 @@ def _format_test(shift: WordShift) -> tuple[str, str]:
     """Return interval and p-value; of a rare word the interval would be wider than what it is of."""
     if shift.p_corrected is None:
         return "", "too rare"
-    return _format_bounds(shift.low, shift.high), _format_p(shift.p_corrected)
+    return format_bounds(shift.low, shift.high), format_p(shift.p_corrected)
 
 
-def _signed(share: float) -> str:
+def format_signed(share: float) -> str:
+    """Format a share, or a change of one, with its sign."""
     return format_share(share, signed=True)
 
 
-def _format_bounds(low: float, high: float) -> str:
-    return f"{_signed(low)} … {_signed(high)}"
+def format_bounds(low: float, high: float) -> str:
+    """Format the bounds of an interval of shares."""
+    return f"{format_signed(low)} … {format_signed(high)}"
 
 
 def _tabulate_classes(diff: ModelDiff) -> TextTable:
@@ -94,8 +97,8 @@ def _tabulate_classes(diff: ModelDiff) -> TextTable:
 
 
 def _class_row(entry: ClassShift) -> tuple[str, ...]:
-    counts = (str(entry.first), str(entry.second), _signed(entry.difference))
-    test = (_format_bounds(entry.low, entry.high), _format_p(entry.p_corrected))
+    counts = (str(entry.first), str(entry.second), format_signed(entry.difference))
+    test = (format_bounds(entry.low, entry.high), format_p(entry.p_corrected))
     return entry.label, *counts, *test, _format_moved(entry.shift)
 
 
@@ -145,7 +148,7 @@ def describe_reasons(reasons: Reasons) -> str:
 
 
 def _describe_word(word: str, share: float) -> str:
-    return f"{word} {_signed(share)}"
+    return f"{word} {format_signed(share)}"
 
 
 def describe_answer(reasons: Reasons) -> str:

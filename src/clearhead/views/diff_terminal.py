@@ -22,24 +22,25 @@ def view(diff: ModelDiff) -> RenderableType:
 def _render_parts(diff: ModelDiff) -> Iterator[RenderableType]:
     yield from _render_verdict(diff)
     for table in list_tables(diff):
-        yield from _render_titled(table)
+        yield from render_titled(table)
     yield _render_title("Examples, same answer for other reasons first")
     for row in select_shown(diff, MAX_EXAMPLES):
         yield from _render_row(row)
 
 
 def _render_verdict(diff: ModelDiff) -> Iterator[Text]:
-    yield _write(make_title(diff), "bold")
-    yield _write(diff.verdict.sentence, _choose_style(diff.verdict))
+    yield write_line(make_title(diff), "bold")
+    yield write_line(diff.verdict.sentence, _choose_style(diff.verdict))
     for note in diff.notes:
-        yield _write(note, "dim")
+        yield write_line(note, "dim")
 
 
 def _choose_style(verdict: Verdict) -> str:
     return "bold red" if verdict.outcome == MOVED else "bold green"
 
 
-def _write(text: str, style: str = "") -> Text:
+def write_line(text: str, style: str = "") -> Text:
+    """Return a line whose hidden characters can be seen."""
     return Text(escape_hidden(text), style=style)
 
 
@@ -47,16 +48,17 @@ def _render_title(title: str) -> Text:
     return Text(f"\n{title}", style="bold")
 
 
-def _render_titled(table: TextTable) -> Iterator[RenderableType]:
+def render_titled(table: TextTable) -> Iterator[RenderableType]:
+    """Yield the title of a table and the table."""
     yield _render_title(table.title)
     yield _render_table(table)
 
 
 def _render_row(row: ExampleDiff) -> Iterator[Text]:
     # Lines instead of a table: two lists of words do not fit beside each other on a terminal.
-    yield _write(f"{row.first.id}: {describe_shift(row)}")
-    yield _write(f"  before  {describe_reasons(row.first)}", "dim")
-    yield _write(f"  after   {describe_reasons(row.second)}", "dim")
+    yield write_line(f"{row.first.id}: {describe_shift(row)}")
+    yield write_line(f"  before  {describe_reasons(row.first)}", "dim")
+    yield write_line(f"  after   {describe_reasons(row.second)}", "dim")
 
 
 def _render_table(table: TextTable) -> Table:
@@ -64,5 +66,5 @@ def _render_table(table: TextTable) -> Table:
     for number, column in enumerate(table.columns):
         grid.add_column(column, justify="right" if number else "left", header_style="dim")
     for row in table.rows:
-        grid.add_row(*map(_write, row))
+        grid.add_row(*map(write_line, row))
     return grid
