@@ -88,7 +88,7 @@ def test_candidates_are_ranked_by_their_weight_for_a_class():
 def test_as_many_others_are_hidden_as_occurrences():
     reasons = make_reasons("no no good film here", [0.2] * 5)
     (candidate,) = choose_candidates([reasons], 0, ["no"])
-    mask = HiddenText(reasons, 0, [0]).mask([candidate]).numpy()
+    mask = HiddenText(reasons, 0, {0: candidate}).mask().numpy()
     assert mask[0].all()
     assert mask[1].tolist() == [False, False, True, True, True]
     assert mask[2, :2].all()

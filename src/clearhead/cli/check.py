@@ -87,6 +87,7 @@ def check(
         precision=precision,
     )
     _write(result, junit, markdown)
+    # Labels and words may hold line breaks.
     print(" ".join(result.summary.split()))
     if not result.passes:
         raise typer.Exit(EXIT_MOVED)

@@ -1,7 +1,7 @@
 """The words of an audit: punctuation, numbers and markers count as words, and those that carry a class are chosen."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,9 @@ from clearhead.model_diff import Reasons
 PUNCTUATION, NUMBER, MARKER, WORD = "punctuation", "number", "marker", "word"
 # Addresses, tags, entities, mentions and hashtags are one unit each, and so is a run of one punctuation mark.
 MARKERS = r"https?://\S+|www\.\S+|</?\w[^<>\s]*>?|&\w+;|[@#]\w+"
+MARKER_PATTERN = re.compile(MARKERS)
 LETTER = rf"(?:(?![{UNSPACED}])[^\W_])"
-AUDIT_UNIT = re.compile(
-    rf"(?P<marker>{MARKERS})|[{UNSPACED}]|{LETTER}+(?:['’-]{LETTER}+)*|(?P<mark>[^\w\s]|_)(?P=mark)*"
-)
+AUDIT_UNIT = re.compile(rf"{MARKERS}|[{UNSPACED}]|{LETTER}+(?:['’-]{LETTER}+)*|(?P<mark>[^\w\s]|_)(?P=mark)*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +37,11 @@ class Candidate:
     def has_label_E(self) -> Array:
         has_label: Array = self.answers_E == self.label
         return has_label
+
+    @property
+    def concentration(self) -> float:
+        """The part of the texts that are answered with the class."""
+        return float(self.has_label_E.mean())
 
     @property
     def total(self) -> float:
@@ -61,11 +65,16 @@ def normalise_unit(word: str) -> str:
     return word.casefold()
 
 
+def name_units(reasons: Reasons) -> Array:
+    """Return the words of a text as an audit counts them."""
+    return np.array(list(map(normalise_unit, reasons.words)))
+
+
 def name_kind(word: str) -> str:
     """Return what a word is: punctuation, a number, a marker such as an address or a tag, or a word."""
-    match = AUDIT_UNIT.fullmatch(word)
-    if match is not None and match.group("marker"):
+    if MARKER_PATTERN.fullmatch(word):
         return MARKER
+    # Symbols and emoji, too: nothing in them can be read.
     if not any(map(str.isalnum, word)):
         return PUNCTUATION
     if any(map(str.isdigit, word)):
@@ -78,13 +87,10 @@ def choose_candidates(reasons: Sequence[Reasons], count: int, words: Sequence[st
 
     Words in fewer texts than a test needs are left out, and so are those whose share may be zero.
     """
-    shares = collect_shares(reasons)
-    answers_N = np.array([entry.prediction for entry in reasons])
-    named = [normalise_unit(word) for word in words]
-    chosen = [_make_candidate(word, shares[word], answers_N) for word in named if word in shares]
-    others = [_make_candidate(word, shares[word], answers_N) for word in shares if word not in named]
-    carriers = [candidate for candidate in others if _carries_class(candidate)]
-    return [*chosen, *sorted(carriers, key=_sort_key)[:count]]
+    candidates = {candidate.word: candidate for candidate in _list_candidates(reasons)}
+    named = [candidates.pop(word) for word in map(normalise_unit, words) if word in candidates]
+    carriers = filter(_carries_class, candidates.values())
+    return [*named, *sorted(carriers, key=_sort_key)[:count]]
 
 
 def _sort_key(candidate: Candidate) -> tuple[float, str]:
@@ -95,19 +101,25 @@ def _carries_class(candidate: Candidate) -> bool:
     return len(candidate.example_E) >= MIN_GROUPS and candidate.share.low > 0
 
 
+def _list_candidates(reasons: Sequence[Reasons]) -> Iterator[Candidate]:
+    answers_N = np.array([entry.prediction for entry in reasons])
+    for word, shares in collect_shares(reasons).items():
+        yield _make_candidate(word, shares, answers_N)
+
+
 def collect_shares(reasons: Sequence[Reasons]) -> dict[str, dict[int, float]]:
-    """Return by word the examples that have it, and its share in each, summed over occurrences."""
+    """Return by word the texts that have it, and its share in each, summed over occurrences."""
     shares: dict[str, dict[int, float]] = {}
     for number, entry in enumerate(reasons):
-        for word, share in zip(entry.words, entry.shares, strict=True):
-            examples = shares.setdefault(normalise_unit(word), {})
-            examples[number] = examples.get(number, 0.0) + float(share)
+        for word, share in zip(name_units(entry).tolist(), entry.shares.tolist(), strict=True):
+            texts = shares.setdefault(word, {})
+            texts[number] = texts.get(number, 0.0) + share
     return shares
 
 
-def _make_candidate(word: str, examples: Mapping[int, float], answers_N: Array) -> Candidate:
-    example_E = np.array(list(examples))
-    share_E = np.array(list(examples.values()))
+def _make_candidate(word: str, shares: Mapping[int, float], answers_N: Array) -> Candidate:
+    """Return a word with the class in whose texts it has most weight."""
+    example_E, share_E = np.array(list(shares)), np.array(list(shares.values()))
     answers_E = answers_N[example_E]
-    candidates = [Candidate(word, label, example_E, share_E, answers_E) for label in np.unique(answers_E).tolist()]
-    return min(candidates, key=_sort_key)
+    labels = np.unique(answers_E).tolist()
+    return min((Candidate(word, label, example_E, share_E, answers_E) for label in labels), key=_sort_key)

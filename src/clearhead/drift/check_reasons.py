@@ -31,6 +31,7 @@ def check_reasons(
     >>> clearhead.check_reasons("baseline.json", "my-model").passes     # doctest: +SKIP
     True
     """
+    # First, so that a mistake is told before anything is computed.
     thresholds = Thresholds(min_agreement, max_shift)
     if not isinstance(baseline, Snapshot):
         baseline = read_snapshot(baseline)
@@ -55,13 +56,18 @@ def restore_task(baseline: Snapshot) -> Task:
 def _restore_examples(baseline: Snapshot) -> Iterator[Example]:
     for reasons in baseline.examples:
         example = Example(reasons.id, reasons.text, reasons.label)
-        if reasons.text is None or not _is_same_input(example, reasons):
-            raise BadInput(
-                f"The baseline does not hold its inputs, which were left out or are no texts: name the data, "
-                f"'{baseline.task}', as task."
-            )
+        if not _is_input(example, reasons):
+            raise _lacks_inputs(baseline)
         yield example
 
 
-def _is_same_input(example: Example, reasons: Reasons) -> bool:
-    return input_digest(example) == reasons.digest
+def _is_input(example: Example, reasons: Reasons) -> bool:
+    # The text of a chat is not what was given, nor is anything of an image.
+    return example.input is not None and input_digest(example) == reasons.digest
+
+
+def _lacks_inputs(baseline: Snapshot) -> BadInput:
+    return BadInput(
+        f"The baseline does not hold its inputs, which were left out or are no texts: name the data, "
+        f"'{baseline.task}', as task."
+    )

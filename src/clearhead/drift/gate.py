@@ -1,6 +1,6 @@
 """The gate: conditions that a new model must meet before it is released, and what came of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,13 +65,19 @@ class GateResult:
     @property
     def summary(self) -> str:
         """One line: whether it passes, and why."""
+        # What failed is what a reader has to know.
         shown = self.failed or self.conditions
         sentences = " ".join(condition.sentence for condition in shown)
-        return f"{'passed' if self.passes else 'FAILED'}: {self.diff.second.model}. {sentences}"
+        return f"{self._outcome}: {self.diff.second.model}. {sentences}"
+
+    @property
+    def _outcome(self) -> str:
+        return "passed" if self.passes else "FAILED"
 
 
 def judge_release(diff: ModelDiff, thresholds: Thresholds | None = None) -> GateResult:
     """Judge a diff by the thresholds; without any, by the noise of the baseline."""
+    # Instead of noise, not beside it: who sets a limit expects more change than rounding makes.
     if thresholds is not None and thresholds.are_set:
         return GateResult(diff, tuple(_apply_thresholds(diff, thresholds)))
     return GateResult(diff, tuple(_apply_noise(diff)))
@@ -79,13 +85,19 @@ def judge_release(diff: ModelDiff, thresholds: Thresholds | None = None) -> Gate
 
 def _apply_thresholds(diff: ModelDiff, thresholds: Thresholds) -> Iterator[Condition]:
     if thresholds.max_shift is not None:
-        limit = thresholds.max_shift
-        sentence = f"Reasons moved by {diff.shift:.1%} on average, at most {limit:.1%} is allowed."
-        yield Condition(SHIFT_NAME, diff.shift, limit, diff.shift <= limit, sentence)
+        yield _limit_shift(diff.shift, thresholds.max_shift)
     if thresholds.min_agreement is not None:
-        limit = thresholds.min_agreement
-        sentence = f"The rank correlation of reasons is {diff.correlation:.3f} on average, at least {limit:g} is asked."
-        yield Condition(AGREEMENT_NAME, diff.correlation, limit, diff.correlation >= limit, sentence)
+        yield _limit_agreement(diff.correlation, thresholds.min_agreement)
+
+
+def _limit_shift(shift: float, limit: float) -> Condition:
+    sentence = f"Reasons moved by {shift:.1%} on average, at most {limit:.1%} is allowed."
+    return Condition(SHIFT_NAME, shift, limit, shift <= limit, sentence)
+
+
+def _limit_agreement(correlation: float, limit: float) -> Condition:
+    sentence = f"The rank correlation of reasons is {correlation:.3f} on average, at least {limit:g} is asked."
+    return Condition(AGREEMENT_NAME, correlation, limit, correlation >= limit, sentence)
 
 
 def _apply_noise(diff: ModelDiff) -> Iterator[Condition]:
@@ -107,17 +119,25 @@ def bound_largest_word(noise: Noise) -> float:
     return max(DEFAULT_WORD_SHIFT, largest, predict_next(shift_D))
 
 
-def _compare_largest_word(words: tuple[WordShift, ...], limit: float) -> Condition:
-    tested = [word for word in words if word.p_corrected is not None and word.p_corrected < ALPHA]
-    if not tested:
+def _compare_largest_word(words: Sequence[WordShift], limit: float) -> Condition:
+    tested = filter(_is_significant, words)
+    word = max(tested, key=_word_size, default=None)
+    if word is None:
         return Condition(WORDS_NAME, 0.0, limit, True, "No word moved in enough examples to tell.")
-    word = max(tested, key=_word_size)
     size = _word_size(word)
-    sentence = (
-        f"Of all words '{word.word}' moved most, from {word.first:+.1%} to {word.second:+.1%} per occurrence; noise "
-        f"moves words by up to {limit:.1%}."
-    )
-    return Condition(WORDS_NAME, size, limit, size <= limit, sentence)
+    return Condition(WORDS_NAME, size, limit, size <= limit, f"{_describe_word(word)} {_describe_bound(limit)}")
+
+
+def _describe_word(word: WordShift) -> str:
+    return f"Of all words '{word.word}' moved most, from {word.first:+.1%} to {word.second:+.1%} per occurrence;"
+
+
+def _describe_bound(limit: float) -> str:
+    return f"noise moves words by up to {limit:.1%}."
+
+
+def _is_significant(word: WordShift) -> bool:
+    return word.p_corrected is not None and word.p_corrected < ALPHA
 
 
 def _word_size(word: WordShift) -> float:

@@ -1,6 +1,6 @@
 """Hide words wherever they stand in a data set, and as many others of the same texts beside them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.drift.audit_words import Candidate, normalise_unit
+from clearhead.drift.audit_words import Candidate, name_units
 from clearhead.drift.reasons import number_characters
 from clearhead.model.inputs import Inputs, Item, collate, encode_all
 from clearhead.model.model import Model
@@ -31,94 +31,110 @@ class HiddenWord:
     control_EC: Array
 
 
+@dataclass(frozen=True)
+class HiddenText:
+    """A text, its number, and the candidates to hide in it by their number."""
+
+    reasons: Reasons
+    number: int
+    words: Mapping[int, Candidate]
+
+    def mask(self) -> Tensor:
+        """Return a row with everything, then two for each word: without it, and without as many others."""
+        return torch.from_numpy(np.stack(list(self._rows())))
+
+    def _rows(self) -> Iterator[Array]:
+        names_U = name_units(self.reasons)
+        yield np.ones(len(names_U), dtype=bool)
+        for number, candidate in self.words.items():
+            keep_U = names_U != candidate.word
+            yield keep_U
+            yield self._draw_control(keep_U, number)
+
+    def _draw_control(self, keep_U: Array, word: int) -> Array:
+        # A seed for each text and word, so that results do not depend on batches.
+        generator = np.random.default_rng([self.number, word])
+        others = np.flatnonzero(keep_U)
+        count = min(len(others), len(keep_U) - len(others))
+        control_U = np.ones(len(keep_U), dtype=bool)
+        control_U[generator.choice(others, count, replace=False)] = False
+        return control_U
+
+    def split_rows(self, probability_RC: Array) -> Iterator[tuple[int, Array]]:
+        """Yield each word with its three rows of the mask: before, hidden, control."""
+        for index, word in enumerate(self.words):
+            yield word, probability_RC[[0, 2 * index + 1, 2 * index + 2]]
+
+
 def hide_words(
     model: Model, reasons: Sequence[Reasons], candidates: Sequence[Candidate], batch_size: int | None = None
 ) -> list[HiddenWord]:
     """Return what hiding each candidate in each of its texts does."""
-    words_by_example = _group_by_example(candidates)
-    rows: list[list[Array]] = [[] for _ in candidates]
-    with progress(len(words_by_example), "texts") as advance:
-        numbers = list(words_by_example)
-        for start in range(0, len(numbers), MAX_CHUNK):
-            chunk = numbers[start : start + MAX_CHUNK]
-            texts = [HiddenText(reasons[number], number, words_by_example[number]) for number in chunk]
-            for text, probability_RC in zip(texts, _run_texts(model, texts, candidates, batch_size), strict=True):
-                _sort_rows(text, probability_RC, rows)
-            advance(len(chunk))
-    return [HiddenWord(*np.stack(entries, axis=1)) for entries in rows]
+    texts = list(_gather_texts(reasons, candidates))
+    rows: dict[int, list[Array]] = {number: [] for number in range(len(candidates))}
+    for text, probability_RC in _run_chunks(model, texts, batch_size):
+        for word, probability_3C in text.split_rows(probability_RC):
+            rows[word].append(probability_3C)
+    return [HiddenWord(*np.stack(entries, axis=1)) for entries in rows.values()]
 
 
-def _group_by_example(candidates: Sequence[Candidate]) -> dict[int, list[int]]:
-    """Return the examples in order, with the numbers of the candidates that stand in each."""
-    words: dict[int, list[int]] = {}
+def _gather_texts(reasons: Sequence[Reasons], candidates: Sequence[Candidate]) -> Iterator[HiddenText]:
+    """Yield the texts in which a candidate stands, in order."""
+    for number, words in sorted(_group_by_text(candidates).items()):
+        yield HiddenText(reasons[number], number, words)
+
+
+def _group_by_text(candidates: Sequence[Candidate]) -> dict[int, dict[int, Candidate]]:
+    groups: dict[int, dict[int, Candidate]] = {}
     for number, candidate in enumerate(candidates):
-        for example in candidate.example_E.tolist():
-            words.setdefault(example, []).append(number)
-    return dict(sorted(words.items()))
+        for text in candidate.example_E.tolist():
+            groups.setdefault(text, {})[number] = candidate
+    return groups
 
 
-@dataclass(frozen=True)
-class HiddenText:
-    """A text and the numbers of the candidates to hide in it."""
-
-    reasons: Reasons
-    number: int
-    words: Sequence[int]
-
-    def mask(self, candidates: Sequence[Candidate]) -> Tensor:
-        """Return a row with everything, then two for each word: without it, and without as many others."""
-        names = np.array([normalise_unit(word) for word in self.reasons.words])
-        rows = [np.ones(len(names), dtype=bool)]
-        for word in self.words:
-            keep_U = names != candidates[word].word
-            rows += [keep_U, self._draw_control(keep_U, word)]
-        return torch.from_numpy(np.stack(rows))
-
-    def _draw_control(self, keep_U: Array, word: int) -> Array:
-        others = np.flatnonzero(keep_U)
-        count = min(len(others), int((~keep_U).sum()))
-        # A seed for each text and word, so that results do not depend on what else is tested.
-        drawn = np.random.default_rng([self.number, word]).choice(others, count, replace=False)
-        control_U = np.ones(len(keep_U), dtype=bool)
-        control_U[drawn] = False
-        return control_U
+def _run_chunks(
+    model: Model, texts: Sequence[HiddenText], batch_size: int | None
+) -> Iterator[tuple[HiddenText, Array]]:
+    with progress(len(texts), "texts") as advance:
+        for start in range(0, len(texts), MAX_CHUNK):
+            chunk = texts[start : start + MAX_CHUNK]
+            yield from zip(chunk, _run_texts(model, chunk, batch_size), strict=True)
+            advance(len(chunk))
 
 
-def _run_texts(
-    model: Model, texts: Sequence[HiddenText], candidates: Sequence[Candidate], batch_size: int | None
-) -> list[Array]:
-    """Return the probabilities of all classes for each row of each text."""
-    raws = [text.reasons.text for text in texts]
-    inputs = collate(model, list(encode_all(model, raws, overflow="truncate")))
-    masks = [text.mask(candidates) for text in texts]
-    features = _group_units(inputs, texts)
-    logits = perturbed_logits(model, inputs, masks, features, batch_size=batch_size)
-    return [class_probabilities(rows, model.problem).cpu().numpy() for rows in logits]
+def _run_texts(model: Model, texts: Sequence[HiddenText], batch_size: int | None) -> Iterator[Array]:
+    """Yield the probabilities of all classes for each row of each text."""
+    inputs = _encode(model, texts)
+    masks = [text.mask() for text in texts]
+    features = list(_group_units(inputs, texts))
+    for logits_RC in perturbed_logits(model, inputs, masks, features, batch_size=batch_size):
+        yield class_probabilities(logits_RC, model.problem).cpu().numpy()
 
 
-def _group_units(inputs: Inputs, texts: Sequence[HiddenText]) -> list[Features]:
-    masks = text_mask(inputs).cpu()
-    features = []
-    for item, mask_T, text in zip(inputs.items, masks, texts, strict=True):
-        positions = mask_T.nonzero().flatten()
-        numbers = torch.tensor(_number_tokens(item, text.reasons))
-        features.append(Features("word", label_positions(len(mask_T), positions, numbers), len(text.reasons.spans)))
-    return features
+def _encode(model: Model, texts: Sequence[HiddenText]) -> Inputs:
+    raw_texts = [text.reasons.text for text in texts]
+    # Truncated as when they were explained.
+    return collate(model, list(encode_all(model, raw_texts, overflow="truncate")))
 
 
-def _number_tokens(item: Item, reasons: Reasons) -> list[int]:
-    """Return for each token the number of its word, from 1; 0 for special tokens and those outside all words."""
+def _group_units(inputs: Inputs, texts: Sequence[HiddenText]) -> Iterator[Features]:
+    """Yield the words of each text as features of its row in the batch."""
+    for item, mask_T, text in zip(inputs.items, text_mask(inputs).cpu(), texts, strict=True):
+        numbers = torch.tensor(list(_number_tokens(item, text.reasons)))
+        labels_T = label_positions(len(mask_T), mask_T.nonzero().flatten(), numbers)
+        yield Features("word", labels_T, len(text.reasons.spans))
+
+
+def _number_tokens(item: Item, reasons: Reasons) -> Iterator[int]:
+    """Yield for each token the number of its word, from 1; 0 for special tokens and those outside all words."""
     unit_of_character = number_characters(as_segments(item.text or ""), reasons.spans)
-    numbers = []
     for offset, is_special in zip(item.offsets or (), item.special, strict=True):
         segment, start, end = as_span(offset)
-        # Some tokens begin with the blank before their word; of two words in one token the first counts.
-        units = unit_of_character[segment][start:end] + 1
-        numbers.append(0 if is_special else int(next(filter(None, units.tolist()), 0)))
-    return numbers
+        yield 0 if is_special else _number_first(unit_of_character[segment][start:end])
 
 
-def _sort_rows(text: HiddenText, probability_RC: Array, rows: list[list[Array]]) -> None:
-    """Add before, hidden and control of each word of a text to the rows of that word."""
-    for index, word in enumerate(text.words):
-        rows[word].append(probability_RC[[0, 2 * index + 1, 2 * index + 2]])
+def _number_first(units: Array) -> int:
+    """Return the number of the first word among the characters of a token."""
+    # Some tokens begin with the blank before their word.
+    numbers = units[units >= 0]
+    return int(numbers[0]) + 1 if len(numbers) else 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from clearhead.drift.assertions import BaselineTest
+    from clearhead.drift.baseline_assertions import BaselineTest
 
 MODEL_HELP = "model that the fixture `explanations` compares with baselines; default: the one that a baseline names"
 TASK_HELP = "data of the fixture `explanations`; default: the texts in a baseline"
@@ -33,7 +33,8 @@ def explanations(request: pytest.FixtureRequest) -> "Callable[..., BaselineTest]
     """
 
     def compare(baseline: Any, model: Any = None, *, task: Any = None) -> "BaselineTest":
-        from clearhead.drift.assertions import BaselineTest
+        # Imported here because it imports torch.
+        from clearhead.drift.baseline_assertions import BaselineTest
 
         if isinstance(baseline, str | Path):
             baseline = _find_file(request.path.parent, Path(baseline))

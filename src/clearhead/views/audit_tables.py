@@ -1,6 +1,6 @@
 """An audit as tables and sentences, which the HTML, Markdown and terminal views share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from clearhead.drift.shortcuts import Audit, AuditedWord
 from clearhead.evaluation.statistics import Interval
@@ -29,36 +29,41 @@ def list_facts(audit: Audit) -> Iterator[str]:
 
 def list_tables(audit: Audit) -> Iterator[TextTable]:
     """Yield the tables that have rows: shortcuts, other words that the model uses, and words that it does not."""
-    others = [word for word in audit.words if word.has_effect and not word.is_shortcut]
-    unused = [word for word in audit.words if not word.has_effect]
-    for title, words in (
-        ("Shortcuts: the model uses them, and they may be no evidence", audit.shortcuts),
-        ("Other words that the model uses: judge yourself whether they are evidence", others),
-        ("Words that have relevance, but whose hiding does no more than that of others", unused),
-    ):
-        if words:
-            yield _tabulate(title, words)
+    for title, belongs in GROUPS.items():
+        words = filter(belongs, audit.words)
+        table = TextTable(title, COLUMNS, tuple(map(_make_row, words)))
+        if table.rows:
+            yield table
 
 
-def _tabulate(title: str, words: Sequence[AuditedWord]) -> TextTable:
-    return TextTable(title, COLUMNS, tuple(map(_make_row, words)))
+def _is_shortcut(word: AuditedWord) -> bool:
+    return word.is_shortcut
+
+
+def _is_used(word: AuditedWord) -> bool:
+    return word.has_effect and not word.is_shortcut
+
+
+def _is_unused(word: AuditedWord) -> bool:
+    return not word.has_effect
+
+
+GROUPS = {
+    "Shortcuts: the model uses them, and they may be no evidence": _is_shortcut,
+    "Other words that the model uses: judge yourself whether they are evidence": _is_used,
+    "Words that have relevance, but whose hiding does no more than that of others": _is_unused,
+}
 
 
 def _make_row(word: AuditedWord) -> tuple[str, ...]:
+    counts = (str(word.texts), format_signed(word.share.value))
+    return word.word, word.label, *counts, *_format_effect(word), str(word.flips), _format_change(word.accuracy)
+
+
+def _format_effect(word: AuditedWord) -> tuple[str, ...]:
     # Hiding lowers a probability: shown as the change that it is.
     bounds = format_bounds(-word.effect.high, -word.effect.low)
-    return (
-        word.word,
-        word.label,
-        str(word.texts),
-        format_signed(word.share.value),
-        format_signed(-word.effect.value),
-        bounds,
-        format_signed(-word.control),
-        format_p(word.p_corrected),
-        str(word.flips),
-        _format_change(word.accuracy),
-    )
+    return format_signed(-word.effect.value), bounds, format_signed(-word.control), format_p(word.p_corrected)
 
 
 def _format_change(change: Interval | None) -> str:

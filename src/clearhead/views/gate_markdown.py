@@ -13,6 +13,7 @@ def document(result: GateResult) -> str:
     outcome = "passed" if result.passes else "failed"
     table = TextTable("Conditions", COLUMNS, tuple(map(_make_row, result.conditions)))
     lines = [f"## Clearhead check {outcome}", "", escape(result.summary), "", *diff_markdown.render_table(table)]
+    # Folded: a comment should not fill the page of a change.
     lines += ["<details><summary>What changed</summary>", "", diff_markdown.document(result.diff), "</details>", ""]
     return "\n".join(lines)
 
