@@ -141,7 +141,7 @@ class Noise:
 class Snapshot:
     """The reasons of one model on all examples of a task.
 
-    `checksum` is that of the model's weights, `task_digest` that of the inputs. `method` is as it is written,
+    `checksum` is that of the model's weights, `task_digest` that of the inputs. `method` is its name,
     `options` are all its options. `versions` are those of the libraries that computed it.
     """
 

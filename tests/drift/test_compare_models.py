@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from helpers.language_models import make_decoder, make_tokenizer
 from helpers.reasons import make_reasons, make_snapshot
 from helpers.tiny_models import text_model
 from helpers.tiny_tokenizers import letter_tokenizer
@@ -62,6 +63,14 @@ def test_models_with_other_tokenizers_are_compared_on_words(text):
 def test_models_of_other_sizes_are_compared(text):
     deep = text_model(num_hidden_layers=5)
     assert len(clearhead.diff(text, deep, TEXTS, noise=0).blocks) <= 3
+
+
+def test_language_models_are_compared_on_the_prompt():
+    prompts = ["the film is good and", "we see the heart of it"]
+    first, second = (clearhead.load(make_decoder("gpt2", seed=seed), make_tokenizer()) for seed in (0, 1))
+    compared = clearhead.diff(first, second, prompts, noise=0)
+    assert sorted(row.first.words for row in compared.rows) == sorted(tuple(prompt.split()) for prompt in prompts)
+    assert not any(row.has_same_answer for row in compared.rows)
 
 
 def test_what_does_not_match_is_refused(text):

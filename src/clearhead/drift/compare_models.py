@@ -150,7 +150,7 @@ def _require_same_method(first: Snapshot, second: Snapshot) -> None:
 
 
 def _method_key(saved: Snapshot) -> tuple[str, dict[str, Any]]:
-    return saved.method.partition(":")[0], dict(saved.options)
+    return saved.method, dict(saved.options)
 
 
 def _write_method(saved: Snapshot) -> str:

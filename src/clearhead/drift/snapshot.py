@@ -89,7 +89,7 @@ class Survey:
             labels=tuple(model.labels),
             task=self.task.name,
             task_digest=task_digest(self.task),
-            method=self.spec.text,
+            method=self.spec.method.name,
             options=_plain_options(self.spec.all_options),
             examples=self.ask(model),
             versions=_list_versions(),
