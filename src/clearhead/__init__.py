@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from clearhead.bench.choose import choose
     from clearhead.bench.sanity import check_sanity
     from clearhead.data.task import tasks
+    from clearhead.drift.audit import audit
+    from clearhead.drift.check_reasons import check_reasons
+    from clearhead.drift.compare_models import diff
+    from clearhead.drift.snapshot import snapshot
     from clearhead.engine.trace import Trace, capture
     from clearhead.errors import ClearheadError, UnsupportedModel, UnsupportedOperation
     from clearhead.evaluation.evaluate import Table, evaluate
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from clearhead.model.loading import load, models
     from clearhead.model.model import Model
     from clearhead.model.target import Target
+    from clearhead.model_diff import ModelDiff, Snapshot
     from clearhead.serialization import read
     from clearhead.tables.explain_table import explain_table
 
@@ -29,18 +34,23 @@ _HOMES = {
     "ClearheadError": "errors",
     "Explanation": "explanation",
     "Model": "model.model",
+    "ModelDiff": "model_diff",
+    "Snapshot": "model_diff",
     "Step": "answer_explanation",
     "Table": "evaluation.evaluate",
     "Target": "model.target",
     "Trace": "engine.trace",
     "UnsupportedModel": "errors",
     "UnsupportedOperation": "errors",
+    "audit": "drift.audit",
     "benchmarks": "bench.benchmark",
     "capture": "engine.trace",
+    "check_reasons": "drift.check_reasons",
     "check_sanity": "bench.sanity",
     "choices": "attribution.choices",
     "choose": "bench.choose",
     "compare": "api",
+    "diff": "drift.compare_models",
     "evaluate": "evaluation.evaluate",
     "explain": "api",
     "explain_table": "tables.explain_table",
@@ -49,6 +59,7 @@ _HOMES = {
     "metrics": "evaluation.metric",
     "models": "model.loading",
     "read": "serialization",
+    "snapshot": "drift.snapshot",
     "tasks": "data.task",
 }
 
@@ -57,6 +68,8 @@ __all__ = [
     "ClearheadError",
     "Explanation",
     "Model",
+    "ModelDiff",
+    "Snapshot",
     "Step",
     "Table",
     "Target",
@@ -64,12 +77,15 @@ __all__ = [
     "UnsupportedModel",
     "UnsupportedOperation",
     "__version__",
+    "audit",
     "benchmarks",
     "capture",
+    "check_reasons",
     "check_sanity",
     "choices",
     "choose",
     "compare",
+    "diff",
     "evaluate",
     "explain",
     "explain_table",
@@ -78,6 +94,7 @@ __all__ = [
     "metrics",
     "models",
     "read",
+    "snapshot",
     "tasks",
 ]
 

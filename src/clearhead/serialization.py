@@ -159,13 +159,14 @@ def _to_json(explanation: Explanation) -> bytes:
         "format": JSON_FORMATS[-1],
         "clearhead": __version__,
         "explanation": plain,
-        "sha256": _json_checksum(plain),
+        "sha256": json_checksum(plain),
     }
     # A relevance may be NaN, which Python's JSON reads and writes though the standard does not know it.
     return json.dumps(body, ensure_ascii=False, allow_nan=True).encode()
 
 
-def _json_checksum(plain: Mapping[str, Any]) -> str:
+def json_checksum(plain: Mapping[str, Any]) -> str:
+    """Return the digest of plain data."""
     return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
@@ -218,7 +219,7 @@ def _is_path(path: Any) -> bool:
 def read(path: str | Path) -> Explanation:
     """Read an explanation saved as .json or .safetensors, after checking format and checksum."""
     path = as_path(path)
-    content = _read_bytes(path)
+    content = read_bytes(path)
     try:
         return _parse(content, path)
     # Format and checksum have messages of their own.
@@ -235,7 +236,8 @@ def _parse(content: bytes, path: Path) -> Explanation:
     return _from_json(content, path)
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file, or raise BadFile."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -244,8 +246,8 @@ def _read_bytes(path: Path) -> bytes:
 
 def _from_json(content: bytes, path: Path) -> Explanation:
     body = json.loads(content)
-    _check_format(body["format"], JSON_FORMATS, path)
-    _check_checksum(_json_checksum(body["explanation"]), body["sha256"], path)
+    check_format(body["format"], JSON_FORMATS, path)
+    check_checksum(json_checksum(body["explanation"]), body["sha256"], path)
     return from_dict(body["explanation"])
 
 
@@ -254,11 +256,11 @@ def _from_safetensors(content: bytes, path: Path) -> Explanation:
 
     metadata = _read_metadata(content)
     format_number = int(metadata["format"])
-    _check_format(format_number, SAFETENSORS_FORMATS, path)
+    check_format(format_number, SAFETENSORS_FORMATS, path)
     arrays = load(content)
     # All but the arrays, in whose places it holds None.
     rest = json.loads(metadata["explanation"])
-    _check_checksum(_safetensors_checksum(format_number, rest, arrays), metadata["sha256"], path)
+    check_checksum(_safetensors_checksum(format_number, rest, arrays), metadata["sha256"], path)
     return from_dict({**rest, **arrays})
 
 
@@ -274,13 +276,15 @@ def _read_header(content: bytes) -> Any:
     return json.loads(content[8 : 8 + size])
 
 
-def _check_format(format_number: int, formats: tuple[int, ...], path: Path) -> None:
+def check_format(format_number: int, formats: tuple[int, ...], path: Path) -> None:
+    """Raise BadFile for a format that this version does not know."""
     if format_number not in formats:
         raise BadFile(
             f"'{path}' has format {format_number}; this version of Clearhead reads {', '.join(map(str, formats))}."
         )
 
 
-def _check_checksum(computed: str, stored: str, path: Path) -> None:
+def check_checksum(computed: str, stored: str, path: Path) -> None:
+    """Raise BadFile if the content of a file is not what was saved."""
     if computed != stored:
         raise BadFile(f"'{path}' was changed or damaged since it was saved: its checksum does not match.")

@@ -12,15 +12,19 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.ask import ask
+from clearhead.cli.audit import audit
 from clearhead.cli.bench import bench
+from clearhead.cli.check import check
 from clearhead.cli.choose import choose
 from clearhead.cli.compare import compare
+from clearhead.cli.diff import diff
 from clearhead.cli.explain import explain
 from clearhead.cli.list_ import list_catalogue
 from clearhead.cli.plan import plan
 from clearhead.cli.report import report
 from clearhead.cli.sanity import sanity
 from clearhead.cli.serve import serve
+from clearhead.cli.snapshot import snapshot
 from clearhead.cli.words import words
 from clearhead.environment import set_defaults
 from clearhead.version import __version__
@@ -54,6 +58,10 @@ app.command("words")(words)
 app.command("choose")(choose)
 app.command("sanity")(sanity)
 app.command("bench")(bench)
+app.command("diff")(diff)
+app.command("snapshot")(snapshot)
+app.command("check")(check)
+app.command("audit")(audit)
 app.command("report")(report)
 app.command("list")(list_catalogue)
 app.command("serve")(serve)

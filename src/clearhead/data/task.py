@@ -250,6 +250,12 @@ def task_digest(task: Task) -> str:
     return digest.hexdigest()
 
 
+def input_digest(example: Example) -> str:
+    """Return a hash of an example's input alone."""
+    # Half of the hash: what matters is that no two inputs of one data set share it.
+    return hashlib.sha256(_serialise(example.input)).hexdigest()[:32]
+
+
 def _serialise_example(example: Example) -> bytes:
     header = repr((example.id, example.label)).encode()
     # Separated, so that the end of one value cannot be mistaken for the start of the next.

@@ -1,0 +1,51 @@
+"""clearhead snapshot and clearhead diff."""
+
+import json
+
+import pytest
+from helpers.commands import one_line
+
+TABLE = "text\tlabel\na bad film\tnegative\na good film\tpositive\nits heart is not dull\tpositive\n"
+
+
+@pytest.fixture
+def task(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text(TABLE)
+    return str(path)
+
+
+def test_two_snapshots_are_compared_without_models(run, model, task, tmp_path):
+    path = str(tmp_path / "a.json")
+    code, _, errors = run("snapshot", "-m", model, "--task", task, "--out", path, "--noise", "1", "--no-texts")
+    assert code == 0, errors
+    assert "film" not in (tmp_path / "a.json").read_text()
+    code, output, errors = run("diff", path, path)
+    assert code == 0, errors
+    assert "Same reasons" in output
+
+
+@pytest.mark.parametrize("ending", ["html", "md", "json", "png", "svg"])
+def test_diffs_are_written(run, model, task, tmp_path, ending):
+    saved = str(tmp_path / "a.json")
+    run("snapshot", "-m", model, "--task", task, "--out", saved, "--noise", "0")
+    out = tmp_path / f"diff.{ending}"
+    code, _, errors = run("diff", saved, model, "--task", task, "--out", str(out))
+    assert code == 0, errors
+    assert out.stat().st_size > 500
+    assert "Wrote" in errors
+
+
+def test_a_diff_is_printed_as_json(run, model, task):
+    code, output, errors = run("diff", model, model, "--task", task, "--noise", "0", "--json", "--limit", "2")
+    assert code == 0, errors
+    record = json.loads(output)
+    assert record["verdict"]["outcome"] == "same reasons"
+    assert len(record["examples"]) == 2
+
+
+def test_mistakes_are_one_line(run, model, task, tmp_path):
+    one_line(*run("diff", model, model), "either inputs")
+    one_line(*run("diff", model, model, "--task", task, "--out", str(tmp_path / "a.txt")), ".html")
+    one_line(*run("diff", model, model, "--task", task, "-o", "layer=1"), "--method")
+    one_line(*run("snapshot", "--task", task, "--out", str(tmp_path / "a.html")), ".json")
