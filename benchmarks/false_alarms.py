@@ -3,8 +3,8 @@
     python benchmarks/false_alarms.py --draws 40 --examples 96 --scale 8
 
 Noise: copies of the model whose matrices differ by as much as rounding to eight bits changes them (times `--scale`),
-one as the new model, three others as the noise of the baseline, over many choices of both. Changes: bfloat16, which must
-pass, and a planted word, which must fail.
+one as the new model, three others as the noise of the baseline, over many choices of both. Changes: bfloat16, which
+must pass, and a planted word, which must fail.
 """
 
 import argparse
