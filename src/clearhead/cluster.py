@@ -42,6 +42,12 @@ class ActorPlan:
     def needs_gpu(self) -> bool:
         return (self.device or "").startswith("cuda")
 
+    def limit_count(self, count: int) -> int:
+        """Return a number of actors, or the largest one that is of use."""
+        if self.most is None:
+            return count
+        return min(count, self.most)
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -56,9 +62,7 @@ class Cluster:
         Jobs have a `number`. They are read only when an actor is free, so that a stream of them is never in memory.
         """
         with _connect(self.address, self.workers) as ray:
-            count = self.workers or _default_count(ray, plan)
-            if plan.most is not None:
-                count = min(count, plan.most)
+            count = plan.limit_count(self.workers or _default_count(ray, plan))
             yield from _ActorPool(ray, plan, count).run_jobs(jobs)
 
 
@@ -132,7 +136,7 @@ class _ActorPool:
 
     def __init__(self, ray: Any, plan: ActorPlan, count: int) -> None:
         self.ray = ray
-        self.actor_class = ray.remote(plan.worker).options(num_cpus=1, num_gpus=_gpu_share(ray, plan, count))
+        self.actor_class = _make_actor_class(ray, plan, count)
         # Stored once for all actors: a model may take gigabytes.
         self.arguments = list(map(ray.put, plan.arguments))
         # Actors that may still be started; each is when there is a job for it.
@@ -195,17 +199,23 @@ class _ActorPool:
         self.losses[job.number] += 1
         # A job that kills every worker, by its memory for example, would be tried for ever.
         if self.losses[job.number] == MAX_ATTEMPTS:
-            message = f"Shard {job.number} lost its worker {MAX_ATTEMPTS} times: {_first_line(error)}"
-            raise ClearheadError(message) from error
+            raise _lost_too_often(job, error) from error
         self.lost.append(job)
         self.unstarted += 1
 
 
+def _make_actor_class(ray: Any, plan: ActorPlan, count: int) -> Any:
+    return ray.remote(plan.worker).options(num_cpus=1, num_gpus=_gpu_share(ray, plan, count))
+
+
 def _default_count(ray: Any, plan: ActorPlan) -> int:
-    resource = "CPU"
     if plan.one_per_gpu and plan.needs_gpu:
-        resource = "GPU"
-    return max(1, int(ray.cluster_resources().get(resource, 1)))
+        return _count_resource(ray, "GPU")
+    return _count_resource(ray, "CPU")
+
+
+def _count_resource(ray: Any, name: str) -> int:
+    return max(1, int(ray.cluster_resources().get(name, 1)))
 
 
 def _gpu_share(ray: Any, plan: ActorPlan, count: int) -> float:
@@ -215,6 +225,10 @@ def _gpu_share(ray: Any, plan: ActorPlan, count: int) -> float:
     gpus = float(ray.cluster_resources().get("GPU", 0))
     # An actor that reserves more than one GPU would leave the others idle: it holds one model.
     return min(1.0, gpus / count)
+
+
+def _lost_too_often(job: Any, error: Exception) -> ClearheadError:
+    return ClearheadError(f"Shard {job.number} lost its worker {MAX_ATTEMPTS} times: {_first_line(error)}")
 
 
 def _original_error(error: Any) -> Exception:

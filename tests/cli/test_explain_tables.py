@@ -121,11 +121,9 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(model, tmp_path):
 
 
 def test_flags_of_ray_are_for_tables_and_for_ray(run, model, table, tmp_path):
-    out = str(tmp_path / "out.jsonl")
-    code, _, errors = run("explain", str(table), "-m", model, *FAST, "--out", out, "--workers", "2")
-    assert code == 2 and "--workers counts Ray workers: give --ray local" in one_line(errors)
-    code, _, errors = run("explain", "a film", "-m", model, *FAST, "--ray", "local")
-    assert code == 2 and "--ray is for tables" in one_line(errors)
+    command = ("explain", str(table), "-m", model, *FAST, "--out", str(tmp_path / "out.jsonl"), "--workers", "2")
+    one_line(*run(*command), "--workers counts Ray workers: give --ray local")
+    one_line(*run("explain", "a film", "-m", model, *FAST, "--ray", "local"), "--ray is for tables")
 
 
 def test_with_ray_the_device_is_that_of_the_workers(run, model, table, tmp_path, monkeypatch):

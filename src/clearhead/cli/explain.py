@@ -14,6 +14,7 @@ from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.cli.tables import (
     STREAMED_ENDINGS,
     TableFlags,
+    choose_device,
     explain_by_columns,
     explain_stream,
     is_streamed,
@@ -88,8 +89,7 @@ def explain(
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
-    # With Ray, the workers have the device, which this machine may lack.
-    loaded = options.load_model(model, None if table.cluster else device, lm_head)
+    loaded = options.load_model(model, choose_device(table, device), lm_head)
     spec = options.resolve_method(loaded, method, method_options)
     flags = answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources)
     settings = _make_settings(precision, batch_size, options.choose_overflow(overflow, long), flags)

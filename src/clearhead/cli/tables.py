@@ -76,7 +76,7 @@ class TableFlags:
 
     def refuse_stream_flags(self) -> None:
         """Raise BadOption for flags that only shape a table that is written."""
-        flags = {"--flat": self.flat, "--tokens": self.tokens, "--shard": self.shard}
+        flags: dict[str, Any] = {"--flat": self.flat, "--tokens": self.tokens, "--shard": self.shard}
         flags |= {"--ray": self.ray, "--workers": self.workers}
         for flag, value in flags.items():
             if value:
@@ -105,6 +105,13 @@ def explain_stream(
         summary = explain_table(model, paths, out, spec, **flags.settings, **settings)
     print(summary, file=sys.stderr)
     announce_file(out)
+
+
+def choose_device(flags: TableFlags, device: str | None) -> str | None:
+    """Return the device of this process: with Ray, the workers have the one of --device, which it may lack."""
+    if flags.cluster is not None:
+        return None
+    return device
 
 
 def make_runner(flags: TableFlags, device: str | None) -> "Runner | None":

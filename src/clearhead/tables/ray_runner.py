@@ -24,12 +24,15 @@ class RayRunner:
         self, explainer: TableExplainer, shards: Iterator[Shard], bar: ProgressBar
     ) -> Iterator[tuple[Shard, list[Record]]]:
         """Yield shards with their records as they come."""
-        device = self._choose_device(explainer)
-        arguments = (_move_to_cpu(explainer), device, Path.cwd())
-        actors = ActorPlan(TableWorker, arguments, device, one_per_gpu=True)
+        actors = self._plan_actors(explainer)
         for shard, records in self.cluster.run_jobs(actors, shards):
             bar(len(shard.rows))
             yield shard, records
+
+    def _plan_actors(self, explainer: TableExplainer) -> ActorPlan:
+        device = self._choose_device(explainer)
+        arguments = (_move_to_cpu(explainer), device, Path.cwd())
+        return ActorPlan(TableWorker, arguments, device, one_per_gpu=True)
 
     def _choose_device(self, explainer: TableExplainer) -> str:
         name = self.device or explainer.model.device.type
@@ -39,8 +42,12 @@ class RayRunner:
 
 def _move_to_cpu(explainer: TableExplainer) -> TableExplainer:
     """Return the explainer as it is sent: weights of a GPU could be read only where there is the same GPU."""
-    model = place_model(explainer.model, "cpu", None)
-    return replace(explainer, model=replace(model, copies={}))
+    placed = _place(explainer, "cpu")
+    return replace(placed, model=replace(placed.model, copies={}))
+
+
+def _place(explainer: TableExplainer, device: str) -> TableExplainer:
+    return replace(explainer, model=place_model(explainer.model, device, None))
 
 
 class TableWorker:
@@ -56,7 +63,7 @@ class TableWorker:
         # Not in the constructor: an error there would look like the death of the actor.
         if self.explainer is None:
             _enter_folder(self.folder)
-            self.explainer = replace(self.sent, model=place_model(self.sent.model, self.device, None))
+            self.explainer = _place(self.sent, self.device)
         return self.explainer.explain_rows(shard.rows)
 
 
