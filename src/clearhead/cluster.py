@@ -5,11 +5,11 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from clearhead.environment import set_defaults
-from clearhead.errors import Argument, BadOption, ClearheadError
+from clearhead.errors import Argument, BadOption, ClearheadError, first_line
 from clearhead.validation import require_integer
 
 # How many workers a shard may lose before the run stops.
@@ -63,7 +63,7 @@ class Cluster:
         """
         with _connect(self.address, self.workers) as ray:
             count = plan.limit_count(self.workers or _default_count(ray, plan))
-            yield from _ActorPool(ray, plan, count).run_jobs(jobs)
+            yield from _make_pool(ray, plan, count, jobs).run_jobs()
 
 
 def parse_cluster(address: str | None, workers: int | None) -> Cluster | None:
@@ -121,7 +121,7 @@ def _start_ray(ray: Any, address: str | None, workers: int | None) -> None:
         ray.init(**settings, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         # Ray raises any of them for an address that is wrong or does not answer.
-        raise BadOption(f"Ray at '{address}' cannot be reached: {str(error).splitlines()[0]}") from error
+        raise BadOption(f"Ray at '{address}' cannot be reached: {first_line(error)}") from error
 
 
 def _connection_settings(address: str | None, workers: int | None) -> dict[str, Any]:
@@ -131,25 +131,25 @@ def _connection_settings(address: str | None, workers: int | None) -> dict[str, 
     return {"address": "local", "include_dashboard": False, "num_cpus": workers or os.cpu_count()}
 
 
+@dataclass
 class _ActorPool:
-    """Actors that take one job at a time; the jobs of those that die are done again by new ones."""
+    """Actors that take one job at a time; the jobs of those that die are done again by new ones.
 
-    def __init__(self, ray: Any, plan: ActorPlan, count: int) -> None:
-        self.ray = ray
-        self.actor_class = _make_actor_class(ray, plan, count)
-        # Stored once for all actors: a model may take gigabytes.
-        self.arguments = list(map(ray.put, plan.arguments))
-        # Actors that may still be started; each is when there is a job for it.
-        self.unstarted = count
-        self.idle: list[Any] = []
-        self.jobs: Iterator[Any] = iter(())
-        self.lost: deque[Any] = deque()
-        self.running: dict[Any, tuple[Any, Any]] = {}
-        self.losses: Counter[int] = Counter()
+    `unstarted` actors are started when there are jobs for them; `running` holds actors with their jobs.
+    """
 
-    def run_jobs(self, jobs: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    ray: Any
+    actor_class: Any
+    arguments: list[Any]
+    unstarted: int
+    jobs: Iterator[Any]
+    idle: list[Any] = field(default_factory=list)
+    lost: deque[Any] = field(default_factory=deque)
+    running: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
+    losses: Counter[int] = field(default_factory=Counter)
+
+    def run_jobs(self) -> Iterator[tuple[Any, Any]]:
         """Yield jobs with their results in the order in which they are ready."""
-        self.jobs = iter(jobs)
         self._assign_jobs()
         while self.running:
             ready, _ = self.ray.wait(list(self.running), num_returns=1)
@@ -178,6 +178,9 @@ class _ActorPool:
     def _take_actor(self) -> Any:
         if self.idle:
             return self.idle.pop()
+        return self._start_actor()
+
+    def _start_actor(self) -> Any:
         self.unstarted -= 1
         return self.actor_class.remote(*self.arguments)
 
@@ -204,31 +207,36 @@ class _ActorPool:
         self.unstarted += 1
 
 
+def _make_pool(ray: Any, plan: ActorPlan, count: int, jobs: Iterable[Any]) -> _ActorPool:
+    # Stored once for all actors: a model may take gigabytes.
+    arguments = list(map(ray.put, plan.arguments))
+    return _ActorPool(ray, _make_actor_class(ray, plan, count), arguments, count, iter(jobs))
+
+
 def _make_actor_class(ray: Any, plan: ActorPlan, count: int) -> Any:
     return ray.remote(plan.worker).options(num_cpus=1, num_gpus=_gpu_share(ray, plan, count))
 
 
 def _default_count(ray: Any, plan: ActorPlan) -> int:
     if plan.one_per_gpu and plan.needs_gpu:
-        return _count_resource(ray, "GPU")
-    return _count_resource(ray, "CPU")
+        return max(1, _count_resource(ray, "GPU"))
+    return max(1, _count_resource(ray, "CPU"))
 
 
 def _count_resource(ray: Any, name: str) -> int:
-    return max(1, int(ray.cluster_resources().get(name, 1)))
+    return int(ray.cluster_resources().get(name, 0))
 
 
 def _gpu_share(ray: Any, plan: ActorPlan, count: int) -> float:
     """Return an equal share of the cluster's GPUs if the actors compute on them, else 0."""
     if not plan.needs_gpu:
         return 0
-    gpus = float(ray.cluster_resources().get("GPU", 0))
     # An actor that reserves more than one GPU would leave the others idle: it holds one model.
-    return min(1.0, gpus / count)
+    return min(1.0, _count_resource(ray, "GPU") / count)
 
 
 def _lost_too_often(job: Any, error: Exception) -> ClearheadError:
-    return ClearheadError(f"Shard {job.number} lost its worker {MAX_ATTEMPTS} times: {_first_line(error)}")
+    return ClearheadError(f"Shard {job.number} lost its worker {MAX_ATTEMPTS} times: {first_line(error)}")
 
 
 def _original_error(error: Any) -> Exception:
@@ -236,7 +244,7 @@ def _original_error(error: Any) -> Exception:
     cause = _find_cause(error)
     if isinstance(cause, ClearheadError):
         return cause
-    return ClearheadError(f"A Ray worker failed: {_first_line(cause)}")
+    return ClearheadError(f"A Ray worker failed: {first_line(cause)}")
 
 
 def _find_cause(error: Exception) -> Exception:
@@ -244,8 +252,3 @@ def _find_cause(error: Exception) -> Exception:
     if isinstance(cause, Exception):
         return cause
     return error
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0]

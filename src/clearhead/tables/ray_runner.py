@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from clearhead.cluster import ActorPlan, Cluster
@@ -57,13 +58,15 @@ class TableWorker:
         self.sent = explainer
         self.device = device
         self.folder = folder
-        self.explainer: TableExplainer | None = None
+
+    @cached_property
+    def explainer(self) -> TableExplainer:
+        """The explainer on the device of the actor."""
+        # Not in the constructor: an error there would look like the death of the actor.
+        _enter_folder(self.folder)
+        return _place(self.sent, self.device)
 
     def run_job(self, shard: Shard) -> list[Record]:
-        # Not in the constructor: an error there would look like the death of the actor.
-        if self.explainer is None:
-            _enter_folder(self.folder)
-            self.explainer = _place(self.sent, self.device)
         return self.explainer.explain_rows(shard.rows)
 
 
