@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "clearhead"
 # A folder imports only from its own line or a line above it.
 LAYERS = (
-    "errors version arrays environment lazy files run_files manifest plain progress registry validation spec",
+    "errors version arrays environment cluster lazy files run_files manifest plain progress registry validation spec",
     "model",
     "data",
     "engine",

@@ -1,22 +1,22 @@
 """Runners: Ray answers as the local runner does, also when a worker is killed."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.dying_workers import Doomed, Mortal
+from helpers.ray_cluster import start_cluster
 from helpers.saved_models import save_text_model
 
-import clearhead
 from clearhead.bench.plan import Plan
 from clearhead.bench.run import run_plan
 from clearhead.bench.run_folder import RunFolder
 from clearhead.bench.runners.local import local
-from clearhead.bench.runners.ray import Cluster
+from clearhead.bench.runners.ray import RayRunner
+from clearhead.cluster import Cluster
 from clearhead.errors import BadInput, BadOption, ClearheadError
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
 
 TEXTS = ["a bad , tedious film", "good heart , a good film", "never a good film", "a film with heart", "so good"]
 
@@ -32,21 +32,8 @@ def plan(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two workers on this machine, which find the package where the tests do."""
-    path = os.pathsep.join([str(Path(clearhead.__file__).parents[1]), str(Path(__file__).parents[1])])
-    variables = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # beside other tests they would wait for minutes
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env={"env_vars": variables},
-        object_store_memory=100_000_000,
-    )
-    yield Cluster(workers=2)
-    ray.shutdown()
+    with start_cluster(2):
+        yield RayRunner(Cluster(workers=2))
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +63,9 @@ def test_a_shard_that_kills_every_worker_is_given_up_and_nothing_is_lost(
 ):
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.bench.runners.ray.RayWorker", Doomed)
-        patch.setattr("clearhead.bench.runners.ray.MAX_ATTEMPTS", 2)
+        patch.setattr("clearhead.cluster.MAX_ATTEMPTS", 2)
         with pytest.raises(ClearheadError, match="lost its worker 2 times"):
-            run_plan(plan, tmp_path / "run", Cluster(workers=1))
+            run_plan(plan, tmp_path / "run", RayRunner(Cluster(workers=1)))
     run_plan(plan, tmp_path / "run", local)
     same(list(RunFolder(tmp_path / "run").values()), local_values)
 
@@ -93,10 +80,4 @@ def test_a_mistake_found_by_a_worker_is_told_as_it_is(plan, cluster, tmp_path):
 def test_without_ray_the_error_says_what_to_install(plan, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(BadOption, match=r"clearhead\[ray\]"):
-        run_plan(plan, tmp_path / "run", Cluster(workers=1))
-
-
-def test_only_one_file_imports_ray():
-    source = Path(clearhead.__file__).parent
-    importing = [path.name for path in source.rglob("*.py") if "import ray" in path.read_text()]
-    assert importing == ["ray.py"]
+        run_plan(plan, tmp_path / "run", RayRunner(Cluster(workers=1)))

@@ -13,6 +13,9 @@ from helpers.commands import one_line, records
 from helpers.pictures import photo
 
 import clearhead
+from clearhead.cluster import Cluster
+from clearhead.tables.explain_table import run_locally
+from clearhead.tables.ray_runner import RayRunner
 
 ROWS = "id,text,label\nr1,a good film,positive\nr2,a bad film,negative\nr3,never,positive\n"
 FAST = ("--method", "raw-attention")
@@ -115,3 +118,25 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(model, tmp_path):
     assert process.returncode == 130
     assert "rows are kept; the same command goes on from there." in errors and "Traceback" not in errors
     assert len(list(shards.glob("*.jsonl"))) >= 3
+
+
+def test_flags_of_ray_are_for_tables_and_for_ray(run, model, table, tmp_path):
+    command = ("explain", str(table), "-m", model, *FAST, "--out", str(tmp_path / "out.jsonl"), "--workers", "2")
+    one_line(*run(*command), "--workers counts Ray workers: give --ray local")
+    one_line(*run("explain", "a film", "-m", model, *FAST, "--ray", "local"), "--ray is for tables")
+
+
+def test_with_ray_the_device_is_that_of_the_workers(run, model, table, tmp_path, monkeypatch):
+    runners = []
+
+    def explain_here(self, explainer, shards, bar):
+        runners.append((self.cluster, self.device, explainer.model.device.type))
+        return run_locally(explainer, shards, bar)
+
+    monkeypatch.setattr(RayRunner, "__call__", explain_here)
+    out = tmp_path / "out.jsonl"
+    flags = ("--ray", "ray://head:10001", "--workers", "3", "--device", "cuda")
+    code, _, errors = run("explain", str(table), "-m", model, *FAST, "--out", str(out), *flags)
+    assert code == 0, errors
+    assert runners == [(Cluster("ray://head:10001", 3), "cuda", "cpu")]
+    assert len(records(out.read_text())) == 3

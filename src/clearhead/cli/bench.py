@@ -54,8 +54,6 @@ BatchSize = Annotated[
 ]
 Shard = Annotated[int, typer.Option(metavar="N", min=1, help="Examples per shard, the unit that is saved and resumed.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the intervals and tests.")]
-Ray = Annotated[str | None, typer.Option(metavar="ADDRESS|local", help="Run on a Ray cluster: its address, or local.")]
-Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help="Number of Ray workers; each holds a model.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per value.")]
 
 
@@ -77,8 +75,8 @@ def bench(
     precision: options.Precision = None,
     device: options.Device = None,
     lm_head: options.LmHead = None,
-    ray: Ray = None,
-    workers: Workers = None,
+    ray: options.Ray = None,
+    workers: options.Workers = None,
     json: Json = False,
 ) -> None:
     """Measure how far explanations can be trusted on your model and data; resumable."""
@@ -158,22 +156,14 @@ def _is_positive_integer(text: str) -> bool:
 
 
 def _make_runner(ray: str | None, workers: int | None) -> "Runner":
-    if ray is not None:
-        return _make_cluster(ray, workers)
-    # Refused, because a user who asks for workers would wonder why one process does it all.
-    if workers is not None:
-        raise BadOption("--workers counts Ray workers: give --ray local, or a cluster's address, with it.")
     from clearhead.bench.runners.local import local
+    from clearhead.bench.runners.ray import RayRunner
+    from clearhead.cluster import parse_cluster
 
-    return local
-
-
-def _make_cluster(address: str, workers: int | None) -> "Runner":
-    from clearhead.bench.runners.ray import Cluster
-
-    if address == "local":
-        return Cluster(None, workers)
-    return Cluster(address, workers)
+    cluster = parse_cluster(ray, workers)
+    if cluster is None:
+        return local
+    return RayRunner(cluster)
 
 
 def _print_summary(summary: Mapping[str, Any], *, json: bool) -> None:

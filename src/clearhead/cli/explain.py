@@ -14,9 +14,11 @@ from clearhead.cli.inputs import InputReader, check_text_column
 from clearhead.cli.tables import (
     STREAMED_ENDINGS,
     TableFlags,
+    choose_device,
     explain_by_columns,
     explain_stream,
     is_streamed,
+    make_runner,
     names_column,
     read_sources,
     require_tables,
@@ -63,6 +65,8 @@ def explain(
     flat: options.Flat = False,
     tokens: options.Tokens = False,
     shard: options.ShardRows = None,
+    ray: options.Ray = None,
+    workers: options.Workers = None,
 ) -> None:
     """Explain texts or images: which words or patches made the model decide.
 
@@ -77,20 +81,23 @@ def explain(
     clearhead explain prompt.txt --model M --answer Paris --versus London
 
     clearhead explain reviews.parquet --versus column:label --out explained.parquet
+
+    clearhead explain reviews.parquet --out explained.parquet --ray local --workers 4
     """
-    table = TableFlags(text_column, image_column, label_column, id_column, columns, flat, tokens, shard)
+    table = TableFlags(text_column, image_column, label_column, id_column, columns, flat, tokens, shard, ray, workers)
     streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)})
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
-    loaded = options.load_model(model, device, lm_head)
+    loaded = options.load_model(model, choose_device(table, device), lm_head)
     spec = options.resolve_method(loaded, method, method_options)
     flags = answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources)
     settings = _make_settings(precision, batch_size, options.choose_overflow(overflow, long), flags)
     _refuse_class_flags(loaded, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
     if streamed and out is not None:
         targets = _stream_targets(loaded, target, versus, json=json)
-        explain_stream(loaded, inputs, out, spec, table, {**settings, **targets, "check": chosen_check})
+        settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
+        explain_stream(loaded, inputs, out, spec, table, settings)
         return
     reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
     raw_inputs = reader.read(inputs)

@@ -131,6 +131,8 @@ ShardRows = Annotated[
     int | None,
     typer.Option("--shard", metavar="N", min=1, help="Rows that a killed run does again at most; default: 2048."),
 ]
+Ray = Annotated[str | None, typer.Option(metavar="ADDRESS|local", help="Run on a Ray cluster: its address, or local.")]
+Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help="Number of Ray workers; each holds a model.")]
 Pair = Annotated[bool, typer.Option("--pair", help="Treat the two texts as one pair.")]
 Curves = Annotated[
     bool,

@@ -14,9 +14,11 @@ from clearhead.errors import BadInput, BadOption
 
 if TYPE_CHECKING:
     from clearhead.attribution.method import MethodSpec
+    from clearhead.cluster import Cluster
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
     from clearhead.tables.columns import ColumnChoice
+    from clearhead.tables.explain_table import Runner
     from clearhead.tables.explainer import RowTargets
 
 STREAMED_ENDINGS = (".parquet", ".jsonl", ".csv")
@@ -34,6 +36,15 @@ class TableFlags:
     flat: bool = False
     tokens: bool = False
     shard: int | None = None
+    ray: str | None = None
+    workers: int | None = None
+
+    @property
+    def cluster(self) -> "Cluster | None":
+        """The Ray cluster that explains the rows, None for this process."""
+        from clearhead.cluster import parse_cluster
+
+        return parse_cluster(self.ray, self.workers)
 
     @property
     def passed(self) -> tuple[str, ...] | None:
@@ -48,8 +59,9 @@ class TableFlags:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Arguments of `clearhead.explain_table`."""
+        """Arguments of `clearhead.explain_table`, except for where it computes."""
         settings = {**asdict(self), "columns": self.passed}
+        del settings["ray"], settings["workers"]
         # The library has the default.
         if self.shard is None:
             del settings["shard"]
@@ -64,7 +76,8 @@ class TableFlags:
 
     def refuse_stream_flags(self) -> None:
         """Raise BadOption for flags that only shape a table that is written."""
-        flags = {"--flat": self.flat, "--tokens": self.tokens, "--shard": self.shard}
+        flags: dict[str, Any] = {"--flat": self.flat, "--tokens": self.tokens, "--shard": self.shard}
+        flags |= {"--ray": self.ray, "--workers": self.workers}
         for flag, value in flags.items():
             if value:
                 raise BadOption(
@@ -92,6 +105,23 @@ def explain_stream(
         summary = explain_table(model, paths, out, spec, **flags.settings, **settings)
     print(summary, file=sys.stderr)
     announce_file(out)
+
+
+def choose_device(flags: TableFlags, device: str | None) -> str | None:
+    """Return the device of this process: with Ray, the workers have the one of --device, which it may lack."""
+    if flags.cluster is not None:
+        return None
+    return device
+
+
+def make_runner(flags: TableFlags, device: str | None) -> "Runner | None":
+    """Return what explains shards on the Ray cluster of the flags, None without one."""
+    cluster = flags.cluster
+    if cluster is None:
+        return None
+    from clearhead.tables.ray_runner import RayRunner
+
+    return RayRunner(cluster, device)
 
 
 @contextmanager

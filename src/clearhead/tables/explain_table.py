@@ -8,8 +8,9 @@ from typing import Any
 
 from clearhead.api import explain
 from clearhead.attribution.method import MethodSpec, default_method, parse_method
+from clearhead.cluster import parse_cluster
 from clearhead.data.columns import PREVIEW_ROWS, require_column
-from clearhead.errors import BadInput, BadOption
+from clearhead.errors import Argument, BadInput, BadOption
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
@@ -19,6 +20,7 @@ from clearhead.tables.columns import ColumnChoice, TableColumns, choose_columns
 from clearhead.tables.counts import Counts, TableSummary, sum_counts
 from clearhead.tables.explainer import RowTargets, TableExplainer
 from clearhead.tables.plan import make_manifest
+from clearhead.tables.ray_runner import RayRunner
 from clearhead.tables.records import Record
 from clearhead.tables.run_folder import TableRun, open_run
 from clearhead.tables.shards import ROWS_PER_SHARD, Shard, cut_shards
@@ -47,6 +49,8 @@ def explain_table(  # noqa: PLR0913 - the signature shows users every option
     flat: bool = False,
     tokens: bool = False,
     shard: int = ROWS_PER_SHARD,
+    ray: str | None = None,
+    workers: int | None = None,
     runner: Runner | None = None,
     **options: Any,
 ) -> TableSummary:
@@ -62,9 +66,12 @@ def explain_table(  # noqa: PLR0913 - the signature shows users every option
     Rows are read, explained and written `shard` by shard, so that memory does not grow with the table. A run that was
     interrupted goes on with the same call; a row that cannot be explained has a message in the column `error`.
 
+    `ray` names a Ray cluster on which shards are explained ("auto", "ray://host:10001"; "local" starts Ray on this
+    machine), with `workers` that each hold the model; `runner` replaces what explains shards.
+
     >>> clearhead.explain_table(clearhead.load(), "reviews.csv", "explained.parquet")     # doctest: +SKIP
     """
-    output = _open_output(Path(out), shard, runner or run_locally)
+    output = _open_output(Path(out), shard, _choose_runner(runner, ray, workers))
     model = as_model(model)
     settings, method_options = _split_options(options)
     # Converted once: `explain` would copy the weights for every chunk of rows.
@@ -140,6 +147,15 @@ class _Output:
 def _open_output(out: Path, shard: int, runner: Runner) -> _Output:
     require_integer("shard", shard, is_flag=True)
     return _Output(out, find_format(out), shard, runner)
+
+
+def _choose_runner(runner: Runner | None, ray: str | None, workers: int | None) -> Runner:
+    cluster = parse_cluster(ray, workers)
+    if cluster is None:
+        return runner or run_locally
+    if runner is not None:
+        raise BadOption(Argument("ray", ray), " and a runner contradict each other: give one of them.")
+    return RayRunner(cluster)
 
 
 def _as_names(columns: Sequence[str] | str | None) -> tuple[str, ...] | None:
