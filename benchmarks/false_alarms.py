@@ -9,6 +9,7 @@ must pass, and a planted word, which must fail.
 
 import argparse
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -69,12 +70,15 @@ def main(argv: list[str] | None = None) -> None:
     draws = [describe_draw(str(seed), base.examples, copy.examples) for seed, copy in enumerate(noisy)]
     print(f"mean shift by noise: {np.mean([draw.shift_N.mean() for draw in draws]):.2%}")
     alarms: dict[int, list[bool]] = {}
+    failed: Counter[str] = Counter()
     for baseline, new in draw_baselines(base, draws, arguments.repeats):
         result = judge_release(compare_snapshots(baseline, noisy[new]))
         alarms.setdefault(new, []).append(not result.passes)
+        failed.update(condition.name for condition in result.failed)
     # Independent are only the copies, not the choices of them.
     rate = measure_mean(np.array([np.mean(values) for values in alarms.values()]))
     print(f"false alarms: {rate.value:.2%} ({rate.low:.2%} … {rate.high:.2%}) over {rate.n} copies")
+    print(f"conditions that failed in {arguments.repeats} checks: {dict(failed)}")
     baseline = replace(base, noise=Noise(tuple(draws[:BASELINE_DRAWS])))
     for name, other in (("bfloat16", with_precision(model, "bfloat16")), ("planted word", plant(model))):
         print(f"{name}: {judge_release(compare_snapshots(baseline, survey.take(other))).summary}")
