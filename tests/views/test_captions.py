@@ -44,6 +44,6 @@ def test_a_file_of_an_earlier_version_shows_all_options(tmp_path):
     file = clearhead.explain(text_model(), "a film", "att-cat").save(tmp_path / "explanation.json")
     content = json.loads(file.read_text("utf-8"))
     del content["explanation"]["changed_options"]
-    content["sha256"] = serialization._json_checksum(content["explanation"])
+    content["sha256"] = serialization.json_checksum(content["explanation"])
     file.write_text(json.dumps(content), "utf-8")
     assert captions.format_method(clearhead.read(file)) == "att-cat (hidden=output, backward=gradient, heads=False)"

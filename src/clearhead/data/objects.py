@@ -96,6 +96,9 @@ def as_plain_list(values: Any) -> Any:
 
 
 def _is_column(values: Any) -> bool:
+    # A tensor is the network's own input, and no column.
+    if hasattr(values, "requires_grad"):
+        return False
     # pandas, NumPy, polars and pyarrow, in this order; a matrix is not a column.
     can_convert = any(hasattr(values, name) for name in ("tolist", "to_list", "to_pylist"))
     return can_convert and getattr(values, "ndim", 1) == 1

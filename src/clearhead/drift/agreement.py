@@ -103,6 +103,7 @@ def _find_top(share_U: Array, count: int) -> set[tuple[int, float]]:
 
 
 def _measure_shift(first_U: Array, second_U: Array) -> float:
+    # Half, because what one unit gains others lose: a shift of 1 means that nothing is where it was.
     return float(np.abs(first_U - second_U).sum() / 2)
 
 
@@ -128,6 +129,7 @@ def _correlate_example(first: Reasons, second: Reasons) -> list[float]:
 
 def _match_blocks(first_LU: Array, second_LU: Array) -> Iterator[tuple[Array, Array]]:
     """Yield the shares at each block of the first model, and at the block of the second that ends at the same depth."""
+    # Blocks are matched by where they end: the last of both models is always compared.
     ratio = len(second_LU) / len(first_LU)
     for number, first_U in enumerate(first_LU):
         yield first_U, second_LU[max(0, round((number + 1) * ratio) - 1)]

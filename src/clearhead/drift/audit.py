@@ -83,6 +83,7 @@ def _require_words(reasons: Sequence[Reasons]) -> None:
 
 def _measure_accuracy(reasons: Sequence[Reasons]) -> float | None:
     labelled = [entry.prediction == entry.label for entry in reasons if entry.label is not None]
+    # Without labels there is no accuracy, which is not the same as one of zero.
     if not labelled:
         return None
     return float(np.mean(labelled))
@@ -93,6 +94,7 @@ def _write_notes(reasons: Sequence[Reasons], candidates: Sequence[Candidate], wo
     missing = [word for word in words if normalise_unit(word) not in tested]
     if missing:
         yield f"Not in any text: {', '.join(missing)}."
+    # Not left out silently: the reader would take an untested word for a harmless one.
     rare = [candidate.word for candidate in candidates if _is_too_rare(candidate, len(candidates))]
     if rare:
         yield f"In too few texts to be told among so many words (test fewer): {', '.join(rare)}."

@@ -112,6 +112,7 @@ def collect_shares(reasons: Sequence[Reasons]) -> dict[str, dict[int, float]]:
     shares: dict[str, dict[int, float]] = {}
     for number, entry in enumerate(reasons):
         for word, share in zip(name_units(entry).tolist(), entry.shares.tolist(), strict=True):
+            # A text counts once, however often it has the word.
             texts = shares.setdefault(word, {})
             texts[number] = texts.get(number, 0.0) + share
     return shares
@@ -122,4 +123,5 @@ def _make_candidate(word: str, shares: Mapping[int, float], answers_N: Array) ->
     example_E, share_E = np.array(list(shares)), np.array(list(shares.values()))
     answers_E = answers_N[example_E]
     labels = np.unique(answers_E).tolist()
+    # The key sorts the largest weight first, hence the minimum.
     return min((Candidate(word, label, example_E, share_E, answers_E) for label in labels), key=_sort_key)

@@ -120,6 +120,7 @@ def bound_largest_word(noise: Noise) -> float:
 
 
 def _compare_largest_word(words: Sequence[WordShift], limit: float) -> Condition:
+    # Others may have moved by chance, and the largest of many such words always has.
     tested = filter(_is_significant, words)
     word = max(tested, key=_word_size, default=None)
     if word is None:

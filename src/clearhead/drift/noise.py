@@ -16,7 +16,7 @@ from clearhead.attribution.method import parse_method
 from clearhead.drift.agreement import compare_reasons, correlate_blocks
 from clearhead.drift.snapshot_file import round_shares
 from clearhead.drift.word_shifts import find_largest_shift
-from clearhead.errors import BadOption
+from clearhead.errors import BadOption, UnsupportedModel
 from clearhead.model.model import Model
 from clearhead.model.placement import place_model
 from clearhead.model.weight_noise import with_weight_noise
@@ -33,6 +33,7 @@ METHODS = ("balanced-cat", "attn-lrp", "att-cat")
 def measure_noise(model: Model, survey: "Survey", reasons: Sequence[Reasons], draws: int) -> Noise:
     """Explain copies of a model that differ by noise, and the model by other methods, and compare with its reasons."""
     noisy = []
+    # Seeds from 0 on: a snapshot that is made again has the same noise.
     for seed in range(draws):
         answers = survey.ask(with_weight_noise(model, seed))
         noisy.append(describe_draw(f"weight noise {seed}", reasons, answers))
@@ -42,8 +43,8 @@ def measure_noise(model: Model, survey: "Survey", reasons: Sequence[Reasons], dr
 
 def _compare_precisions(model: Model, survey: "Survey", reasons: Sequence[Reasons]) -> Iterator[NoiseDraw]:
     dtype = _other_precision(model)
-    # Quantised weights have a single precision.
-    with suppress(BadOption):
+    # Quantised weights have a single precision, and some CPUs cannot compute in bfloat16.
+    with suppress(BadOption, UnsupportedModel):
         answers = survey.ask(place_model(model, None, dtype))
         yield describe_draw(str(dtype).removeprefix("torch."), reasons, answers)
 

@@ -47,6 +47,7 @@ def _bound_all(noise: Noise) -> float:
 def _enlarge(noise: Noise) -> float:
     """Return how many times stronger than the mean another draw may be."""
     mean = float(noise.mean_shift_D.mean())
+    # Noise that moves nothing has no strength to compare with.
     if not mean:
         return 1.0
     return _predict_mean(noise) / mean
@@ -100,6 +101,7 @@ def _expect_shift(noise: Noise | None) -> float | Array:
     """Return the mean shift of each example by noise."""
     if noise is None:
         return DEFAULT_BOUND
+    # The draws come first; precisions are no random draws, so they do not enter the mean.
     mean_N: Array = noise.shift_SN[: len(noise.draws)].mean(axis=0)
     return mean_N
 
@@ -196,6 +198,7 @@ def _name_word(shift: WordShift) -> str:
 def _name_class(classes: Sequence[ClassShift]) -> list[str]:
     """Name the class whose reasons moved most, if there are several."""
     shifts = [(entry.shift, entry.label) for entry in classes if entry.shift is not None]
+    # Where there is a single class, it is no place.
     if len(shifts) < 2:
         return []
     shift, label = max(shifts)

@@ -75,6 +75,7 @@ def _is_significant(corrected: float | None) -> bool:
 
 def find_largest_shift(pairs: Sequence[Pair]) -> float:
     """Return how far the mean share of a word that occurs in enough examples moved at most."""
+    # Rare words move far by chance, and would hide what noise does to the others.
     shifts = [abs(_moments(share_N2).mean) for share_N2 in _select_frequent(collect_words(pairs), MIN_GROUPS).values()]
     return max(shifts, default=0.0)
 

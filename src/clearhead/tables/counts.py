@@ -28,6 +28,7 @@ class Counts:
             self.gold + other.gold,
             self.wrong + other.wrong,
             self.unknown + other.unknown,
+            # One is enough to show what is wrong; a table may have millions.
             self.first_error or other.first_error,
         )
 

@@ -36,6 +36,7 @@ def find_format(out: Path) -> TableFormat:
 
 
 def _encode_lines(records: Sequence[Record]) -> bytes:
+    # Lone surrogates, which some tables hold, have no encoding.
     return "".join(map(_encode_line, records)).encode("utf-8", "replace")
 
 
@@ -80,6 +81,7 @@ def _format_cells(record: Record) -> Record:
 
 
 def _format_cell(value: Any) -> Any:
+    # As JSON writes it, so that both formats of a table can be compared.
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | Mapping):

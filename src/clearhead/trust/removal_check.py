@@ -1,7 +1,9 @@
 """Check explanations by removal: hide the units that they call the strongest, or show nothing else."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,6 +69,11 @@ def check_explanations(
     Units are divided into `groups` from the strongest to the weakest. An explanation that cannot be checked has the
     reason in its diagnostics.
     """
+    with _default_cpu():
+        return _check_rows(model, inputs, rows, groups, seed)
+
+
+def _check_rows(model: Model, inputs: Inputs, rows: Rows, groups: int, seed: int) -> list[list[Explanation]]:
     checked: dict[int, list[Explanation]] = {}
     experiments: dict[int, list[Experiment]] = {}
     for row, explanations in enumerate(rows):
@@ -84,12 +91,20 @@ def _try_experiments(model: Model, inputs: Inputs, experiments: Experiments) -> 
     """Return the checked explanations of each input; if the model refuses what is left of an input, with the reason."""
     try:
         return _run_experiments(model, inputs, experiments)
-    except ClearheadError as error:
+    # A network of one's own may fail without some of its tokens, and its explanation is not lost for that.
+    except (ClearheadError, RuntimeError) as error:
         reason = str(error)
     unchecked = {}
     for row, group in experiments.items():
         unchecked[row] = _note_reason([own.explanation for own in group], reason)
     return unchecked
+
+
+def _default_cpu() -> AbstractContextManager[Any]:
+    """Make new tensors on the CPU, whatever torch takes for its default device."""
+    if torch.get_default_device().type == "cpu":
+        return nullcontext()
+    return torch.device("cpu")
 
 
 def _note_reason(explanations: Sequence[Explanation], reason: str) -> list[Explanation]:
