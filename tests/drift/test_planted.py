@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.planted_words import TOKEN, prune_heads, round_to_int8
+from helpers.precision import require_half_precision
 
 import clearhead
 from clearhead.model.weight_noise import with_weight_noise
@@ -47,6 +48,7 @@ def test_rounded_and_noisy_weights_are_within_noise(planted, baseline, change):
 
 
 def test_half_precision_is_within_noise(planted, baseline):
+    require_half_precision("bfloat16")
     second = clearhead.snapshot(planted.original, planted.task, precision="bfloat16", noise=0)
     assert clearhead.diff(baseline, second).verdict.outcome in (SAME, WITHIN_NOISE)
 

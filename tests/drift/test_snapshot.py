@@ -49,7 +49,9 @@ def test_a_file_holds_everything(taken, tmp_path):
         assert np.array_equal(first.shares, second.shares)
         assert np.array_equal(first.blocks, second.blocks)
         assert (first.words, first.digest, first.label) == (second.words, second.digest, second.label)
-    assert [draw.name for draw in saved.noise.sources] == ["weight noise 0", "bfloat16"]
+    names = [draw.name for draw in saved.noise.sources]
+    # Some CPUs cannot compute in bfloat16.
+    assert names in (["weight noise 0", "bfloat16"], ["weight noise 0"])
     assert (saved.checksum, saved.options, saved.versions) == (taken.checksum, taken.options, taken.versions)
 
 

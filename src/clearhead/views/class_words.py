@@ -55,14 +55,14 @@ def _render_column(label: str, words: "Sequence[ClassWord]", cloud: Image.Image 
     heading = f"<h3>{html_parts.escape(label)}</h3>"
     if cloud is not None:
         heading += _render_cloud(label, cloud)
-    return heading + _render_words(words)
+    return heading + html_parts.scrollable(f"Words of {label}", _render_words(words))
 
 
 def _render_words(words: "Sequence[ClassWord]") -> str:
     # The bar of the heaviest word has the full width.
     highest = _highest_weight(words)
     rows = [_word_cells(word, highest) for word in words]
-    return html_parts.table(("word", "mean share", "95 %", "texts", ""), rows)
+    return html_parts.table(("word", "mean share", "95 %", "texts", '<span class="ch-sr">bar</span>'), rows)
 
 
 def _highest_weight(words: "Sequence[ClassWord]") -> float:
