@@ -242,6 +242,8 @@ def test_accessible(visit, scheme, source):
     page.click("#add-comparison")
     page.wait_for_selector("#columns article:nth-child(2)")
     page.locator("#options summary").click()
+    # What is about to be replaced is faded, and not meant to be read.
+    page.wait_for_function("!document.querySelector('[aria-busy=true]')")
     assert find_violations(page) == {}
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from clearhead.evaluation.top_words import ClassWord, Overlap
 
 MAX_K_IN_SENTENCE = 10
-BAR_WIDTH_REM = 6
+BAR_WIDTH_REM = 4
 
 
 def overlap_line(overlaps: "Sequence[Overlap]") -> str:

@@ -61,7 +61,7 @@ def _list_evidence(verdict: Verdict) -> dict[str, str]:
 
 def format_p(p: float) -> str:
     """Format a p-value; very small ones as a bound."""
-    return f"< {SMALLEST_P}" if p < SMALLEST_P else f"{p:.4f}"
+    return f"< {SMALLEST_P}" if p < SMALLEST_P else f"{p:.3g}"
 
 
 def _tabulate_words(diff: ModelDiff) -> TextTable:

@@ -34,7 +34,7 @@ STYLE = (
     ".ch-rows fieldset{display:inline-block;border:0;padding:0;margin:0 1.5rem .6rem 0}"
     ".ch-rows legend{float:left;margin-right:.6rem;color:var(--ch-faint)}.ch-rows label{margin-right:.7rem}"
     ".ch-rows [role=rowgroup]{display:flex;flex-direction:column}"
-    ".ch-rows [role=row]{display:grid;grid-template-columns:6rem 11rem 4.5rem 4rem 1fr;gap:.2rem .8rem;"
+    ".ch-rows [role=row]{display:grid;grid-template-columns:6rem 11rem 6rem 4rem 1fr;gap:.2rem .8rem;"
     "padding:.45rem 0;border-top:1px solid var(--ch-line);order:var(--table);align-items:baseline}"
     ".ch-rows [role=cell]{overflow-wrap:anywhere;min-width:0}.ch-rows b{font-weight:inherit}"
     ".ch-rows small{display:block;color:var(--ch-faint)}.ch-rows em{font-style:normal;font-weight:600}"
