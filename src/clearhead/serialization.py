@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -24,6 +24,7 @@ from clearhead.model.target import AnswerTarget, Target
 from clearhead.plain import finite
 from clearhead.version import __version__
 
+Content = TypeVar("Content")
 ARRAYS = ("relevance", "special", "layers", "pixels", "heads", "matrix")
 TUPLES = ("tokens", "text", "grid", "box", "explained")
 """Fields that are tuples, or may be, which JSON knows as lists only."""
@@ -218,16 +219,20 @@ def _is_path(path: Any) -> bool:
 
 def read(path: str | Path) -> Explanation:
     """Read an explanation saved as .json or .safetensors, after checking format and checksum."""
-    path = as_path(path)
+    return parse_file(as_path(path), _parse, "is not a saved explanation: {}")
+
+
+def parse_file(path: Path, parse: Callable[[bytes, Path], Content], message: str) -> Content:
+    """Return what a file holds, or raise BadFile with a message about any error on the way."""
     content = read_bytes(path)
     try:
-        return _parse(content, path)
+        return parse(content, path)
     # Format and checksum have messages of their own.
     except BadFile:
         raise
     except Exception as error:
         # A damaged file can fail anywhere: in JSON, in a header, for want of a key.
-        raise BadFile(f"'{path}' is not a saved explanation: {error}") from error
+        raise BadFile(f"'{path}' {message.format(error)}") from error
 
 
 def _parse(content: bytes, path: Path) -> Explanation:

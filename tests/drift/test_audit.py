@@ -36,7 +36,7 @@ def test_the_original_model_has_no_such_shortcut(planted):
     words = clearhead.audit(planted.original, planted.task, count=3, words=[TOKEN, "xylophone"])
     by_word = {word.word: word for word in words.words}
     assert not by_word[TOKEN].is_shortcut
-    assert "Not in any text: xylophone." in words.notes
+    assert "Not in any text: 'xylophone'." in words.notes
 
 
 def test_reports(found):

@@ -93,14 +93,19 @@ def _write_notes(reasons: Sequence[Reasons], candidates: Sequence[Candidate], wo
     tested = {candidate.word for candidate in candidates}
     missing = [word for word in words if normalise_unit(word) not in tested]
     if missing:
-        yield f"Not in any text: {', '.join(missing)}."
+        yield f"Not in any text: {_quote(missing)}."
     # Not left out silently: the reader would take an untested word for a harmless one.
     rare = [candidate.word for candidate in candidates if _is_too_rare(candidate, len(candidates))]
     if rare:
-        yield f"In too few texts to be told among so many words (test fewer): {', '.join(rare)}."
+        yield f"In too few texts to be told among so many words (test fewer): {_quote(rare)}."
     if all(entry.label is None for entry in reasons):
         yield "The data set has no labels, so nothing is known about accuracy."
     yield "What no test can tell is whether a word is evidence: look at the words that the model uses, too."
+
+
+def _quote(words: Sequence[str]) -> str:
+    # In quotes, because a comma may be one of the words.
+    return ", ".join(f"'{word}'" for word in words)
 
 
 def _is_too_rare(candidate: Candidate, tests: int) -> bool:

@@ -12,7 +12,7 @@ from clearhead.arrays import Array
 from clearhead.errors import BadFile, BadOption
 from clearhead.files import write_atomically
 from clearhead.model_diff import Noise, NoiseDraw, Reasons, Snapshot
-from clearhead.serialization import as_path, check_checksum, check_format, json_checksum, read_bytes
+from clearhead.serialization import as_path, check_checksum, check_format, json_checksum, parse_file
 from clearhead.version import __version__
 
 FORMATS = (1,)
@@ -116,16 +116,7 @@ def _plain_draw(draw: NoiseDraw) -> dict[str, Any]:
 
 def read_snapshot(path: str | Path) -> Snapshot:
     """Read a snapshot, after checking its format and checksum."""
-    path = as_path(path)
-    content = read_bytes(path)
-    try:
-        return _parse(content, path)
-    # Format and checksum have messages of their own.
-    except BadFile:
-        raise
-    except Exception as error:
-        # A damaged file can fail anywhere: in JSON, for want of a key, in an array.
-        raise BadFile(f"'{path}' is not a snapshot: {error}. Make one with clearhead snapshot.") from error
+    return parse_file(as_path(path), _parse, "is not a snapshot: {}. Make one with clearhead snapshot.")
 
 
 def _parse(content: bytes, path: Path) -> Snapshot:
