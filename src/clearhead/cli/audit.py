@@ -90,11 +90,9 @@ def _to_markdown(result: "Audit") -> bytes:
 
 
 def _to_json(result: "Audit") -> bytes:
-    from json import dumps
-
     from clearhead.views import audit_record
 
-    return dumps(audit_record.record(result), ensure_ascii=False, indent=1).encode()
+    return outputs.encode_json(audit_record.record(result))
 
 
 WRITERS: "Mapping[str, Callable[[Audit], bytes]]" = {".html": _to_html, ".md": _to_markdown, ".json": _to_json}

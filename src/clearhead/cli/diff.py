@@ -87,11 +87,9 @@ def _to_markdown(result: "ModelDiff") -> bytes:
 
 
 def _to_json(result: "ModelDiff") -> bytes:
-    from json import dumps
-
     from clearhead.views import diff_record
 
-    return dumps(diff_record.record(result), ensure_ascii=False, indent=1).encode()
+    return outputs.encode_json(diff_record.record(result))
 
 
 def _to_png(result: "ModelDiff") -> bytes:

@@ -205,6 +205,13 @@ def print_json(record: Any) -> None:
     _print_utf8(dumps(record, ensure_ascii=False))
 
 
+def encode_json(record: Any) -> bytes:
+    """Return the content of a JSON file that people can read, too."""
+    from json import dumps
+
+    return dumps(record, ensure_ascii=False, indent=1).encode()
+
+
 def _print_utf8(line: str) -> None:
     # JSON is UTF-8 by its specification, whatever encoding the terminal has.
     if isinstance(sys.stdout, io.TextIOWrapper):
