@@ -4,15 +4,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from helpers.tiny_models import network, randomised, tensors
+from helpers.tiny_models import network, tensors
 from torch import nn
 
 import clearhead
 from clearhead import UnsupportedModel, UnsupportedOperation
 from clearhead.engine.attention import decompose_attention
 from clearhead.engine.lrp import rules
-from clearhead.engine.recorder import Recorder, function_name
+from clearhead.engine.recorder import Recorder
 from clearhead.engine.tape import Tape
+from clearhead.engine.torch_calls import function_name
 
 
 def draw(*shape):
@@ -278,49 +279,6 @@ def test_quantised_linear_layers_are_refused_for_relevance():
     dense.weight = weight
     with pytest.raises(UnsupportedOperation, match="quantised"):
         clearhead.explain(net, tensors("bert"), "trans-att")
-
-
-def longformer():
-    config = transformers.LongformerConfig(
-        vocab_size=60,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=70,
-        attention_window=4,
-        num_labels=3,
-    )
-    return randomised(transformers.LongformerForSequenceClassification(config).double().eval())
-
-
-@pytest.mark.parametrize("method", ["trans-att", "rollout", "att-cat", "lrp", "cat", "layer-gradcam", "grads"])
-def test_models_without_attention_maps_are_refused(method):
-    with pytest.raises(UnsupportedModel, match="attention maps"):
-        clearhead.explain(longformer(), tensors("bert"), method)
-
-
-@pytest.mark.parametrize("method", ["gradient", "integrated-gradients"])
-def test_padding_inside_the_network_hides_where_gradients_belong(method):
-    with pytest.raises(UnsupportedModel, match="cannot be placed"):
-        clearhead.explain(longformer(), tensors("bert"), method)
-
-
-@pytest.mark.parametrize("method", ["occlusion", "random"])
-def test_methods_that_only_ask_for_outputs_work_without_maps(method):
-    explanations = clearhead.explain(longformer(), tensors("bert"), method)
-    assert [len(explanation.relevance) for explanation in explanations] == [9, 6, 9]
-
-
-@pytest.mark.parametrize("rows", [3, 9])
-def test_tokens_in_another_order_are_noticed(rows):
-    """XLNet puts tokens before samples, also where a square batch hides it."""
-    config = transformers.XLNetConfig(vocab_size=60, d_model=32, n_layer=2, n_head=4, d_inner=48, num_labels=3)
-    net = randomised(transformers.XLNetForSequenceClassification(config).double().eval())
-    for method in ("trans-att", "rollout", "lrp", "gradient"):
-        with pytest.raises(UnsupportedModel):
-            clearhead.explain(net, tensors("bert", rows=rows), method)
-    assert len(clearhead.explain(net, tensors("bert", rows=rows), "occlusion")) == rows
 
 
 def test_a_network_that_is_no_transformer_is_refused():

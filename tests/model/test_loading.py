@@ -111,12 +111,12 @@ def test_other_heads_in_folders_are_refused(tmp_path):
         clearhead.load(tmp_path)
 
 
-def test_encoder_decoders_that_write_no_text_about_a_text_are_refused():
+def test_encoder_decoders_that_neither_classify_nor_write_are_refused():
     config = transformers.BartConfig(
         vocab_size=60, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_ffn_dim=32
     )
-    with pytest.raises(UnsupportedModel, match="encoder and a decoder"):
-        clearhead.load(transformers.BartForSequenceClassification(config))
+    with pytest.raises(UnsupportedModel, match="neither classifies a text nor writes one"):
+        clearhead.load(transformers.BartForQuestionAnswering(config))
 
 
 @pytest.mark.parametrize("source", [nn.Linear(2, 2), object(), 3])

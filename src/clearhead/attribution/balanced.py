@@ -96,13 +96,16 @@ def _attribute_input(trace: Trace, backward: str, heads: bool) -> Attribution:
 
 def _input_product(trace: Trace, coefficients: Gradients) -> Tensor:
     """Return activation × coefficient at the pixels of images, and at the embedding output of texts."""
-    if trace.is_image:
+    # Without blocks the embedding output is not known: the words' embeddings are next to it.
+    if trace.is_image or not trace.forward.has_blocks:
         return coefficients.leaf * trace.leaf
     return coefficients.hidden_states[0] * trace.hidden_states[0]
 
 
-def _block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> Tensor:
-    """Return the relevance of each token at the output of every block (B,L,T)."""
+def _block_relevances(trace: Trace, coefficients: Sequence[Tensor]) -> Tensor | None:
+    """Return the relevance of each token at the output of every block (B,L,T); None if there are no blocks."""
+    if not trace.forward.has_blocks:
+        return None
     return _stack_patches(trace, _list_block_relevances(trace, coefficients))
 
 

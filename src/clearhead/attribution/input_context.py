@@ -312,10 +312,15 @@ def _label_target(labels: Sequence[str], target: Target, tokens: Sequence[str]) 
 
 
 def _label_class(labels: Sequence[str], target: Target) -> str:
-    label = labels[target.number]
+    label = _find_label(labels, target.number)
     if not isinstance(target.versus, int):
         return label
-    return f"{label} rather than {labels[target.versus]}"
+    return f"{label} rather than {_find_label(labels, target.versus)}"
+
+
+def _find_label(labels: Sequence[str], number: int) -> str:
+    # A head may have more outputs than its config has labels.
+    return labels[number] if number < len(labels) else f"LABEL_{number}"
 
 
 def _label_span(span: Sequence[int | None], tokens: Sequence[str]) -> str:

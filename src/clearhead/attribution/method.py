@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from clearhead.attribution.choices import find_choice
-from clearhead.attribution.names import DEFAULT, DEFAULT_ANSWER_METHOD, DEFAULT_METHOD
+from clearhead.attribution.names import (
+    DEFAULT,
+    DEFAULT_ANSWER_METHOD,
+    DEFAULT_INPUT_METHOD,
+    DEFAULT_METHOD,
+    TYPES_WITHOUT_BLOCKS,
+)
 from clearhead.engine.context import gc_paused
 from clearhead.engine.retrace import retrace
 from clearhead.engine.streams import HostCopy
@@ -236,7 +242,15 @@ def default_method(model: Model) -> str:
 
 def library_default(model: Model) -> str:
     """Return the method that explains a model for which none was chosen."""
-    return DEFAULT_ANSWER_METHOD if model.writes else DEFAULT_METHOD
+    if model.writes:
+        return DEFAULT_ANSWER_METHOD
+    # Not read at the blocks: their tokens are not those of the input.
+    return DEFAULT_INPUT_METHOD if _has_other_blocks(model.config) else DEFAULT_METHOD
+
+
+def _has_other_blocks(config: Any) -> bool:
+    is_encoder_decoder = getattr(config, "is_encoder_decoder", False)
+    return is_encoder_decoder or getattr(config, "model_type", "") in TYPES_WITHOUT_BLOCKS
 
 
 def resolve_method(model: Model, name: Any, **options: Any) -> MethodSpec:

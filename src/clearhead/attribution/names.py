@@ -3,6 +3,10 @@
 DEFAULT_METHOD = "balanced-cat"
 DEFAULT_ANSWER_METHOD = "attn-lrp"
 """The default for the answers of language models."""
+DEFAULT_INPUT_METHOD = "attn-lrp"
+"""The default for networks whose blocks have other tokens than their input, or no attention maps."""
+TYPES_WITHOUT_BLOCKS = ("big_bird", "funnel", "longformer", "xlnet")
+"""Types of such networks, besides encoder–decoders that classify."""
 DEFAULT = "default"
 """In place of a method's name: the library's default, also for a model that a method was chosen for."""
 CONTROL_METHODS = ("random",)

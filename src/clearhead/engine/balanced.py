@@ -37,6 +37,7 @@ from clearhead.engine.backward import (
 )
 from clearhead.engine.lrp.context import is_activation
 from clearhead.engine.lrp.saved import SavedTensors
+from clearhead.engine.self_gates import ElementwiseSources
 
 Function = Callable[..., Any]
 
@@ -60,7 +61,7 @@ LINEAR = _names(
     unsqueeze view_as reshape_as transpose swapaxes swapdims permute getitem cat concat stack split chunk unbind
     tensor_split narrow expand expand_as repeat roll flip gather index_select take_along_dim masked_fill where movedim
     moveaxis repeat_interleave t select tril triu diagonal broadcast_to tile rot90 pad T mT interpolate max amax
-    index_add index_put scatter scatter_add cumsum
+    index_add index_put scatter scatter_add cumsum as_strided
     """
 )
 """Operations whose gradient is their rule; a maximum selects elements."""
@@ -68,6 +69,8 @@ ELEMENTWISE = _names("gelu silu tanh relu elu selu celu leaky_relu relu6 hardswi
 """Functions of one number with φ(0) = 0."""
 GATES = _names("gelu silu relu tanh sigmoid mish")
 """Functions whose output may gate another activation."""
+SELF_PRODUCTS = _names("mul multiply")
+"""Products that may be an activation function written out, such as x · sigmoid(x)."""
 PRODUCTS = _names("matmul bmm mul multiply einsum grouped_mm _grouped_mm")
 QUOTIENTS = _names("div truediv divide")
 DEVIATIONS = _names("rsqrt sqrt std var norm linalg_norm linalg_vector_norm vector_norm")
@@ -84,7 +87,7 @@ class BalancedCalls:
     """Makes the calls of a forward pass so that their backward can be switched.
 
     `softmaxes`, `gates` and `held` have the nodes of attention maps, of the outputs of activation functions, and of
-    what is computed from constants alone.
+    what is computed from constants alone; `sources` tells which activations are functions of the same one.
     """
 
     # Given the collections instead of functions of the recorder: a reference to the recorder would make a cycle, and
@@ -97,12 +100,14 @@ class BalancedCalls:
         softmaxes: Container[int],
         gates: Container[int],
         held: Container[int],
+        sources: ElementwiseSources,
     ) -> None:
         self._switch = switch
         self._saved = saved
         self._softmaxes = softmaxes
         self._gates = gates
         self._held = held
+        self._sources = sources
 
     def call(self, name: str, function: Function, args: Any, kwargs: Any, describe: Callable[[], str]) -> Any:
         """Call a function; `describe` names the operation in the error of a function without a rule."""
@@ -165,8 +170,12 @@ class BalancedCalls:
             return HELD, UNCHANGED
         if right_node in self._held:
             return UNCHANGED, HELD
-        if name not in ("mul", "multiply"):
+        if name not in SELF_PRODUCTS:
             return HALF, HALF
+        gated = self._sources.find_gated(left_node, right_node)
+        if gated is not None:
+            # x · g(x) is a function φ of x, and g(x) = φ(x)/x.
+            return (UNCHANGED, HELD) if gated == 0 else (HELD, UNCHANGED)
         return self._gate_factors(left_node in self._gates, right_node in self._gates)
 
     @staticmethod

@@ -19,7 +19,7 @@ from torch._C import DisableTorchFunction
 from torch.utils.hooks import RemovableHandle
 
 from clearhead.engine.context import eager_execution, frozen, gc_paused, list_modules
-from clearhead.engine.lookups import list_lookups
+from clearhead.engine.lookups import list_sequence_lookups
 from clearhead.engine.lrp.context import is_activation
 from clearhead.engine.lrp.rules import unchanged
 from clearhead.engine.module_outputs import KeptOutput
@@ -309,7 +309,11 @@ def record_forward(
         # A network that takes another path may have other blocks: then it is run again with all hooks.
         if _find_blocks(tape, modules) == layout.blocks:
             return tape, logits
+    # The modules are listed anew: BigBird exchanges its own at the first short text.
+    modules = list_modules(network)
     tape, logits = run(_select_possible_blocks(modules))
+    if list_modules(network) != modules:
+        return record_forward(network, tensors, words, leaf, head, kept, gradients_only=gradients_only)
     blocks = _find_blocks(tape, modules)
     _LAYOUTS[network] = _Layout(module_types, _select_hooked(network, modules, blocks), blocks)
     return tape, logits
@@ -350,7 +354,9 @@ def run_recorded(
             inputs[leaf] = recorder.begin(inputs[leaf])
         elif SOURCE_LENGTH in inputs:
             ids_BT = inputs["input_ids"]
-            recorder.begin_sequences(list_lookups(network, inputs, ids_BT.shape[1]), ids_BT)
+            recorder.begin_sequences(list_sequence_lookups(network, inputs, ids_BT.shape[1]), ids_BT)
+        else:
+            recorder.ids = inputs.get("input_ids")
         with recorder:
             return head(network(**inputs))
 

@@ -11,8 +11,8 @@ from torch.overrides import TorchFunctionMode
 from clearhead.engine.batching import in_batches
 from clearhead.engine.context import eager_execution, frozen
 from clearhead.engine.forward import float_input
-from clearhead.engine.lookups import WordLookups, list_lookups
-from clearhead.engine.recorder import function_name
+from clearhead.engine.lookups import InputLookups, WordLookups, list_lookups
+from clearhead.engine.torch_calls import function_name
 from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel
 from clearhead.model.model import Model
@@ -27,7 +27,7 @@ PIXELS_PER_TOKEN = 256
 class EmbeddingOverride(TorchFunctionMode):
     """Replaces the results of the look-ups of words; every other call runs unchanged."""
 
-    def __init__(self, lookups: WordLookups, embeddings: Tensor) -> None:
+    def __init__(self, lookups: InputLookups | WordLookups, embeddings: Tensor) -> None:
         super().__init__()
         self.lookups = lookups
         self.embeddings = embeddings
@@ -36,7 +36,7 @@ class EmbeddingOverride(TorchFunctionMode):
         kwargs = kwargs or {}
         if function_name(function) != "embedding" or not self.lookups.is_next(args, kwargs):
             return function(*args, **kwargs)
-        return self.embeddings.narrow(1, *self.lookups.advance())
+        return self.lookups.arrange(self.embeddings, args, kwargs)
 
 
 def logits_from(model: Model, tensors: dict[str, Tensor], leaf: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def _logits_from_embeddings(model: Model, tensors: dict[str, Tensor], embeddings
     return logits
 
 
-def _require_lookups(model: Model, lookups: WordLookups) -> None:
+def _require_lookups(model: Model, lookups: InputLookups | WordLookups) -> None:
     # Otherwise the logits would be those of the input itself, whatever the embeddings.
     if not lookups.are_done:
         raise UnsupportedModel(f"{model.name} does not look its words up in a table: choose a perturbation method.")

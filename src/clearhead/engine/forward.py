@@ -5,19 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.engine.blocks import record_forward
 from clearhead.engine.module_outputs import check_module_names
 from clearhead.engine.stacks import Stacks, find_stacks, join_layer
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Tape, list_inputs, list_maps, list_outputs
+from clearhead.engine.word_layout import INPUT_LAYOUT
 from clearhead.errors import UnsupportedModel
 from clearhead.model.inputs import Inputs
 from clearhead.model.model import Model, input_embedding
 from clearhead.model.outputs import extract_logits
 from clearhead.model.tensor_checks import explain_size_errors
+
+WITHOUT_BLOCKS = "Choose a method that reads gradients at the input, such as attn-lrp or integrated-gradients."
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,12 +154,7 @@ def detach_all(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class FullForwardPass(ForwardPass):
-    """A forward pass that is recorded from the input on and keeps every attention map.
-
-    `is_ordered` tells whether the leaf's axes are samples × tokens as in the input.
-    """
-
-    is_ordered: bool = True
+    """A forward pass that is recorded from the input on and keeps every attention map."""
 
     @property
     def attentions(self) -> list[Tensor]:
@@ -174,10 +170,23 @@ class FullForwardPass(ForwardPass):
         return [self.block_inputs[0], *list_outputs(self._blocks)]
 
     @property
+    def has_blocks(self) -> bool:
+        # Where tokens were moved, the blocks' tokens are not those of the input.
+        return bool(self.tape.blocks) and self._keeps_order
+
+    @property
+    def _keeps_order(self) -> bool:
+        return all(layout is INPUT_LAYOUT for layout in self.tape.layouts)
+
+    @property
     def leaf(self) -> Tensor:
         """Word embeddings (B,T,D), or pixel values (B,C,P,Q)."""
         # Methods place what they find at the leaf on the tokens of the input.
-        self._require_order()
+        if None in self.tape.layouts:
+            raise UnsupportedModel(
+                f"{self.name} looks up other tokens than those of its input, so its gradients cannot be placed on "
+                "tokens. Choose a method that only needs outputs, such as occlusion."
+            )
         return super().leaf
 
     def require_attentions(self) -> None:
@@ -186,25 +195,21 @@ class FullForwardPass(ForwardPass):
             raise UnsupportedModel(GRADIENTS_ONLY)
 
     def require_blocks(self) -> None:
+        if not self._keeps_order:
+            raise UnsupportedModel(
+                f"The blocks of {self.name} have other tokens than its input: it pads or reorders them (Longformer, "
+                f"XLNet), or a decoder reads them again. {WITHOUT_BLOCKS}"
+            )
         if not self.has_blocks:
             raise UnsupportedModel(
-                f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them "
-                "(Longformer, XLNet), or its attention implementation hides them (load it with sdpa or eager). "
-                "Choose a method that only needs outputs, such as occlusion."
+                f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them, or its "
+                f"attention implementation hides them (load it with sdpa or eager). {WITHOUT_BLOCKS}"
             )
-        self._require_order()
 
     @property
     def _blocks(self) -> list[AttentionMap]:
         self.require_blocks()
         return self.tape.blocks
-
-    def _require_order(self) -> None:
-        if not self.is_ordered:
-            raise UnsupportedModel(
-                f"{self.name} pads its tokens or reorders them (Longformer, XLNet), so its gradients cannot be "
-                "placed on tokens. Choose a method that only needs outputs, such as occlusion."
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,8 +293,7 @@ def run_forward(
         raise not_differentiable(model.name)
     if model.is_encoder_decoder:
         return PairForwardPass(model.name, tape, logits)
-    is_ordered = _is_ordered(tape.leaf.detach(), tensors.get("input_ids"), words)
-    return FullForwardPass(model.name, tape, logits, is_ordered)
+    return FullForwardPass(model.name, tape, logits)
 
 
 def float_input(tensors: Mapping[str, Tensor]) -> str | None:
@@ -298,21 +302,6 @@ def float_input(tensors: Mapping[str, Tensor]) -> str | None:
         if name in tensors:
             return name
     return None
-
-
-def _is_ordered(leaf: Tensor, ids_BT: Tensor | None, words_VD: Tensor | None) -> bool:
-    """Whether the axes of the word embeddings are samples × tokens."""
-    if ids_BT is None or words_VD is None:
-        return True
-    if leaf.shape[:2] != ids_BT.shape:
-        return False
-    # With as many samples as tokens the shape does not show a transposition, so the values decide.
-    return not _is_square(ids_BT) or torch.equal(leaf, F.embedding(ids_BT, words_VD.detach()))
-
-
-def _is_square(ids_BT: Tensor) -> bool:
-    samples, tokens = ids_BT.shape
-    return samples == tokens
 
 
 def not_differentiable(name: str) -> UnsupportedModel:

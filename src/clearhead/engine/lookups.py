@@ -1,12 +1,13 @@
 """Look-ups of the input's words in the embedding tables: one for a single sequence, two for a source and an answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearhead.engine.word_layout import WordLayout, find_layout
 from clearhead.model.language import SOURCE_LENGTH
 from clearhead.model.model import input_embedding
 
@@ -14,6 +15,11 @@ from clearhead.model.model import input_embedding
 def looked_up_table(args: Any, kwargs: Any) -> Any:
     """Return the table of a call of `embedding`."""
     return args[1] if len(args) > 1 else kwargs.get("weight")
+
+
+def looked_up_ids(args: Any, kwargs: Any) -> Any:
+    """Return the indices of a call of `embedding`."""
+    return args[0] if args else kwargs.get("input")
 
 
 class WordLookups:
@@ -40,6 +46,10 @@ class WordLookups:
         self._count += 1
         return sum(before), length
 
+    def arrange(self, words_BTD: Tensor, args: Any, kwargs: Any) -> Tensor:
+        """Return the part of the words that the next look-up stands for."""
+        return words_BTD.narrow(1, *self.advance())
+
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Return the embeddings of all tokens, each from the table of its part."""
         # Encoder and decoder may have tables of their own.
@@ -48,10 +58,45 @@ class WordLookups:
         return torch.cat([F.embedding(ids, table) for ids, table in pairs if table is not None], 1)
 
 
-def list_lookups(network: Any, tensors: Mapping[str, Tensor], tokens: int) -> WordLookups:
+class InputLookups:
+    """The look-ups of one sequence, in whatever layout and however often a network makes them."""
+
+    def __init__(self, table: Tensor | None, ids_BT: Tensor | None) -> None:
+        self._table = table
+        self._ids_BT = ids_BT
+        self.are_done = False
+
+    def is_next(self, args: Any, kwargs: Any) -> bool:
+        """Return whether a call of `embedding` looks up the words of the input."""
+        if looked_up_table(args, kwargs) is not self._table:
+            return False
+        return self._find_layout(args, kwargs) is not None
+
+    def _find_layout(self, args: Any, kwargs: Any) -> WordLayout | None:
+        return find_layout(looked_up_ids(args, kwargs), self._ids_BT, is_first=not self.are_done)
+
+    def arrange(self, words_BTD: Tensor, args: Any, kwargs: Any) -> Tensor:
+        """Return the words in the layout of the next look-up."""
+        layout = self._find_layout(args, kwargs)
+        assert layout is not None
+        self.are_done = True
+        # Padding and start tokens keep their own embeddings.
+        return layout.arrange(words_BTD, F.embedding(*args, **kwargs), _call)
+
+
+def _call(function: Callable[..., Tensor], *args: Any) -> Tensor:
+    return function(*args)
+
+
+def list_lookups(network: Any, tensors: Mapping[str, Tensor], tokens: int) -> InputLookups | WordLookups:
     """Return the look-ups of a network for inputs of this many tokens."""
     if SOURCE_LENGTH not in tensors:
-        return WordLookups([input_embedding(network)], [tokens])
+        return InputLookups(input_embedding(network), tensors.get("input_ids"))
+    return list_sequence_lookups(network, tensors, tokens)
+
+
+def list_sequence_lookups(network: Any, tensors: Mapping[str, Tensor], tokens: int) -> WordLookups:
+    """Return the look-ups of an encoder–decoder for a source and an answer of this many tokens together."""
     source = source_tokens(tensors)
     return WordLookups(network.word_tables, [source, tokens - source])
 

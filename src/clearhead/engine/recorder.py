@@ -6,7 +6,7 @@ relevance back through it.
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -17,11 +17,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.engine.attention import Masks, decompose_attention
-from clearhead.engine.balanced import CONSTANTS, GATES, LINEAR, PRODUCTS, QUOTIENTS, BalancedCalls
-from clearhead.engine.lookups import WordLookups, looked_up_table
+from clearhead.engine.balanced import CONSTANTS, GATES, LINEAR, PRODUCTS, QUOTIENTS, SELF_PRODUCTS, BalancedCalls
+from clearhead.engine.lookups import WordLookups, looked_up_ids, looked_up_table
 from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
-from clearhead.engine.lrp.rules import rule_for
+from clearhead.engine.lrp.rules import gated_rule, rule_for
+from clearhead.engine.self_gates import ElementwiseSources
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Step, Tape, raise_unsupported
+from clearhead.engine.torch_calls import TorchCall, function_name, is_in_place
+from clearhead.engine.word_layout import WordLayout, find_layout
 from clearhead.errors import UnsupportedOperation
 
 # Properties of tensors that networks read all the time; none of them makes a new tensor.
@@ -41,66 +44,14 @@ METADATA = frozenset(
         "_version",
     ]
 )
-REFLECTED_OPERATORS = ("radd", "rmul", "iadd", "isub", "imul", "itruediv")
 REFUSE_RELEVANCE = raise_unsupported(GRADIENTS_ONLY)
-# How torch functions call the argument that they write to.
-FIRST_ARGUMENT_NAMES = ("input", "self", "tensor")
-
-
-@cache
-def function_name(function: Callable[..., Any]) -> str:
-    """Return 'add' for torch.add, Tensor.add_, Tensor.__radd__ …; the property's name for a property."""
-    name = getattr(function, "__name__", str(function))
-    if name == "__get__":
-        return str(getattr(function.__self__, "__name__", name))  # type: ignore[attr-defined]
-    if name.startswith("__") and name.endswith("__"):
-        name = name.strip("_")
-        return name[1:] if name in REFLECTED_OPERATORS else name
-    return name.rstrip("_")
-
-
-@cache
-def is_in_place(function: Callable[..., Any]) -> bool:
-    """Return whether a function writes its result into its first argument."""
-    name = getattr(function, "__name__", "")
-    return name.endswith("_") and not name.startswith("_")
-
-
-@dataclass(slots=True)
-class TorchCall:
-    """A call of a torch function with the values that its arguments had before the call."""
-
-    name: str
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    @property
-    def first(self) -> Any:
-        """The first argument, by position or by name."""
-        if self.args:
-            return self.args[0]
-        return self.kwargs.get(_first_keyword(self.kwargs))
-
-    def replace_first(self, value: Any) -> "TorchCall":
-        """Return the call with another first argument."""
-        if self.args:
-            return replace(self, args=(value, *self.args[1:]))
-        return replace(self, kwargs={**self.kwargs, _first_keyword(self.kwargs): value})
-
-
-def _first_keyword(kwargs: dict[str, Any]) -> str:
-    for keyword in FIRST_ARGUMENT_NAMES:
-        if keyword in kwargs:
-            return keyword
-    return ""
 
 
 class Recorder(TorchFunctionMode):
     """Records every operation that depends on the input.
 
-    The input starts at the first look-up in the embedding table `words`, or where `begin` is called. With several
-    sequences, `lookups` are those that are still to come.
+    The input starts at the first look-up in the embedding table `words`, or where `begin` is called; `ids` are its
+    tokens, as far as they are known. With several sequences, `lookups` are those that are still to come.
     """
 
     def __init__(self, tape: Tape, network: nn.Module, words: Tensor | None = None) -> None:
@@ -108,6 +59,7 @@ class Recorder(TorchFunctionMode):
         self.tape = tape
         self.network = network
         self.words = words
+        self.ids: Tensor | None = None
         self.lookups: WordLookups | None = None
         self._saved = tape.saved
         self.paused = 0
@@ -115,8 +67,14 @@ class Recorder(TorchFunctionMode):
         self._softmaxes: dict[int, AttentionMap] = {}
         self._gates: set[int] = set()
         self._held: set[int] = set()
+        self._sources = ElementwiseSources()
         self._balanced = BalancedCalls(
-            tape.switch, tape.saved, softmaxes=self._softmaxes, gates=self._gates, held=self._held
+            tape.switch,
+            tape.saved,
+            softmaxes=self._softmaxes,
+            gates=self._gates,
+            held=self._held,
+            sources=self._sources,
         )
         self.norm_depth = 0
 
@@ -125,8 +83,8 @@ class Recorder(TorchFunctionMode):
         name = function_name(function)
         if name in METADATA:
             return function(*args, **kwargs)
-        if name == "embedding" and self._starts_input(args, kwargs):
-            return self.begin(function(*args, **kwargs))
+        if name == "embedding" and self._looks_up_words(args, kwargs):
+            return self._arrange_words(looked_up_ids(args, kwargs), function(*args, **kwargs))
         if name == "embedding" and self._looks_up_part(args, kwargs):
             return self._slice_leaf()
         if self.paused:
@@ -161,11 +119,25 @@ class Recorder(TorchFunctionMode):
         self.begin(lookups.embed(ids_BT))
         self.lookups = lookups
 
-    def _starts_input(self, args: Any, kwargs: Any) -> bool:
-        """Return whether this call of `embedding` is the first look-up in the embedding table."""
-        if self.tape.leaf is not None:
+    def _looks_up_words(self, args: Any, kwargs: Any) -> bool:
+        """Return whether this call of `embedding` looks up the words of the input, for the first time or again."""
+        if self.lookups is not None or looked_up_table(args, kwargs) is not self.words:
             return False
-        return looked_up_table(args, kwargs) is self.words
+        return self.tape.leaf is None or self._find_layout(looked_up_ids(args, kwargs)) is not None
+
+    def _find_layout(self, looked_up: Tensor) -> WordLayout | None:
+        return find_layout(looked_up, self.ids, is_first=self.tape.leaf is None)
+
+    def _arrange_words(self, looked_up: Tensor, embedded: Tensor) -> Tensor:
+        """Return the words of a look-up as a part of the leaf, which begins at the first one."""
+        layout = self._find_layout(looked_up)
+        self.tape.layouts.append(layout)
+        if layout is None:
+            return self.begin(embedded)
+        leaf = self.tape.leaf
+        if leaf is None:
+            leaf = self.begin(layout.restore(embedded, self.ids))
+        return layout.arrange(leaf, embedded, self.call)
 
     def _looks_up_part(self, args: Any, kwargs: Any) -> bool:
         return self.lookups is not None and self.lookups.is_next(args, kwargs)
@@ -214,8 +186,18 @@ class Recorder(TorchFunctionMode):
             for index, tensor in enumerate(out):
                 self._record(call, rule_for(call.name, function, index), tensor, activations)
         else:
-            self._record(call, rule_for(call.name, function), out, activations)
+            rule, activations = self._find_rule(call, activations)
+            self._record(call, rule, out, activations)
         return out
+
+    def _find_rule(self, call: TorchCall, activations: list[Tensor]) -> tuple[Rule | None, list[Tensor]]:
+        """Return the rule of a call with a single output, and the activations that it gives relevance to."""
+        if call.name in SELF_PRODUCTS and len(activations) == 2:
+            gated = self._sources.find_gated(*map(self._saved.node_of, activations))
+            # The other factor is a function of this one.
+            if gated is not None and activations[0].shape == activations[1].shape:
+                return gated_rule(gated), [activations[gated]]
+        return rule_for(call.name, call.function), activations
 
     def _call(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a function so that its backward can be switched, if its gradient is not its rule anyway."""
@@ -282,6 +264,7 @@ class Recorder(TorchFunctionMode):
 
     def _note_role(self, name: str, step: Step) -> None:
         """Note whether a result may gate another activation, and whether balanced passes hold it constant."""
+        self._sources.note(name, step.node, step.parents)
         if name in GATES:
             self._gates.add(step.node)
         if name in CONSTANTS or self._held.issuperset(step.parents):

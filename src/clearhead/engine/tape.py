@@ -10,6 +10,7 @@ from clearhead.engine.backward import BackwardSwitch
 from clearhead.engine.lrp.context import Backward, RelevanceContext, Shares
 from clearhead.engine.lrp.saved import SavedTensors
 from clearhead.engine.module_outputs import KeptOutput
+from clearhead.engine.word_layout import WordLayout
 from clearhead.errors import UnsupportedOperation
 
 GRADIENTS_ONLY = (
@@ -70,7 +71,7 @@ class Tape:
     `patches` are the rows and columns of the patch convolution of an image; `switch` selects the backward pass that
     autograd runs over the same operations; `module_outputs` are the outputs of the modules that are kept. A tape for
     `gradients_only` keeps no attention maps, and its steps have no relevance rules, which would keep activations that
-    autograd does not need.
+    autograd does not need. `layouts` are those of the look-ups of the input's words; None is unknown.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -82,6 +83,7 @@ class Tape:
     switch: BackwardSwitch = field(default_factory=BackwardSwitch)
     gradients_only: bool = False
     module_outputs: dict[str, list[KeptOutput]] = field(default_factory=dict)
+    layouts: list[WordLayout | None] = field(default_factory=list)
 
     @property
     def blocks(self) -> list[AttentionMap]:

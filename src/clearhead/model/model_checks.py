@@ -32,11 +32,17 @@ def validate_model(model: Model) -> None:
 
 
 def _validate_stack(model: Model, architecture: str) -> None:
-    if getattr(model.config, "is_encoder_decoder", False) and not model.is_encoder_decoder:
+    if getattr(model.config, "is_encoder_decoder", False) and not _can_classify_or_write(model, architecture):
         raise UnsupportedModel(
-            f"{architecture} has an encoder and a decoder, but does not write a text about a text: load a "
-            "…ForConditionalGeneration model such as T5 or BART, or a MarianMTModel."
+            f"{architecture} has an encoder and a decoder, but neither classifies a text nor writes one about it: "
+            "load a …ForSequenceClassification or …ForConditionalGeneration model such as T5 or BART, or a "
+            "MarianMTModel."
         )
+
+
+def _can_classify_or_write(model: Model, architecture: str) -> bool:
+    # The decoder of a classifier reads the text again; what it reads for other heads is not known.
+    return model.is_encoder_decoder or architecture.endswith("ForSequenceClassification")
 
 
 def unsupported_head(architecture: str) -> UnsupportedModel:

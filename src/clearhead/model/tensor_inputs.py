@@ -112,7 +112,7 @@ def _embedding_item(length: int) -> Item:
 
 
 def _id_items(model: Model, ids_BT: Array, mask_BT: Array) -> list[Item]:
-    special_ids = _find_special_ids(model.processor)
+    special_ids = _find_special_ids(model)
     items = []
     for ids_T, mask_T in zip(ids_BT, mask_BT, strict=True):
         items.append(_id_item(model.processor, ids_T[mask_T].tolist(), special_ids))
@@ -124,12 +124,21 @@ def _id_item(tokenizer: Any, ids: list[int], special_ids: set[int]) -> Item:
     return Item(_name_tokens(tokenizer, ids), special)
 
 
-def _find_special_ids(tokenizer: Any) -> set[int]:
+def _find_special_ids(model: Model) -> set[int]:
+    tokenizer = model.processor
     if tokenizer is None:
-        return set()
+        return _find_end_ids(model.config)
     # [UNK] and [MASK] do not count as special tokens: they stand for words of the text.
     content_ids = (tokenizer.unk_token_id, tokenizer.mask_token_id)
     return set(tokenizer.all_special_ids).difference(content_ids)
+
+
+def _find_end_ids(config: Any) -> set[int]:
+    """Return the end token of an encoder–decoder, which classifies at it and fails without it."""
+    end = getattr(config, "eos_token_id", None)
+    if getattr(config, "is_encoder_decoder", False) and isinstance(end, int):
+        return {end}
+    return set()
 
 
 def _name_tokens(tokenizer: Any, ids: list[int]) -> tuple[str, ...]:

@@ -199,6 +199,15 @@ def mul(saved: SavedTensors, out: Tensor, input: Any, other: Any) -> RuleResult:
     return activations, backward
 
 
+def gated_rule(gated: int) -> Rule:
+    """Return the rule of x · g(x), an activation function written out: relevance passes to x unchanged."""
+
+    def rule(saved: SavedTensors, out: Tensor, *factors: Any) -> RuleResult:
+        return (factors[gated],), lambda relevance, context: (relevance,)
+
+    return rule
+
+
 def div(saved: SavedTensors, out: Tensor, input: Any, other: Any, *, rounding_mode: None = None) -> RuleResult:
     """Division by a constant is a multiplication by its reciprocal."""
     if is_activation(other) or rounding_mode is not None:
