@@ -15,7 +15,8 @@ from helpers.tiny_models import bert, llama, vit
 
 import clearhead
 from clearhead import Target
-from clearhead.attribution.perturbation import find_gains, local_weights
+from clearhead.attribution.perturbation import local_weights
+from clearhead.attribution.shapley import find_gains
 from clearhead.errors import BadOption
 from clearhead.model.inputs import as_inputs
 from clearhead.perturbation.features import group_features
@@ -198,14 +199,14 @@ def test_occlusion_agrees_with_captum(window: int) -> None:
 def test_shapley_sampling_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
     from captum.attr import ShapleyValueSampling
 
-    from clearhead.attribution import perturbation
+    from clearhead.attribution import shapley
 
     ids = IDS[:1]
     orders = torch.stack([torch.randperm(6, generator=torch.Generator().manual_seed(seed)) for seed in range(4)])
     sampling = ShapleyValueSampling(decoder_probability)
     sampling.permutation_generator = lambda features, samples: iter(orders.tolist())
     expected = sampling.attribute(ids, baselines=0, target=1, n_samples=4)
-    monkeypatch.setattr(perturbation, "_draw_orders", lambda *_: orders)
+    monkeypatch.setattr(shapley, "_draw_orders", lambda *_: orders)
     explanation = clearhead.explain(
         llama(), {"input_ids": ids}, "shapley-sampling", target=1, replacement="pad", samples=4
     )[0]
@@ -216,7 +217,7 @@ def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
     from captum._utils.models.model import Model as Interpretable
     from captum.attr import Lime
 
-    from clearhead.attribution import perturbation
+    from clearhead.attribution import shapley
 
     class Ridge(Interpretable):
         def fit(self, train_data: Any, **_: Any) -> None:

@@ -5,12 +5,12 @@ from torch import Tensor
 
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.perturbed_features import PerturbationOptions, draw_masks, prepare
-from clearhead.attribution.sampling_error import mean_error, relative_error, ridge_error
-from clearhead.attribution.seeding import make_generator
+from clearhead.attribution.sampling_error import relative_error, ridge_error
+from clearhead.attribution.shapley import ORDER_TOLERANCE, sample_orders
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadOption
 from clearhead.perturbation.features import SEGMENTS, Features
-from clearhead.validation import require_integer
+from clearhead.validation import require_integer, require_number
 
 KERNEL_WIDTH = 0.25
 TEXT_SAMPLES = 500
@@ -41,9 +41,10 @@ def occlusion(
 ) -> Attribution:
     """Drop of the target's probability when a window of units is hidden; the mean over windows where they overlap.
 
-    `unit` is sub-word (default), word, sentence or, in a prompt, source; for images patch (default), grid, slic or
-    segment, where a window is a square. `replacement` says what hidden means, `output="logit"` explains the logit
-    instead; of an answer the log-probability is. `prefix=False` hides units of the prompt only.
+    `unit` is sub-word (default), word, sentence or, in a prompt, source; for images patch (default up to 64 patches),
+    grid (default above), slic or segment, where a window is a square. `replacement` says what hidden means,
+    `output="logit"` explains the logit instead; of an answer the log-probability is. `prefix=False` hides units of the
+    prompt only.
     """
     require_integer("window", window)
     options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
@@ -230,7 +231,8 @@ def _check_weights(weight_N: Tensor, width: float) -> None:
 def shapley_sampling(
     trace: Trace,
     *,
-    samples: int = 25,
+    samples: int | None = None,
+    tolerance: float = ORDER_TOLERANCE,
     seed: int = 0,
     unit: str | None = None,
     replacement: str | None = None,
@@ -241,43 +243,10 @@ def shapley_sampling(
 ) -> Attribution:
     """Mean change of the output when a unit is added, over `samples` random orders of the units.
 
-    The units' relevances sum to f(input) − f(everything hidden) for any number of samples; `effect` reports both.
+    By default orders are drawn five at a time, until the standard error is at most `tolerance` of the largest
+    relevance, 25 at most, or 10 for images. The units' relevances sum to f(input) − f(everything hidden) for any number
+    of samples; `effect` reports both.
     """
-    require_integer("samples", samples)
+    require_number("tolerance", tolerance, 0)
     options = PerturbationOptions(unit, replacement, output, prefix, segments, batch)
-    perturbation = prepare(trace, options)
-    orders = perturbation.draw(_draw_orders, samples, seed)
-    rows = perturbation.score_rows(list(map(_growing_masks, orders)))
-    diagnostics = perturbation.describe(rows, samples=samples, seed=seed)
-    values = []
-    for entry, row in zip(diagnostics, rows, strict=True):
-        gain_NU = find_gains(row.score_N, orders[row.index])
-        value_U = gain_NU.mean(0)
-        entry["sampling_error"] = relative_error(mean_error(gain_NU), value_U)
-        values.append(value_U)
-    return perturbation.attribute(values, diagnostics)
-
-
-def _draw_orders(trace: Trace, row: int, features: Features, samples: int, seed: int) -> Tensor:
-    """Draw random orders of the features of one input (orders × features)."""
-    # One generator for all orders: the first ones stay the same when more are drawn.
-    generator = make_generator(trace, row, seed)
-    return torch.stack([torch.randperm(features.count, generator=generator) for _ in range(samples)])
-
-
-def _growing_masks(order_NU: Tensor) -> Tensor:
-    """Return for each order the masks from nothing to everything (orders · (features + 1), features)."""
-    counts_M1 = torch.arange(order_NU.shape[1] + 1)[:, None]
-    return (_find_steps(order_NU)[:, None] < counts_M1).flatten(0, 1)
-
-
-def find_gains(score_N: Tensor, order_NU: Tensor) -> Tensor:
-    """Return the gain when each feature is added, in each order (orders × features)."""
-    gain_NU = score_N.reshape(len(order_NU), -1).diff(dim=1)
-    return gain_NU.gather(1, _find_steps(order_NU).to(gain_NU.device))
-
-
-def _find_steps(order_NU: Tensor) -> Tensor:
-    """Return at which step of each order each feature is added."""
-    # The inverse of a permutation sorts it.
-    return order_NU.argsort(1)
+    return sample_orders(prepare(trace, options), samples, tolerance, seed)

@@ -1,5 +1,6 @@
 """The features of a trace's inputs, hidden and scored: what methods that perturb the input share."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +25,8 @@ from clearhead.perturbation.replacement import resolve_replacement
 from clearhead.perturbation.run import score_target_sets
 from clearhead.validation import require_integer
 
+MAX_PATCHES = 64
+"""Patches of an image that are hidden one by one by default."""
 Draw = Callable[[Trace, int, Features, int, int], Tensor]
 """A function (trace, input, features, samples, seed) → random masks or orders of one input."""
 
@@ -183,7 +186,9 @@ class Perturbation:
 
 def _add_ends(mask_NU: Tensor) -> Tensor:
     """Return masks with two more: every feature hidden, and none."""
-    return torch.cat([mask_NU, torch.zeros_like(mask_NU[:1]), torch.ones_like(mask_NU[:1])])
+    # Not like the first mask, because there may be none.
+    hidden_1U = mask_NU.new_zeros(1, mask_NU.shape[1])
+    return torch.cat([mask_NU, hidden_1U, ~hidden_1U])
 
 
 def _describe_features(features: Features) -> dict[str, Any]:
@@ -215,10 +220,18 @@ def prepare(trace: Trace, options: PerturbationOptions) -> Perturbation:
     # Whatever the unit: a mistake should not wait for the unit that reads it.
     require_integer("segments", options.segments)
     inputs = _distinct_inputs(trace)
-    groups = group_features(trace.model, inputs, options.unit, grid=trace.grid, segments=options.segments)
+    unit = options.unit or _default_unit(trace)
+    groups = group_features(trace.model, inputs, unit, grid=trace.grid, segments=options.segments)
     if trace.model.writes:
         groups = _restrict_groups(trace, groups, options)
     return Perturbation(trace, groups, options)
+
+
+def _default_unit(trace: Trace) -> str | None:
+    """Return cells of a grid for images of many patches, whose passes would take minutes; else None."""
+    if trace.grid is not None and math.prod(trace.grid) > MAX_PATCHES:
+        return "grid"
+    return None
 
 
 def _restrict_groups(trace: Trace, groups: Sequence[Features], options: PerturbationOptions) -> list[Features]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from clearhead.engine.forecast import Forecast
 from clearhead.errors import BadOption
 from clearhead.progress import progress
 from clearhead.validation import require_integer
@@ -27,12 +28,14 @@ def in_batches(
     if size is not None:
         require_integer("batch", size)
     start = 0
+    forecast = Forecast(lengths)
     with progress(len(lengths), label) as advance:
         while start < len(lengths):
             stop = start + _count_rows(lengths, start, tokens, size, alike)
             if _fits(compute, start, stop):
                 advance(stop - start)
                 start = stop
+                forecast.report(start)
             else:
                 _free_cached_memory()
                 _require_smaller_batch(stop - start, size)
