@@ -167,6 +167,12 @@ class Explanation:
             return self.pixels
         return self.relevance[~self.special].reshape(grid)
 
+    def plot(self) -> Any:
+        """Return the explanation as a Matplotlib figure, which can be saved as PDF; needs `clearhead[plots]`."""
+        from clearhead.views import figure
+
+        return figure.make_figure([self])
+
     def save(self, path: str | Path) -> Path:
         """Write .json or .safetensors atomically; `clearhead.read` reads it."""
         from clearhead.serialization import as_path, save

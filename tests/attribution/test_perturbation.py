@@ -199,8 +199,6 @@ def test_occlusion_agrees_with_captum(window: int) -> None:
 def test_shapley_sampling_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
     from captum.attr import ShapleyValueSampling
 
-    from clearhead.attribution import shapley
-
     ids = IDS[:1]
     orders = torch.stack([torch.randperm(6, generator=torch.Generator().manual_seed(seed)) for seed in range(4)])
     sampling = ShapleyValueSampling(decoder_probability)
@@ -216,8 +214,6 @@ def test_shapley_sampling_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) ->
 def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
     from captum._utils.models.model import Model as Interpretable
     from captum.attr import Lime
-
-    from clearhead.attribution import shapley
 
     class Ridge(Interpretable):
         def fit(self, train_data: Any, **_: Any) -> None:

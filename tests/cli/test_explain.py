@@ -222,7 +222,7 @@ def test_parquet_in_and_out(run, model, tmp_path):
 
 
 def test_out_by_its_ending(run, model, tmp_path):
-    for ending in ("html", "png", "svg", "json", "jsonl", "md"):
+    for ending in ("html", "png", "svg", "pdf", "json", "jsonl", "md"):
         out = tmp_path / f"one.{ending}"
         code, output, errors = run("explain", TEXT, "-m", model, "--out", str(out))
         assert code == 0, errors

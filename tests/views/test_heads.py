@@ -72,7 +72,7 @@ def test_static_images_have_a_cell_per_head():
 
 
 def test_a_grid_of_many_heads_stays_within_the_image():
-    boxes, _ = static_image._lay_out([review(heads=np.ones((2, 64)))], str)
+    boxes, _ = static_image.lay_out([review(heads=np.ones((2, 64)))], str)
     assert max(box.right for box in boxes) <= static_image.WIDTH
     head = next(box for box in boxes if box.text == "head")
     numbers = [box for box in boxes if box.text.isdigit() and box.y == head.y]

@@ -37,7 +37,7 @@ def test_svg_is_well_formed_and_holds_the_words(explanations):
 
 def order(text: str) -> list[str]:
     """Return the words of an image from left to right."""
-    boxes, _ = static_image._lay_out([explained(text, label="", model="", diagnostics={})], escape_hidden)
+    boxes, _ = static_image.lay_out([explained(text, label="", model="", diagnostics={})], escape_hidden)
     words = text.split()
     return [box.text for box in sorted(boxes, key=lambda box: box.x) if box.text in words]
 
@@ -64,11 +64,11 @@ def test_what_no_font_can_write_is_named(ascii_only):
 
 
 def test_a_picture_says_that_characters_are_missing(ascii_only):
-    boxes, _ = static_image._lay_out([explained(TEXTS["chinese"])], fonts.replace_missing_glyphs)
+    boxes, _ = static_image.lay_out([explained(TEXTS["chinese"])], fonts.replace_missing_glyphs)
     assert "⟨U+8FD9⟩⟨U+90E8⟩" in "".join(box.text for box in boxes)
     assert any("font" in box.text for box in boxes)
     assert static_image.draw([explained(TEXTS["chinese"])]).height > static_image.draw([explained("a film")]).height
-    plain, _ = static_image._lay_out([explained("a film")], fonts.replace_missing_glyphs)
+    plain, _ = static_image.lay_out([explained("a film")], fonts.replace_missing_glyphs)
     assert not any("font" in box.text for box in plain)
 
 

@@ -99,8 +99,8 @@ Out = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Output file: .html, .jsonl, .parquet or .md; for one input also .png or .svg, for one explanation .json. "
-        "Tables of any size are explained as a stream into .parquet, .jsonl or .csv (docs/tables.md).",
+        help="Output file: .html, .jsonl, .parquet or .md; for one input also .png, .svg or .pdf, for one explanation "
+        ".json. Tables of any size are explained as a stream into .parquet, .jsonl or .csv (docs/tables.md).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per explanation (docs/json.md).")]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     NamedExplanations = Sequence[tuple[str, Explanation]]
 
 Shown = TypeVar("Shown")
-FILE_ENDINGS = (".html", ".png", ".svg", ".json", ".jsonl", ".parquet", ".md")
-IMAGE_ENDINGS = (".png", ".svg")
+FILE_ENDINGS = (".html", ".png", ".svg", ".pdf", ".json", ".jsonl", ".parquet", ".md")
+IMAGE_ENDINGS = (".png", ".svg", ".pdf")
 # Explanations printed when all of them are written to a file.
 MAX_PRINTED = 10
 
@@ -256,6 +256,12 @@ def _to_svg(named: "NamedExplanations") -> bytes:
     return static_image.svg(_explanations(named)).encode()
 
 
+def _to_pdf(named: "NamedExplanations") -> bytes:
+    from clearhead.views import figure
+
+    return figure.encode_pdf(figure.make_figure(_explanations(named)))
+
+
 def _explanations(named: "NamedExplanations") -> "list[Explanation]":
     return [explanation for _, explanation in named]
 
@@ -263,6 +269,7 @@ def _explanations(named: "NamedExplanations") -> "list[Explanation]":
 WRITERS: Mapping[str, Callable[["NamedExplanations"], bytes]] = {
     ".png": _to_png,
     ".svg": _to_svg,
+    ".pdf": _to_pdf,
     ".jsonl": _to_json_lines,
     ".parquet": _to_parquet,
     ".md": _to_markdown,

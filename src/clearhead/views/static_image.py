@@ -37,21 +37,19 @@ def draw(explanations: Sequence[Explanation]) -> Image.Image:
 
     A character that no font here has is replaced by its name, and a line below says so.
     """
-    require_explanations(explanations)
     # A photo next to a text is drawn as a text, whose words are its patches.
-    if _are_images(explanations):
+    if draws_photos(explanations):
         return photo_image.draw(explanations)
-    boxes, height = _lay_out(explanations, replace_missing_glyphs)
+    boxes, height = lay_out(explanations, replace_missing_glyphs)
     return _draw_boxes(boxes, height)
 
 
 def svg(explanations: Sequence[Explanation]) -> str:
     """Write the same as scalable text that can be searched and copied; photos are embedded."""
-    require_explanations(explanations)
-    if _are_images(explanations):
+    if draws_photos(explanations):
         body, size = photo_image.write(explanations)
         return _write_svg(*size, body, " ".join(map(heatmap.describe, explanations)))
-    boxes, height = _lay_out(explanations, escape_hidden)
+    boxes, height = lay_out(explanations, escape_hidden)
     body = "".join(map(_write_box, boxes))
     return _write_svg(WIDTH, height, body, _describe(explanations))
 
@@ -61,11 +59,13 @@ def png(image: Image.Image) -> bytes:
     return heatmap.encode(image, "PNG")
 
 
-def _are_images(explanations: Sequence[Explanation]) -> bool:
+def draws_photos(explanations: Sequence[Explanation]) -> bool:
+    """Return whether these are explanations of photos alone; raise BadInput if there are none."""
+    require_explanations(explanations)
     return all(map(is_image, explanations))
 
 
-def _lay_out(explanations: Sequence[Explanation], spell: Spell) -> tuple[list[Box], float]:
+def lay_out(explanations: Sequence[Explanation], spell: Spell) -> tuple[list[Box], float]:
     """Return the boxes of all explanations and the height they need."""
     layout = Layout(spell)
     for index, explanation in enumerate(explanations):
