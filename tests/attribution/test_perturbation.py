@@ -204,7 +204,7 @@ def test_shapley_sampling_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) ->
     sampling = ShapleyValueSampling(decoder_probability)
     sampling.permutation_generator = lambda features, samples: iter(orders.tolist())
     expected = sampling.attribute(ids, baselines=0, target=1, n_samples=4)
-    monkeypatch.setattr(shapley, "_draw_orders", lambda *_: orders)
+    monkeypatch.setattr("clearhead.attribution.shapley._draw_orders", lambda *_: orders)
     explanation = clearhead.explain(
         llama(), {"input_ids": ids}, "shapley-sampling", target=1, replacement="pad", samples=4
     )[0]
@@ -238,6 +238,6 @@ def test_lime_agrees_with_captum(monkeypatch: pytest.MonkeyPatch) -> None:
 
     lime = Lime(decoder_probability, Ridge(), similarity, lambda *_, **__: next(draws))
     expected = lime.attribute(IDS[:1], baselines=0, target=1, n_samples=40)
-    monkeypatch.setattr(perturbation, "draw_masks", lambda *_: coins)
+    monkeypatch.setattr("clearhead.attribution.perturbation.draw_masks", lambda *_: coins)
     explanation = clearhead.explain(llama(), {"input_ids": IDS[:1]}, "lime", target=1, replacement="pad", samples=40)[0]
     np.testing.assert_allclose(explanation.relevance, expected[0].numpy(), atol=1e-5)
