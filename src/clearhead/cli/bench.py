@@ -1,7 +1,6 @@
 """clearhead bench."""
 
 import sys
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli import options, outputs
+from clearhead.cli.bench_table import print_table
 from clearhead.errors import BadOption
 from clearhead.progress import progress
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from clearhead.bench.benchmark import Benchmark
     from clearhead.bench.run import Runner
 
@@ -184,44 +182,3 @@ def _print_notes(summary: Mapping[str, Any]) -> None:
 def _print_records(summary: Mapping[str, Any]) -> None:
     for row in summary["rows"]:
         outputs.print_json(row)
-
-
-def print_table(summary: Mapping[str, Any]) -> None:
-    """Print the values with a row per method."""
-    from rich.console import Console
-
-    Console(highlight=False, markup=False, no_color=outputs.is_plain()).print(_make_table(summary))
-
-
-def _make_table(summary: Mapping[str, Any]) -> "Table":
-    """Return a table with a row per method and a column per value."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("method", no_wrap=True)
-    _add_value_columns(table, summary)
-    _add_rows(table, summary)
-    return table
-
-
-def _add_value_columns(table: "Table", summary: Mapping[str, Any]) -> None:
-    from clearhead.bench.format import format_column
-
-    for name, better in summary["values"].items():
-        table.add_column(format_column(name, better), justify="right")
-
-
-def _add_rows(table: "Table", summary: Mapping[str, Any]) -> None:
-    cells = _format_cells(summary)
-    for method in summary["methods"]:
-        table.add_row(method, *[cells[method, name] for name in summary["values"]])
-
-
-def _format_cells(summary: Mapping[str, Any]) -> Mapping[tuple[str, str], str]:
-    """Return the values by method and column; a dash for what was not measured."""
-    from clearhead.bench.format import format_number
-
-    cells = defaultdict(lambda: "–")
-    for row in summary["rows"]:
-        cells[row["method"], row["name"]] = format_number(row["value"])
-    return cells

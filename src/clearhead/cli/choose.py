@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli import options, outputs
-from clearhead.cli.bench import LabelColumn, Reader, TaskName, print_table
+from clearhead.cli.bench import LabelColumn, Reader, TaskName
+from clearhead.cli.bench_table import print_table
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
