@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli import options, outputs
-from clearhead.cli.snapshot import LabelColumn, Limit, NoiseDraws, TaskName, choose_method
+from clearhead.cli.snapshot import LabelColumn, Limit, NoiseDraws, NoiseModels, TaskName, choose_method
 
 if TYPE_CHECKING:
     from clearhead.model_diff import ModelDiff
@@ -30,6 +30,7 @@ def diff(
     method: options.Method = None,
     method_options: options.MethodOptions = None,
     noise: NoiseDraws = 3,
+    noise_models: NoiseModels = None,
     text_column: options.TextColumn = None,
     label_column: LabelColumn = None,
     limit: Limit = None,
@@ -49,7 +50,8 @@ def diff(
     if task is not None:
         examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
     first, second = open_model(model_a, device), open_model(model_b, device)
-    result = compare(first, second, examples, method=spec, noise=noise, batch_size=batch_size, precision=precision)
+    settings: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
+    result = compare(first, second, examples, method=spec, noise=noise, noise_models=noise_models or (), **settings)
     if out is not None:
         write_atomically(out, WRITERS[out.suffix.casefold()](result))
         outputs.announce_file(out)
