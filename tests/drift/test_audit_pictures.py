@@ -67,7 +67,7 @@ def test_reports_speak_of_regions_and_images(found):
     assert "it is a corner of the image; without it, 25.0 points more answers are right" in text
     assert "| region | class | images |" in text
     page = audit_html.page(found)
-    assert "75.0 % of the labelled images." in page
+    assert "75.0&nbsp;% of the labelled images." in page
     record = audit_record.record(found)
     assert record["unit"] == "region"
     assert record["words"][0]["accuracy"]["low"] == found.words[0].accuracy.low

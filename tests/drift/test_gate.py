@@ -76,7 +76,7 @@ def test_a_word_in_few_examples_fails_the_gate():
 
 def test_the_bound_of_words_is_the_prediction_interval():
     noise = Noise(tuple(make_noise(np.zeros((1, 2)), shift).draws[0] for shift in (0.1, 0.2, 0.3)))
-    assert bound_largest_word(noise) == pytest.approx(0.2 + 4.303 * 0.1 * np.sqrt(4 / 3), abs=1e-3)
+    assert bound_largest_word(noise) == pytest.approx(0.2 + 5.339 * 0.1 * np.sqrt(4 / 3), abs=1e-3)
 
 
 def test_noise_of_rounding_seldom_fails_the_gate():
