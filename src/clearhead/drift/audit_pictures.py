@@ -66,14 +66,16 @@ def _split_classes(region: HiddenRegion, data: AuditedData) -> Iterator[RegionCa
 def select_answers(region: HiddenRegion, data: AuditedData, label: str | None = None) -> RegionCandidate:
     """Return a region in the pictures that are answered with a class; None for all pictures."""
     answer_E = data.answer_N[region.example_E]
-    is_chosen_E = np.ones(len(answer_E), dtype=bool) if label is None else answer_E == label
-    example_E, share_E = region.example_E[is_chosen_E], region.share_E[is_chosen_E]
-    name = ANY_CLASS if label is None else label
-    # All of them count as pictures of the class, even if that is any.
-    candidate = Candidate(region.name, name, example_E, share_E, np.full(len(example_E), name))
-    hidden = region.outcome.select(is_chosen_E)
-    effect = read_effect(hidden.before_EC.argmax(1), hidden, data.classes)
-    return RegionCandidate(candidate, effect, share_E - region.area_E[is_chosen_E])
+    is_chosen_E = np.full(len(answer_E), label is None) | (answer_E == label)
+    chosen = region.select(is_chosen_E)
+    effect = read_effect(chosen.outcome.before_EC.argmax(1), chosen.outcome, data.classes)
+    return RegionCandidate(_make_candidate(chosen, label or ANY_CLASS), effect, chosen.share_E - chosen.area_E)
+
+
+def _make_candidate(region: HiddenRegion, label: str) -> Candidate:
+    # All of its pictures count as answered with the class, even if that is any.
+    answers_E = np.full(len(region.example_E), label)
+    return Candidate(region.name, label, region.example_E, region.share_E, answers_E)
 
 
 def describe_regions(entries: Sequence[RegionCandidate], data: AuditedData) -> Iterator[AuditedWord]:

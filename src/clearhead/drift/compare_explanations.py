@@ -40,11 +40,17 @@ class InputDiff:
 def compare_explanations(first: Explanation, second: Explanation) -> InputDiff:
     """Compare two explanations of the same input by the same method."""
     _require_same_question(first, second)
-    reasons = extract_reasons(first, _make_example(first), ()), extract_reasons(second, _make_example(second), ())
-    shares = align_shares(*reasons, reasons[0].shares, reasons[1].shares)
-    agreement = compare_reasons(*reasons)
-    sentence = _write_sentence((first, second), agreement.shift, _name_most(*reasons, *shares))
-    return InputDiff(agreement, reasons[0].kind, _find_common(*reasons), _choose_grid(*reasons), *shares, sentence)
+    pair = _extract(first), _extract(second)
+    shares = align_shares(*pair, pair[0].shares, pair[1].shares)
+    agreement = compare_reasons(*pair)
+    sentence = _write_sentence((first, second), agreement.shift, _name_most(*pair, *shares))
+    return InputDiff(agreement, pair[0].kind, _find_common(*pair), _choose_grid(*pair), *shares, sentence)
+
+
+def _extract(explanation: Explanation) -> Reasons:
+    # Images have no text.
+    source = explanation.text if explanation.image is None else explanation.image
+    return extract_reasons(explanation, Example("input", source), ())
 
 
 def _require_same_question(first: Explanation, second: Explanation) -> None:
@@ -53,10 +59,6 @@ def _require_same_question(first: Explanation, second: Explanation) -> None:
             f"One explanation is by {first.method}, the other by {second.method}, or their options differ: explain "
             "both models by the same method."
         )
-
-
-def _make_example(explanation: Explanation) -> Example:
-    return Example("input", explanation.text if explanation.image is None else explanation.image)
 
 
 def _find_common(first: Reasons, second: Reasons) -> tuple[Span, ...]:

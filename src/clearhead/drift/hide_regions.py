@@ -10,7 +10,7 @@ from clearhead.arrays import Array
 from clearhead.data.task import Example, Mask, Task
 from clearhead.drift.hidden_units import HiddenInput, HiddenUnit, collect_hidden
 from clearhead.drift.picture_regions import Grid, find_background, list_region_names, mark_regions
-from clearhead.model.inputs import Item, collate, encode_all
+from clearhead.model.inputs import Inputs, Item, collate, encode_all
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities
 from clearhead.model_diff import Reasons
@@ -42,6 +42,13 @@ class HiddenRegion:
     share_E: Array
     area_E: Array
     outcome: HiddenUnit
+
+    def select(self, is_chosen_E: Array) -> "HiddenRegion":
+        """Return the region in some of its pictures."""
+        columns = (self.example_E, self.share_E, self.area_E)
+        return HiddenRegion(
+            self.name, *(column_E[is_chosen_E] for column_E in columns), self.outcome.select(is_chosen_E)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,20 +90,29 @@ class RegionHider:
         sources = [self.task.examples[number].raw for number in numbers]
         inputs = collate(self.model, list(encode_all(self.model, sources)))
         pictures = list(map(self._mark_picture, numbers, inputs.items))
+        yield from zip(pictures, self._run_masks(inputs, pictures), strict=True)
+
+    def _run_masks(self, inputs: Inputs, pictures: Sequence[HiddenPicture]) -> Iterator[Array]:
         masks = [picture.mask() for picture in pictures]
-        features = group_features(self.model, inputs, "patch", grid=self.reasons[numbers[0]].grid)
-        outputs = perturbed_logits(self.model, inputs, masks, features, batch_size=self.batch_size)
-        for picture, logits_RC in zip(pictures, outputs, strict=True):
-            yield picture, class_probabilities(logits_RC, self.model.problem).cpu().numpy()
+        # The images of a batch are of one size, so all have the grid of the first.
+        grid = self.reasons[pictures[0].number].grid
+        features = group_features(self.model, inputs, "patch", grid=grid)
+        for logits_RC in perturbed_logits(self.model, inputs, masks, features, batch_size=self.batch_size):
+            yield class_probabilities(logits_RC, self.model.problem).cpu().numpy()
 
     def _mark_picture(self, number: int, item: Item) -> HiddenPicture:
         grid = self.reasons[number].grid
         # Pictures are explained patch by patch, which audit() has made sure of.
         assert grid is not None
         marked = mark_regions(grid, _find_background(self.task.examples[number], item, grid))
-        names = enumerate(list_region_names())
-        regions = {index: marked[name] for index, name in names if name in marked and marked[name].any()}
-        return HiddenPicture(number, math.prod(grid), regions)
+        return HiddenPicture(number, math.prod(grid), _number_regions(marked))
+
+
+def _number_regions(marked: Mapping[str, Array]) -> dict[int, Array]:
+    """Return the regions that have patches, by their number among all regions."""
+    numbers = {name: number for number, name in enumerate(list_region_names())}
+    # A subject may fill a corner, and of it nothing is left to hide.
+    return {numbers[name]: region_U for name, region_U in marked.items() if region_U.any()}
 
 
 def _find_background(example: Example, item: Item, grid: Grid) -> Array | None:

@@ -73,8 +73,20 @@ def find_background(subject: Mask, size: tuple[int, int], box: Box, grid: Grid) 
     marked_PQ = subject.array() != 0
     rows, columns = np.nonzero(marked_PQ)
     height, width = marked_PQ.shape
-    row_M = _find_cells((rows + 0.5) / height * size[1], box[1], box[3], grid[0])
-    column_M = _find_cells((columns + 0.5) / width * size[0], box[0], box[2], grid[1])
+    left, top, right, bottom = box
+    row_M = _find_cells(_scale(rows, height, size[1]), top, bottom, grid[0])
+    column_M = _find_cells(_scale(columns, width, size[0]), left, right, grid[1])
+    return _clear_cells(grid, row_M, column_M)
+
+
+def _scale(pixel_M: Array, side: int, target: int) -> Array:
+    """Return the centres of pixels on a side of another length: a mask may be smaller than its picture."""
+    scaled_M: Array = (pixel_M + 0.5) * target / side
+    return scaled_M
+
+
+def _clear_cells(grid: Grid, row_M: Array, column_M: Array) -> Array:
+    """Return all patches but some (U); numbers below zero lie outside of what the model sees."""
     background = np.ones(grid, dtype=bool)
     is_seen_M = (row_M >= 0) & (column_M >= 0)
     background[row_M[is_seen_M], column_M[is_seen_M]] = False
@@ -84,4 +96,4 @@ def find_background(subject: Mask, size: tuple[int, int], box: Box, grid: Grid) 
 def _find_cells(position_M: Array, start: float, end: float, cells: int) -> Array:
     """Return the number of the cell in which each position lies, −1 outside."""
     cell_M = np.floor((position_M - start) / (end - start) * cells).astype(int)
-    return np.where((cell_M >= 0) & (cell_M < cells), cell_M, -1)
+    return np.where(cell_M < cells, np.maximum(cell_M, -1), -1)
