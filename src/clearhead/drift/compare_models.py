@@ -46,7 +46,7 @@ def diff(
     # Read once, for both models.
     chosen = choose_task(inputs, task)
     if first is None:
-        measured = {"noise": noise, "noise_models": noise_models}
+        measured: dict[str, Any] = {"noise": noise, "noise_models": noise_models}
         first = snapshot(model_a, chosen, method=_choose_method(method, second), **measured, **settings)
     # By default the method of the first: another may have been chosen for the second.
     if second is None:

@@ -38,17 +38,15 @@ class HiddenRegion:
     """A region in the pictures that have patches of it (E), what hiding it does, its share in relevance and in area."""
 
     name: str
+    outcome: HiddenUnit
     example_E: Array
     share_E: Array
     area_E: Array
-    outcome: HiddenUnit
 
     def select(self, is_chosen_E: Array) -> "HiddenRegion":
         """Return the region in some of its pictures."""
         columns = (self.example_E, self.share_E, self.area_E)
-        return HiddenRegion(
-            self.name, *(column_E[is_chosen_E] for column_E in columns), self.outcome.select(is_chosen_E)
-        )
+        return HiddenRegion(self.name, self.outcome.select(is_chosen_E), *(value_E[is_chosen_E] for value_E in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +69,7 @@ class RegionHider:
     def _describe(self, name: str, number: int, pictures: Sequence[HiddenPicture], outcome: HiddenUnit) -> HiddenRegion:
         shown = [picture for picture in pictures if number in picture.regions]
         columns = zip(*[self._measure(picture, number) for picture in shown], strict=True)
-        return HiddenRegion(name, *map(np.array, columns), outcome)
+        return HiddenRegion(name, outcome, *map(np.array, columns))
 
     def _measure(self, picture: HiddenPicture, region: int) -> tuple[int, float, float]:
         """Return the number of a picture, and a region's share in its relevance and in its area."""
