@@ -45,6 +45,7 @@ class RegionCandidate:
 
 def choose_regions(regions: Sequence[HiddenRegion], data: AuditedData, count: int) -> list[RegionCandidate]:
     """Return each region over all pictures, and the `count` with most relevance beyond their area for a class."""
+    # Over all pictures in any case: a border may help every class a little.
     everywhere = [select_answers(region, data) for region in regions]
     carriers = filter(_carries_class, chain.from_iterable(_split_classes(region, data) for region in regions))
     return [*everywhere, *sorted(carriers, key=_sort_key)[:count]]
@@ -55,6 +56,7 @@ def _carries_class(entry: RegionCandidate) -> bool:
 
 
 def _sort_key(entry: RegionCandidate) -> tuple[float, str, str]:
+    # Ties by name, so that the choice does not depend on the order of the classes.
     return -entry.weight, entry.candidate.word, entry.candidate.label
 
 
@@ -105,5 +107,6 @@ def _measure_region(entry: RegionCandidate, data: AuditedData, p: float) -> Audi
 def _list_suspicions(region: AuditedWord) -> Iterator[str]:
     """Yield why a region may be no evidence."""
     yield REGION_SUSPICIONS[region.kind]
+    # What misleads the model is no evidence, wherever it lies.
     if region.accuracy is not None and region.accuracy.low > 0:
         yield f"without it, {100 * region.accuracy.value:.1f} points more answers are right"

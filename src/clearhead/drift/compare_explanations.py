@@ -68,6 +68,7 @@ def _find_common(first: Reasons, second: Reasons) -> tuple[Span, ...]:
 
 def _choose_grid(first: Reasons, second: Reasons) -> tuple[int, int] | None:
     """Return the coarser grid, on which patches are compared."""
+    # Only pictures have one.
     if first.grid is None or second.grid is None:
         return None
     return min(first.grid, second.grid, key=lambda grid: grid[0] * grid[1])
@@ -85,6 +86,7 @@ def _name_most(first: Reasons, second: Reasons, first_U: Array, second_U: Array)
 
 def _write_sentence(pair: tuple[Explanation, Explanation], shift: float, most: str) -> str:
     moved = f"{shift:.0%} of the relevance moved"
+    # Of reasons that are the same, the largest change is rounding.
     if shift > SAME_SHIFT:
         moved += most
     return f"{_compare_predictions(*pair)}{_name_reasons(*pair, _judge_shift(shift))}: {moved}."
@@ -115,6 +117,7 @@ def name_prediction(explanation: Explanation) -> str:
 
 
 def _name_reasons(first: Explanation, second: Explanation, adjective: str) -> str:
+    # Otherwise the reasons are for a class that somebody chose.
     if _explains_prediction(first) and _explains_prediction(second):
         return f", for {adjective} reasons"
     labels = dict.fromkeys([_quote(first.label), _quote(second.label)])

@@ -41,6 +41,7 @@ class HiddenInput(ABC):
         return torch.from_numpy(np.stack(list(self._rows())))
 
     def _rows(self) -> Iterator[Array]:
+        # The first row is the input as it is, which all candidates are compared with.
         yield np.ones(self.units, dtype=bool)
         for candidate, keep_U in self.kept.items():
             yield keep_U
@@ -50,6 +51,7 @@ class HiddenInput(ABC):
         # A seed for each input and candidate, so that results do not depend on batches.
         generator = np.random.default_rng([self.number, candidate])
         others = np.flatnonzero(keep_U)
+        # Of a background as large as half the picture there are not as many others.
         count = min(len(others), len(keep_U) - len(others))
         control_U = np.ones(len(keep_U), dtype=bool)
         control_U[generator.choice(others, count, replace=False)] = False
@@ -57,6 +59,7 @@ class HiddenInput(ABC):
 
     def split_rows(self, probability_RC: Array) -> Iterator[tuple[int, Array]]:
         """Yield each candidate with its three rows of the mask: before, hidden, control."""
+        # In the order of _rows.
         for index, candidate in enumerate(self.kept):
             yield candidate, probability_RC[[0, 2 * index + 1, 2 * index + 2]]
 

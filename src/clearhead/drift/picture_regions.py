@@ -37,6 +37,7 @@ def list_region_names() -> list[str]:
 def mark_regions(grid: Grid, background_U: Array | None) -> dict[str, Array]:
     """Return by name which patches belong to each region (U), without those that people marked as the subject."""
     frame = mark_frame(grid)
+    # Without marks nobody knows what the subject is, and so not what the background is.
     if background_U is None:
         return frame
     regions = {name: region_U & background_U for name, region_U in frame.items()}
@@ -45,6 +46,7 @@ def mark_regions(grid: Grid, background_U: Array | None) -> dict[str, Array]:
 
 def mark_frame(grid: Grid) -> dict[str, Array]:
     """Return by name which patches belong to each corner and edge, and to all edges together (U)."""
+    # Edges and corners overlap: a marker in a corner is found by either.
     edges = {f"{side} edge": _mark_side(grid, side, EDGE_DEPTH) for side in SIDES}
     border_U: Array = np.any(list(edges.values()), axis=0)
     return {**dict(_mark_corners(grid)), **edges, BORDER_NAME: border_U}
@@ -60,6 +62,7 @@ def _mark_corners(grid: Grid) -> Iterator[tuple[str, Array]]:
 def _mark_side(grid: Grid, side: str, depth: float) -> Array:
     """Return the patches along a side (U), at least one deep."""
     axis, is_end = SIDES[side]
+    # Patches are numbered row by row, as in explanations.
     distance_U = np.indices(grid)[axis].flatten()
     if is_end:
         distance_U = grid[axis] - 1 - distance_U
@@ -95,5 +98,6 @@ def _clear_cells(grid: Grid, row_M: Array, column_M: Array) -> Array:
 
 def _find_cells(position_M: Array, start: float, end: float, cells: int) -> Array:
     """Return the number of the cell in which each position lies, −1 outside."""
+    # A processor may cut off the margin of a picture, and what lies there is not seen.
     cell_M = np.floor((position_M - start) / (end - start) * cells).astype(int)
     return np.where(cell_M < cells, np.maximum(cell_M, -1), -1)

@@ -85,6 +85,7 @@ def _format_change(change: Interval | None) -> str:
 
 def describe_shortcut(word: AuditedWord) -> str:
     """Say in words what a shortcut does, and why it is suspicious."""
+    # A region is in every image, a word stands in some texts.
     describe = _describe_region if word.kind in REGION_KINDS else _describe_word
     return f"{describe(word)} Suspicious: {'; '.join(word.suspicions)}."
 

@@ -36,6 +36,7 @@ def _add_case(suite: ElementTree.Element, condition: Condition, result: GateResu
         ElementTree.SubElement(case, "system-out").text = sentence
     else:
         failure = ElementTree.SubElement(case, "failure", {"message": sentence, "type": "moved"})
+        # Each failure lists what it is about.
         describe = _describe_words if condition.name == WORDS_NAME else _describe_examples
         failure.text = "\n".join(map(escape_hidden, describe(result)))
 

@@ -240,7 +240,17 @@ def _draw_grid_line(y: float) -> str:
 
 
 def _draw_share_ticks(axis: _Axis, scale: float | None) -> str:
-    return "".join(_draw_share_tick(fraction, axis, scale) for fraction in LABELLED_SHARES)
+    return "".join(_draw_share_tick(fraction, axis, scale) for fraction in _choose_fractions(axis, scale))
+
+
+def _choose_fractions(axis: _Axis, scale: float | None) -> Sequence[float]:
+    """Return where the horizontal axis has labels: at whole numbers, if it counts something such as blocks."""
+    if scale is None:
+        return LABELLED_SHARES
+    # From the end, whose label is the number of all.
+    last = max(1, round(scale * axis.last_share))
+    step = math.ceil(last / (len(LABELLED_SHARES) - 1))
+    return [number / last for number in range(last, -1, -step)]
 
 
 def _draw_share_tick(fraction: float, axis: _Axis, scale: float | None) -> str:

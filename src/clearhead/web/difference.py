@@ -72,6 +72,7 @@ async def compare_models(body: DifferenceRequest, request: Request) -> Differenc
     if body.first.source != body.second.source:
         raise BadInput("Two models are compared on one input: give both requests the same.")
     _require_same_classes(service, body)
+    # One after the other: both may be in the cache, since the page has shown them.
     answers = [await dispatcher.explain(request, entry) for entry in (body.first, body.second)]
     return _describe(compare_explanations(*[answer.explanation for answer in answers]), answers)
 
@@ -87,6 +88,7 @@ def _require_same_classes(service: ExplainService, body: DifferenceRequest) -> N
 
 
 def _list_classes(model: Model) -> str:
+    # Models may have a thousand classes.
     names = ", ".join(model.labels[:MAX_CLASSES])
     return names if len(model.labels) <= MAX_CLASSES else f"{names} …"
 
