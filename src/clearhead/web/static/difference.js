@@ -8,6 +8,9 @@ import * as imageView from "./image_view.js";
 import { formatRelevance } from "./scale.js";
 import * as textView from "./text_view.js";
 
+// The changes of a word and of a patch that get the full colour at least: smaller ones are to look small.
+const MIN_FULL = { word: 0.02, patch: 0.002 };
+
 // Below the columns, one for each that another model explains by the method of the first column.
 export async function showDifferences([first, ...others], photo, signal) {
   const group = find("differences");
@@ -61,7 +64,7 @@ function scaleChanges(full, units) {
 
 function renderWords(difference, explanation) {
   const { change } = difference;
-  const scale = scaleChanges(Math.max(0, ...change.map(Math.abs)), `${difference.unit}s`);
+  const scale = scaleChanges(Math.max(MIN_FULL.word, ...change.map(Math.abs)), `${difference.unit}s`);
   const spans = difference.spans.length ? placeWords(difference) : placeTokens(difference, explanation);
   const { group } = textView.renderText({ ...explanation, text: readTexts(explanation) }, spans, scale, null);
   const swatches = [["f1", "f3", "f5", "f7", "f9"], ["a9", "a7", "a5", "a3", "a1"]];
@@ -83,7 +86,7 @@ function placeTokens({ change }, { tokens }) {
 
 function renderPatches({ change, grid }, explanations, photo) {
   const explanation = { ...explanations.find((entry) => String(entry.grid) === String(grid)), pixels: null };
-  const scale = scaleChanges(imageView.findFull(change), "patches");
+  const scale = scaleChanges(Math.max(MIN_FULL.patch, imageView.findFull(change)), "patches");
   const view = imageView.createImageView(explanation, photo, null);
   imageView.paintImage(view, change, scale, { ...imageSettings(), description: describeChanges(change, grid, scale) });
   const ends = ["ch-warm", "ch-cold"].map((className) => createElement("i", { className }));
@@ -107,7 +110,7 @@ function nameEnds(scale, [more, less]) {
 
 function describeAgreement({ agreement: { shift, correlation, overlap }, predictions }) {
   const answers = predictions.map(describePrediction).join(", ");
-  const numbers = [`relevance moved ${formatPercent(shift)}`, `rank correlation ${correlation.toFixed(2)}`, `common strongest ${formatPercent(overlap)}`];
+  const numbers = [`relevance moved ${formatPercent(shift)}`, `rank correlation ${correlation.toFixed(2).replace("-", "−")}`, `common strongest ${formatPercent(overlap)}`];
   return `${answers}. Agreement: ${numbers.join(", ")}.`;
 }
 
