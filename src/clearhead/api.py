@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from clearhead.engine.streams import prefetch
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.model.answer_inputs import is_chat
+from clearhead.model.focused_inputs import attach_focus
 from clearhead.model.inputs import (
     Encoded,
     EncodedList,
@@ -143,12 +145,13 @@ def compare(  # noqa: PLR0913 - as for `explain`
     overflow = _resolve_overflow(overflow, long)
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     validate_check(check)
-    listed = _list_inputs(model, inputs)
+    listed = _list_inputs(model, inputs, focus)
+    if not model.writes:
+        _refuse_answer_options(model, replace(answers, focus=None))
 
     def explain_by(planned: Sequence[MethodSpec]) -> ByMethod:
         if model.writes:
             return _explain_prompts(model, listed, planned, target, answers, batch_size)
-        _refuse_answer_options(model, answers)
         return _explain_inputs(model, listed, planned, target, batch_size, overflow)
 
     def explain_rows(planned: Sequence[MethodSpec]) -> Explained:
@@ -169,15 +172,19 @@ def _transpose(rows: Sequence[Sequence[Explanation]]) -> list[list[Explanation]]
     return list(map(list, zip(*rows, strict=True)))
 
 
-def _list_inputs(model: Model, inputs: Any) -> Inputs | list[Any]:
-    """Return the inputs of a call as a list, or as a batch of tensors; one prompt may be a list of chat messages."""
+def _list_inputs(model: Model, inputs: Any, focus: Any) -> Inputs | list[Any]:
+    """Return the inputs of a call as a list, or as a batch of tensors; one prompt may be a list of chat messages.
+
+    Those of a model with several outputs have the part of them that is explained.
+    """
     if model.writes and is_chat(inputs):
         return [inputs]
     if isinstance(inputs, Mapping) and not model.writes:
-        return from_tensors(model, inputs)
-    if isinstance(inputs, Inputs):
-        return inputs
-    return as_input_list(inputs)
+        return from_tensors(model, inputs, focus)
+    listed: Inputs | list[Any] = inputs if isinstance(inputs, Inputs) else as_input_list(inputs)
+    if model.writes:
+        return listed
+    return attach_focus(model, listed, focus)
 
 
 def _name_methods(

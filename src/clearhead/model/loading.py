@@ -14,6 +14,7 @@ from torch import nn
 from clearhead.errors import BadFile, BadOption, UnsupportedModel, first_line
 from clearhead.model import zoo
 from clearhead.model.cpu_features import require_bfloat16
+from clearhead.model.focus_networks import FocusNetwork, wrap_focus
 from clearhead.model.language import AnswerNetwork, encoder_decoder_architectures, wrap_language_model
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
@@ -29,6 +30,8 @@ AUTO_CLASSES = {
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
     "ForCausalLM": "AutoModelForCausalLM",
     "LMHeadModel": "AutoModelForCausalLM",
+    "ForTokenClassification": "AutoModelForTokenClassification",
+    "ForMaskedLM": "AutoModelForMaskedLM",
 }
 
 
@@ -55,7 +58,7 @@ def load(
             loaded = replace(loaded, processor=processor, copies={})
         if lm_head is not None:
             loaded = replace(loaded, lm=_load_lm_head(lm_head, allow_pickle), copies={})
-        loaded = _wrap_language_model(loaded)
+        loaded = _wrap_network_output(loaded)
         validate_model(loaded)
         return _place(select_processor(loaded), device, dtype)
 
@@ -237,11 +240,11 @@ def _no_transformer(source: Any) -> UnsupportedModel:
     )
 
 
-def _wrap_language_model(model: Model) -> Model:
-    """Return a Model whose network answers with the logits of an answer's tokens, if it is a language model."""
-    if isinstance(model.network, AnswerNetwork):
+def _wrap_network_output(model: Model) -> Model:
+    """Return a Model whose network answers with what is explained: an answer's tokens, or a part of its output."""
+    if isinstance(model.network, AnswerNetwork | FocusNetwork):
         return model
-    wrapped = wrap_language_model(model.network)
+    wrapped = wrap_focus(wrap_language_model(model.network))
     if wrapped is model.network:
         return model
     return replace(model, network=wrapped, copies={})

@@ -9,8 +9,6 @@ from clearhead.errors import UnsupportedModel
 from clearhead.model.model import Model
 
 UNSUPPORTED_HEADS = (
-    "ForTokenClassification",
-    "ForMaskedLM",
     "LMHeadModel",
     "ForCausalLM",
     "ForConditionalGeneration",
@@ -49,7 +47,8 @@ def unsupported_head(architecture: str) -> UnsupportedModel:
     """Return the error for an architecture whose head is not covered."""
     return UnsupportedModel(
         f"{architecture} has no head that is covered: load a …ForSequenceClassification, …ForImageClassification, "
-        "…ForQuestionAnswering, …ForCausalLM or, for text, …ForConditionalGeneration model."
+        "…ForQuestionAnswering, …ForTokenClassification, …ForMaskedLM, …ForCausalLM or, for text, "
+        "…ForConditionalGeneration model."
     )
 
 
