@@ -13,6 +13,7 @@ from torch import nn
 
 from clearhead.errors import BadFile, BadOption, UnsupportedModel, first_line
 from clearhead.model import zoo
+from clearhead.model.choice_network import ChoiceNetwork, wrap_choices
 from clearhead.model.cpu_features import require_bfloat16
 from clearhead.model.focus_networks import FocusNetwork, wrap_focus
 from clearhead.model.language import AnswerNetwork, encoder_decoder_architectures, wrap_language_model
@@ -32,6 +33,7 @@ AUTO_CLASSES = {
     "LMHeadModel": "AutoModelForCausalLM",
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForMultipleChoice": "AutoModelForMultipleChoice",
 }
 
 
@@ -242,9 +244,9 @@ def _no_transformer(source: Any) -> UnsupportedModel:
 
 def _wrap_network_output(model: Model) -> Model:
     """Return a Model whose network answers with what is explained: an answer's tokens, or a part of its output."""
-    if isinstance(model.network, AnswerNetwork | FocusNetwork):
+    if isinstance(model.network, AnswerNetwork | FocusNetwork | ChoiceNetwork):
         return model
-    wrapped = wrap_focus(wrap_language_model(model.network))
+    wrapped = wrap_choices(wrap_focus(wrap_language_model(model.network)))
     if wrapped is model.network:
         return model
     return replace(model, network=wrapped, copies={})

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.model.choice_network import ChoiceNetwork
 from clearhead.model.focus_networks import FocusNetwork, MaskedWordNetwork
 from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork
 
@@ -80,6 +81,11 @@ class Model:
         return isinstance(self.network, MaskedWordNetwork)
 
     @property
+    def chooses(self) -> bool:
+        """Whether the model scores each of several choices about a context."""
+        return isinstance(self.network, ChoiceNetwork)
+
+    @property
     def is_positional(self) -> bool:
         """Whether the output belongs to a position of the text, which moves if words before it are deleted."""
         return self.problem == "span" or (self.has_focus and not self.takes_images)
@@ -99,6 +105,8 @@ class Model:
     def _class_names(self) -> dict[int, Any]:
         if self.names_words:
             return self._vocabulary
+        if self.chooses:
+            return {0: "choice"}
         return getattr(self.config, "id2label", None) or {}
 
     @cached_property
@@ -120,6 +128,9 @@ class Model:
         # The words of a vocabulary exclude each other, whatever the config says of other heads.
         if self.names_words:
             return "single-label"
+        # The score of one choice is no probability without those of the others.
+        if self.chooses:
+            return "regression"
         if self.classes == 1:
             return _problem_of_single_output(self._declared_problem)
         return self._declared_problem or "single-label"

@@ -47,7 +47,7 @@ def unsupported_head(architecture: str) -> UnsupportedModel:
     """Return the error for an architecture whose head is not covered."""
     return UnsupportedModel(
         f"{architecture} has no head that is covered: load a …ForSequenceClassification, …ForImageClassification, "
-        "…ForQuestionAnswering, …ForTokenClassification, …ForMaskedLM, …ForCausalLM or, for text, "
+        "…ForQuestionAnswering, …ForTokenClassification, …ForMaskedLM, …ForMultipleChoice, …ForCausalLM or, for text, "
         "…ForConditionalGeneration model."
     )
 
