@@ -83,6 +83,9 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt at {sources}, or
     before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping names them.
 
+    A model that labels words, fills in masked words, finds boxes or labels pixels has many outputs: `focus` is the one
+    to explain, or a list with one per input (docs/heads.md). A multiple choice is (context, [choice, choice, …]).
+
     `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than the
     others: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of the groups that
     words or patches are divided into, five or more.

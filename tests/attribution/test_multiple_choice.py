@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from helpers.tiny_heads import CHOICES as CHOOSERS
 from helpers.tiny_models import network, tensors
 from helpers.tiny_tokenizers import plot_tokenizer
 
@@ -11,17 +12,6 @@ import clearhead
 from clearhead import Target
 from clearhead.errors import BadInput, BadOption
 
-CHOOSERS = {
-    "bert": hf.BertForMultipleChoice,
-    "roberta": hf.RobertaForMultipleChoice,
-    "xlm-r": hf.XLMRobertaForMultipleChoice,
-    "distilbert": hf.DistilBertForMultipleChoice,
-    "albert": hf.AlbertForMultipleChoice,
-    "electra": hf.ElectraForMultipleChoice,
-    "modernbert": hf.ModernBertForMultipleChoice,
-    "deberta-v2": hf.DebertaV2ForMultipleChoice,
-    "mpnet": hf.MPNetForMultipleChoice,
-}
 CONTEXT = "a film with no plot is it"
 CHOICES = ["really good", "bad", "or a fine film"]
 QUESTION = (CONTEXT, CHOICES)

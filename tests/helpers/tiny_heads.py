@@ -1,4 +1,4 @@
-"""Tiny random models with an output for every word, in float64."""
+"""Tiny random models with an output for every word, or that choose between texts, in float64."""
 
 import torch
 import transformers as hf
@@ -34,6 +34,17 @@ MASKED_WORDS = {
     "modernbert": hf.ModernBertForMaskedLM,
     "deberta-v2": hf.DebertaV2ForMaskedLM,
     "mpnet": hf.MPNetForMaskedLM,
+}
+CHOICES = {
+    "bert": hf.BertForMultipleChoice,
+    "roberta": hf.RobertaForMultipleChoice,
+    "xlm-r": hf.XLMRobertaForMultipleChoice,
+    "distilbert": hf.DistilBertForMultipleChoice,
+    "albert": hf.AlbertForMultipleChoice,
+    "electra": hf.ElectraForMultipleChoice,
+    "modernbert": hf.ModernBertForMultipleChoice,
+    "deberta-v2": hf.DebertaV2ForMultipleChoice,
+    "mpnet": hf.MPNetForMultipleChoice,
 }
 HEADS = [("words", family) for family in WORD_LABELS] + [("masks", family) for family in MASKED_WORDS]
 

@@ -301,9 +301,12 @@ def _text_tokens(item: Item) -> Tokens:
 
 
 def _image_tokens(trace: Trace) -> Tokens:
-    """Name the tokens of an image and mark the class and register tokens, which come before the patches."""
-    tokens = [*_leading_tokens(trace.leading), *_patch_tokens(*trace.grid or (0, 0))]
-    return tuple(tokens), np.arange(len(tokens)) < trace.leading
+    """Name the tokens of an image and mark those that are no patches: class and register tokens, and boxes."""
+    patches = list(_patch_tokens(*trace.grid or (0, 0)))
+    leading = _leading_tokens(trace.leading)
+    boxes = list(map("[BOX{}]".format, range(trace.patch_grid.trailing)))
+    special = [True] * len(leading) + [False] * len(patches) + [True] * len(boxes)
+    return (*leading, *patches, *boxes), np.array(special)
 
 
 def _patch_tokens(rows: int, columns: int) -> Iterator[str]:

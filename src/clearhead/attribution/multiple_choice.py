@@ -4,7 +4,7 @@ The logit of a choice depends on its own pair alone, so the relevance for a choi
 the relevance of the other choices with their sign; the words of the context, which all pairs share, are added up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from clearhead.model.target import Target, TargetLike, class_index, list_targets
 
 OTHERS = "others"
 """The value of `versus` that contrasts a choice with all others."""
+CHOICE_FIELDS = ("text", "score", "probability")
 UNCHECKED_CONTRAST = "Words are hidden in the pair of one choice: explain the choices one by one for their checks."
 
 Row = Sequence[Explanation]
@@ -67,6 +68,7 @@ def _parse_example(source: Any) -> ChoiceInput:
 
 def split_rows(examples: Sequence[ChoiceInput], explanations: Sequence[Explanation]) -> list[Row]:
     """Return the explanations of the pairs of each example."""
+    # Pairs were explained in one list, so that they share batches.
     rows = []
     start = 0
     for example in examples:
@@ -86,34 +88,49 @@ def combine_rows(
 
 
 def _combine(example: ChoiceInput, row: Row, target: TargetLike) -> Explanation:
-    score_K = np.array([explanation.diagnostics["score"] for explanation in row])
-    probability_K = _softmax(score_K)
-    index, versus = _resolve(example, target, int(score_K.argmax()))
-    best = int(score_K.argmax())
-    outcome = {
-        "score": float(_weigh(len(row), index, versus) @ score_K),
-        "predicted": example.choices[best],
-        "predicted_probability": float(probability_K[best]),
-        "choices": _describe_choices(example, score_K, probability_K),
-    }
+    outcome = Outcome(example, np.array([explanation.diagnostics["score"] for explanation in row]))
+    index, versus = _resolve(example, target, outcome.best)
     merged = _contrast(example, row, index, versus)
+    score = float(_weigh(len(row), index, versus) @ outcome.score_K)
     return replace(
         merged,
         target=Target(index, versus=versus),
         label=_label(example, index, versus),
-        probability=float(probability_K[index]),
-        diagnostics={**merged.diagnostics, **outcome},
+        probability=float(outcome.probability_K[index]),
+        diagnostics={**merged.diagnostics, "score": score, **outcome.describe()},
     )
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """The scores of all choices of an example (K)."""
+
+    example: ChoiceInput
+    score_K: Array
+
+    @property
+    def best(self) -> int:
+        return int(self.score_K.argmax())
+
+    @property
+    def probability_K(self) -> Array:
+        return _softmax(self.score_K)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the choice that wins, and the score and probability of every choice, as plain data."""
+        probability_K = self.probability_K
+        rows = zip(self.example.choices, self.score_K.tolist(), probability_K.tolist(), strict=True)
+        return {
+            "predicted": self.example.choices[self.best],
+            "predicted_probability": float(probability_K[self.best]),
+            "choices": [dict(zip(CHOICE_FIELDS, row, strict=True)) for row in rows],
+        }
+
+
 def _softmax(score_K: Array) -> Array:
+    # Without the largest score, so that no exponential overflows.
     odds_K: Array = np.exp(score_K - score_K.max())
     return odds_K / float(odds_K.sum())
-
-
-def _describe_choices(example: ChoiceInput, score_K: Array, probability_K: Array) -> list[Mapping[str, Any]]:
-    rows = zip(example.choices, score_K.tolist(), probability_K.tolist(), strict=True)
-    return [{"text": text, "score": score, "probability": probability} for text, score, probability in rows]
 
 
 def _resolve(example: ChoiceInput, target: TargetLike, predicted: int) -> tuple[int, int | str | None]:
@@ -123,16 +140,22 @@ def _resolve(example: ChoiceInput, target: TargetLike, predicted: int) -> tuple[
     if target.span is not None:
         raise BadInput("A span target needs a question-answering model; give the index or the text of a choice.")
     index = predicted if target.index is None else class_index(target.index, example.choices)
+    return index, _resolve_versus(example, target, index)
+
+
+def _resolve_versus(example: ChoiceInput, target: Target, index: int) -> int | str | None:
     if target.versus is None or target.versus == OTHERS:
-        return index, target.versus
+        return target.versus
     versus = class_index(target.versus, example.choices)
+    # Compared as indices: a choice may be named by its text or its number.
     if versus == index:
         raise BadInput(f"The choice '{example.choices[index]}' cannot be contrasted with itself: choose another.")
-    return index, versus
+    return versus
 
 
 def _weigh(count: int, index: int, versus: int | str | None) -> Array:
     """Return the weight of each choice in the explained score."""
+    # Others share the weight of the chosen one, so that the score is a difference.
     weight_K = np.zeros(count)
     if versus == OTHERS:
         weight_K -= 1 / (count - 1)
@@ -155,16 +178,22 @@ def _contrast(example: ChoiceInput, row: Row, index: int, versus: int | str | No
     """Return the explanation of a choice, with the words of those that it is contrasted with behind it."""
     if versus is None:
         return row[index]
-    weight_K = _weigh(len(row), index, versus)
-    others = [number for number in np.flatnonzero(weight_K).tolist() if number != index]
     _require_signed(row[index])
     merged = row[index]
     texts = [example.context, example.choices[index]]
-    for number in others:
-        merged = _add(merged, row[number], float(weight_K[number]), len(texts))
+    for number, weight in _list_others(len(row), index, versus):
+        merged = _add(merged, row[number], weight, len(texts))
         texts.append(example.choices[number])
     diagnostics = {**merged.diagnostics, "unchecked": UNCHECKED_CONTRAST}
-    return replace(merged, text=tuple(texts), check=None, pixels=None, diagnostics=diagnostics)
+    return replace(merged, text=tuple(texts), check=None, diagnostics=diagnostics)
+
+
+def _list_others(count: int, index: int, versus: int | str | None) -> list[tuple[int, float]]:
+    """Return the other choices of a contrast with their weights."""
+    weight_K = _weigh(count, index, versus)
+    # The chosen one stands first already.
+    weight_K[index] = 0
+    return [(number, float(weight_K[number])) for number in np.flatnonzero(weight_K).tolist()]
 
 
 def _require_signed(explanation: Explanation) -> None:
@@ -178,17 +207,23 @@ def _require_signed(explanation: Explanation) -> None:
 
 def _add(merged: Explanation, other: Explanation, weight: float, segment: int) -> Explanation:
     """Add the relevance of another choice: to the words of the context, and its own words behind all others."""
+    # Tokenizers give the context the same tokens in every pair.
     shared = _count_shared(other)
-    own = slice(shared, None)
     return replace(
         merged,
-        tokens=merged.tokens + other.tokens[own],
-        special=np.concatenate([merged.special, other.special[own]]),
+        tokens=merged.tokens + other.tokens[shared:],
+        special=np.concatenate([merged.special, other.special[shared:]]),
         offsets=_join_offsets(merged, other, shared, segment),
         relevance=_add_values(merged.relevance, weight * other.relevance, shared),
         layers=_add_layers(merged.layers, other.layers, weight, shared),
-        heads=None if merged.heads is None or other.heads is None else merged.heads + weight * other.heads,
+        heads=_add_heads(merged.heads, other.heads, weight),
     )
+
+
+def _add_heads(heads: Array | None, added: Array | None, weight: float) -> Array | None:
+    if heads is None or added is None:
+        return None
+    return heads + weight * added
 
 
 def _count_shared(explanation: Explanation) -> int:
@@ -201,6 +236,7 @@ def _count_shared(explanation: Explanation) -> int:
 
 def _add_values(values: Array, added: Array, shared: int) -> Array:
     """Add values of shared tokens, on the last axis, and append the others."""
+    # Copied, because explanations own their arrays.
     summed = values.copy()
     summed[..., :shared] += added[..., :shared]
     return np.concatenate([summed, added[..., shared:]], axis=-1)

@@ -17,6 +17,7 @@ class ChoiceNetwork(nn.Module):
         super().__init__()
         self.network = network
         self.config = network.config
+        # Not train(), which would set the mode of every layer of the network.
         self.training = network.training
 
     def get_input_embeddings(self) -> Any:
@@ -24,6 +25,7 @@ class ChoiceNetwork(nn.Module):
 
     def forward(self, **tensors: Tensor) -> Tensor:
         """Return the logit of each pair."""
+        # A choice alone gets the logit that it has among others.
         single = {name: tensor[:, None] for name, tensor in tensors.items()}
         logits: Tensor = self.network(**single, return_dict=True).logits
         return logits

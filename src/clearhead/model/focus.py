@@ -41,6 +41,7 @@ def find_characters(text: str, focus: Any, noun: str) -> Characters:
     if not _is_integer_pair(focus):
         raise BadInput(f"Invalid focus={focus!r}: give words of the {noun}, the index of a token, or (start, end).")
     start, end = focus
+    # An empty range would hold no token.
     if not 0 <= start < end <= len(text):
         raise BadInput(f"Characters {start} … {end} are not in the {noun}, which has {len(text)}.")
     return start, end
@@ -55,6 +56,7 @@ def _find_words(text: str, words: str, noun: str) -> Characters:
     if not words.strip():
         raise BadInput(f"The focus is empty: give words of the {noun}.")
     escaped = re.escape(words.strip())
+    # "art" means the word, not a piece of "party", if the text has both.
     match = re.search(rf"(?<!\w){escaped}(?!\w)", text) or re.search(escaped, text)
     if match is None:
         raise BadInput(f"{words!r} does not occur in the {noun} {text!r}.")

@@ -13,6 +13,10 @@ CONTINUES = 2
 """What `focus` (B,T) holds at the tokens of a word or entity, the first and the others; 0 elsewhere."""
 
 
+# Detectors whose softmax has a class more, for boxes without an object; others decide by a sigmoid per class.
+SOFTMAX_DETECTORS = ("DetrFor", "YolosFor", "TableTransformerFor")
+
+
 class FocusNetwork(nn.Module):
     """A stock network, unmodified, whose output is reduced to the logits of one part of it (B,C)."""
 
@@ -33,8 +37,12 @@ class FocusNetwork(nn.Module):
 
     def read_all(self, **tensors: Tensor) -> Tensor:
         """Return the logits of all parts of the output."""
-        logits: Tensor = self.network(**tensors, return_dict=True).logits
+        logits: Tensor = self.run(**tensors).logits
         return logits
+
+    def run(self, **tensors: Tensor) -> Any:
+        """Return the network's own output."""
+        return self.network(**tensors, return_dict=True)
 
     def select(self, logits: Tensor, focus: Tensor) -> Tensor:
         """Return the logits (B,C) of the part that `focus` names."""
@@ -75,11 +83,13 @@ class TokenNetwork(FocusNetwork):
         """Return for each class the one that its further tokens have."""
         names = getattr(self.config, "id2label", None) or {}
         numbers = {str(name): index for index, name in names.items()}
-        continued = []
-        for index in range(classes):
-            name = str(names.get(index, ""))
-            continued.append(numbers.get(f"I-{name[2:]}", index) if name.startswith("B-") else index)
-        return continued
+        # A class without a continuing one, such as O, continues itself.
+        return [numbers.get(_continue_name(str(names.get(index, ""))), index) for index in range(classes)]
+
+
+def _continue_name(name: str) -> str:
+    """Return the label of the further tokens of an entity; "" if the label does not begin one."""
+    return f"I-{name[2:]}" if name.startswith("B-") else ""
 
 
 class MaskedWordNetwork(TokenNetwork):
@@ -89,9 +99,44 @@ class MaskedWordNetwork(TokenNetwork):
         return range(classes)
 
 
+class BoxNetwork(FocusNetwork):
+    """A network that finds objects: logits for every box it may find (B,N,C); `focus` (B,1) is the index of one."""
+
+    @property
+    def has_background(self) -> bool:
+        """Whether the last class means that there is no object."""
+        return type(self.network).__name__.startswith(SOFTMAX_DETECTORS)
+
+    @property
+    def trailing_tokens(self) -> int:
+        """How many tokens for boxes stand behind the patches."""
+        return int(getattr(self.config, "num_detection_tokens", 0))
+
+    @property
+    def has_decoder(self) -> bool:
+        """Whether boxes are found by a decoder that looks at the picture, instead of by tokens among its patches."""
+        return self.trailing_tokens == 0
+
+    def select(self, logits: Tensor, focus: Tensor) -> Tensor:
+        index_B1C = focus[..., None].expand(-1, -1, logits.shape[-1])
+        return logits.gather(1, index_B1C)[:, 0]
+
+
+class PixelNetwork(FocusNetwork):
+    """A network that labels pixels: logits (B,C,P,Q); `focus` (B,P,Q) marks those whose mean is explained."""
+
+    def select(self, logits: Tensor, focus: Tensor) -> Tensor:
+        count_B = focus.flatten(1).sum(1).clamp(min=1)
+        weight_BPQ = focus / count_B[:, None, None]
+        weighted_BCPQ = logits * weight_BPQ[:, None].to(logits.dtype)
+        return weighted_BCPQ.flatten(2).sum(2)
+
+
 WRAPPERS: dict[str, type[FocusNetwork]] = {
     "ForTokenClassification": TokenNetwork,
     "ForMaskedLM": MaskedWordNetwork,
+    "ForObjectDetection": BoxNetwork,
+    "ForSemanticSegmentation": PixelNetwork,
 }
 """Ending of an architecture's name to the network that reduces its output."""
 

@@ -12,12 +12,25 @@ from torch import Tensor, nn
 from clearhead.errors import BadInput, BadOption
 from clearhead.model.batches import Encoded, Inputs, Item, collate
 from clearhead.model.focus import FocusedInput, FocusedOutput
-from clearhead.model.focus_networks import CONTINUES, FOCUS, STARTS, MaskedWordNetwork, TokenNetwork
+from clearhead.model.focus_networks import (
+    CONTINUES,
+    FOCUS,
+    STARTS,
+    BoxNetwork,
+    MaskedWordNetwork,
+    PixelNetwork,
+    TokenNetwork,
+)
+from clearhead.model.image_focus import ImageRow, find_box, find_pixels
 from clearhead.model.model import Model
 from clearhead.model.word_focus import TokenRow, find_labelled_word, find_masked_word, list_masks
 
-Finder = Callable[[Model, TokenRow, Any], FocusedOutput]
-FINDERS: dict[type, Finder] = {TokenNetwork: find_labelled_word, MaskedWordNetwork: find_masked_word}
+WordFinder = Callable[[Model, TokenRow, Any], FocusedOutput]
+ImageFinder = Callable[[Model, ImageRow, Any], tuple[FocusedOutput, Tensor]]
+WORD_FINDERS: dict[type, WordFinder] = {TokenNetwork: find_labelled_word, MaskedWordNetwork: find_masked_word}
+IMAGE_FINDERS: dict[type, ImageFinder] = {BoxNetwork: find_box, PixelNetwork: find_pixels}
+FocusedRow = tuple[Item, Tensor]
+"""The item of an input with its focus, and the row of `FOCUS` for it."""
 # Threads that prepare images take turns: the mode of a network is that of all of them.
 _MODE_LOCK = threading.Lock()
 
@@ -31,18 +44,20 @@ def split_focus(source: Any) -> tuple[Any, Any]:
 
 def attach_focus(model: Model, inputs: Inputs | list[Any], focus: Any) -> Inputs | list[Any]:
     """Return inputs with the part of the output to explain: `focus` is that of all, or a list with one per input."""
+    # Without a choice of the caller, the focus is found when an input is encoded.
     if focus is None:
         return inputs
     if not model.has_focus:
         raise BadOption(f"{model.name} has one output per input: leave out focus.")
+    listed = list_focus(focus, len(inputs))
     if isinstance(inputs, Inputs):
-        return focus_batch(model, inputs, list_focus(focus, len(inputs)))
-    pairs = zip(inputs, list_focus(focus, len(inputs)), strict=True)
-    return [FocusedInput(source, own_focus) for source, own_focus in pairs]
+        return focus_batch(model, inputs, listed)
+    return list(map(FocusedInput, inputs, listed))
 
 
 def list_focus(focus: Any, count: int) -> list[Any]:
     """Return one focus per input, from one for all or a list."""
+    # A tuple is one focus: characters, or the corners of a box.
     if not isinstance(focus, list):
         return [focus] * count
     if len(focus) != count:
@@ -54,15 +69,70 @@ def focus_encoded(model: Model, encoded: Encoded, focus: Any) -> Encoded:
     """Return an encoded input with the part of the output to explain; an input of other networks as it is."""
     if not model.has_focus:
         return encoded
-    ids = encoded.values["input_ids"]
-    row = TokenRow(encoded.item, ids, lambda: _predict_row(model, encoded))
-    output = _find_output(model, row, focus)
-    item = replace(encoded.item, focus=output, special=_mark_masks(model, encoded.item, ids))
-    return Encoded(item, {**encoded.values, FOCUS: mark_tokens(output.tokens, encoded.length)})
+    item, marks = _focus_row(model, collate(model, [encoded]), 0, focus)
+    # Texts are lists until a batch pads them, images are tensors.
+    return Encoded(item, {**encoded.values, FOCUS: marks if model.takes_images else marks.tolist()})
 
 
-def _find_output(model: Model, row: TokenRow, focus: Any) -> FocusedOutput:
-    return FINDERS[type(model.network)](model, row, focus)
+def focus_batch(model: Model, inputs: Inputs, focus: Sequence[Any]) -> Inputs:
+    """Return a batch of tensors with the part of the output to explain in each row."""
+    if not model.has_focus or FOCUS in inputs.tensors:
+        return inputs
+    rows = [_focus_row(model, inputs, row, own_focus) for row, own_focus in enumerate(focus)]
+    items, marks = zip(*rows, strict=True)
+    return Inputs({**inputs.tensors, FOCUS: torch.stack(marks).to(model.device)}, items)
+
+
+def _focus_row(model: Model, inputs: Inputs, row: int, focus: Any) -> FocusedRow:
+    single = Inputs({name: tensor[[row]] for name, tensor in inputs.tensors.items()}, [inputs.items[row]])
+    if model.takes_images:
+        return _focus_image(model, single, focus)
+    return _focus_text(model, single, focus)
+
+
+def _focus_image(model: Model, single: Inputs, focus: Any) -> FocusedRow:
+    output = run_all(model, single.tensors)
+    row = ImageRow(single.items[0], output.logits[0].cpu(), _read_boxes(output))
+    focused, index = IMAGE_FINDERS[type(model.network)](model, row, focus)
+    return replace(row.item, focus=focused), index
+
+
+def _read_boxes(output: Any) -> Tensor | None:
+    # Networks that label pixels have none.
+    boxes = getattr(output, "pred_boxes", None)
+    return None if boxes is None else boxes[0].cpu()
+
+
+def _focus_text(model: Model, single: Inputs, focus: Any) -> FocusedRow:
+    """Return a text with its focus, and what marks it in its row, which may be padded."""
+    item = single.items[0]
+    positions = _list_positions(single)
+    ids = _read_ids(single, positions)
+    # The network runs only if the choice is left to it.
+    row = TokenRow(item, ids, lambda: run_all(model, single.tensors).logits[0, positions].cpu())
+    focused = WORD_FINDERS[type(model.network)](model, row, focus)
+    marks = mark_tokens([positions[token] for token in focused.tokens], _count_tokens(single))
+    return replace(item, focus=focused, special=_mark_masks(model, item, ids)), marks
+
+
+def _count_tokens(single: Inputs) -> int:
+    # Ids or embeddings.
+    return next(iter(single.tensors.values())).shape[1]
+
+
+def _read_ids(single: Inputs, positions: Sequence[int]) -> list[int]:
+    ids_1T = single.tensors.get("input_ids")
+    # Embeddings that are given have no ids.
+    return [] if ids_1T is None else ids_1T[0, list(positions)].tolist()
+
+
+def _list_positions(single: Inputs) -> list[int]:
+    """Return the positions of the real tokens."""
+    mask_1T = single.tensors.get("attention_mask")
+    if mask_1T is None:
+        return list(range(_count_tokens(single)))
+    positions: list[int] = mask_1T[0].nonzero().flatten().tolist()
+    return positions
 
 
 def _mark_masks(model: Model, item: Item, ids: Sequence[int]) -> tuple[bool, ...]:
@@ -73,25 +143,18 @@ def _mark_masks(model: Model, item: Item, ids: Sequence[int]) -> tuple[bool, ...
     return tuple(is_special or index in masks for index, is_special in enumerate(item.special))
 
 
-def mark_tokens(tokens: Sequence[int], length: int) -> list[int]:
-    """Return the values of `FOCUS` for a text: the first token of what is explained, and those that continue it."""
-    marks = [0] * length
-    for token in tokens:
-        marks[token] = CONTINUES
-    marks[tokens[0]] = STARTS
-    return marks
+def mark_tokens(tokens: Sequence[int], length: int) -> Tensor:
+    """Return the row of `FOCUS` for a text: the first token of what is explained, and those that continue it."""
+    marks_T = torch.zeros(length, dtype=torch.long)
+    marks_T[list(tokens)] = CONTINUES
+    marks_T[tokens[0]] = STARTS
+    return marks_T
 
 
-def _predict_row(model: Model, encoded: Encoded) -> Tensor:
-    """Return the logits of all parts of the output for one input."""
-    return predict_all(model, collate(model, [encoded]).tensors)[0]
-
-
-def predict_all(model: Model, tensors: dict[str, Tensor]) -> Tensor:
-    """Return the logits of all parts of the output, on the CPU."""
+def run_all(model: Model, tensors: dict[str, Tensor]) -> Any:
+    """Return the whole output of a network that is reduced to a part of it otherwise."""
     with torch.inference_mode(), _evaluation_mode(model.network):
-        logits: Tensor = model.network.read_all(**tensors)
-    return logits.cpu()
+        return model.network.run(**tensors)
 
 
 @contextmanager
@@ -109,33 +172,3 @@ def _evaluation_mode(network: nn.Module) -> Iterator[None]:
 def _set_training(modules: Sequence[nn.Module], value: bool) -> None:
     for module in modules:
         module.training = value
-
-
-def focus_batch(model: Model, inputs: Inputs, focus: Sequence[Any]) -> Inputs:
-    """Return a batch of tensors with the part of the output to explain in each row."""
-    if not model.has_focus or FOCUS in inputs.tensors:
-        return inputs
-    tensors = inputs.tensors
-    logits = predict_all(model, tensors)
-    rows = [_focus_row(model, inputs, row, logits[row], own_focus) for row, own_focus in enumerate(focus)]
-    marks = torch.tensor([own_marks for _, own_marks in rows])
-    return Inputs({**tensors, FOCUS: marks.to(model.device)}, [item for item, _ in rows])
-
-
-def _focus_row(model: Model, inputs: Inputs, row: int, logits_TC: Tensor, focus: Any) -> tuple[Item, list[int]]:
-    """Return the item of a row with its focus, and what marks it in the padded row."""
-    item = inputs.items[row]
-    positions = _list_positions(inputs, row, len(logits_TC))
-    ids = inputs.tensors["input_ids"][row, positions].tolist() if "input_ids" in inputs.tensors else []
-    output = _find_output(model, TokenRow(item, ids, lambda: logits_TC[positions]), focus)
-    marks = mark_tokens([positions[token] for token in output.tokens], len(logits_TC))
-    return replace(item, focus=output, special=_mark_masks(model, item, ids)), marks
-
-
-def _list_positions(inputs: Inputs, row: int, width: int) -> list[int]:
-    """Return the positions of the real tokens of a row."""
-    mask = inputs.tensors.get("attention_mask")
-    if mask is None:
-        return list(range(width))
-    positions: list[int] = mask[row].nonzero().flatten().tolist()
-    return positions

@@ -34,7 +34,11 @@ AUTO_CLASSES = {
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForMaskedLM": "AutoModelForMaskedLM",
     "ForMultipleChoice": "AutoModelForMultipleChoice",
+    "ForObjectDetection": "AutoModelForObjectDetection",
+    "ForSemanticSegmentation": "AutoModelForSemanticSegmentation",
 }
+
+IMAGE_TASKS = ("ImageClassification", "ObjectDetection", "SemanticSegmentation")
 
 
 def load(
@@ -169,7 +173,7 @@ def _load_network(auto_class: str, source: str, allow_pickle: bool) -> Any:
 def _load_processor(source: str, auto_class: str) -> Any:
     import transformers
 
-    if "Image" in auto_class:
+    if auto_class.endswith(IMAGE_TASKS):
         return transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
     return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 

@@ -17,6 +17,7 @@ def index_words(model: Model, target: TargetLike) -> TargetLike:
 
 
 def _index_word(model: Model, word: Any) -> Any:
+    # An id, or None for the prediction.
     if not isinstance(word, str):
         return word
     _require_tokenizer(model, word)
@@ -40,6 +41,7 @@ def _require_tokenizer(model: Model, word: str) -> None:
 
 def _no_single_token(model: Model, word: str) -> BadInput:
     pieces = model.processor.convert_ids_to_tokens(_tokenise(model, word))
+    # A single token here is that of unknown words.
     if len(pieces) == 1:
         return BadInput(f"{word!r} is not in the vocabulary of {model.name}: choose a word that is.")
     listed = " ".join(map(str, pieces)) or "nothing"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.model.choice_network import ChoiceNetwork
-from clearhead.model.focus_networks import FocusNetwork, MaskedWordNetwork
+from clearhead.model.focus_networks import BoxNetwork, FocusNetwork, MaskedWordNetwork
 from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork
 
 # `config.problem_type` of Transformers to the name used here.
@@ -107,7 +107,22 @@ class Model:
             return self._vocabulary
         if self.chooses:
             return {0: "choice"}
-        return getattr(self.config, "id2label", None) or {}
+        names = getattr(self.config, "id2label", None) or {}
+        if self.background is None:
+            return names
+        return {**names, self.background: "no object"}
+
+    @property
+    def finds_objects(self) -> bool:
+        """Whether the model finds objects, of which one box is explained."""
+        return isinstance(self.network, BoxNetwork)
+
+    @property
+    def background(self) -> int | None:
+        """The class of boxes without an object; None if there is none."""
+        if not isinstance(self.network, BoxNetwork) or not self.network.has_background:
+            return None
+        return len(self.config.id2label)
 
     @cached_property
     def _vocabulary(self) -> dict[int, str]:
@@ -131,6 +146,8 @@ class Model:
         # The score of one choice is no probability without those of the others.
         if self.chooses:
             return "regression"
+        if self.finds_objects:
+            return "multi-label" if self.background is None else "single-label"
         if self.classes == 1:
             return _problem_of_single_output(self._declared_problem)
         return self._declared_problem or "single-label"
