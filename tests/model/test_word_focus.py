@@ -10,6 +10,7 @@ from clearhead.errors import BadInput, BadOption
 from clearhead.model.batches import Item
 from clearhead.model.inputs import encode
 from clearhead.model.word_focus import TokenRow, list_entities
+from clearhead.web.server import load_models
 
 TEXT = "a joyless film is not very good"
 
@@ -170,3 +171,13 @@ def test_encoded_texts_have_a_mark_for_every_token():
     encoded = encode(labelling_bert(), "a joyless film")
     assert len(encoded.values["focus"]) == encoded.length
     assert encoded.values["focus"].count(1) == 1
+
+
+def test_what_cannot_choose_a_word_refuses_the_model(tmp_path):
+    model = labelling_bert()
+    with pytest.raises(clearhead.UnsupportedModel, match="evaluate takes models with classes"):
+        clearhead.evaluate(model, tmp_path / "dev.tsv")
+    model.network.network.save_pretrained(tmp_path)
+    model.processor.save_pretrained(tmp_path)
+    with pytest.raises(clearhead.UnsupportedModel, match="The page takes models with classes"):
+        load_models([str(tmp_path)], allow_pickle=False, device=None)
