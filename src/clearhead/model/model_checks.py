@@ -50,8 +50,8 @@ def require_single_output(model: Model, purpose: str) -> None:
     """Raise UnsupportedModel for a model of whose outputs a part has to be chosen; `purpose` cannot choose."""
     if model.has_focus or model.chooses:
         raise UnsupportedModel(
-            f"{purpose} takes models with classes or answers, but {model.name} has an output for every word, choice, box "
-            "or pixel: explain single inputs with clearhead.explain or clearhead explain (docs/heads.md)."
+            f"{purpose} takes models with classes or answers, but {model.name} has an output for every word, choice, "
+            "box or pixel: explain single inputs with clearhead.explain or clearhead explain (docs/heads.md)."
         )
 
 
