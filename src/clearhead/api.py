@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from clearhead.attribution.batch import AttributionRequest, explain_batches, val
 from clearhead.attribution.batch_result import TARGET, BatchResult, CollectedResults
 from clearhead.attribution.batch_sizes import Batch, make_batches, split_inputs
 from clearhead.attribution.method import MethodSpec, parse_method, resolve_method
+from clearhead.attribution.multiple_choice import combine_rows, has_choices, is_choice_input, parse_choices
 from clearhead.attribution.names import DEFAULT
 from clearhead.attribution.windows import explain_windows
 from clearhead.data.objects import as_plain_inputs, as_plain_list
@@ -19,6 +22,7 @@ from clearhead.engine.streams import prefetch
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.model.answer_inputs import is_chat
+from clearhead.model.focused_inputs import attach_focus
 from clearhead.model.inputs import (
     Encoded,
     EncodedList,
@@ -79,6 +83,9 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt at {sources}, or
     before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping names them.
 
+    A model that labels words, fills in masked words, finds boxes or labels pixels has many outputs: `focus` is the one
+    to explain, or a list with one per input (docs/heads.md). A multiple choice is (context, [choice, choice, …]).
+
     `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than the
     others: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of the groups that
     words or patches are divided into, five or more.
@@ -136,19 +143,21 @@ def compare(  # noqa: PLR0913 - as for `explain`
     inputs = as_plain_inputs(inputs)
     target = as_plain_list(target)
     model = as_model(model)
+    answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
+    if model.chooses and has_choices(inputs):
+        common = {"batch_size": batch_size, "precision": precision, "overflow": overflow, "long": long, "check": check}
+        return _compare_choices(model, inputs, methods, target, answers, common)
     # Names and options first: a mistake in them must not cost the time of encoding many inputs.
     specs = _parse_methods(model, methods)
     model = with_precision(model, precision)
     validate_request(specs, batch_size)
     overflow = _resolve_overflow(overflow, long)
-    answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     validate_check(check)
-    listed = _list_inputs(model, inputs)
+    listed = _list_inputs(model, inputs, answers)
 
     def explain_by(planned: Sequence[MethodSpec]) -> ByMethod:
         if model.writes:
             return _explain_prompts(model, listed, planned, target, answers, batch_size)
-        _refuse_answer_options(model, answers)
         return _explain_inputs(model, listed, planned, target, batch_size, overflow)
 
     def explain_rows(planned: Sequence[MethodSpec]) -> Explained:
@@ -164,17 +173,48 @@ def compare(  # noqa: PLR0913 - as for `explain`
     return _name_methods(specs, by_method, is_single=is_single(inputs) or is_chat(inputs))
 
 
+def _compare_choices(
+    model: Model,
+    inputs: Any,
+    methods: Iterable[Any] | None,
+    target: Any,
+    answers: AnswerOptions,
+    settings: Mapping[str, Any],
+) -> Comparison:
+    """Explain contexts with their choices, from the explanations of all pairs."""
+    _refuse_answer_options(model, answers)
+    examples = parse_choices(inputs)
+    pairs = list(chain.from_iterable(example.pairs for example in examples))
+    comparison = Comparison()
+    for name, explanations in compare(model, pairs, methods, **settings).items():
+        combined = combine_rows(examples, explanations, target)
+        comparison[name] = combined[0] if is_choice_input(inputs) else Explanations(combined)
+    return comparison
+
+
 def _transpose(rows: Sequence[Sequence[Explanation]]) -> list[list[Explanation]]:
     """Turn a list per input into a list per method, or back."""
     return list(map(list, zip(*rows, strict=True)))
 
 
-def _list_inputs(model: Model, inputs: Any) -> Inputs | list[Any]:
-    """Return the inputs of a call as a list, or as a batch of tensors; one prompt may be a list of chat messages."""
-    if model.writes and is_chat(inputs):
+def _list_inputs(model: Model, inputs: Any, answers: AnswerOptions) -> Inputs | list[Any]:
+    """Return the inputs of a call as a list, or as a batch of tensors; one prompt may be a list of chat messages.
+
+    Those of a model with several outputs have the part of them that is explained.
+    """
+    if model.writes:
+        return _list_prompts(inputs)
+    _refuse_answer_options(model, replace(answers, focus=None))
+    if isinstance(inputs, Mapping):
+        return from_tensors(model, inputs, answers.focus)
+    if isinstance(inputs, Inputs):
+        return attach_focus(model, inputs, answers.focus)
+    return attach_focus(model, as_input_list(inputs), answers.focus)
+
+
+def _list_prompts(inputs: Any) -> Inputs | list[Any]:
+    if is_chat(inputs):
         return [inputs]
-    if isinstance(inputs, Mapping) and not model.writes:
-        return from_tensors(model, inputs)
     if isinstance(inputs, Inputs):
         return inputs
     return as_input_list(inputs)

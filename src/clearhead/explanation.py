@@ -63,7 +63,7 @@ class Explanation:
     target: "Target"
     label: str
     method: str
-    text: str | tuple[str, str] | None = None
+    text: str | tuple[str, ...] | None = None
     offsets: tuple[tuple[int, ...], ...] | None = None
     layers: Array | None = None
     grid: tuple[int, int] | None = None

@@ -98,16 +98,15 @@ def test_a_mistyped_embedded_model_is_told_without_asking_the_hub(name, monkeypa
         clearhead.load(name)
 
 
-@pytest.mark.parametrize("architecture", ["BertForTokenClassification", "BertForMaskedLM", "BertLMHeadModel"])
-def test_other_heads_are_refused(architecture):
-    net = getattr(transformers, architecture)(transformers.BertConfig(**TEXT))
+def test_other_heads_are_refused():
+    net = transformers.BertLMHeadModel(transformers.BertConfig(**TEXT))
     with pytest.raises(UnsupportedModel, match="head"):
         clearhead.load(net)
 
 
 def test_other_heads_in_folders_are_refused(tmp_path):
-    transformers.BertForTokenClassification(transformers.BertConfig(**TEXT)).save_pretrained(tmp_path)
-    with pytest.raises(UnsupportedModel, match="BertForTokenClassification"):
+    transformers.BertForPreTraining(transformers.BertConfig(**TEXT)).save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedModel, match="BertForPreTraining"):
         clearhead.load(tmp_path)
 
 

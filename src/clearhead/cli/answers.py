@@ -89,13 +89,16 @@ def _find_files(argument: str) -> list[Path]:
 
 
 def parse_focus(text: str | None) -> "Focus":
-    """Return words of the answer, the step of #N, or the characters of START:END."""
+    """Return words, the index of #N, the characters of START:END, or the box of LEFT,TOP,RIGHT,BOTTOM."""
     step = re.fullmatch(r"#(-?\d+)", text or "")
     if step:
         return int(step[1])
     characters = re.fullmatch(r"(\d+):(\d+)", text or "")
     if characters:
         return int(characters[1]), int(characters[2])
+    corners = re.fullmatch(r"(\d+),(\d+),(\d+),(\d+)", text or "")
+    if corners:
+        return tuple(map(int, corners.groups()))  # type: ignore[return-value]
     return text
 
 

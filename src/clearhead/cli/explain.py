@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
-from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.cli.inputs import InputReader, check_text_column, gather_choices
 from clearhead.cli.tables import (
     STREAMED_ENDINGS,
     TableFlags,
@@ -80,6 +80,10 @@ def explain(
 
     clearhead explain prompt.txt --model M --answer Paris --versus London
 
+    clearhead explain "Obama was born in Hawaii" --model NER --focus Hawaii
+
+    clearhead explain "It rained, so" "she took an umbrella" "she took a nap" --model CHOICES --versus others
+
     clearhead explain reviews.parquet --versus column:label --out explained.parquet
 
     clearhead explain reviews.parquet --out explained.parquet --ray local --workers 4
@@ -100,7 +104,7 @@ def explain(
         explain_stream(loaded, inputs, out, spec, table, settings)
         return
     reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
-    raw_inputs = reader.read(inputs)
+    raw_inputs = _read_inputs(loaded, reader, inputs, {"--curves": curves, "--gold": gold, "--pair": pair})
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
@@ -108,7 +112,9 @@ def explain(
         answers.require_texts(raw_inputs)
         answers.deliver(answers.explain_answers(loaded, raw_inputs, spec, settings), spec, out=out, json=json)
         return
-    explanations = _explain_classes(loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair)
+    explanations = _explain_classes(
+        loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair or loaded.chooses
+    )
     # What a page shows beside the explanations is not checked.
     page = _Page(loaded, spec, {**settings, "check": False}, curves=curves, annotated=bool(gold))
     outputs.deliver(
@@ -187,6 +193,17 @@ def _refuse_class_flags(model: "Model", flags: Mapping[str, Any]) -> None:
             )
 
 
+def _read_inputs(model: "Model", reader: InputReader, arguments: Sequence[str], flags: Mapping[str, Any]) -> list[Any]:
+    """Return the inputs in order; the arguments of a multiple choice together are one."""
+    raw_inputs = reader.read(arguments)
+    if not model.chooses:
+        return raw_inputs
+    for flag, value in flags.items():
+        if value:
+            raise BadOption(f"{flag} is not for multiple choice: give the context, then its choices, as INPUTS.")
+    return [gather_choices(raw_inputs)]
+
+
 def _read_annotations(reader: InputReader, arguments: Sequence[str], raw_inputs: Sequence[Any]) -> list[Any]:
     """Return per input the spans or the mask that people marked, None where they marked nothing."""
     if not reader.gold:
@@ -259,14 +276,15 @@ class _Page:
     def _explain_classes(self, raw: Any, explanation: "Explanation") -> "list[Explanation]":
         """Explain the two classes of a contrast separately; return any other explanation as it is."""
         target = explanation.target
-        if target.versus is None:
+        # All other choices together are no class of their own.
+        if not isinstance(target.versus, int):
             return [explanation]
         classes = [target.index, target.versus]
         return list(explain_in_chunks(self.model, [raw, raw], self.spec, classes, self.settings))
 
     def _rollouts(self, inputs: Sequence[Any], explanations: "Sequence[Explanation]") -> "Sequence[Explanation | None]":
         """Return attention rollout of the same inputs if the method has scores per block of a text, else None."""
-        if not all(map(_has_text_blocks, explanations)):
+        if self.model.chooses or not all(map(_has_text_blocks, explanations)):
             return [None] * len(inputs)
         # The same targets, so that the rows can be compared.
         targets = [explanation.target for explanation in explanations]

@@ -31,6 +31,14 @@ def check_text_column(arguments: Sequence[str], text_column: str | None) -> None
         )
 
 
+def gather_choices(texts: Sequence[Any]) -> tuple[str, list[str]]:
+    """Return the first text as the context of a multiple choice, the others as its choices."""
+    if len(texts) < 3 or not all(isinstance(text, str) for text in texts):
+        raise BadInput(f"{len(texts)} INPUTS are no multiple choice: give the context, then two choices or more.")
+    context, *choices = texts
+    return context, choices
+
+
 @dataclass(frozen=True)
 class InputReader:
     """How INPUT arguments are read.

@@ -178,7 +178,9 @@ Foil = Annotated[str | None, typer.Option(metavar="TEXT", help="Explain the answ
 Focus = Annotated[
     str | None,
     typer.Option(
-        metavar="WORDS", help="Part of the answer to explain: its words, #N for a token, or START:END for characters."
+        metavar="WORDS",
+        help="Part of the output to explain: words of the answer or, for models that label words, of the text; #N for "
+        "a token, mask or box; START:END for characters; LEFT,TOP,RIGHT,BOTTOM for pixels; or the label of a box.",
     ),
 ]
 Matrix = Annotated[

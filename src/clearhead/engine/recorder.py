@@ -258,9 +258,13 @@ class Recorder(TorchFunctionMode):
         name = call.name
         if name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
             self._mark_recomputable(call, out)
-        # The convolution of the pixels cuts the image into patches.
-        if name == "conv2d" and call.first is self.tape.leaf:
+        if name == "conv2d" and self._cuts_pixels(call):
             self.tape.patches = (out.shape[-2], out.shape[-1])
+
+    def _cuts_pixels(self, call: TorchCall) -> bool:
+        """Return whether a convolution cuts the image into patches: that of the pixels, or the last of a backbone."""
+        has_backbone = getattr(self.network.config, "backbone_config", None) is not None
+        return call.first is self.tape.leaf or (has_backbone and not self.tape.maps)
 
     def _note_role(self, name: str, step: Step) -> None:
         """Note whether a result may gate another activation, and whether balanced passes hold it constant."""

@@ -304,7 +304,8 @@ class Trace:
     @cached_property
     def patch_grid(self) -> PatchGrid:
         """The geometry of an image's patches."""
-        return PatchGrid(*self._require_grid(), tokens=self.forward.hidden_states[0].shape[1])
+        tokens = self.forward.hidden_states[0].shape[1]
+        return PatchGrid(*self._require_grid(), tokens, getattr(self.model.network, "trailing_tokens", 0))
 
     def _require_grid(self) -> tuple[int, int]:
         if self.grid is None:
@@ -317,7 +318,7 @@ class Trace:
         return self.patch_grid.leading if self.is_image else 0
 
     def patches(self, pixels_BPQ: Tensor) -> Tensor:
-        """Return the sum of a pixel map over each patch, zero for the leading tokens (B,T)."""
+        """Return the sum of a pixel map over each patch, zero for all other tokens (B,T)."""
         return self.patch_grid.sum_pixels(pixels_BPQ)
 
     def as_patches(self, scores_BT: Tensor) -> Tensor:

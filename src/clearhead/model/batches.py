@@ -12,6 +12,7 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.errors import Argument, BadInput
+from clearhead.model.focus import FocusedOutput
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
 from clearhead.model.model import Model
 from clearhead.model.source_span import SourceSpan
@@ -42,7 +43,8 @@ class Item:
     `offsets` are (start, end) in `text`, or (segment, start, end) for a pair; special tokens have the empty span
     (0, 0). `box` is where the network's input lies on the original image, in its pixels. A prompt has the `answer` that
     a language model gave, or could give; its tokens are followed by those of the answer, but for the last. `sources`
-    are parts of a prompt, such as documents or sentences.
+    are parts of a prompt, such as documents or sentences. `focus` is the part of the output that is explained, where a
+    network has several.
     """
 
     tokens: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ class Item:
     box: Box | None = None
     answer: Answer | None = None
     sources: tuple[SourceSpan, ...] = ()
+    focus: FocusedOutput | None = None
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,9 @@ def list_tensor_names(model: Model, values: Iterable[str]) -> list[str]:
 
 def _stack_images(name: str, batch: Sequence[Encoded]) -> Tensor:
     images = [encoded.values[name] for encoded in batch]
-    _validate_sizes(images)
+    # What else the network gets of a picture is as large as these are.
+    if name == "pixel_values":
+        _validate_sizes(images)
     return torch.stack(images)
 
 

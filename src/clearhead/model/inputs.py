@@ -21,6 +21,7 @@ from clearhead.model.batches import (
     longest_text,
     move_to_model,
 )
+from clearhead.model.focused_inputs import focus_encoded, split_focus
 from clearhead.model.image_inputs import encode_image, open_image
 from clearhead.model.model import Model
 from clearhead.model.tensor_inputs import from_tensors
@@ -87,6 +88,11 @@ def is_single(inputs: Any) -> bool:
 def encode(model: Model, source: Any, *, overflow: str = "error") -> Encoded:
     """Tokenise a text or pair, or prepare an image; with `overflow="windows"` a text of any length."""
     _require_processor(model)
+    raw, focus = split_focus(source)
+    return focus_encoded(model, _encode_raw(model, raw, overflow), focus)
+
+
+def _encode_raw(model: Model, source: Any, overflow: str) -> Encoded:
     if model.takes_images:
         return encode_image(model, source)
     _require_text(model, source)

@@ -13,7 +13,9 @@ from torch import nn
 
 from clearhead.errors import BadFile, BadOption, UnsupportedModel, first_line
 from clearhead.model import zoo
+from clearhead.model.choice_network import ChoiceNetwork, wrap_choices
 from clearhead.model.cpu_features import require_bfloat16
+from clearhead.model.focus_networks import FocusNetwork, wrap_focus
 from clearhead.model.language import AnswerNetwork, encoder_decoder_architectures, wrap_language_model
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
@@ -29,7 +31,14 @@ AUTO_CLASSES = {
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
     "ForCausalLM": "AutoModelForCausalLM",
     "LMHeadModel": "AutoModelForCausalLM",
+    "ForTokenClassification": "AutoModelForTokenClassification",
+    "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForMultipleChoice": "AutoModelForMultipleChoice",
+    "ForObjectDetection": "AutoModelForObjectDetection",
+    "ForSemanticSegmentation": "AutoModelForSemanticSegmentation",
 }
+
+IMAGE_TASKS = ("ImageClassification", "ObjectDetection", "SemanticSegmentation")
 
 
 def load(
@@ -55,7 +64,7 @@ def load(
             loaded = replace(loaded, processor=processor, copies={})
         if lm_head is not None:
             loaded = replace(loaded, lm=_load_lm_head(lm_head, allow_pickle), copies={})
-        loaded = _wrap_language_model(loaded)
+        loaded = _wrap_network_output(loaded)
         validate_model(loaded)
         return _place(select_processor(loaded), device, dtype)
 
@@ -164,7 +173,7 @@ def _load_network(auto_class: str, source: str, allow_pickle: bool) -> Any:
 def _load_processor(source: str, auto_class: str) -> Any:
     import transformers
 
-    if "Image" in auto_class:
+    if auto_class.endswith(IMAGE_TASKS):
         return transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
     return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 
@@ -237,11 +246,11 @@ def _no_transformer(source: Any) -> UnsupportedModel:
     )
 
 
-def _wrap_language_model(model: Model) -> Model:
-    """Return a Model whose network answers with the logits of an answer's tokens, if it is a language model."""
-    if isinstance(model.network, AnswerNetwork):
+def _wrap_network_output(model: Model) -> Model:
+    """Return a Model whose network answers with what is explained: an answer's tokens, or a part of its output."""
+    if isinstance(model.network, AnswerNetwork | FocusNetwork | ChoiceNetwork):
         return model
-    wrapped = wrap_language_model(model.network)
+    wrapped = wrap_choices(wrap_focus(wrap_language_model(model.network)))
     if wrapped is model.network:
         return model
     return replace(model, network=wrapped, copies={})

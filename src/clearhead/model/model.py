@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.model.choice_network import ChoiceNetwork
+from clearhead.model.focus_networks import BoxNetwork, FocusNetwork, MaskedWordNetwork
 from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork
 
 # `config.problem_type` of Transformers to the name used here.
@@ -20,6 +22,8 @@ PROBLEMS = {
 POSITION_TABLE_NAMES = ("position_embeddings", "embed_positions", "wpe")
 # Tokenizers without a limit state a huge `model_max_length` (about 1e30) instead of None.
 NO_TOKENIZER_LIMIT = 10**9
+# How byte-level and SentencePiece tokenizers write the blank before a word.
+BLANK_MARKS = "Ġ▁"
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,26 @@ class Model:
         return isinstance(self.network, EncoderDecoderNetwork)
 
     @property
+    def has_focus(self) -> bool:
+        """Whether the model has an output for every word, box or pixel, of which a part is explained."""
+        return isinstance(self.network, FocusNetwork)
+
+    @property
+    def names_words(self) -> bool:
+        """Whether the classes are the words of the vocabulary, as for a masked word."""
+        return isinstance(self.network, MaskedWordNetwork)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the model scores each of several choices about a context."""
+        return isinstance(self.network, ChoiceNetwork)
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether the output belongs to a position of the text, which moves if words before it are deleted."""
+        return self.problem == "span" or (self.has_focus and not self.takes_images)
+
+    @property
     def labels(self) -> list[str]:
         """The class names of the config, by index."""
         names = self._class_names
@@ -79,7 +103,35 @@ class Model:
 
     @property
     def _class_names(self) -> dict[int, Any]:
-        return getattr(self.config, "id2label", None) or {}
+        if self.names_words:
+            return self._vocabulary
+        if self.chooses:
+            return {0: "choice"}
+        names = getattr(self.config, "id2label", None) or {}
+        if self.background is None:
+            return names
+        return {**names, self.background: "no object"}
+
+    @property
+    def finds_objects(self) -> bool:
+        """Whether the model finds objects, of which one box is explained."""
+        return isinstance(self.network, BoxNetwork)
+
+    @property
+    def background(self) -> int | None:
+        """The class of boxes without an object; None if there is none."""
+        if not isinstance(self.network, BoxNetwork) or not self.network.has_background:
+            return None
+        return len(self.config.id2label)
+
+    @cached_property
+    def _vocabulary(self) -> dict[int, str]:
+        """The words of the vocabulary by id, without the mark of a blank before them."""
+        names = {number: f"token {number}" for number in range(self.config.vocab_size)}
+        if self.processor is not None:
+            for piece, number in self.processor.get_vocab().items():
+                names[number] = piece.lstrip(BLANK_MARKS) or piece
+        return names
 
     @property
     def problem(self) -> str:
@@ -88,6 +140,14 @@ class Model:
             return "answer"
         if type(self.network).__name__.endswith("ForQuestionAnswering"):
             return "span"
+        # The words of a vocabulary exclude each other, whatever the config says of other heads.
+        if self.names_words:
+            return "single-label"
+        # The score of one choice is no probability without those of the others.
+        if self.chooses:
+            return "regression"
+        if self.finds_objects:
+            return "multi-label" if self.background is None else "single-label"
         if self.classes == 1:
             return _problem_of_single_output(self._declared_problem)
         return self._declared_problem or "single-label"

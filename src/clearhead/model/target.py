@@ -14,6 +14,8 @@ from clearhead.validation import as_integer
 LOG_PROB = "log-prob"
 LOGIT = "logit"
 SCALES = (LOG_PROB, LOGIT)
+# Of the first token of an entity; some schemes mark it only where two entities meet.
+ENTITY_PREFIXES = ("B-", "I-")
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,8 +277,13 @@ def _as_target(target: TargetLike) -> Target:
 
 
 def _find_label(name: str, labels: Sequence[str]) -> int:
-    """Return the index of a label, ignoring case only if no label has the same case."""
+    """Return the index of a label, ignoring case only if no label has the same case.
+
+    An entity may be named without the mark of its first token: PER for B-PER.
+    """
     indices = _positions_of(name, labels) or _positions_ignoring_case(name, labels)
+    for prefix in ENTITY_PREFIXES:
+        indices = indices or _positions_ignoring_case(prefix + name, labels)
     if not indices:
         raise unknown_name("label", name, list(labels))
     if len(indices) > 1:

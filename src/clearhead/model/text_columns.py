@@ -150,7 +150,10 @@ class TextEncoder:
 
 def can_use_columns(model: Model, texts: Sequence[Any]) -> bool:
     """Return whether these are texts, or pairs of texts, and the tokenizer knows where tokens come from."""
-    if not texts or model.takes_images or model.is_encoder_decoder or not knows_offsets(model.processor):
+    if not texts or model.takes_images or not knows_offsets(model.processor):
+        return False
+    # Their inputs have more than the columns of a tokenizer.
+    if model.is_encoder_decoder or model.has_focus:
         return False
     return all(type(text) is str for text in texts) or all(map(_is_pair, texts))
 

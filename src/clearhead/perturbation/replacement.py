@@ -86,8 +86,8 @@ def _tensors_on_cpu(batch: Inputs, mask_ET: Tensor) -> dict[str, Tensor]:
 
 def _check_supported(model: Model, replacement: str) -> None:
     """Raise UnsupportedModel if tokens cannot be removed from this model's input in this way."""
-    if replacement == "delete" and model.problem == "span":
-        raise UnsupportedModel("Deleting tokens moves the answer span: use replacement='mask' or 'attention' instead.")
+    if replacement == "delete" and model.is_positional:
+        raise UnsupportedModel("Deleting tokens moves what is explained: use replacement='mask' or 'attention'.")
     if replacement.endswith("attention") and not model.takes_mask:
         raise UnsupportedModel(f"{model.name} takes no attention_mask that could hide tokens: use replacement='mask'.")
 

@@ -143,10 +143,10 @@ def _name_answer(explanation: Explanation) -> Record:
 
 
 def _name_texts(text: Any) -> Record:
-    """Return the column of a text, or the two of a pair."""
+    """Return the column of a text, or the two of a pair; choices that are contrasted share the second."""
     if isinstance(text, tuple):
-        first, second = text
-        return {"text": first, "second": second}
+        first, *others = text
+        return {"text": first, "second": " / ".join(others)}
     # Images and chats have no text.
     if not isinstance(text, str):
         text = None

@@ -156,7 +156,9 @@ def _split_scores(scores_N: Tensor, masks: Sequence[Tensor]) -> list[Array]:
 
 
 def choose_replacement(model: Model) -> str | None:
-    """Return how units are removed: deleted from texts, whose rows become short; black, or [MASK] around a span."""
-    if model.takes_images or model.problem == "span":
+    """Return how units are removed: deleted from texts, whose rows become short; black, or [MASK] where
+    deleting would move what is explained.
+    """
+    if model.takes_images or model.is_positional:
         return None
     return "delete"
