@@ -19,7 +19,7 @@ LAYERS = (
     "model",
     "data",
     "engine",
-    "check explanation answer_explanation serialization model_diff",
+    "check explanation answer_explanation joint_explanation serialization model_diff",
     "perturbation",
     "attribution",
     "trust",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clearhead.evaluation.evaluate import Table, evaluate
     from clearhead.evaluation.metric import metrics
     from clearhead.explanation import Explanation
+    from clearhead.joint_explanation import JointExplanation
     from clearhead.model.loading import load, models
     from clearhead.model.model import Model
     from clearhead.model.target import Target
@@ -33,6 +34,7 @@ _HOMES = {
     "AnswerExplanation": "answer_explanation",
     "ClearheadError": "errors",
     "Explanation": "explanation",
+    "JointExplanation": "joint_explanation",
     "Model": "model.model",
     "ModelDiff": "model_diff",
     "Snapshot": "model_diff",
@@ -67,6 +69,7 @@ __all__ = [
     "AnswerExplanation",
     "ClearheadError",
     "Explanation",
+    "JointExplanation",
     "Model",
     "ModelDiff",
     "Snapshot",
