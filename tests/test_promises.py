@@ -23,7 +23,7 @@ LAYERS = (
     "perturbation",
     "attribution",
     "trust",
-    "api",
+    "towers api",
     "tables",
     "evaluation",
     "drift",

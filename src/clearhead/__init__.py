@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from clearhead.joint_explanation import JointExplanation
     from clearhead.model.loading import load, models
     from clearhead.model.model import Model
+    from clearhead.model.similarity import similarity, zero_shot
     from clearhead.model.target import Target
     from clearhead.model_diff import ModelDiff, Snapshot
     from clearhead.serialization import read
@@ -61,8 +62,10 @@ _HOMES = {
     "metrics": "evaluation.metric",
     "models": "model.loading",
     "read": "serialization",
+    "similarity": "model.similarity",
     "snapshot": "drift.snapshot",
     "tasks": "data.task",
+    "zero_shot": "model.similarity",
 }
 
 __all__ = [
@@ -97,8 +100,10 @@ __all__ = [
     "metrics",
     "models",
     "read",
+    "similarity",
     "snapshot",
     "tasks",
+    "zero_shot",
 ]
 
 

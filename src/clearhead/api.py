@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,7 @@ from clearhead.model.model import Model, max_tokens
 from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike, list_targets
 from clearhead.spec import as_list
+from clearhead.towers import compare_pairs
 from clearhead.trust.error_bars import explain_with_error_bars
 from clearhead.trust.removal_check import check_batches, count_groups, validate_check
 
@@ -78,6 +81,10 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     part of the answer (words, the index of a step, or a pair of characters), `matrix=True` explains every step as well,
     and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt at {sources}, or
     before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping names them.
+
+    For a two-tower model (CLIP, SigLIP, `clearhead.similarity`) an input is (picture, text) or (text, text), or has a
+    list of texts in the second place, which are the classes; the result is a JointExplanation. `matrix=True` adds the
+    relevance of pairs of tokens.
 
     `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than the
     others: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of the groups that
@@ -143,6 +150,10 @@ def compare(  # noqa: PLR0913 - as for `explain`
     overflow = _resolve_overflow(overflow, long)
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     validate_check(check)
+    if model.reads_pairs:
+        _refuse_answer_options(model, replace(answers, matrix=False))
+        compare_side = partial(compare, batch_size=batch_size, check=check)
+        return compare_pairs(model, inputs, specs, target, compare_side, overflow=overflow, matrix=matrix)
     listed = _list_inputs(model, inputs)
 
     def explain_by(planned: Sequence[MethodSpec]) -> ByMethod:

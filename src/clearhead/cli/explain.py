@@ -7,7 +7,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli import answers, options, outputs
+from clearhead.cli import answers, options, outputs, towers
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column
@@ -78,6 +78,8 @@ def explain(
 
     clearhead explain photo.jpg --model clearhead/pets-vit --target cat
 
+    clearhead explain photo.jpg "a photo of a cat" "a photo of a dog" --model my-clip
+
     clearhead explain prompt.txt --model M --answer Paris --versus London
 
     clearhead explain reviews.parquet --versus column:label --out explained.parquet
@@ -91,14 +93,22 @@ def explain(
     options.check_method(method, method_options)
     loaded = options.load_model(model, choose_device(table, device), lm_head)
     spec = options.resolve_method(loaded, method, method_options)
-    flags = answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources)
-    settings = _make_settings(precision, batch_size, options.choose_overflow(overflow, long), flags)
+    settings = _make_settings(
+        precision,
+        batch_size,
+        options.choose_overflow(overflow, long),
+        answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources),
+    )
     _refuse_class_flags(loaded, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
     if streamed and out is not None:
         targets = _stream_targets(loaded, target, versus, json=json)
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
         explain_stream(loaded, inputs, out, spec, table, settings)
         return
+    if loaded.reads_pairs:
+        return towers.explain_and_deliver(
+            loaded, inputs, spec, {**settings, "check": chosen_check}, (target, versus), out=out, json=json
+        )
     reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
     raw_inputs = reader.read(inputs)
     annotations = _read_annotations(reader, inputs, raw_inputs)

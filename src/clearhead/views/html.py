@@ -6,7 +6,8 @@ from html import escape
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
-from clearhead.views import answer_html, blocks, heads, heatmap, html_parts
+from clearhead.joint_explanation import JointExplanation
+from clearhead.views import answer_html, blocks, heads, heatmap, html_parts, joint_html
 from clearhead.views.captions import format_label
 from clearhead.views.scale import Scale, make_scale, share_scales
 from clearhead.views.text_spans import default_level, escape_hidden, is_image, require_explanations, split_segments
@@ -49,8 +50,12 @@ def _render_head(name: str) -> str:
     )
 
 
-def card(explanation: Explanation, *, level: str | None = None, rollout: Explanation | None = None) -> str:
+def card(
+    explanation: Explanation | JointExplanation, *, level: str | None = None, rollout: Explanation | None = None
+) -> str:
     """Render one explanation in full; `rollout` adds its row to the scores per block."""
+    if isinstance(explanation, JointExplanation):
+        return joint_html.card(explanation)
     if is_image(explanation):
         return _image_card(explanation)
     if isinstance(explanation, AnswerExplanation):
@@ -116,8 +121,10 @@ def _render_summary(summary: str) -> list[str]:
     return [f'<p class="ch-check">{html_parts.escape(line)}</p>' for line in lines]
 
 
-def brief_card(explanation: Explanation) -> str:
+def brief_card(explanation: Explanation | JointExplanation) -> str:
     """Render only label, coloured input and check."""
+    if isinstance(explanation, JointExplanation):
+        return joint_html.card(explanation)
     heading = html_parts.render_heading(explanation)
     return html_parts.card(heading, render_input(explanation), html_parts.render_check(explanation))
 
@@ -139,8 +146,10 @@ def _check_by_method(explanations: Mapping[str, Explanation]) -> None:
     require_explanations(explanations.values())
 
 
-def _render_named_input(name: str, explanation: Explanation) -> str:
+def _render_named_input(name: str, explanation: Explanation | JointExplanation) -> str:
     heading = f"<h3>{html_parts.escape(name)}</h3>"
+    if isinstance(explanation, JointExplanation):
+        return heading + joint_html.render_body(explanation)
     return heading + render_input(explanation) + html_parts.render_check(explanation)
 
 

@@ -1,6 +1,7 @@
 """Explanations in a terminal: the words of the original text on signed colours, or plain text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
@@ -8,7 +9,8 @@ from rich.text import Text
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
-from clearhead.views import answer_terminal
+from clearhead.joint_explanation import JointExplanation
+from clearhead.views import answer_terminal, joint_terminal
 from clearhead.views.captions import format_word
 from clearhead.views.heads import Head, HeadGrid
 from clearhead.views.notes import format_notes
@@ -85,18 +87,23 @@ def _make_recorder(width: int, color: bool) -> Console:
     )
 
 
-def view(explanation: Explanation, *, level: str | None = None, count: int = 8) -> RenderableType:
+def view(explanation: Explanation | JointExplanation, *, level: str | None = None, count: int = 8) -> RenderableType:
     """Return heading, text or patches, legend, the `count` strongest words, check and notes."""
+    if isinstance(explanation, JointExplanation):
+        return joint_terminal.view(explanation, partial(_render_input, level=level, count=count))
     renderables: list[RenderableType] = [render_heading(explanation), Text()]
     if isinstance(explanation, AnswerExplanation):
         body = answer_terminal.render(explanation, level, count)
         return Group(*renderables, *body, *_render_heads(explanation))
-    if is_image(explanation):
-        renderables += _render_patches(explanation)
-    else:
-        renderables += _render_words(explanation, level, count)
+    renderables += _render_input(explanation, level, count)
     renderables += render_check(explanation)
     return Group(*renderables, *_render_footer(explanation), *_render_heads(explanation))
+
+
+def _render_input(explanation: Explanation, level: str | None, count: int) -> Iterator[RenderableType]:
+    if is_image(explanation):
+        return _render_patches(explanation)
+    return _render_words(explanation, level, count)
 
 
 def _render_words(explanation: Explanation, level: str | None, count: int) -> Iterator[RenderableType]:
@@ -121,7 +128,9 @@ def methods(explanations: Mapping[str, Explanation], *, level: str | None = None
     return Group(*renderables)
 
 
-def _render_compared(explanation: Explanation, level: str | None) -> Sequence[RenderableType]:
+def _render_compared(explanation: Explanation | JointExplanation, level: str | None) -> Sequence[RenderableType]:
+    if isinstance(explanation, JointExplanation):
+        return [joint_terminal.view(explanation, partial(_render_input, level=level, count=MAX_COMPARED_WORDS))]
     if isinstance(explanation, AnswerExplanation):
         return answer_terminal.render_input(explanation, level)
     if is_image(explanation):
