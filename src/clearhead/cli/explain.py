@@ -106,17 +106,22 @@ def explain(
         explain_stream(loaded, inputs, out, spec, table, settings)
         return
     if loaded.reads_pairs:
-        return towers.explain_and_deliver(
+        towers.explain_and_deliver(
             loaded, inputs, spec, {**settings, "check": chosen_check}, (target, versus), out=out, json=json
         )
+        return
     reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
     raw_inputs = reader.read(inputs)
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
     if loaded.writes:
-        answers.require_texts(raw_inputs)
-        answers.deliver(answers.explain_answers(loaded, raw_inputs, spec, settings), spec, out=out, json=json)
+        answers.deliver(
+            answers.explain_answers(loaded, answers.require_texts(raw_inputs), spec, settings),
+            spec,
+            out=out,
+            json=json,
+        )
         return
     explanations = _explain_classes(loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair)
     # What a page shows beside the explanations is not checked.

@@ -193,7 +193,8 @@ def dual_encoder_architectures() -> set[str]:
     """Return the two-tower models of Transformers by class name."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES
 
-    return set(MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES.values())
+    # Any two encoders joined; it is in no list of Transformers.
+    return {"VisionTextDualEncoderModel", *MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES.values()}
 
 
 def wrap_dual_encoder(network: Any) -> Any:
