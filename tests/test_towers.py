@@ -9,6 +9,7 @@ from helpers.pictures import photo
 from helpers.two_towers import TEXTS, WITH_PATCHES, tower_model
 
 import clearhead
+from clearhead.data.task import Example, Task
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.joint_explanation import JointExplanation
 from clearhead.model.placement import weight_versions
@@ -214,3 +215,9 @@ def test_pairs_of_patches_and_words():
     assert joint.pairs.shape == (17, len(joint.text.tokens))
     assert joint.pairs.sum() == pytest.approx(joint.score, rel=1e-9)
     np.testing.assert_allclose(joint.pairs.sum(0), 2 * joint.text.relevance, rtol=1e-9, atol=1e-12)
+
+
+def test_other_functions_are_told_to_take_fixed_texts():
+    for use in (clearhead.capture, clearhead.evaluate):
+        with pytest.raises(BadInput, match="zero_shot"):
+            use(tower_model("clip"), Task("pictures", [Example("1", photo(), 0)]))
