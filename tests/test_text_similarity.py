@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import text_model
 from helpers.tiny_tokenizers import word_piece_tokenizer
 from helpers.two_towers import encoder_network, sentence_model
 
@@ -126,3 +127,11 @@ def test_methods_without_pairs_and_contrasts_are_refused():
         clearhead.explain(sentence_model(), ("a film", ["bad", "fine"]), "cp-lrp", target, matrix=True, check=False)
     with pytest.raises(BadInput, match="compares two inputs"):
         clearhead.explain(sentence_model(), "a film")
+
+
+def test_a_reranker_reads_both_texts_as_one_input():
+    reranker = text_model(num_labels=1, id2label={0: "relevance"}, label2id={"relevance": 0})
+    explanation = clearhead.explain(reranker, PAIR, "attn-lrp")
+    assert explanation.text == PAIR
+    assert {word.segment for word in explanation.words()} == {0, 1}
+    assert explanation.label == "relevance"
