@@ -49,6 +49,7 @@ class JointExplanation:
 
         return joint_html.fragment(self)
 
+    # What all inputs share is read from the first of them, so that each fact is saved once.
     @property
     def target(self) -> "Target":
         return self.explanations[0].target
@@ -98,12 +99,14 @@ class JointExplanation:
     @property
     def text(self) -> Explanation:
         """The explanation of the text that the target names, or of the first."""
+        # Models that read several texts at once have a chosen one among them.
         return _require_first(self.texts[self.chosen :], "text")
 
     @property
     def strongest(self) -> float:
         """The largest absolute relevance of a token that is not special, over all inputs: the end of the scale."""
         values = [np.abs(explanation.relevance[~explanation.special]) for explanation in self.explanations]
+        # NaN, of a method that failed on a token, must not become the end of the scale.
         return float(np.nan_to_num(np.concatenate(values)).max(initial=0.0))
 
     @property
@@ -111,6 +114,7 @@ class JointExplanation:
         """How the absolute relevance divides among the inputs."""
         totals = np.array([np.abs(explanation.relevance).sum() for explanation in self.explanations])
         whole = float(totals.sum())
+        # Relevance that is zero everywhere divides into nothing.
         if whole == 0:
             return (0.0,) * len(self.explanations)
         return tuple(map(float, totals / whole))

@@ -233,6 +233,7 @@ def _name_arrays(explanation: Saved) -> dict[str, Array]:
     if explanation.pairs is not None:
         arrays["pairs"] = explanation.pairs
     for number, member in enumerate(explanation.explanations):
+        # Behind the name, where a dot cannot be part of a field.
         for name, array in _list_arrays(member).items():
             arrays[f"{name}.{number}"] = array
     return arrays

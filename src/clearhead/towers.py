@@ -141,6 +141,7 @@ def _read_pair(model: Model, source: Any) -> Pair:
         first = open_image(first)
     elif not isinstance(first, str):
         raise _no_pair(model, source)
+    # A single text is a class of its own, without others to choose from.
     if isinstance(texts, str):
         return Pair(first, (texts,), is_choice=False)
     require_texts(texts)
@@ -161,9 +162,11 @@ def _score_pairs(model: Model, pairs: Sequence[Pair], targets: Sequence[TargetLi
     cache: dict[tuple[str, ...], Tensor] = {}
     scored = []
     for pair, embedding_D, target in zip(pairs, first_BD, targets, strict=True):
+        # Many pictures are often compared with the same texts.
         if pair.texts not in cache:
             cache[pair.texts] = embed_side(model, SECOND, pair.texts, overflow)
         logits_C = score_embeddings(model.network, embedding_D[None], cache[pair.texts])[0].cpu()
+        # Here and not in the towers: only all texts together tell which is the most similar.
         resolved = resolve_target(target, int(logits_C.argmax()), pair.texts)
         scored.append(ScoredPair(pair, embedding_D, logits_C, resolved))
     return scored
@@ -199,6 +202,7 @@ def _explain_texts(
     """Return for each text that the score depends on its explanations by each method."""
     explained = []
     for index, sign in scored.explained:
+        # With the sign in the head, methods that clip negative gradients see those of the contrast.
         tower = make_tower(model, SECOND, scored.embedding_D[None], ["similarity"], sign)
         batch = encode_side(model, SECOND, [scored.pair.texts[index]], overflow)
         comparison = compare_side(tower, batch, specs, 0)
@@ -243,6 +247,7 @@ def _join_diagnostics(members: Sequence[Explanation], scored: ScoredPair) -> dic
     joined["score"] = scored.score
     joined["scores"] = dict(zip(scored.pair.texts, scored.logits_C.tolist(), strict=True))
     for name in WORST:
+        # A method may report a number on one side only.
         values = [member.diagnostics[name] for member in members if name in member.diagnostics]
         if values:
             joined[name] = max(values)

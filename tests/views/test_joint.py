@@ -51,7 +51,7 @@ def test_of_several_texts_one_is_open():
     page = joint_html.choices([joined(), joined("a dog")])
     assert page.count("<details name=") == 2
     assert page.count(" open>") == 1
-    assert page.count("ch-figure") == 2
+    assert page.count('class="ch-figure"') == 2
 
 
 def test_pairs_are_a_folded_table():
@@ -75,7 +75,7 @@ def test_the_terminal_shows_patches_and_words():
 
 def test_notebooks_show_one_and_several():
     assert "ch-figure" in notebook.fragment(joined())
-    assert notebook.listing(Explanations([joined(), joined("a dog")])).count("ch-figure") == 2
+    assert notebook.listing(Explanations([joined(), joined("a dog")])).count('class="ch-figure"') == 2
     methods = Comparison({"gae": joined(), "cat": joined()})
     assert "<h3>gae</h3>" in methods._repr_html_()
 

@@ -56,12 +56,14 @@ def _divide_embedding(model: Model, side: int, source: Any, backward: str, overf
     directions_DD = torch.eye(width, dtype=model.dtype, device=model.device)
     # The tower compared with each unit vector answers with the embedding itself, scaled.
     tower = make_tower(model, side, directions_DD / model.network.read_scale(), list(map(str, range(width))))
+    # Only coefficients are read: no attention maps, and nothing that relevance needs.
     trace = capture(tower, inputs, 0, gradients_only=True)
     return _contract(trace, directions_DD, backward)
 
 
 def _contract(trace: Trace, directions_DD: Tensor, backward: str) -> Tensor:
     """Return activation × coefficient at the embedding output for each direction of the output (T,D)."""
+    # Where attn-lrp and cp-lrp read the relevance of words, so that rows add up to theirs.
     embedding_1TD = trace.forward.hidden_states[0]
     with trace.forward.tape.switch.use(backward):
         (coefficients_DTE,) = carry_rows(trace.forward.output, directions_DD, [embedding_1TD])

@@ -47,6 +47,7 @@ def explain_pair(
     best: JointExplanation = clearhead.explain(model, pair, spec, chosen, **options)
     if chosen is not None or len(pair[1]) == 1:
         return [best]
+    # The others from the same call of the model: their explanations share its batches.
     rest = [text for text in _rank_texts(best) if text != best.label]
     others = clearhead.explain(model, [pair] * len(rest), spec, list(map(pair[1].index, rest)), **options)
     return [best, *others]
@@ -90,6 +91,7 @@ def _deliver(joints: "Sequence[JointExplanation]", spec: "MethodSpec", *, out: P
     """Write and print the explanations of a picture for one text or several; an image has the first."""
     from clearhead.views import joint_html
 
+    # An image is of one text: the most similar, or the one that was named.
     shown: Any = joints
     if out is not None and out.suffix in outputs.IMAGE_ENDINGS:
         shown = joints[:1]

@@ -34,11 +34,13 @@ def decompose_heads(
     """Compute `multi_head_attention_forward` on sequences (T,B,D) in steps made by `call`; without returned weights."""
     by_name = dict(zip(ARGUMENTS, args, strict=True))
     heads = by_name["num_heads"]
+    # Queries, keys and values are projected by one stacked matrix.
     weights = by_name["in_proj_weight"].chunk(3)
     biases = _split_bias(by_name["in_proj_bias"])
     projected = []
     for sequence, weight, bias in zip(args[:3], weights, biases, strict=True):
         projected.append(_split_heads(call(F.linear, sequence, weight, bias), heads, call))
+    # Only the output is used: the weights that torch would return are recorded as the attention map.
     joined = _join_heads(attend(*projected), call)
     return call(F.linear, joined, by_name["out_proj_weight"], by_name["out_proj_bias"]), None
 

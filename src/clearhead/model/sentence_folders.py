@@ -26,6 +26,7 @@ def read_sentence_folder(source: str) -> SentenceFolder | None:
     if not (root / MODULES).is_file():
         return None
     modules = _read_json(root / MODULES)
+    # Types are dotted names, which differ between versions in all but their end.
     by_type = {str(module["type"]).rsplit(".", 1)[-1]: root / module["path"] for module in modules}
     _require_modules(source, by_type)
     return SentenceFolder(str(by_type[TRANSFORMER]), _read_pooling(by_type[POOLING]), _read_score(root))
@@ -44,6 +45,7 @@ def _require_modules(source: str, by_type: dict[str, Path]) -> None:
 
 def _read_pooling(folder: Path) -> str:
     options = _read_json(folder / "config.json")
+    # Several modes would be joined side by side, which no single embedding shows.
     chosen = [key for key, value in options.items() if key.startswith("pooling_mode_") and value is True]
     if len(chosen) != 1 or chosen[0] not in POOLING_KEYS:
         raise UnsupportedModel(

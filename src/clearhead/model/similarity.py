@@ -87,6 +87,7 @@ def encode_side(model: Model, side: int, sources: Sequence[Any], overflow: str =
 
 def _encoding_model(model: Model, side: int) -> Model:
     """Return a tower that reads its inputs, without anything to compare them with."""
+    # Encoding reads the config and the processor only, so that any head will do.
     nothing_CD = torch.zeros(1, 1, dtype=model.dtype, device=model.device)
     return make_tower(model, side, nothing_CD, ["similarity"])
 
@@ -109,6 +110,7 @@ def _pad_text(tower: Model, encoded: Encoded, length: int) -> Encoded:
     offsets = None if item.offsets is None else item.offsets + ((0, 0),) * missing
     tokens = item.tokens + (tower.processor.convert_ids_to_tokens(pad),) * missing
     padded = replace(item, tokens=tokens, special=item.special + (True,) * missing, offsets=offsets)
+    # Padding counts as seen: SigLIP was trained without masks.
     ids = encoded.values["input_ids"] + [pad] * missing
     return Encoded(padded, {"input_ids": ids, "attention_mask": [1] * length})
 
@@ -118,6 +120,7 @@ def embed_side(model: Model, side: int, sources: Sequence[Any], overflow: str = 
     rows = []
     for start in range(0, len(sources), BATCH):
         batch = encode_side(model, side, sources[start : start + BATCH], overflow)
+        # The side that is held: its gradients are those of another trace.
         with torch.no_grad():
             rows.append(_dual_encoder(model).embed(side, batch.tensors))
     return torch.cat(rows)

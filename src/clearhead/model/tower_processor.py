@@ -18,6 +18,7 @@ def as_tower_processor(processor: Any, name: str, *, takes_images: bool) -> Towe
     """Return the two halves of a combined processor, or a tokenizer alone; raise UnsupportedModel if one is missing."""
     if processor is None or isinstance(processor, TowerProcessor):
         return processor
+    # Combined processors differ by family, but all have these two.
     tokenizer = getattr(processor, "tokenizer", processor)
     image_processor = getattr(processor, "image_processor", None)
     if not hasattr(tokenizer, "convert_ids_to_tokens") or (takes_images and image_processor is None):

@@ -47,6 +47,7 @@ class DualEncoder(nn.Module):
         super().__init__()
         self.network = network
         self.config = network.config
+        # A new module is in training mode, whatever its network is in.
         self.train(network.training)
 
     @abstractmethod
@@ -88,6 +89,7 @@ class ImageTextEncoder(DualEncoder):
 
     def embed(self, side: int, tensors: Mapping[str, Tensor]) -> Tensor:
         features = self.network.get_text_features if side else self.network.get_image_features
+        # Whatever the config says: a tuple would not tell its pooled output from the hidden states.
         output = features(**tensors, return_dict=True)
         embeddings_BD: Tensor = self.unit_norm(output.pooler_output)
         return embeddings_BD
@@ -151,6 +153,7 @@ class Tower(nn.Module):
         self.side = side
         self.main_input_name = "pixel_values" if encoder.takes_images and side == FIRST else "input_ids"
         self.config = _name_classes(encoder.side_config(side), labels, has_sigmoid=encoder.has_sigmoid)
+        # Detached and in buffers: copies in other dtypes take them along, and no gradient reaches the other tower.
         weight_CD, bias_C = encoder.make_head(others_CD.detach())
         self.register_buffer("weight_CD", sign * weight_CD)
         self.register_buffer("bias_C", sign * bias_C)
@@ -166,6 +169,7 @@ class Tower(nn.Module):
 
 def _name_classes(config: Any, labels: Sequence[str], *, has_sigmoid: bool) -> Any:
     """Return a copy of a tower's configuration with the other side's inputs as classes."""
+    # A copy: the stock config stays as it is.
     named = copy.deepcopy(config)
     named.id2label = dict(enumerate(labels))
     named.label2id = {label: index for index, label in named.id2label.items()}

@@ -48,6 +48,7 @@ def make_record(explanation: Explanation | JointExplanation, *, tokens: bool = F
 def _make_joint_record(joint: JointExplanation, *, tokens: bool) -> Record:
     """Return the record of the first text, with the patches of the picture or the second text."""
     record = make_record(joint.text, tokens=tokens)
+    # A row has the columns of one picture; others are in the saved explanation.
     for image in joint.images[:1]:
         record |= {"grid": list(image.grid or ()), "patches": _list_patches(image)}
     if not joint.images and len(joint.texts) > 1:

@@ -41,6 +41,7 @@ def render_body(joint: JointExplanation) -> str:
     bodies = [
         html_parts.side_by_side(columns),
         html_parts.render_faint(f"{describe_score(joint)} {describe_shares(joint)}"),
+        # Notes on the method and the precision are the same for all inputs.
         *map(html_parts.render_footer, joint.explanations[:1]),
         _render_pairs(joint),
     ]
@@ -78,6 +79,7 @@ def _render_pair(relevance: float, scale: Scale) -> str:
 
 def fragment(joint: JointExplanation) -> str:
     """Render a notebook cell."""
+    # Imported here, since `html` itself draws joint explanations.
     from clearhead.views import html
 
     return html.with_style([card(joint)])

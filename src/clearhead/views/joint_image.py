@@ -65,6 +65,7 @@ def join_pictures(joint: JointExplanation, words: Image.Image) -> Image.Image:
     for explanation, scale in zip(list_members(joint), share_scale(joint), strict=True):
         if is_image(explanation):
             pictures.append(_fit(heatmap.overlay(explanation, full=scale.full)))
+    # Words are laid out in CSS pixels, pictures in those of the image.
     margin = MARGIN * SCALE
     width = sum(picture.width + margin for picture in pictures)
     height = max([words.height, *(picture.height + 2 * margin for picture in pictures)])
@@ -78,5 +79,6 @@ def join_pictures(joint: JointExplanation, words: Image.Image) -> Image.Image:
 
 
 def _fit(picture: Image.Image) -> Image.Image:
+    # All of one height, so that they stand in a row.
     width = round(picture.width * PICTURE_HEIGHT / picture.height)
     return picture.resize((width, PICTURE_HEIGHT), Image.Resampling.LANCZOS)

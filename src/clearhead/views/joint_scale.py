@@ -23,6 +23,7 @@ def share_scale(joint: JointExplanation) -> list[Scale]:
     members = list_members(joint)
     scales = list(map(make_scale, members))
     total = sum(scale.total for scale in scales)
+    # Effects are in the unit of the score, which is the same for all inputs.
     if total == 0 or any(scale.is_effect for scale in scales):
         return scales
     counts = list(map(_count_units, members))
@@ -34,6 +35,7 @@ def share_scale(joint: JointExplanation) -> list[Scale]:
 
 
 def _count_units(explanation: Explanation) -> int:
+    # An input of special tokens alone has none.
     units = content_relevance(explanation) if is_image(explanation) else scored_spans(explanation)
     return max(1, len(units))
 

@@ -68,6 +68,7 @@ def svg(explanations: Sequence[Explanation]) -> str:
 
 
 def _write_joint(joint: JointExplanation) -> str:
+    # Drawn, because a layout of text has no place for a picture beside it.
     image = _draw_joint(joint)
     picture = f'<image width="{image.width}" height="{image.height}" href="{heatmap.encode_data_url(image, "PNG")}"/>'
     return _write_svg(*image.size, picture, escape_hidden(f"{joint.label} explained by {joint.method}"))
