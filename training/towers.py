@@ -145,12 +145,12 @@ def run(data: Path, out: Path, recipe: Recipe) -> dict[str, float]:
     return accuracy
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with oxford_pets")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--smoke", action="store_true", help="a run of seconds")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     arguments.out.mkdir(parents=True, exist_ok=True)
     print(run(arguments.data, arguments.out, SMOKE if arguments.smoke else Recipe()))
 
