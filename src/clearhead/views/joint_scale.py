@@ -63,6 +63,11 @@ def describe_score(joint: JointExplanation) -> str:
     """Return the explained score and what the other texts get, in a sentence."""
     scores = joint.diagnostics.get("scores", {})
     if len(scores) < 2:
-        return f"Similarity {joint.score or 0:.4g}."
-    listed = ", ".join(f"“{text}” {score:.4g}" for text, score in scores.items())
+        return f"Similarity {_format_number(joint.score or 0)}."
+    listed = ", ".join(f"“{text}” {_format_number(score)}" for text, score in scores.items())
     return f"Similarities: {listed}."
+
+
+def _format_number(score: float) -> str:
+    # With the minus sign of all other numbers.
+    return f"{score:.4g}".replace("-", "−")

@@ -95,20 +95,19 @@ def view(explanation: Explanation | JointExplanation, *, level: str | None = Non
     if isinstance(explanation, AnswerExplanation):
         body = answer_terminal.render(explanation, level, count)
         return Group(*renderables, *body, *_render_heads(explanation))
-    renderables += _render_input(explanation, level, count)
+    renderables += _render_input(explanation, make_scale(explanation), level=level, count=count)
     renderables += render_check(explanation)
     return Group(*renderables, *_render_footer(explanation), *_render_heads(explanation))
 
 
-def _render_input(explanation: Explanation, level: str | None, count: int) -> Iterator[RenderableType]:
+def _render_input(explanation: Explanation, scale: Scale, *, level: str | None, count: int) -> Iterator[RenderableType]:
     if is_image(explanation):
-        return _render_patches(explanation)
-    return _render_words(explanation, level, count)
+        return _render_patches(explanation, scale)
+    return _render_words(explanation, scale, level, count)
 
 
-def _render_words(explanation: Explanation, level: str | None, count: int) -> Iterator[RenderableType]:
-    scale = make_scale(explanation)
-    yield from _render_texts(explanation, level)
+def _render_words(explanation: Explanation, scale: Scale, level: str | None, count: int) -> Iterator[RenderableType]:
+    yield from _render_texts(explanation, scale, level)
     yield Text()
     yield render_legend(scale, explanation.label)
     yield Text(scale.caption, style="dim")
@@ -134,12 +133,11 @@ def _render_compared(explanation: Explanation | JointExplanation, level: str | N
     if isinstance(explanation, AnswerExplanation):
         return answer_terminal.render_input(explanation, level)
     if is_image(explanation):
-        return list(_render_patches(explanation))
-    return [*_render_texts(explanation, level), *_render_short_list(explanation)]
+        return list(_render_patches(explanation, make_scale(explanation)))
+    return [*_render_texts(explanation, make_scale(explanation), level), *_render_short_list(explanation)]
 
 
-def _render_texts(explanation: Explanation, level: str | None) -> list[Text]:
-    scale = make_scale(explanation)
+def _render_texts(explanation: Explanation, scale: Scale, level: str | None) -> list[Text]:
     return [_render_text(segment, scale) for segment in split_segments(explanation, level)]
 
 
@@ -157,9 +155,8 @@ def _render_short_list(explanation: Explanation) -> list[Text]:
     return [Text("  ".join(words), style="dim"), Text(scale.caption, style="dim")]
 
 
-def _render_patches(explanation: Explanation) -> Iterator[Text]:
+def _render_patches(explanation: Explanation, scale: Scale) -> Iterator[Text]:
     """Render the patches of an image, two characters each: blocks speak for the class, lines against it."""
-    scale = make_scale(explanation)
     values = content_relevance(explanation).reshape(explanation.grid or (0, 0))
     for row in values.tolist():
         yield _render_patch_row(row, scale)
