@@ -87,6 +87,7 @@ def is_single(inputs: Any) -> bool:
 
 def encode(model: Model, source: Any, *, overflow: str = "error") -> Encoded:
     """Tokenise a text or pair, or prepare an image; with `overflow="windows"` a text of any length."""
+    _refuse_pairs(model)
     _require_processor(model)
     if model.takes_images:
         return encode_image(model, source)

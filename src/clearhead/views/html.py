@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import Any
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.errors import BadInput
@@ -131,6 +132,10 @@ def brief_card(explanation: Explanation | JointExplanation) -> str:
 
 def methods(explanations: Mapping[str, Explanation]) -> str:
     """Render the same input explained by several methods, each on its own scale."""
+    joints = _find_joints(explanations)
+    if joints:
+        heading = html_parts.render_heading(joints[0].explanations[0], method=False)
+        return html_parts.card(heading, *map(_render_named_joint, explanations.keys(), joints))
     _check_by_method(explanations)
     first = next(iter(explanations.values()))
     inputs = list(map(_render_named_input, explanations.keys(), explanations.values()))
@@ -146,10 +151,20 @@ def _check_by_method(explanations: Mapping[str, Explanation]) -> None:
     require_explanations(explanations.values())
 
 
-def _render_named_input(name: str, explanation: Explanation | JointExplanation) -> str:
+def _find_joints(explanations: Any) -> list[JointExplanation]:
+    """Return joint explanations by method; none if there are others."""
+    # What is no mapping is refused together with other mistakes.
+    if not isinstance(explanations, Mapping):
+        return []
+    return [explanation for explanation in explanations.values() if isinstance(explanation, JointExplanation)]
+
+
+def _render_named_joint(name: str, joint: JointExplanation) -> str:
+    return f"<h3>{html_parts.escape(name)}</h3>{joint_html.render_body(joint)}"
+
+
+def _render_named_input(name: str, explanation: Explanation) -> str:
     heading = f"<h3>{html_parts.escape(name)}</h3>"
-    if isinstance(explanation, JointExplanation):
-        return heading + joint_html.render_body(explanation)
     return heading + render_input(explanation) + html_parts.render_check(explanation)
 
 
