@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -39,6 +40,7 @@ from clearhead.model.model import Model, max_tokens
 from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike, list_targets
 from clearhead.spec import as_list
+from clearhead.towers import compare_pairs
 from clearhead.trust.error_bars import explain_with_error_bars
 from clearhead.trust.removal_check import check_batches, count_groups, validate_check
 
@@ -85,6 +87,10 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
 
     A model that labels words, fills in masked words, finds boxes or labels pixels has many outputs: `focus` is the one
     to explain, or a list with one per input (docs/heads.md). A multiple choice is (context, [choice, choice, …]).
+
+    For a two-tower model (CLIP, SigLIP, `clearhead.similarity`) an input is (picture, text) or (text, text), or has a
+    list of texts in the second place, which are the classes; the result is a JointExplanation. `matrix=True` adds the
+    relevance of pairs of tokens.
 
     `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than the
     others: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of the groups that
@@ -140,8 +146,7 @@ def compare(  # noqa: PLR0913 - as for `explain`
 
     The options are those of `explain`.
     """
-    inputs = as_plain_inputs(inputs)
-    target = as_plain_list(target)
+    inputs, target = as_plain_inputs(inputs), as_plain_list(target)
     model = as_model(model)
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     if model.chooses and has_choices(inputs):
@@ -151,26 +156,49 @@ def compare(  # noqa: PLR0913 - as for `explain`
     specs = _parse_methods(model, methods)
     model = with_precision(model, precision)
     validate_request(specs, batch_size)
-    overflow = _resolve_overflow(overflow, long)
     validate_check(check)
-    listed = _list_inputs(model, inputs, answers)
+    overflow = _resolve_overflow(overflow, long)
+    if model.reads_pairs:
+        _refuse_answer_options(model, replace(answers, matrix=False))
+        compare_side = partial(compare, batch_size=batch_size, check=check)
+        return compare_pairs(model, inputs, specs, target, compare_side, overflow=overflow, matrix=matrix)
+    settings = _Settings(specs, target, answers, batch_size, precision, overflow, check)
+    by_method = _explain_by_methods(model, _list_inputs(model, inputs, answers), settings)
+    return _name_methods(specs, by_method, is_single=is_single(inputs) or is_chat(inputs))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """How the listed inputs of a call are explained."""
+
+    specs: Sequence[MethodSpec]
+    target: Any
+    answers: AnswerOptions
+    batch_size: int | None
+    precision: str | None
+    overflow: str
+    check: bool | int | None
+
+
+def _explain_by_methods(
+    model: Model, listed: Inputs | list[Any], settings: _Settings
+) -> Sequence[Sequence[Explanation]]:
+    """Explain listed inputs by every method, with error bars and checks where they are wanted."""
 
     def explain_by(planned: Sequence[MethodSpec]) -> ByMethod:
         if model.writes:
-            return _explain_prompts(model, listed, planned, target, answers, batch_size)
-        return _explain_inputs(model, listed, planned, target, batch_size, overflow)
+            return _explain_prompts(model, listed, planned, settings.target, settings.answers, settings.batch_size)
+        return _explain_inputs(model, listed, planned, settings.target, settings.batch_size, settings.overflow)
 
     def explain_rows(planned: Sequence[MethodSpec]) -> Explained:
         by_method, batches = explain_by(planned)
         return _transpose(by_method), batches
 
-    groups = count_groups(check, model, len(listed))
-    if groups:
-        rows, batches = explain_with_error_bars(model, specs, explain_rows, precision=precision)
-        by_method: Sequence[Sequence[Explanation]] = _transpose(check_batches(model, rows, batches, groups))
-    else:
-        by_method, _ = explain_by(specs)
-    return _name_methods(specs, by_method, is_single=is_single(inputs) or is_chat(inputs))
+    groups = count_groups(settings.check, model, len(listed))
+    if not groups:
+        return explain_by(settings.specs)[0]
+    rows, batches = explain_with_error_bars(model, settings.specs, explain_rows, precision=settings.precision)
+    return _transpose(check_batches(model, rows, batches, groups))
 
 
 def _compare_choices(

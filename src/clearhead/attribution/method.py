@@ -88,6 +88,7 @@ class Method:
     `is_control` marks noise that other methods are compared with; a table averages `seeds` seeds of a method.
     `aliases` maps former option names to current ones.
     `loses_digits` means that rounding errors are amplified without a bound, so that float32 may not be enough.
+    `divides_products` means that the relevance of a product is divided among its factors, such as two embeddings.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Method:
     seeds: int = 1
     aliases: Mapping[str, str] = field(default_factory=dict)
     loses_digits: bool = False
+    divides_products: bool = False
 
     @property
     def summary(self) -> str:
@@ -148,6 +150,7 @@ def method(
     seeds: int = 1,
     aliases: Mapping[str, str] | None = None,
     loses_digits: bool = False,
+    divides_products: bool = False,
 ) -> Callable[[Callable[..., Attribution]], Callable[..., Attribution]]:
     """Register a function (trace, *, options) → Attribution under the kebab-case of its name.
 
@@ -171,6 +174,7 @@ def method(
             seeds=seeds,
             aliases=dict(aliases or {}),
             loses_digits=loses_digits,
+            divides_products=divides_products,
         )
         METHODS.add(name, registered, compute.__module__)
         return compute

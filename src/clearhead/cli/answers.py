@@ -110,10 +110,11 @@ def make_chats(prompts: Sequence[str], system: str | None) -> list[list[dict[str
     return [[*before, {"role": "user", "content": prompt}] for prompt in prompts]
 
 
-def require_texts(prompts: Sequence[Any]) -> None:
-    """Raise BadOption for pairs of texts."""
+def require_texts(prompts: Sequence[Any]) -> Sequence[Any]:
+    """Return prompts; raise BadOption for pairs of texts."""
     if not all(isinstance(prompt, str) for prompt in prompts):
         raise BadOption("A prompt is one text: name one column with --text-column, and leave out --pair.")
+    return prompts
 
 
 def explain_answers(

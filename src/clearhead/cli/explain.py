@@ -7,7 +7,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli import answers, options, outputs
+from clearhead.cli import answers, options, outputs, towers
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
 from clearhead.cli.inputs import InputReader, check_text_column, gather_choices
@@ -78,6 +78,8 @@ def explain(
 
     clearhead explain photo.jpg --model clearhead/pets-vit --target cat
 
+    clearhead explain photo.jpg "a photo of a cat" "a photo of a dog" --model my-clip
+
     clearhead explain prompt.txt --model M --answer Paris --versus London
 
     clearhead explain "Obama was born in Hawaii" --model NER --focus Hawaii
@@ -95,13 +97,22 @@ def explain(
     options.check_method(method, method_options)
     loaded = options.load_model(model, choose_device(table, device), lm_head)
     spec = options.resolve_method(loaded, method, method_options)
-    flags = answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources)
-    settings = _make_settings(precision, batch_size, options.choose_overflow(overflow, long), flags)
+    settings = _make_settings(
+        precision,
+        batch_size,
+        options.choose_overflow(overflow, long),
+        answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources),
+    )
     _refuse_class_flags(loaded, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
     if streamed and out is not None:
         targets = _stream_targets(loaded, target, versus, json=json)
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
         explain_stream(loaded, inputs, out, spec, table, settings)
+        return
+    if loaded.reads_pairs:
+        towers.explain_and_deliver(
+            loaded, inputs, spec, {**settings, "check": chosen_check}, (target, versus), out=out, json=json
+        )
         return
     reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
     raw_inputs = _read_inputs(loaded, reader, inputs, {"--curves": curves, "--gold": gold, "--pair": pair})
@@ -109,8 +120,12 @@ def explain(
     outputs.check_count(out, len(raw_inputs))
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
     if loaded.writes:
-        answers.require_texts(raw_inputs)
-        answers.deliver(answers.explain_answers(loaded, raw_inputs, spec, settings), spec, out=out, json=json)
+        answers.deliver(
+            answers.explain_answers(loaded, answers.require_texts(raw_inputs), spec, settings),
+            spec,
+            out=out,
+            json=json,
+        )
         return
     explanations = _explain_classes(
         loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair or loaded.chooses

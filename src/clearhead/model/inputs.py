@@ -55,6 +55,7 @@ IMAGES_PER_CHUNK = 512
 
 def as_inputs(model: Model, inputs: Any) -> Inputs:
     """Encode anything that can be explained as one batch."""
+    _refuse_pairs(model)
     if isinstance(inputs, Inputs):
         return move_to_model(inputs, model)
     if isinstance(inputs, Mapping):
@@ -87,6 +88,7 @@ def is_single(inputs: Any) -> bool:
 
 def encode(model: Model, source: Any, *, overflow: str = "error") -> Encoded:
     """Tokenise a text or pair, or prepare an image; with `overflow="windows"` a text of any length."""
+    _refuse_pairs(model)
     _require_processor(model)
     raw, focus = split_focus(source)
     return focus_encoded(model, _encode_raw(model, raw, overflow), focus)
@@ -104,6 +106,15 @@ def _require_text(model: Model, source: Any) -> None:
         raise BadInput(f"{model.name} takes text, not {_describe_type(source)}.")
 
 
+def _refuse_pairs(model: Model) -> None:
+    # Its towers have inputs of their own; only `explain` and `compare` join them.
+    if model.reads_pairs:
+        raise BadInput(
+            f"{model.name} compares two inputs, which only explain and compare take: use clearhead.zero_shot(model, "
+            "texts) to make it a classifier of pictures."
+        )
+
+
 def _require_processor(model: Model) -> None:
     # Allowed when loading: such a model explains tensors.
     if model.processor is None:
@@ -115,6 +126,7 @@ def _require_processor(model: Model) -> None:
 
 def encode_all(model: Model, inputs: Sequence[Any], *, overflow: str = "error") -> EncodedRows:
     """Encode every input in order: texts many at a time, images in several threads."""
+    _refuse_pairs(model)
     return _encode_together(TextEncoder(model, overflow), inputs)
 
 
@@ -124,6 +136,7 @@ def encode_chunks(model: Model, inputs: Sequence[Any], *, overflow: str = "error
     Inputs of similar length within a chunk can share batches. On a CPU there is one chunk, so that an invalid input is
     reported before anything is computed.
     """
+    _refuse_pairs(model)
     encoder = TextEncoder(model, overflow)
     size = _chunk_size(model, len(inputs))
     for start in range(0, len(inputs), size):

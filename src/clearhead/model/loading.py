@@ -20,6 +20,14 @@ from clearhead.model.language import AnswerNetwork, encoder_decoder_architecture
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
 from clearhead.model.placement import place_model
+from clearhead.model.sentence_folders import SentenceFolder, read_sentence_folder
+from clearhead.model.tower_processor import load_tower_processor
+from clearhead.model.two_towers import (
+    DualEncoder,
+    dual_encoder_architectures,
+    make_text_pair_encoder,
+    wrap_dual_encoder,
+)
 from clearhead.model.zoo import language_model
 from clearhead.registry import unknown_name
 
@@ -64,7 +72,7 @@ def load(
             loaded = replace(loaded, processor=processor, copies={})
         if lm_head is not None:
             loaded = replace(loaded, lm=_load_lm_head(lm_head, allow_pickle), copies={})
-        loaded = _wrap_network_output(loaded)
+        loaded = _wrap_two_towers(_wrap_network_output(loaded))
         validate_model(loaded)
         return _place(select_processor(loaded), device, dtype)
 
@@ -102,7 +110,7 @@ def _load_source(source: Any, allow_pickle: bool) -> Model:
         return _load_from_zoo(zoo.names()[0])
     if isinstance(source, str | Path):
         return _load_by_name(source, allow_pickle)
-    return _wrap_objects(source)
+    return wrap_objects(source)
 
 
 def _load_by_name(source: str | Path, allow_pickle: bool) -> Model:
@@ -128,11 +136,23 @@ def _load_language_model() -> Model:
 def _load_from_folder(source: str, allow_pickle: bool) -> Model:
     """Load a folder or hub id in the layout of Transformers."""
     _validate_source(source)
+    sentences = read_sentence_folder(source)
+    if sentences is not None:
+        return load_sentence_encoder(source, sentences, allow_pickle)
     auto_class = _find_auto_class(_read_architecture(source))
     with _translate_load_errors(source), _hide_progress_bars():
         network = _load_network(auto_class, source, allow_pickle)
         processor = _load_processor(source, auto_class)
     return Model(network, processor, None, source)
+
+
+def load_sentence_encoder(source: str, folder: SentenceFolder, allow_pickle: bool) -> Model:
+    """Load the network of a folder as an encoder of two texts."""
+    _validate_source(folder.network)
+    with _translate_load_errors(source), _hide_progress_bars():
+        network = _load_network("AutoModel", folder.network, allow_pickle)
+        tokenizer = _load_processor(folder.network, "AutoTokenizer")
+    return Model(make_text_pair_encoder(network, folder.pooling, folder.score), tokenizer, None, source)
 
 
 def _read_architecture(source: str) -> str:
@@ -157,6 +177,8 @@ def _find_auto_class(architecture: str) -> str:
             return auto_class
     if architecture in encoder_decoder_architectures().values():
         return "AutoModelForSeq2SeqLM"
+    if architecture in dual_encoder_architectures():
+        return "AutoModel"
     raise unsupported_head(architecture)
 
 
@@ -173,6 +195,8 @@ def _load_network(auto_class: str, source: str, allow_pickle: bool) -> Any:
 def _load_processor(source: str, auto_class: str) -> Any:
     import transformers
 
+    if auto_class == "AutoModel":
+        return load_tower_processor(source)
     if auto_class.endswith(IMAGE_TASKS):
         return transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
     return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
@@ -215,7 +239,7 @@ def _device_of(network: nn.Module) -> torch.device:
     return next(network.parameters()).device
 
 
-def _wrap_objects(source: Any) -> Model:
+def wrap_objects(source: Any) -> Model:
     """Return a Model around a Transformers network or pipeline."""
     if not _is_pipeline(source):
         return _wrap_network(source, None)
@@ -256,7 +280,20 @@ def _wrap_network_output(model: Model) -> Model:
     return replace(model, network=wrapped, copies={})
 
 
+def _wrap_two_towers(model: Model) -> Model:
+    """Return a Model whose two towers can be run apart, if it has two."""
+    if isinstance(model.network, DualEncoder):
+        return model
+    wrapped = wrap_dual_encoder(model.network)
+    if wrapped is model.network:
+        return model
+    return replace(model, network=wrapped, copies={})
+
+
 def _find_pipeline_processor(pipeline: Any) -> Any:
+    # A pipeline that takes pictures and texts has both.
+    if getattr(pipeline, "processor", None) is not None:
+        return pipeline.processor
     image_processor = getattr(pipeline, "image_processor", None)
     if image_processor is not None:
         return image_processor

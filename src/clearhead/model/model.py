@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from clearhead.model.choice_network import ChoiceNetwork
 from clearhead.model.focus_networks import BoxNetwork, FocusNetwork, MaskedWordNetwork
 from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork
+from clearhead.model.two_towers import DualEncoder
 
 # `config.problem_type` of Transformers to the name used here.
 PROBLEMS = {
@@ -30,8 +31,9 @@ BLANK_MARKS = "Ġ▁"
 class Model:
     """A Hugging Face network with the processor that turns raw input into its tensors.
 
-    `processor` is a tokenizer, an image processor, or None (only tensors can be explained); `lm` is a masked-language
-    model whose head decodes hidden states. `copies` caches copies in other dtypes, see `with_precision`.
+    `processor` is a tokenizer, an image processor, both (a TowerProcessor), or None (only tensors can be explained);
+    `lm` is a masked-language model whose head decodes hidden states. `copies` caches copies in other dtypes, see
+    `with_precision`.
     """
 
     network: Any
@@ -64,6 +66,11 @@ class Model:
     def writes(self) -> bool:
         """Whether the model writes text, so that its answers are explained instead of classes."""
         return self.problem == "answer"
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether the model compares two inputs that it embeds apart, so that a pair of them is explained."""
+        return isinstance(self.network, DualEncoder)
 
     @property
     def is_encoder_decoder(self) -> bool:

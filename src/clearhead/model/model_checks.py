@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clearhead.errors import UnsupportedModel
 from clearhead.model.model import Model
+from clearhead.model.tower_processor import as_tower_processor
 
 UNSUPPORTED_HEADS = (
     "LMHeadModel",
@@ -60,7 +61,8 @@ def unsupported_head(architecture: str) -> UnsupportedModel:
     return UnsupportedModel(
         f"{architecture} has no head that is covered: load a …ForSequenceClassification, …ForImageClassification, "
         "…ForQuestionAnswering, …ForTokenClassification, …ForMaskedLM, …ForMultipleChoice, …ForCausalLM, for text "
-        "…ForConditionalGeneration, for pictures …ForObjectDetection or …ForSemanticSegmentation model."
+        "…ForConditionalGeneration, for pictures …ForObjectDetection or …ForSemanticSegmentation model, or a two-tower "
+        "model such as CLIPModel. A text encoder without a head compares two texts: clearhead.similarity(encoder)."
     )
 
 
@@ -72,7 +74,8 @@ def select_processor(model: Model) -> Model:
     if model.processor is None:
         return model
     processor = _reduce_processor(model)
-    _validate_processor(model, processor)
+    if not model.reads_pairs:
+        _validate_processor(model, processor)
     if processor is model.processor:
         return model
     # The cached copies hold the combined processor.
@@ -81,6 +84,8 @@ def select_processor(model: Model) -> Model:
 
 def _reduce_processor(model: Model) -> Any:
     """Return the tokenizer or image processor inside a combined processor, else the processor itself."""
+    if model.reads_pairs:
+        return as_tower_processor(model.processor, model.name, takes_images=model.network.takes_images)
     attribute = "tokenizer"
     if model.takes_images:
         attribute = "image_processor"
