@@ -12,6 +12,7 @@ from clearhead.attribution.choices import find_choice
 from clearhead.attribution.names import (
     DEFAULT,
     DEFAULT_ANSWER_METHOD,
+    DEFAULT_FUNCTION_METHOD,
     DEFAULT_INPUT_METHOD,
     DEFAULT_METHOD,
     TYPES_WITHOUT_BLOCKS,
@@ -242,6 +243,8 @@ def default_method(model: Model) -> str:
 
 def library_default(model: Model) -> str:
     """Return the method that explains a model for which none was chosen."""
+    if model.is_function:
+        return DEFAULT_FUNCTION_METHOD
     if model.writes:
         return DEFAULT_ANSWER_METHOD
     # Not read at the blocks: their tokens are not those of the input.

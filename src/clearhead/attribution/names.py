@@ -7,6 +7,8 @@ DEFAULT_INPUT_METHOD = "attn-lrp"
 """The default for networks whose blocks have other tokens than their input, or no attention maps."""
 TYPES_WITHOUT_BLOCKS = ("big_bird", "funnel", "longformer", "xlnet")
 """Types of such networks, besides encoder–decoders that classify."""
+DEFAULT_FUNCTION_METHOD = "occlusion"
+"""The default for functions, of which only the outputs are known."""
 DEFAULT = "default"
 """In place of a method's name: the library's default, also for a model that a method was chosen for."""
 CONTROL_METHODS = ("random",)

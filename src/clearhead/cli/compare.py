@@ -34,6 +34,7 @@ def compare(
     check: options.Check = None,
     no_check: options.NoCheck = False,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
 ) -> None:
     """Compare methods on texts or images, all computed from the same forward pass."""
@@ -42,7 +43,7 @@ def compare(
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_methods(methods)
-    loaded = options.load_model(model, device, lm_head)
+    loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
     specs = options.resolve_methods(loaded, methods)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     outputs.check_count(out, len(raw_inputs), len(specs))

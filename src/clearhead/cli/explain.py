@@ -57,6 +57,7 @@ def explain(
     no_check: options.NoCheck = False,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
     image_column: options.ImageColumn = None,
     label_column: options.LabelColumn = None,
@@ -89,7 +90,7 @@ def explain(
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
-    loaded = options.load_model(model, choose_device(table, device), lm_head)
+    loaded = options.load_model(model, choose_device(table, device), lm_head, allow_pickle=allow_pickle)
     spec = options.resolve_method(loaded, method, method_options)
     flags = answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources)
     settings = _make_settings(precision, batch_size, options.choose_overflow(overflow, long), flags)

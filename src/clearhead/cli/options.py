@@ -203,8 +203,12 @@ LmHead = Annotated[
     str | None, typer.Option(metavar="FOLDER", help="Masked-LM model that decoded-gradcam decodes with.")
 ]
 
+AllowPickle = Annotated[
+    bool, typer.Option("--allow-pickle", help="Also load pickled weights (.bin); what is not a tensor is refused.")
+]
 
-def load_model(model: str | None, device: str | None, lm_head: str | None) -> "Model":
+
+def load_model(model: str | None, device: str | None, lm_head: str | None, *, allow_pickle: bool = False) -> "Model":
     """Load the model without the progress bars and warnings of Transformers."""
     from transformers.utils import logging
 
@@ -213,7 +217,7 @@ def load_model(model: str | None, device: str | None, lm_head: str | None) -> "M
     # Standard error is for the command's own messages.
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    return clearhead.load(model, device=device, lm_head=lm_head)
+    return clearhead.load(model, device=device, lm_head=lm_head, allow_pickle=allow_pickle)
 
 
 def parse_target(model: "Model", target: str | None, versus: str | None) -> Any:

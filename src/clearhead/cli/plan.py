@@ -31,6 +31,7 @@ def plan(
     long: options.Long = None,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
     answer: Answer = None,
     matrix: options.Matrix = False,
@@ -43,7 +44,7 @@ def plan(
 
     # Before the model is loaded, which may take long.
     validate_request(options.check_methods(methods), batch_size)
-    loaded = options.load_model(model, device, lm_head)
+    loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
     specs = options.resolve_methods(loaded, methods)
     raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
     chosen = options.choose_overflow(overflow, long)

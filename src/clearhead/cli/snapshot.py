@@ -45,6 +45,7 @@ def snapshot(
     batch_size: options.BatchSize = None,
     precision: options.Precision = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
 ) -> None:
     """Save a model's answers on a task and the reasons for them, to compare another model with later."""
     outputs.check_path(out, endings=(".json",))
@@ -55,7 +56,7 @@ def snapshot(
     from clearhead.drift.snapshot_file import write_snapshot
 
     examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
-    loaded = options.load_model(model, device, None)
+    loaded = options.load_model(model, device, None, allow_pickle=allow_pickle)
     result = take_snapshot(loaded, examples, method=spec, noise=noise, batch_size=batch_size, precision=precision)
     write_snapshot(result, out, texts=not no_texts)
     outputs.announce_file(out)

@@ -1,6 +1,7 @@
 """The model that is explained: a network, its processor and an optional masked-LM head."""
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.model.custom_network import CustomNetwork
+from clearhead.model.function_network import FunctionNetwork
 from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork
 
 # `config.problem_type` of Transformers to the name used here.
@@ -27,7 +30,8 @@ class Model:
     """A Hugging Face network with the processor that turns raw input into its tensors.
 
     `processor` is a tokenizer, an image processor, or None (only tensors can be explained); `lm` is a masked-language
-    model whose head decodes hidden states. `copies` caches copies in other dtypes, see `with_precision`.
+    model whose head decodes hidden states. `class_names` are used instead of those in the config. `copies` caches
+    copies in other dtypes, see `with_precision`.
     """
 
     network: Any
@@ -35,6 +39,13 @@ class Model:
     lm: Any = None
     name: str = "model"
     copies: dict[str, tuple[Any, "Model"]] = field(default_factory=dict, repr=False)
+    class_names: Sequence[str] | None = None
+
+    def __repr__(self) -> str:
+        """Name the model in one line: networks and tokenizers print themselves in dozens."""
+        return (
+            f"<Model {self.name}: {type(self.network).__name__}, {self.problem}, {self.classes} classes, {self.dtype}>"
+        )
 
     @property
     def config(self) -> Any:
@@ -62,6 +73,11 @@ class Model:
         return self.problem == "answer"
 
     @property
+    def is_function(self) -> bool:
+        """Whether the model is a function, of which only the outputs are known."""
+        return isinstance(self.network, FunctionNetwork)
+
+    @property
     def is_encoder_decoder(self) -> bool:
         """Whether the model reads one text, the source, and writes another."""
         return isinstance(self.network, EncoderDecoderNetwork)
@@ -79,6 +95,8 @@ class Model:
 
     @property
     def _class_names(self) -> dict[int, Any]:
+        if self.class_names is not None:
+            return dict(enumerate(self.class_names))
         return getattr(self.config, "id2label", None) or {}
 
     @property
@@ -112,9 +130,23 @@ class Model:
     @cached_property
     def takes_mask(self) -> bool:
         """Whether the network accepts an attention mask."""
-        parameters = inspect.signature(self.network.forward).parameters
         # A wrapper's forward(*args, **kwargs) names no inputs: it passes on what it gets.
-        return "attention_mask" in parameters or "input_ids" not in parameters
+        return "attention_mask" in self.input_names or "input_ids" not in self.input_names
+
+    @cached_property
+    def input_names(self) -> frozenset[str]:
+        """The tensors that the network's forward names."""
+        if isinstance(self.network, CustomNetwork):
+            return frozenset(self.network.arguments)
+        return frozenset(inspect.signature(self.network.forward).parameters)
+
+    @cached_property
+    def takes_anything(self) -> bool:
+        """Whether the network passes on tensors that its forward does not name."""
+        if isinstance(self.network, CustomNetwork):
+            return False
+        parameters = inspect.signature(self.network.forward).parameters.values()
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def input_embedding(network: Any) -> Tensor | None:
