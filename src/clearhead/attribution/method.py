@@ -15,12 +15,14 @@ from clearhead.attribution.names import (
     DEFAULT_FUNCTION_METHOD,
     DEFAULT_INPUT_METHOD,
     DEFAULT_METHOD,
+    RELATED_METHODS,
     TYPES_WITHOUT_BLOCKS,
 )
 from clearhead.engine.context import gc_paused
 from clearhead.engine.retrace import retrace
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
+from clearhead.errors import UnknownName
 from clearhead.model.model import Model
 from clearhead.registry import Registry
 from clearhead.spec import option_defaults, parse_spec, validate_options
@@ -278,6 +280,8 @@ def parse_method(name: Any, **options: Any) -> MethodSpec:
     if isinstance(name, MethodSpec):
         return name
     text, method_name, written_options = parse_spec(name)
+    if method_name in RELATED_METHODS and method_name not in METHODS:
+        raise UnknownName(f"No method is called '{method_name}'. {RELATED_METHODS[method_name]}")
     parsed = METHODS[method_name]
     validated = validate_options(parsed.name, parsed.compute, {**written_options, **options}, parsed.aliases)
     return MethodSpec(text, parsed, validated)

@@ -10,10 +10,11 @@ import typer
 from clearhead.cli import options, outputs
 from clearhead.cli.bench_table import print_table
 from clearhead.errors import BadOption
-from clearhead.progress import progress
+from clearhead.progress import Forecast, ProgressBar, progress
 
 if TYPE_CHECKING:
     from clearhead.bench.benchmark import Benchmark
+    from clearhead.bench.plan import Plan
     from clearhead.bench.run import Runner
 
 
@@ -80,15 +81,17 @@ def bench(
 ) -> None:
     """Measure how far explanations can be trusted on your model and data; resumable."""
     from clearhead.bench.plan import Plan
-    from clearhead.bench.run import run_plan
 
     benchmark = _get_benchmark(name)
+    task = _require_task(task, benchmark)
+    columns = _select_given(text_column=text_column, label_column=label_column, reader=reader)
+    defaults = _choose_defaults(task, columns) if benchmark is None and not (methods and metrics) else {}
     plan = Plan(
-        task=_require_task(task, benchmark),
+        task=task,
         model=model,
-        methods=_choose_names("methods", methods, benchmark),
-        metrics=_choose_names("metrics", metrics, benchmark),
-        columns=_select_given(text_column=text_column, label_column=label_column, reader=reader),
+        methods=_choose_names("methods", methods, benchmark, defaults),
+        metrics=_choose_names("metrics", metrics, benchmark, defaults),
+        columns=columns,
         limit=limit,
         shard=shard,
         batch_size=_parse_batch_size(batch_size),
@@ -101,7 +104,7 @@ def bench(
     )
     # The bar appears at once, because reading the data and the model already takes a while.
     with progress(None, "Starting", at_once=True) as bar:
-        summary = run_plan(plan, out, _make_runner(ray, workers), bar.update)
+        summary = _run_or_stop(plan, out, _make_runner(ray, workers), bar)
     _print_summary(summary, json=json)
     print(f"Results are in {out}. Tables, curves and a verdict: clearhead report {out}", file=sys.stderr)
 
@@ -131,16 +134,53 @@ def _suggest_task(benchmark: "Benchmark | None") -> str:
     return f"{benchmark.name} needs {benchmark.data}."
 
 
-def _choose_names(flag: str, names: list[str] | None, benchmark: "Benchmark | None") -> tuple[str, ...]:
-    """Return the methods or metrics that were named, else those of the paper's table."""
+def _run_or_stop(plan: "Plan", folder: Path, runner: "Runner", bar: ProgressBar) -> dict[str, Any]:
+    """Run a plan; if the user stops it, say what is kept."""
+    from clearhead.bench.run import run_plan
+
+    forecast = Forecast()
+
+    def advance(done: int, total: int, label: str) -> None:
+        bar.update(done, total, label)
+        sentence = forecast.update(done, total)
+        if sentence:
+            print(sentence, file=sys.stderr)
+
+    try:
+        return run_plan(plan, folder, runner, advance)
+    except KeyboardInterrupt:
+        bar.close()
+        print(_describe_stop(bar, folder), file=sys.stderr)
+        raise
+
+
+def _describe_stop(bar: ProgressBar, folder: Path) -> str:
+    if bar.total is None:
+        return "Stopped before anything was measured."
+    return f"Stopped: {bar.done} of {bar.total} examples are kept in {folder}. The same command goes on from there."
+
+
+def _choose_defaults(task: str, columns: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return a small set of methods and metrics for the data."""
+    from clearhead.bench.default_plan import choose_default_plan
+    from clearhead.data.read import read_task
+
+    examples = read_task(task, limit=1, **columns).examples
+    return choose_default_plan(examples)
+
+
+def _choose_names(
+    flag: str, names: list[str] | None, benchmark: "Benchmark | None", defaults: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return the methods or metrics that were named, else those of the paper's table, else a small set."""
     if names:
         return tuple(options.split_names(names))
-    if benchmark is None:
-        raise BadOption(
-            f"No {flag} given: name them with --{flag} (see clearhead list {flag}), or name a paper's table."
-        )
-    defaults: tuple[str, ...] = getattr(benchmark, flag)
-    return defaults
+    if benchmark is not None:
+        table: tuple[str, ...] = getattr(benchmark, flag)
+        return table
+    chosen = ", ".join(defaults[flag])
+    print(f"No {flag} named, so these are used: {chosen}. Others: --{flag}, clearhead list {flag}.", file=sys.stderr)
+    return defaults[flag]
 
 
 def _parse_batch_size(text: str) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from clearhead.cli import answers, options, outputs
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
-from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.cli.inputs import InputReader, check_inputs, check_text_column
 from clearhead.cli.tables import (
     STREAMED_ENDINGS,
     TableFlags,
@@ -48,6 +48,7 @@ def explain(
     method_options: options.MethodOptions = None,
     text_column: options.TextColumn = None,
     pair: options.Pair = False,
+    as_text: options.AsText = False,
     curves: options.Curves = False,
     gold: options.Gold = None,
     overflow: options.Overflow = "error",
@@ -86,7 +87,7 @@ def explain(
     clearhead explain reviews.parquet --out explained.parquet --ray local --workers 4
     """
     table = TableFlags(text_column, image_column, label_column, id_column, columns, flat, tokens, shard, ray, workers)
-    streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)})
+    streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)}, as_text=as_text)
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
@@ -100,7 +101,7 @@ def explain(
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
         explain_stream(loaded, inputs, out, spec, table, settings)
         return
-    reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
+    reader = InputReader(loaded.takes_images, table.input_column, pair, gold or (), as_text)
     raw_inputs = reader.read(inputs)
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
@@ -121,7 +122,9 @@ def explain(
     )
 
 
-def _check_flags(inputs: Sequence[str], out: Path | None, table: TableFlags, page_options: Mapping[str, bool]) -> bool:
+def _check_flags(
+    inputs: Sequence[str], out: Path | None, table: TableFlags, page_options: Mapping[str, bool], *, as_text: bool
+) -> bool:
     """Raise an error for flags that do not fit each other, and return whether tables are explained as a stream."""
     streamed = is_streamed(inputs, out)
     endings = STREAMED_ENDINGS if streamed else outputs.FILE_ENDINGS
@@ -129,6 +132,7 @@ def _check_flags(inputs: Sequence[str], out: Path | None, table: TableFlags, pag
     check_text_column(inputs, table.input_column)
     if not streamed:
         table.refuse_stream_flags()
+        check_inputs(inputs, table.input_column, as_text=as_text)
     return streamed
 
 

@@ -134,6 +134,7 @@ ShardRows = Annotated[
 Ray = Annotated[str | None, typer.Option(metavar="ADDRESS|local", help="Run on a Ray cluster: its address, or local.")]
 Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help="Number of Ray workers; each holds a model.")]
 Pair = Annotated[bool, typer.Option("--pair", help="Treat the two texts as one pair.")]
+AsText = Annotated[bool, typer.Option("--as-text", help="Read every INPUT as a text, also if it looks like a file.")]
 Curves = Annotated[
     bool,
     typer.Option("--curves", help="Add curves to the .html file: the strongest tokens hidden, and revealed, in turn."),

@@ -282,8 +282,9 @@ def _wrap_network(source: Any, processor: Any) -> Model:
 
 
 def _find_name(network: Any) -> str:
-    # Empty for networks that were built from a config.
-    return getattr(network.config, "_name_or_path", "") or type(network).__name__
+    # Empty for networks that were built from a config; a path is that of whoever trained the network.
+    name = getattr(network.config, "_name_or_path", "") or type(network).__name__
+    return Path(name).name if _has_path_marks(name) else name
 
 
 def _no_transformer(source: Any) -> UnsupportedModel:
