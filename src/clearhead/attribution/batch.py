@@ -14,8 +14,9 @@ from clearhead.attribution.method import METHODS, MethodSpec
 from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
 from clearhead.engine.context import gc_paused
 from clearhead.engine.memory import fits_in_memory
+from clearhead.engine.output_trace import capture_outputs
 from clearhead.engine.streams import prefetch
-from clearhead.engine.trace import Trace, capture, capture_outputs
+from clearhead.engine.trace import Trace, capture
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
 from clearhead.explanation import Explanation
 from clearhead.model.inputs import Inputs

@@ -389,18 +389,11 @@ def capture(
     """
     model = with_precision(as_model(model), precision)
     batch = as_inputs(model, inputs)
+    forward: ForwardPass
     if model.is_function:
-        return capture_outputs(model, batch, target)
-    forward = run_forward(model, batch, _as_names(modules), gradients_only=gradients_only)
-    return _make_trace(model, batch, forward, target)
-
-
-def capture_outputs(model: Model, inputs: Inputs, target: TargetLike | Sequence[TargetLike] = None) -> Trace:
-    """Run the model once and keep only its outputs, for methods that need no more."""
-    return _make_trace(model, inputs, run_outputs(model, inputs), target)
-
-
-def _make_trace(model: Model, inputs: Inputs, forward: ForwardPass, target: TargetLike | Sequence[TargetLike]) -> Trace:
+        forward = run_outputs(model, batch)
+    else:
+        forward = run_forward(model, batch, _as_names(modules), gradients_only=gradients_only)
     # Before targets are resolved: the prediction of NaN logits would be arbitrary.
     check_finite(model, forward.host_output)
-    return Trace(model, inputs, forward, resolve_targets(model, inputs, forward.host_output, target))
+    return Trace(model, batch, forward, resolve_targets(model, batch, forward.host_output, target))
