@@ -104,7 +104,7 @@ def bench(
     )
     # The bar appears at once, because reading the data and the model already takes a while.
     with progress(None, "Starting", at_once=True) as bar:
-        summary = _run_or_stop(plan, out, _make_runner(ray, workers), bar)
+        summary = _run_or_stop(plan, out, _make_runner(ray, workers), bar, _describe_defaults(plan, defaults))
     _print_summary(summary, json=json)
     print(f"Results are in {out}. Tables, curves and a verdict: clearhead report {out}", file=sys.stderr)
 
@@ -134,17 +134,29 @@ def _suggest_task(benchmark: "Benchmark | None") -> str:
     return f"{benchmark.name} needs {benchmark.data}."
 
 
-def _run_or_stop(plan: "Plan", folder: Path, runner: "Runner", bar: ProgressBar) -> dict[str, Any]:
-    """Run a plan; if the user stops it, say what is kept."""
+def _describe_defaults(plan: "Plan", defaults: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return a sentence for the methods, and for the metrics, if they were chosen for the user."""
+    sentences = []
+    for flag, names in defaults.items():
+        if getattr(plan, flag) == names:
+            chosen = ", ".join(names)
+            sentences.append(f"No {flag} named, so these are used: {chosen}. Others: --{flag}, clearhead list {flag}.")
+    return sentences
+
+
+def _run_or_stop(
+    plan: "Plan", folder: Path, runner: "Runner", bar: ProgressBar, sentences: list[str]
+) -> dict[str, Any]:
+    """Run a plan, print sentences once nothing is wrong with it, and if the user stops it, say what is kept."""
     from clearhead.bench.run import run_plan
 
     forecast = Forecast()
 
     def advance(done: int, total: int, label: str) -> None:
         bar.update(done, total, label)
-        sentence = forecast.update(done, total)
-        if sentence:
-            print(sentence, file=sys.stderr)
+        sentences.extend(filter(None, [forecast.update(done, total)]))
+        while sentences:
+            print(sentences.pop(0), file=sys.stderr)
 
     try:
         return run_plan(plan, folder, runner, advance)
@@ -178,8 +190,6 @@ def _choose_names(
     if benchmark is not None:
         table: tuple[str, ...] = getattr(benchmark, flag)
         return table
-    chosen = ", ".join(defaults[flag])
-    print(f"No {flag} named, so these are used: {chosen}. Others: --{flag}, clearhead list {flag}.", file=sys.stderr)
     return defaults[flag]
 
 
