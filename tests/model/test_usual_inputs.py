@@ -119,4 +119,4 @@ def test_bytes_are_no_texts(text_model):
 
 
 def test_a_model_is_printed_in_one_line(text_model):
-    assert repr(text_model) == "<Model like_fine: TextFunction, single-label, 2 classes, torch.float64>"
+    assert repr(text_model) == "<Model like_fine: TextFunction, single-label, 2 labels>"

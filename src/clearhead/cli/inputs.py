@@ -131,7 +131,9 @@ class InputReader:
 
     def check_columns(self, path: Path) -> None:
         """Raise an error unless a table has the text column, by its first row."""
-        if path.is_file() and _ending(path) != ".parquet":
+        # A Parquet file is opened once, and a .tsv file without a named column may have no header.
+        may_lack_header = _ending(path) == ".tsv" and self.text_column is None
+        if path.is_file() and _ending(path) != ".parquet" and not may_lack_header:
             row = _first_row(self._read_numbered_rows(path))
             if row:
                 self._choose_columns(path, list(row))

@@ -43,9 +43,7 @@ class Model:
 
     def __repr__(self) -> str:
         """Name the model in one line: networks and tokenizers print themselves in dozens."""
-        return (
-            f"<Model {self.name}: {type(self.network).__name__}, {self.problem}, {self.classes} classes, {self.dtype}>"
-        )
+        return f"<Model {self.name}: {type(self.network).__name__}, {self.problem}, {len(self.labels)} labels>"
 
     @property
     def config(self) -> Any:
