@@ -77,16 +77,16 @@ def contrast_targets(target: Any, versus: Any) -> Any:
     """Return targets that are contrasted with other classes; either is one for all inputs, or a list."""
     if isinstance(target, list) or isinstance(versus, list):
         return _contrast_each(target, versus)
-    return _contrast(target, versus)
+    return _make_contrast(target, versus)
 
 
 def _contrast_each(target: Any, versus: Any) -> list[Target]:
     count = len(versus) if isinstance(versus, list) else len(target)
     pairs = list_targets(target, count), list_targets(versus, count)
-    return [_contrast(*pair) for pair in zip(*pairs, strict=True)]
+    return [_make_contrast(*pair) for pair in zip(*pairs, strict=True)]
 
 
-def _contrast(target: Any, versus: Any) -> Target:
+def _make_contrast(target: Any, versus: Any) -> Target:
     if isinstance(target, Target):
         if target.versus is not None or target.span is not None:
             raise BadInput(f"{target} says already what is contrasted: leave out 'versus'.")
