@@ -203,8 +203,8 @@ def test_saving_onto_a_folder_leaves_nothing_behind(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["one.json"]
 
 
-def test_repr_names_the_best_tokens():
-    assert repr(made()) == "<Explanation of 'positive' by att-cat: film +1, joy +0.5, ##less -2>"
+def test_repr_names_the_best_words():
+    assert repr(made()) == "<Explanation of 'positive' by att-cat: film +1, Joyless -1.5>"
 
 
 def test_targets_compare_like_their_index():

@@ -15,7 +15,7 @@ MISTAKES = {
     "method": (["explain", "x", "--method", "attcat"], "Did you mean 'att-cat'?"),
     "method option": (["explain", "x", "--method", "att-cat", "-o", "hiden=input"], "Did you mean 'hidden'?"),
     "option form": (["explain", "x", "-o", "hidden"], "key=value"),
-    "ending": (["explain", "x", "--out", "x.pdf"], ".html, .png"),
+    "ending": (["explain", "x", "--out", "x.doc"], ".html, .png"),
     "curves": (["explain", "x", "--curves", "--out", "x.png"], "--out FILE.html"),
     "gold": (["explain", "x", "--gold", "x"], "--out FILE.html"),
     "clouds": (["words", "x", "--clouds"], "--out FILE.html"),
