@@ -33,10 +33,10 @@ def move_global_flags(arguments: list[str] | None) -> list[str]:
 
 def refuse_second_model(arguments: list[str]) -> None:
     """Raise BadOption if a command that takes one model is given two: all but the last would be ignored."""
-    given = [argument for argument in arguments if argument in MODEL_FLAGS or argument.startswith("--model=")]
-    if len(given) > 1 and "serve" not in arguments:
+    flags = [argument for argument in arguments if argument in MODEL_FLAGS or argument.startswith("--model=")]
+    if len(flags) > 1 and "serve" not in arguments:
         raise BadOption(
-            f"--model is given {len(given)} times, but one model is explained at a time. To compare two models use "
+            f"--model is given {len(flags)} times, but one model is explained at a time. To compare two models use "
             "clearhead diff A B --task DATA, or clearhead serve -m A -m B."
         )
 

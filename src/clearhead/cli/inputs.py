@@ -290,9 +290,9 @@ def _is_absolute_path(argument: str) -> bool:
 
 
 def _first_folder(path: str) -> Path:
-    parts = Path(path).parts
+    folders = Path(path).parts
     # The root of an absolute path is a part of its own, and is always there.
-    return Path(*parts[: 2 if path.startswith("/") else 1])
+    return Path(*folders[: 2 if path.startswith("/") else 1])
 
 
 def _list_image_models() -> str:

@@ -47,7 +47,7 @@ class CustomNetwork(nn.Module):
         """Return the word embeddings: those of the body, else the first table of the module."""
         for body in _list_bodies(self.module):
             return body.get_input_embeddings()
-        return next((part for part in self.module.modules() if isinstance(part, nn.Embedding)), None)
+        return next((child for child in self.module.modules() if isinstance(child, nn.Embedding)), None)
 
 
 def wrap_module(module: nn.Module, processor: Any) -> CustomNetwork:
@@ -104,9 +104,9 @@ def _describe(output: Any) -> str:
 
 def _list_bodies(module: nn.Module) -> Iterator[Any]:
     """Yield the networks of Transformers inside a module, the outermost first."""
-    for part in module.modules():
-        if part is not module and is_stock(part):
-            yield part
+    for child in module.modules():
+        if child is not module and is_stock(child):
+            yield child
 
 
 def _find_main_input(module: nn.Module, processor: Any) -> str:
@@ -179,9 +179,9 @@ def _image_size(config: Any, processor: Any) -> tuple[int, int]:
     size = getattr(config, "image_size", None)
     if isinstance(size, int):
         return size, size
-    wanted = dict(getattr(processor, "size", None) or {})
-    edge = wanted.get("shortest_edge") or PROBE_SIZE
-    return wanted.get("height") or edge, wanted.get("width") or edge
+    size_setting = dict(getattr(processor, "size", None) or {})
+    edge = size_setting.get("shortest_edge") or PROBE_SIZE
+    return size_setting.get("height") or edge, size_setting.get("width") or edge
 
 
 def _are_probabilities(values: Tensor) -> bool:
