@@ -111,6 +111,8 @@ def __getattr__(name: str) -> Any:
     """Import public names on first use, so that `import clearhead` and `clearhead --help` stay fast."""
     import importlib
 
+    if name == "views":
+        return importlib.import_module("clearhead.views")
     if name not in _HOMES:
         raise AttributeError(f"module 'clearhead' has no attribute '{name}'")
     return getattr(importlib.import_module(f"clearhead.{_HOMES[name]}"), name)

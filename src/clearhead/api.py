@@ -33,12 +33,13 @@ from clearhead.model.inputs import (
     encode_chunks,
     from_tensors,
     is_single,
+    join_words,
     validate_overflow,
 )
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.placement import with_precision
-from clearhead.model.target import TargetLike, list_targets
+from clearhead.model.target import TargetLike, contrast_targets, list_targets
 from clearhead.spec import as_list
 from clearhead.towers import compare_pairs
 from clearhead.trust.error_bars import explain_with_error_bars
@@ -61,13 +62,14 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     overflow: str | None = None,
     long: str | None = None,
     answer: str | Sequence[str] | None = None,
-    versus: str | Sequence[str] | None = None,
+    versus: Any = None,
     focus: Focus = None,
     matrix: bool = False,
     scale: str | None = None,
     generation: Mapping[str, Any] | None = None,
     sources: Any = None,
     check: bool | int | None = None,
+    is_split_into_words: bool = False,
     **options: Any,
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
@@ -75,9 +77,11 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     The list may be a generator, a column of pandas, polars, pyarrow or `datasets`, or a table with a text column.
     `method` is "balanced-cat" by default, for the answers of language models "attn-lrp", unless `clearhead.choose` has
     chosen another for this model; "default" is the library's default again.
-    `target` is None (the prediction), a class index, a label, a Target, or a list with one per input. Further keyword
-    arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `overflow` says
-    what to do with texts longer than the model takes: "error" (the default), "truncate" or "windows".
+    `target` is None (the prediction), a class index, a label, a Target, or a list with one per input; `versus` is a
+    class, or a list of them, that it is contrasted with. With `is_split_into_words` an input is a list of words, which
+    are joined by blanks. Further keyword arguments are the method's options. `precision="float64"` computes in a
+    float64 copy of the model; `overflow` says what to do with texts longer than the model takes: "error" (the default),
+    "truncate" or "windows".
 
     For a language model the inputs are prompts (texts, or lists of chat messages). `answer` is what to explain; None
     lets the model write one, with the options in `generation`. `versus` is another answer to compare with, `focus` a
@@ -119,6 +123,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
         generation=generation,
         sources=sources,
         check=check,
+        is_split_into_words=is_split_into_words,
     )
     return comparison[spec.text]
 
@@ -134,20 +139,22 @@ def compare(  # noqa: PLR0913 - as for `explain`
     overflow: str | None = None,
     long: str | None = None,
     answer: str | Sequence[str] | None = None,
-    versus: str | Sequence[str] | None = None,
+    versus: Any = None,
     focus: Focus = None,
     matrix: bool = False,
     scale: str | None = None,
     generation: Mapping[str, Any] | None = None,
     sources: Any = None,
     check: bool | int | None = None,
+    is_split_into_words: bool = False,
 ) -> dict[str, Any]:
     """Explain inputs by several methods from one trace: {method as written: Explanation, or list of them}.
 
     The options are those of `explain`.
     """
-    inputs, target = as_plain_inputs(inputs), as_plain_list(target)
+    inputs = _read_inputs(inputs, is_split_into_words)
     model = as_model(model)
+    target, versus = _contrast_classes(model, as_plain_list(target), as_plain_list(versus))
     answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     if model.chooses and has_choices(inputs):
         common = {"batch_size": batch_size, "precision": precision, "overflow": overflow, "long": long, "check": check}
@@ -220,6 +227,19 @@ def _compare_choices(
     return comparison
 
 
+def _read_inputs(inputs: Any, is_split_into_words: bool) -> Any:
+    """Return inputs of other libraries as lists, and words as texts."""
+    inputs = as_plain_inputs(inputs)
+    return join_words(inputs) if is_split_into_words else inputs
+
+
+def _contrast_classes(model: Model, target: Any, versus: Any) -> tuple[Any, Any]:
+    """Return targets, of classes in contrast to others, and the other answer of a language model."""
+    if versus is None or model.writes:
+        return target, versus
+    return contrast_targets(target, versus), None
+
+
 def _transpose(rows: Sequence[Sequence[Explanation]]) -> list[list[Explanation]]:
     """Turn a list per input into a list per method, or back."""
     return list(map(list, zip(*rows, strict=True)))
@@ -278,8 +298,8 @@ def _explain_prompts(
 def _refuse_answer_options(model: Model, options: AnswerOptions) -> None:
     if not options.is_default:
         raise BadOption(
-            f"{model.name} is no language model: answer, versus, focus, matrix, scale, generation and sources need "
-            "one that writes (…ForCausalLM). For two classes use Target(a, versus=b)."
+            f"{model.name} is no language model: answer, focus, matrix, scale, generation and sources need one that "
+            "writes (…ForCausalLM)."
         )
 
 

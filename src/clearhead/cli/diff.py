@@ -37,6 +37,7 @@ def diff(
     batch_size: options.BatchSize = None,
     precision: options.Precision = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
 ) -> None:
     """Compare two models: do they still decide for the same reasons?"""
     outputs.check_path(out, endings=tuple(WRITERS))
@@ -49,7 +50,7 @@ def diff(
     examples = None
     if task is not None:
         examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
-    first, second = open_model(model_a, device), open_model(model_b, device)
+    first, second = open_model(model_a, device, allow_pickle), open_model(model_b, device, allow_pickle)
     settings: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
     result = compare(first, second, examples, method=spec, noise=noise, noise_models=noise_models or (), **settings)
     if out is not None:
@@ -58,13 +59,13 @@ def diff(
     _print_result(result, json=json)
 
 
-def open_model(name: str, device: str | None) -> Any:
+def open_model(name: str, device: str | None, allow_pickle: bool) -> Any:
     """Return a model, or the name of a snapshot's file."""
     from clearhead.drift.snapshot_file import is_snapshot_file
 
     if is_snapshot_file(name):
         return name
-    return options.load_model(name, device, None)
+    return options.load_model(name, device, None, allow_pickle=allow_pickle)
 
 
 def _print_result(result: "ModelDiff", *, json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from clearhead.cli import answers, options, outputs, towers
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
-from clearhead.cli.inputs import InputReader, check_text_column, gather_choices
+from clearhead.cli.inputs import InputReader, check_inputs, check_text_column, gather_choices
 from clearhead.cli.tables import (
     STREAMED_ENDINGS,
     TableFlags,
@@ -48,6 +48,7 @@ def explain(
     method_options: options.MethodOptions = None,
     text_column: options.TextColumn = None,
     pair: options.Pair = False,
+    as_text: options.AsText = False,
     curves: options.Curves = False,
     gold: options.Gold = None,
     overflow: options.Overflow = "error",
@@ -57,6 +58,7 @@ def explain(
     no_check: options.NoCheck = False,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
     image_column: options.ImageColumn = None,
     label_column: options.LabelColumn = None,
@@ -91,11 +93,11 @@ def explain(
     clearhead explain reviews.parquet --out explained.parquet --ray local --workers 4
     """
     table = TableFlags(text_column, image_column, label_column, id_column, columns, flat, tokens, shard, ray, workers)
-    streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)})
+    streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)}, as_text=as_text)
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
-    loaded = options.load_model(model, choose_device(table, device), lm_head)
+    loaded = options.load_model(model, choose_device(table, device), lm_head, allow_pickle=allow_pickle)
     spec = options.resolve_method(loaded, method, method_options)
     settings = _make_settings(
         precision,
@@ -114,7 +116,7 @@ def explain(
             loaded, inputs, spec, {**settings, "check": chosen_check}, (target, versus), out=out, json=json
         )
         return
-    reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
+    reader = InputReader(loaded.takes_images, table.input_column, pair, gold or (), as_text)
     raw_inputs = _read_inputs(loaded, reader, inputs, {"--curves": curves, "--gold": gold, "--pair": pair})
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
@@ -141,7 +143,9 @@ def explain(
     )
 
 
-def _check_flags(inputs: Sequence[str], out: Path | None, table: TableFlags, page_options: Mapping[str, bool]) -> bool:
+def _check_flags(
+    inputs: Sequence[str], out: Path | None, table: TableFlags, page_options: Mapping[str, bool], *, as_text: bool
+) -> bool:
     """Raise an error for flags that do not fit each other, and return whether tables are explained as a stream."""
     streamed = is_streamed(inputs, out)
     endings = STREAMED_ENDINGS if streamed else outputs.FILE_ENDINGS
@@ -149,6 +153,7 @@ def _check_flags(inputs: Sequence[str], out: Path | None, table: TableFlags, pag
     check_text_column(inputs, table.input_column)
     if not streamed:
         table.refuse_stream_flags()
+        check_inputs(inputs, table.input_column, as_text=as_text)
     return streamed
 
 

@@ -54,6 +54,7 @@ def snapshot(
     batch_size: options.BatchSize = None,
     precision: options.Precision = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
 ) -> None:
     """Save a model's answers on a task and the reasons for them, to compare another model with later."""
     outputs.check_path(out, endings=(".json",))
@@ -64,7 +65,7 @@ def snapshot(
     from clearhead.drift.snapshot_file import write_snapshot
 
     examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
-    loaded = options.load_model(model, device, None)
+    loaded = options.load_model(model, device, None, allow_pickle=allow_pickle)
     result = take_snapshot(
         loaded,
         examples,

@@ -61,6 +61,12 @@ class ForwardPass(ABC):
         return [self.hidden_states[0]]
 
     @property
+    def token_shape(self) -> tuple[int, int]:
+        """The inputs of the batch, and the tokens of each."""
+        inputs, tokens = self.hidden_states[0].shape[:2]
+        return inputs, tokens
+
+    @property
     def last_maps(self) -> list[Tensor]:
         """The attention maps of the last block."""
         return self.attentions[-1:]
@@ -346,6 +352,6 @@ def float_input(tensors: Mapping[str, Tensor]) -> str | None:
 def not_differentiable(name: str) -> UnsupportedModel:
     """Return the error for a model whose logits have no gradient at its input."""
     return UnsupportedModel(
-        f"The logits of {name} do not depend differentiably on its input, as in some quantised models. "
-        "Load it unquantised."
+        f"The logits of {name} do not depend differentiably on its input: it is quantised, or its word embeddings were "
+        "not found. Load it unquantised, or choose a method that only needs outputs, such as occlusion."
     )

@@ -1,7 +1,7 @@
 """Encoded inputs and the batches they are padded and stacked into."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,10 @@ from PIL import Image
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.errors import Argument, BadInput
+from clearhead.errors import Argument, BadInput, UnsupportedModel
 from clearhead.model.focus import FocusedOutput
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
-from clearhead.model.model import Model
+from clearhead.model.model import Model, input_embedding
 from clearhead.model.source_span import SourceSpan
 
 Box = tuple[float, float, float, float]
@@ -158,7 +158,22 @@ def _pad_texts(model: Model, batch: Sequence[Encoded]) -> dict[str, Tensor]:
     if model.is_encoder_decoder:
         batch = _align_sources(model, batch)
     width = _longest(batch)
-    return {name: _pad_rows(model, name, batch, width) for name in list_tensor_names(model, batch[0].values)}
+    tensors = {name: _pad_rows(model, name, batch, width) for name in list_tensor_names(model, batch[0].values)}
+    validate_vocabulary(model, tensors)
+    return tensors
+
+
+def validate_vocabulary(model: Model, tensors: Mapping[str, Tensor]) -> None:
+    """Raise UnsupportedModel if the tokenizer returned ids that the network has no embeddings for."""
+    ids = tensors.get("input_ids")
+    embedding = input_embedding(model.network)
+    # Some tokenizers have more tokens than the network, but never return them.
+    if ids is None or embedding is None or int(ids.max()) < len(embedding):
+        return
+    raise UnsupportedModel(
+        f"The tokenizer of {model.name} does not fit: it returned token {int(ids.max())}, but the model has "
+        f"{len(embedding)}. Load the tokenizer that the model was trained with."
+    )
 
 
 def _longest(batch: Sequence[Encoded]) -> int:
@@ -184,11 +199,16 @@ def _pad_source(model: Model, encoded: Encoded, width: int) -> Encoded:
 
 def list_tensor_names(model: Model, values: Iterable[str]) -> list[str]:
     """Return the names of the tensors that the network gets, from those of the tokenizer's values."""
-    names = list(values)
+    names = [name for name in values if _is_taken(model, name)]
     # Padding must be masked out even if the tokenizer returns no mask.
     if model.takes_mask and "attention_mask" not in names:
         names.append("attention_mask")
     return names
+
+
+def _is_taken(model: Model, name: str) -> bool:
+    # A tokenizer may return more than a network of one's own takes, often token types.
+    return name != "token_type_ids" or model.takes_anything or name in model.input_names
 
 
 def _stack_images(name: str, batch: Sequence[Encoded]) -> Tensor:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from clearhead.errors import BadInput
@@ -43,12 +44,14 @@ __all__ = [
     "encode_chunks",
     "from_tensors",
     "is_single",
+    "join_words",
     "longest_text",
     "open_image",
     "validate_overflow",
 ]
 
 MAX_THREADS = 8
+IMAGE_BATCH_AXES = 4
 TEXTS_PER_CHUNK = 8192
 IMAGES_PER_CHUNK = 512
 
@@ -67,12 +70,14 @@ def as_input_list(inputs: Any) -> list[Any]:
     """Return one input or a sequence of inputs as a list; raise BadInput if it is empty."""
     if is_single(inputs):
         return [inputs]
+    if isinstance(inputs, np.ndarray) and inputs.ndim == IMAGE_BATCH_AXES:
+        return list(inputs)
     _validate_list(inputs)
     return list(inputs)
 
 
 def _validate_list(inputs: Any) -> None:
-    if not isinstance(inputs, Sequence):
+    if not isinstance(inputs, Sequence) or isinstance(inputs, bytes):
         raise BadInput(
             f"A {type(inputs).__name__} cannot be explained: give a text, a pair of texts, an image, a path to one, "
             "a dict of tensors, or a list of these."
@@ -83,7 +88,27 @@ def _validate_list(inputs: Any) -> None:
 
 def is_single(inputs: Any) -> bool:
     """Return whether this is one input rather than a list or a batch of tensors."""
+    # Arrays of one axis are columns, of two or three images, of four several images.
+    if isinstance(inputs, np.ndarray):
+        return inputs.ndim != IMAGE_BATCH_AXES
     return isinstance(inputs, str | Path | Image.Image) or _is_pair(inputs)
+
+
+def join_words(inputs: Any) -> str | list[str]:
+    """Return the text of a list of words, or the texts of a list of such lists; words are joined by blanks."""
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes) or not inputs:
+        raise BadInput(f"is_split_into_words=True takes a list of words, or a list of such lists, not {inputs!r:.60}.")
+    if isinstance(inputs[0], str):
+        return _join_words(inputs)
+    return list(map(_join_words, inputs))
+
+
+def _join_words(words: Sequence[Any]) -> str:
+    for word in words:
+        # A blank inside a word would make two of it.
+        if not isinstance(word, str) or len(word.split()) != 1:
+            raise BadInput(f"{word!r} is no word: give texts without blanks, which are not empty.")
+    return " ".join(words)
 
 
 def encode(model: Model, source: Any, *, overflow: str = "error") -> Encoded:
@@ -103,7 +128,7 @@ def _encode_raw(model: Model, source: Any, overflow: str) -> Encoded:
 
 def _require_text(model: Model, source: Any) -> None:
     if not isinstance(source, str) and not _is_pair(source):
-        raise BadInput(f"{model.name} takes text, not {_describe_type(source)}.")
+        raise BadInput(f"{model.name} takes text, not {_describe_type(source)}.{_advise_on(source)}")
 
 
 def _refuse_pairs(model: Model) -> None:
@@ -174,6 +199,14 @@ def _has_duplicates(inputs: Sequence[Any]) -> bool:
 
 def _is_pair(source: Any) -> bool:
     return isinstance(source, tuple) and len(source) == 2 and all(isinstance(text, str) for text in source)
+
+
+def _advise_on(source: Any) -> str:
+    if isinstance(source, list) and all(isinstance(word, str) for word in source):
+        return " For texts that are split into words, give is_split_into_words=True."
+    if isinstance(source, float) or source is None:
+        return " Leave out missing values."
+    return ""
 
 
 def _describe_type(source: Any) -> str:

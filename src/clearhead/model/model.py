@@ -1,6 +1,7 @@
 """The model that is explained: a network, its processor and an optional masked-LM head."""
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.model.choice_network import ChoiceNetwork
+from clearhead.model.custom_network import CustomNetwork
 from clearhead.model.focus_networks import BoxNetwork, FocusNetwork, MaskedWordNetwork
+from clearhead.model.function_network import FunctionNetwork
 from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork
 from clearhead.model.two_towers import DualEncoder
 
@@ -32,8 +35,8 @@ class Model:
     """A Hugging Face network with the processor that turns raw input into its tensors.
 
     `processor` is a tokenizer, an image processor, both (a TowerProcessor), or None (only tensors can be explained);
-    `lm` is a masked-language model whose head decodes hidden states. `copies` caches copies in other dtypes, see
-    `with_precision`.
+    `lm` is a masked-language model whose head decodes hidden states. `class_names` are used instead of those in the
+    config. `copies` caches copies in other dtypes, see `with_precision`.
     """
 
     network: Any
@@ -41,6 +44,11 @@ class Model:
     lm: Any = None
     name: str = "model"
     copies: dict[str, tuple[Any, "Model"]] = field(default_factory=dict, repr=False)
+    class_names: Sequence[str] | None = None
+
+    def __repr__(self) -> str:
+        """Name the model in one line: networks and tokenizers print themselves in dozens."""
+        return f"<Model {self.name}: {type(self.network).__name__}, {self.problem}, {len(self.labels)} labels>"
 
     @property
     def config(self) -> Any:
@@ -71,6 +79,11 @@ class Model:
     def reads_pairs(self) -> bool:
         """Whether the model compares two inputs that it embeds apart, so that a pair of them is explained."""
         return isinstance(self.network, DualEncoder)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the model is a function, of which only the outputs are known."""
+        return isinstance(self.network, FunctionNetwork)
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -110,6 +123,8 @@ class Model:
 
     @property
     def _class_names(self) -> dict[int, Any]:
+        if self.class_names is not None:
+            return dict(enumerate(self.class_names))
         if self.names_words:
             return self._vocabulary
         if self.chooses:
@@ -179,9 +194,23 @@ class Model:
     @cached_property
     def takes_mask(self) -> bool:
         """Whether the network accepts an attention mask."""
-        parameters = inspect.signature(self.network.forward).parameters
         # A wrapper's forward(*args, **kwargs) names no inputs: it passes on what it gets.
-        return "attention_mask" in parameters or "input_ids" not in parameters
+        return "attention_mask" in self.input_names or "input_ids" not in self.input_names
+
+    @cached_property
+    def input_names(self) -> frozenset[str]:
+        """The tensors that the network's forward names."""
+        if isinstance(self.network, CustomNetwork):
+            return frozenset(self.network.arguments)
+        return frozenset(inspect.signature(self.network.forward).parameters)
+
+    @cached_property
+    def takes_anything(self) -> bool:
+        """Whether the network passes on tensors that its forward does not name."""
+        if isinstance(self.network, CustomNetwork):
+            return False
+        parameters = inspect.signature(self.network.forward).parameters.values()
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def input_embedding(network: Any) -> Tensor | None:

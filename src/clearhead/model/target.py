@@ -73,6 +73,29 @@ class AnswerTarget(Target):
 
 
 TargetLike = Target | int | str | None
+
+
+def contrast_targets(target: Any, versus: Any) -> Any:
+    """Return targets that are contrasted with other classes; either is one for all inputs, or a list."""
+    if isinstance(target, list) or isinstance(versus, list):
+        return _contrast_each(target, versus)
+    return _make_contrast(target, versus)
+
+
+def _contrast_each(target: Any, versus: Any) -> list[Target]:
+    count = len(versus) if isinstance(versus, list) else len(target)
+    pairs = list_targets(target, count), list_targets(versus, count)
+    return [_make_contrast(*pair) for pair in zip(*pairs, strict=True)]
+
+
+def _make_contrast(target: Any, versus: Any) -> Target:
+    if isinstance(target, Target):
+        if target.versus is not None or target.span is not None:
+            raise BadInput(f"{target} says already what is contrasted: leave out 'versus'.")
+        target = target.index
+    return Target(target, versus=versus)
+
+
 SignedSeed = tuple[int, Tensor]
 Span = tuple[int | None, int | None]
 # Row and class, or row, side (0 start, 1 end) and token of a span.
