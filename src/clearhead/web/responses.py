@@ -12,6 +12,7 @@ from clearhead.plain import finite
 from clearhead.trust.removal_check import UNCHECKED
 from clearhead.views import html, json_record, static_image
 from clearhead.views.answers import list_notes
+from clearhead.views.notes import format_coverage
 from clearhead.views.scale import Scale, make_scale, scale_pixels
 from clearhead.views.trust import describe_removal, describe_verdict, format_error
 from clearhead.web.answers import describe_answer
@@ -33,10 +34,17 @@ def make_explanation_body(answer: Answer) -> dict[str, Any]:
         "box": _list_box(explanation),
         "pixels": _pack_pixels(explanation),
         "scale": _describe_scale(make_scale(explanation)),
-        "notes": list_notes(explanation),
+        "notes": _list_notes(explanation),
+        "coverage": format_coverage(explanation),
         "trust": _describe_trust(explanation),
         **_add_to_answer(explanation, body),
     }
+
+
+def _list_notes(explanation: Explanation) -> list[str]:
+    """Return the notes without those that the page shows beside the text."""
+    coverage = format_coverage(explanation)
+    return [note for note in list_notes(explanation) if note not in coverage]
 
 
 def _describe_trust(explanation: Explanation) -> dict[str, str]:

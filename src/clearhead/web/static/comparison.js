@@ -4,7 +4,7 @@ import { fetchExplanation } from "./api.js";
 import { renderCheck } from "./check_view.js";
 import { clearDifferences, showDifferences } from "./difference.js";
 import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
-import { createImageLegend, createLegend, imageSettings, relevanceOf } from "./explanation_view.js";
+import { createImageLegend, createLegend, imageSettings, relevanceOf, renderCoverage } from "./explanation_view.js";
 import { classesOf, modelsForKind } from "./form.js";
 import { formatPercent } from "./format.js";
 import * as imageView from "./image_view.js";
@@ -127,7 +127,7 @@ function renderExplanation(explanation, scale, photo) {
   const share = explanation.probability === null ? "" : ` · ${formatPercent(explanation.probability)}`;
   const heading = createElement("h3", { textContent: `${nameOf(explanation)}${share}` });
   const content = explanation.grid ? renderImage(explanation, scale, photo) : renderText(explanation, scale);
-  return [heading, createSubtitle(explanation.method, explanation.model), ...content, ...renderCheck(explanation)];
+  return [heading, createSubtitle(explanation.method, explanation.model), ...renderCoverage(explanation), ...content, ...renderCheck(explanation)];
 }
 
 function renderFailure(entry, error) {

@@ -115,12 +115,16 @@ function relevanceOfBlock(explanation) {
 
 export function showRelevance() {
   const { chosen } = session;
+  find("coverage").replaceChildren(...renderCoverage(chosen));
   const values = relevanceOfBlock(chosen);
   if (chosen.grid) showImage(chosen, values);
   else if (chosen.answer) showPrompt(chosen, values);
   else showText(chosen, values);
   showHidden();
 }
+
+// How much of the text was cut off, and how much of it the model does not know.
+export const renderCoverage = ({ coverage }) => coverage.map((note) => createElement("p", { className: "notice", textContent: note }));
 
 // The prompt on the colours of what is explained, and the answer's words on those of what follows them.
 function showPrompt(chosen, values) {
