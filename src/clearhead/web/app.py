@@ -46,7 +46,7 @@ def _make_app() -> FastAPI:
 
 def _set_state(app: FastAPI, models: Mapping[str, Model], limits: Limits, runs: Runs | None) -> None:
     worker = Worker(limits)
-    service = ExplainService(models, limits, worker.check_interrupted)
+    service = ExplainService(models, limits, worker.check_interrupted, worker.note_progress)
     app.state.worker = worker
     app.state.service = service
     app.state.dispatcher = Dispatcher(worker, service)

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from clearhead.attribution.choices import find_choice
@@ -16,7 +16,7 @@ from clearhead.model.model import Model
 from clearhead.plain import finite
 from clearhead.version import __version__
 from clearhead.views import html, html_parts, text_spans
-from clearhead.web.dispatcher import Dispatcher
+from clearhead.web.dispatcher import MAX_TICKET, Dispatcher
 from clearhead.web.responses import MEDIA_TYPES, make_explanation_body, render_file
 from clearhead.web.runs import Runs
 from clearhead.web.schemas import (
@@ -30,6 +30,7 @@ from clearhead.web.schemas import (
     MethodInfo,
     ModelInfo,
     Name,
+    ProgressInfo,
     RunInfo,
 )
 from clearhead.web.service import ExplainService
@@ -43,6 +44,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 JPEG: dict[str, Any] = {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
 REPORT_POLICY = f"{html.POLICY}; frame-ancestors 'none'; sandbox"
+
+Ticket = Annotated[str, Path(min_length=1, max_length=MAX_TICKET)]
 
 # The names of the API routes are part of the API: OpenAPI derives the operation ids from them.
 page_router = APIRouter(include_in_schema=False)
@@ -159,6 +162,18 @@ async def hide(body: HideRequest, request: Request) -> HideResponse:
 async def compute_curve(body: CurveRequest, request: Request) -> CurveResponse:
     """Hide the most relevant features step by step, and as many in random orders for comparison."""
     return await _get_dispatcher(request).compute_curve(request, body)
+
+
+@api_router.get("/progress/{ticket}", name="progress")
+async def show_progress(request: Request, ticket: Ticket) -> ProgressInfo:
+    """Tell how far a request is that was sent with this ticket in the header x-clearhead-ticket."""
+    progress = request.app.state.worker.find_progress(ticket)
+    if progress is None:
+        return ProgressInfo(state="unknown", ahead=0, done=0, total=None, label="")
+    state: Literal["waiting", "running"] = "running" if progress.is_running else "waiting"
+    return ProgressInfo(
+        state=state, ahead=progress.ahead, done=progress.done, total=progress.total, label=progress.label
+    )
 
 
 def _make_file_route(file_type: str) -> Callable[..., Coroutine[Any, Any, Response]]:

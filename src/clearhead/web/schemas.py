@@ -183,6 +183,18 @@ class CurveResponse(BaseModel):
     high: list[float]
 
 
+class ProgressInfo(BaseModel):
+    """How far a request is."""
+
+    state: Literal["waiting", "running", "unknown"] = Field(
+        description="unknown: no request with this ticket is waiting or being computed."
+    )
+    ahead: int = Field(description="Requests that are computed before this one.")
+    done: int = Field(description="Finished steps of the present part of the work.")
+    total: int | None = Field(description="Steps of the present part, if their number is known.")
+    label: str = Field(description="What the steps are, such as passes.")
+
+
 class ErrorBody(BaseModel):
     """A readable error message."""
 
