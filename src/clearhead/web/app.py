@@ -14,7 +14,7 @@ from clearhead.web.dispatcher import Dispatcher
 from clearhead.web.error_handlers import add_error_handlers
 from clearhead.web.job_queue import Worker
 from clearhead.web.limits import LIMITS, Limits
-from clearhead.web.routes import PACKAGE, api_router, page_router
+from clearhead.web.routes import PACKAGE, POST_PATHS, api_router, page_router
 from clearhead.web.runs import Runs
 from clearhead.web.security import AccessPolicy, SecurityMiddleware
 from clearhead.web.service import ExplainService
@@ -26,7 +26,7 @@ def build_app(
     """Return the application that serves these models and finished runs."""
     app = _make_app()
     _set_state(app, models, limits, runs)
-    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits)
+    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits, post_paths=POST_PATHS)
     add_error_handlers(app)
     _add_routes(app)
     return app
