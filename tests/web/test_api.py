@@ -296,7 +296,7 @@ def test_pictures_of_a_run_come_from_the_data_named_at_the_start(models, tmp_pat
         examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
         assert [example["picture"] for example in examples] == [True] * 4
         image = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
-        assert image.headers["content-type"] == "image/jpeg"
+        assert image.headers["content-type"] == "image/png"
         assert Image.open(io.BytesIO(image.content)).size == (60, 40)
         for name in ("../../etc/passwd", str(data / "cat" / "0.png"), "nobody", ""):
             assert client.get("/api/runs/photo-run/picture", params={"example": name}).status_code == 404

@@ -14,6 +14,7 @@ from clearhead.views import html, json_record, static_image
 from clearhead.views.answers import list_notes
 from clearhead.views.notes import format_coverage
 from clearhead.views.scale import Scale, make_scale, scale_pixels
+from clearhead.views.text_spans import escape_hidden
 from clearhead.views.trust import describe_removal, describe_verdict, format_error
 from clearhead.web.answers import describe_answer
 from clearhead.web.cache import Answer
@@ -33,12 +34,22 @@ def make_explanation_body(answer: Answer) -> dict[str, Any]:
         "size": _find_image_size(explanation),
         "box": _list_box(explanation),
         "pixels": _pack_pixels(explanation),
+        "label": escape_hidden(explanation.label),
+        "contrast": _list_contrast(answer),
         "scale": _describe_scale(make_scale(explanation)),
         "notes": _list_notes(explanation),
         "coverage": format_coverage(explanation),
         "trust": _describe_trust(explanation),
         **_add_to_answer(explanation, body),
     }
+
+
+def _list_contrast(answer: Answer) -> list[float] | None:
+    """Return the probabilities of both classes of a contrast; None if one class is explained."""
+    target = answer.explanation.target
+    if not answer.classes or not isinstance(target.versus, int):
+        return None
+    return [answer.classes[target.number], answer.classes[target.versus]]
 
 
 def _list_notes(explanation: Explanation) -> list[str]:

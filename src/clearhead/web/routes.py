@@ -21,6 +21,7 @@ from clearhead.version import __version__
 from clearhead.views import html, html_parts, text_spans
 from clearhead.views.text_spans import escape_hidden
 from clearhead.web.dispatcher import MAX_TICKET, Dispatcher
+from clearhead.web.method_menu import MENU, find_group, list_choices, list_inputs
 from clearhead.web.responses import MEDIA_TYPES, make_explanation_body, render_file
 from clearhead.web.run_examples import ExampleFilter
 from clearhead.web.runs import Runs
@@ -90,6 +91,11 @@ def _load_view_styles() -> str:
     return "\n".join(html_parts.style_sheet())
 
 
+@cache
+def _load_sample() -> bytes:
+    return (files("clearhead.model.zoo") / "examples" / "chelsea.jpg").read_bytes()
+
+
 @page_router.get("/")
 async def show_page() -> Response:
     return HTMLResponse(_load_page())
@@ -107,6 +113,11 @@ def _answer_404() -> Iterator[None]:
         yield
     except (UnknownName, BadInput) as error:
         raise HTTPException(404, escape_hidden(str(error))) from error
+
+
+@page_router.get("/sample.jpg")
+async def show_sample() -> Response:
+    return Response(_load_sample(), media_type="image/jpeg")
 
 
 @page_router.get("/runs/{name}")
@@ -129,7 +140,8 @@ def _describe_model(name: str, model: Model) -> ModelInfo:
         name=name,
         kind="image" if model.takes_images else "text",
         problem=model.problem,
-        labels=[] if model.writes else model.labels,
+        # Escaped, because characters that reorder others could make a label read as another.
+        labels=[] if model.writes else list(map(escape_hidden, model.labels)),
         chat=model.writes and bool(getattr(model.processor, "chat_template", None)),
         method=default_method(model),
         chosen=find_choice(model) is not None,
@@ -141,16 +153,21 @@ def _find_summary(name: str) -> str:
     # Only embedded models come with a description.
     if name not in zoo.names():
         return ""
-    return str(zoo.describe(name)["summary"])
+    described = zoo.describe(name)
+    return f"{described['summary']}. It is right on {described['accuracy']:.0%} of {described['measured']}."
 
 
 @api_router.get("/methods", name="methods")
 async def list_methods() -> list[MethodInfo]:
-    """List the methods with their papers and options."""
-    return [_describe_method(name, method) for name, method in METHODS.items()]
+    """List the methods with their papers and options, in the order of the page's menu."""
+    methods = [_describe_method(name, method) for name, method in METHODS.items()]
+    groups = [*MENU]
+    # Methods that others have registered are in no group of the menu.
+    return sorted(methods, key=lambda info: groups.index(info.group) if info.group in groups else len(groups))
 
 
 def _describe_method(name: str, method: Method) -> MethodInfo:
+    group, title = find_group(name)
     return MethodInfo(
         name=name,
         summary=method.summary,
@@ -158,7 +175,16 @@ def _describe_method(name: str, method: Method) -> MethodInfo:
         signed=method.signed,
         class_specific=method.class_specific,
         options=finite(dict(method.options)),
+        group=group,
+        title=title,
+        inputs=list_inputs(name),
     )
+
+
+@api_router.get("/choices", name="choices")
+async def show_choices() -> dict[str, dict[str, list[str]]]:
+    """List the values of options that have only a few, by input (text or image) and option."""
+    return list_choices()
 
 
 @api_router.get("/characters", name="characters")

@@ -239,6 +239,9 @@ class MethodInfo(BaseModel):
     signed: bool
     class_specific: bool
     options: dict[str, Any]
+    group: str = Field(description="The group of the page's menu that it is in.")
+    title: str = Field(description="What it does, in a few words; empty for methods that are not Clearhead's.")
+    inputs: list[str] = Field(description="What it explains: text, image, prompt.")
 
 
 class RunInfo(BaseModel):

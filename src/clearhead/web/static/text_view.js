@@ -23,7 +23,7 @@ export function splitText(explanation, level, values) {
   return splitIntoTokens(tokens, unknown);
 }
 
-const createSpanWithoutText = ({ token, index, value }) => ({ text: token, segment: 0, tokens: [index], value });
+const createSpanWithoutText = ({ token, index, value }) => ({ text: token, word: token, segment: 0, tokens: [index], value });
 
 function splitIntoWords(words, tokens, unknown) {
   return words.map((word) => createSpan(word, tokens.filter((token) => isInside(token, word)), unknown));
@@ -49,11 +49,12 @@ function extendSpan(span, token) {
   span.end = Math.max(span.end, token.end);
 }
 
-const createSpan = ({ segment, start, end }, tokens, unknown) => ({
+const createSpan = ({ segment, start, end, word }, tokens, unknown) => ({
   segment, start, end, isUnknown: tokens.length > 0 && tokens.every(({ token }) => token === unknown),
   tokens: tokens.map((token) => token.index),
   value: tokens.reduce((sum, token) => sum + token.value, 0),
   names: tokens.map((token) => token.token).join(" "),
+  word: word ?? tokens.map((token) => token.token).join(" "),
 });
 
 // Returns the element of all texts and those of the spans; with `onChoose` the spans are buttons. Without offsets the
@@ -126,6 +127,8 @@ export function colorClass(value, fullScale) {
 }
 
 // Characters that are invisible or reorder others are shown as a box with their code, so that they cannot deceive.
+export const markText = (text) => markInvisible(Array.from(text));
+
 function markInvisible(characters) {
   const nodes = [];
   let plain = "";
