@@ -1,5 +1,7 @@
 """The page with a language model beside classifiers, in a browser."""
 
+import re
+
 import pytest
 from helpers.browser import find_violations, needs_axe, needs_chromium
 from helpers.page import (
