@@ -1,6 +1,7 @@
 """Explanations as response bodies: JSON for the page, and downloadable files."""
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def make_explanation_body(answer: Answer) -> dict[str, Any]:
         "size": _find_image_size(explanation),
         "box": _list_box(explanation),
         "pixels": _pack_pixels(explanation),
-        "label": escape_hidden(explanation.label),
+        **_spell_labels(body),
         "contrast": _list_contrast(answer),
         "scale": _describe_scale(make_scale(explanation)),
         "notes": _list_notes(explanation),
@@ -42,6 +43,14 @@ def make_explanation_body(answer: Answer) -> dict[str, Any]:
         "trust": _describe_trust(explanation),
         **_add_to_answer(explanation, body),
     }
+
+
+def _spell_labels(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the label and the diagnostics, with the characters spelled out by which one label reads as another."""
+    diagnostics = body["diagnostics"]
+    if diagnostics.get("predicted") is not None:
+        diagnostics = {**diagnostics, "predicted": escape_hidden(diagnostics["predicted"])}
+    return {"label": escape_hidden(body["label"]), "diagnostics": diagnostics}
 
 
 def _list_contrast(answer: Answer) -> list[float] | None:

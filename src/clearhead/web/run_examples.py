@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clearhead.views.text_spans import escape_hidden
 from clearhead.web.schemas import Slice
-
-EXPLANATION_COLUMNS = ("text", "second", "label", "probability", "model")
 
 
 @dataclass(frozen=True)
@@ -59,13 +58,18 @@ def parse_example(row: Mapping[str, Any]) -> RunExample:
     return RunExample(
         id=str(row["example"]),
         texts=_list_texts(row),
-        label=str(row.get("label", "")),
+        label=escape_hidden(str(row.get("label", ""))),
         probability=_read_finite(row.get("probability")),
         model=_hide_folder(str(row.get("model", ""))),
-        gold=source.get("gold"),
-        predicted=predicted,
+        gold=_spell_label(source.get("gold")),
+        predicted=_spell_label(predicted),
         is_wrong=source.get("wrong"),
     )
+
+
+def _spell_label(label: Any) -> str | None:
+    # Characters that reorder others could make a label read as another.
+    return None if label is None else escape_hidden(str(label))
 
 
 def _parse_json(text: Any) -> dict[str, Any]:
