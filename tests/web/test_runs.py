@@ -112,3 +112,9 @@ def test_records_keep_the_right_label(run):
     sources = [json.loads(row["source"]) for row in read_parquet(path)]
     assert all(source["gold"] in ("negative", "positive") for source in sources)
     assert all(isinstance(source["wrong"], bool) for source in sources)
+
+
+def test_labels_cannot_read_as_others():
+    row = {"example": 1, "label": "evil\u202e", "source": json.dumps({"gold": "evil\u202e"})}
+    example = parse_example(row)
+    assert (example.label, example.gold) == ("evil⟨U+202E⟩", "evil⟨U+202E⟩")
