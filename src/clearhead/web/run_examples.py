@@ -25,8 +25,8 @@ class RunExample:
 
     def matches(self, search: str) -> bool:
         """Return whether the text or the id contains what is searched for, in any case."""
-        wanted = search.casefold()
-        return any(wanted in text.casefold() for text in (self.id, *self.texts))
+        folded = search.casefold()
+        return any(folded in text.casefold() for text in (self.id, *self.texts))
 
 
 @dataclass(frozen=True)
