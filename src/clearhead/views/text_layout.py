@@ -214,8 +214,11 @@ def _split_runs(spans: Sequence[TextSpan], scale: Scale | None, spell: Spell, un
     for span in spans:
         step = 0 if scale is None or not span.is_read else scale.find_step(span.relevance)
         ink = _choose_ink(span, unscored_ink)
-        for text in _split_lines(spell(span.text)):
-            yield text, step, ink
+        # What was cut off is a single span, and may be long.
+        words = [span.text] if span.is_read else _split_at_spaces(span.text)
+        for word in words:
+            for text in _split_lines(spell(word)):
+                yield text, step, ink
 
 
 def _choose_ink(span: TextSpan, unscored_ink: Rgb) -> Rgb:

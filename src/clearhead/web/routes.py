@@ -188,9 +188,9 @@ async def show_choices() -> dict[str, dict[str, list[str]]]:
 
 
 @api_router.get("/characters", name="characters")
-async def list_invisible_characters() -> list[tuple[int, int]]:
+async def list_invisible_characters() -> list[list[int]]:
     """List ranges of invisible characters, which a page should make visible."""
-    return list(text_spans.HIDDEN)
+    return list(map(list, text_spans.HIDDEN))
 
 
 @api_router.post("/explain", name="explain", responses=ERRORS, response_model=dict[str, Any])

@@ -90,6 +90,8 @@ class ExplainService:
         for model in self.models.values():
             if _reads(model, request):
                 return model
+        if request.needs_language_model:
+            raise BadInput("This server has no language model, which chat, answer, max_new_tokens and focus need.")
         raise _wrong_input_type("No model of this server", request)
 
     def find_method(self, request: ExplainRequest) -> MethodSpec:
