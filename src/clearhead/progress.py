@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,19 @@ SPEED_PERIOD = 1800.0
 WORTH_TELLING = 20.0
 # Held while a bar is shown: nested work that counts its own progress must not draw a second one.
 BAR = threading.Lock()
+Observer = Callable[[int, int | None, str], None]
+"""Called with the number of finished items, their total and their label."""
+_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observe(observer: Observer) -> Iterator[None]:
+    """Call a function whenever work inside this context advances; by raising, it stops the work."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
 
 
 class ProgressBar:
@@ -47,6 +61,9 @@ class ProgressBar:
         self.done = done
         self.total = total
         self.label = label
+        observer = _OBSERVER.get()
+        if observer is not None:
+            observer(done, total, label)
         if self._drawn is None and self._is_late:
             self.show()
         self._redraw()

@@ -11,6 +11,7 @@ from PIL import Image, ImageOps
 
 import clearhead
 from clearhead.errors import BadInput
+from clearhead.model.images import to_rgb
 
 
 def damaged(folder):
@@ -111,3 +112,11 @@ def test_pictures_of_more_bits_are_scaled(image, mode):
     picture = Image.fromarray(values)
     assert picture.mode == mode
     np.testing.assert_array_equal(np.asarray(clearhead.explain(image, picture, "rollout").image)[..., 0], grey)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_transparent_images_are_put_on_white(mode):
+    hidden_red = Image.new("RGBA", (2, 1), (255, 0, 0, 0))
+    hidden_red.putpixel((1, 0), (0, 0, 0, 255))
+    seen = to_rgb(hidden_red.convert(mode))
+    assert [seen.getpixel((column, 0)) for column in range(2)] == [(255, 255, 255), (0, 0, 0)]

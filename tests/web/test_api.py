@@ -257,7 +257,13 @@ def test_a_run_can_be_browsed(models, tmp_path):
     run = save_run(tmp_path, save_text_model(tmp_path / "model"))
     with TestClient(build_app(models, runs=Runs([run])), base_url=HOME) as client:
         assert client.get("/api/runs").json() == [
-            {"name": "my-run", "methods": ["att-cat", "rollout"], "metrics": ["aopc"]}
+            {
+                "name": "my-run",
+                "methods": ["att-cat", "rollout"],
+                "metrics": ["aopc"],
+                "labels": ["negative", "positive"],
+                "error": "",
+            }
         ]
         asked = {"method": "rollout", "metric": "aopc"}
         highest = client.get("/api/runs/my-run/examples", params=asked).json()
@@ -270,8 +276,8 @@ def test_a_run_can_be_browsed(models, tmp_path):
         assert "aopc" in report.text
         assert "script-src" not in report.headers["content-security-policy"]
         assert "default-src 'none'" in report.headers["content-security-policy"]
-        assert client.get("/api/runs/other/examples", params=asked).status_code == 422
-        assert client.get("/api/runs/my-run/examples", params={**asked, "metric": "x"}).status_code == 422
+        assert client.get("/api/runs/other/examples", params=asked).status_code == 404
+        assert client.get("/api/runs/my-run/examples", params={**asked, "metric": "x"}).status_code == 404
         assert 400 <= client.get("/runs/..%2f..%2fetc").status_code < 500
 
 
@@ -285,15 +291,15 @@ def test_pictures_of_a_run_come_from_the_data_named_at_the_start(models, tmp_pat
         examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
         assert not any(example["picture"] for example in examples)
         refused = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
-        assert (refused.status_code, "started without --data" in refused.json()["error"]) == (422, True)
+        assert (refused.status_code, "started without --data" in refused.json()["error"]) == (404, True)
     with TestClient(build_app(models, runs=Runs([run], [data])), base_url=HOME) as client:
         examples = client.get("/api/runs/photo-run/examples", params=asked).json()["examples"]
         assert [example["picture"] for example in examples] == [True] * 4
         image = client.get("/api/runs/photo-run/picture", params={"example": examples[0]["example"]})
-        assert image.headers["content-type"] == "image/jpeg"
+        assert image.headers["content-type"] == "image/png"
         assert Image.open(io.BytesIO(image.content)).size == (60, 40)
         for name in ("../../etc/passwd", str(data / "cat" / "0.png"), "nobody", ""):
-            assert client.get("/api/runs/photo-run/picture", params={"example": name}).status_code == 422
+            assert client.get("/api/runs/photo-run/picture", params={"example": name}).status_code == 404
     (data / "cat" / "0.png").write_bytes(make_photo(seed=9))
     with pytest.raises(BadOption, match="No run was made from"):
         Runs([run], [data])

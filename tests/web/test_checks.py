@@ -165,3 +165,14 @@ def test_random_explanations_seldom_matter_more_than_chance():
     assert len(verdicts) > 200
     assert verdicts.count("more") <= 0.05 * len(verdicts)
     assert verdicts.count("less") <= 0.05 * len(verdicts)
+
+
+def test_a_contrast_has_the_probabilities_of_both_classes(client):
+    plain = ask(client, text=TEXT).json()
+    contrast = ask(client, text=TEXT, target=1, versus=0).json()
+    assert plain["contrast"] is None
+    assert contrast["contrast"] == [contrast["classes"][1], contrast["classes"][0]]
+
+
+def test_a_truth_value_is_no_class(client):
+    assert ask(client, text=TEXT, target=True).status_code == 422

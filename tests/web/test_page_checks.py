@@ -163,7 +163,7 @@ def test_the_block_that_is_shown_is_tested(visit):
 def test_the_menu_tells_the_default_and_auto(visit):
     page = visit()
     names = page.locator("#method option").all_inner_texts()
-    assert "balanced-cat – the default" in names
+    assert "balanced-cat – balanced relevance of all blocks (the default)" in names
     assert "auto – the best on this input" in names
     explain(page)
     page.select_option("#method", "auto")
@@ -183,5 +183,5 @@ def test_a_method_chosen_for_the_model_is_called_so(visit):
     page.reload()
     page.wait_for_selector("body[data-ready]")
     names = page.locator("#method option").all_inner_texts()
-    assert "gae – chosen for this model" in names
-    assert "balanced-cat" in names
+    assert "gae – attention times gradient, rolled out (chosen for this model)" in names
+    assert "balanced-cat – balanced relevance of all blocks" in names

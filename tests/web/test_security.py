@@ -13,6 +13,7 @@ from helpers.pictures import encode_base64, make_photo
 from PIL import Image
 from starlette.websockets import WebSocketDisconnect
 
+from clearhead.errors import BadOption
 from clearhead.web.app import build_app
 from clearhead.web.security import AccessPolicy
 from clearhead.web.server import access_policy
@@ -157,3 +158,48 @@ def test_a_fault_of_ours_is_logged_without_the_text(models, caplog):
     assert answer.status_code == 500
     assert "secret" not in answer.text + caplog.text
     assert "RuntimeError in test_security.py" in caplog.text
+
+
+def test_two_servers_of_a_host_keep_their_own_cookies(models):
+    with TestClient(build_app(models, AccessPolicy(token="secret")), base_url=HOME, follow_redirects=False) as client:
+        entered = client.get("/?token=secret")
+        assert entered.headers["set-cookie"].startswith("clearhead-token-8420=secret;")
+        client.cookies.clear()
+        others = 'theme={"mode":"dark"}; clearhead-token-9000=other'
+        assert client.get("/", headers={"cookie": others}).status_code == 401
+        assert client.get("/", headers={"cookie": f"{others}; clearhead-token-8420=secret"}).status_code == 200
+
+
+def test_who_opens_the_page_without_a_token_can_read_why(models):
+    with TestClient(build_app(models, AccessPolicy(token="secret")), base_url=HOME) as client:
+        refused = client.get("/", headers={"accept": "text/html,*/*"})
+        assert (refused.status_code, refused.headers["content-type"]) == (401, "text/html; charset=utf-8")
+        assert "<p>Missing or wrong token" in refused.text
+        assert client.get("/api/models", headers={"accept": "text/html"}).json()["error"]
+
+
+def test_short_tokens_are_refused_on_a_network():
+    with pytest.raises(BadOption, match="at least 16"):
+        access_policy("0.0.0.0", "hunter2")
+    assert access_policy("127.0.0.1", "hunter2").token == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/api/models", "GET, HEAD"),
+        ("PUT", "/api/explain", "POST"),
+        ("GET", "/api/explain", "POST"),
+        ("DELETE", "/", "GET, HEAD"),
+    ],
+)
+def test_other_methods_are_refused_with_those_that_are_taken(client, method, path, allowed):
+    refused = client.request(method, path)
+    assert (refused.status_code, refused.headers["allow"]) == (405, allowed)
+
+
+def test_head_is_answered_without_a_body(client):
+    whole = client.get("/api/models")
+    head = client.head("/api/models")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))

@@ -15,7 +15,7 @@ from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.sampling_error import TokenSamples
 from clearhead.attribution.smoothgrad import noisy_points
 from clearhead.engine.context import eager_execution, frozen
-from clearhead.engine.embeddings import Point, score_from
+from clearhead.engine.embeddings import Point, run_batches, score_from
 from clearhead.engine.trace import Trace
 from clearhead.errors import ClearheadError, UnsupportedModel
 from clearhead.model.model import Model
@@ -71,16 +71,14 @@ def _attribute_rows(
     with progress(len(start), "inputs") as advance:
         # One by one, because Captum pairs every input of a batch with every reference.
         for row in range(len(start)):
-            references = start[row] + _draw_noise(trace, row, points)
-            yield _attribute_row(trace, deep_lift, row, references)
+            own_points = [point for point in points if point.sample == row]
+            yield _attribute_row(trace, deep_lift, start[row], own_points)
             advance(1)
 
 
-def _draw_noise(trace: Trace, row: int, points: Sequence[Point]) -> Tensor:
-    """Return the noise of all noisy points of one input."""
-    # Only this input's points are made: each is as large as the input.
-    inputs = [point.make() for point in points if point.sample == row]
-    return torch.stack(inputs) - trace.leaf[row]
+def _draw_noise(trace: Trace, points: Sequence[Point]) -> Tensor:
+    """Return the noise of some noisy points of one input."""
+    return torch.stack([point.make() - trace.leaf[point.sample] for point in points])
 
 
 def _gap(trace: Trace, product: Tensor, row: int, effect: float) -> float:
@@ -109,15 +107,27 @@ class _ScoreFromLeaf(nn.Module):
         return score_from(self.trace, [self.row] * len(leaf), leaf)
 
 
-def _attribute_row(trace: Trace, deep_lift: Any, row: int, references: Tensor) -> tuple[Tensor, float, float]:
+def _attribute_row(trace: Trace, deep_lift: Any, start: Tensor, points: Sequence[Point]) -> tuple[Tensor, float, float]:
     """Return one input's relevance for each reference, the mean score of these, and the input's score."""
+    row = points[0].sample
     module = _ScoreFromLeaf(trace, row)
     # With a batch axis of one.
     leaf = trace.leaf[row : row + 1]
-    with _frozen_network(trace.model), _captum_call(trace.model):
+    samples: list[Tensor] = []
+    scores: list[Tensor] = []
+
+    def compute(first: int, last: int) -> None:
+        references = start + _draw_noise(trace, points[first:last])
         # DeepLiftShap does the same and keeps only the mean.
-        sample_N: Tensor = deep_lift(module).attribute(leaf.expand_as(references).contiguous(), references)
-    return sample_N.detach(), _mean_score(module, references), _mean_score(module, leaf)
+        with _captum_call(trace.model):
+            sample_N: Tensor = deep_lift(module).attribute(leaf.expand_as(references).contiguous(), references)
+        samples.append(sample_N.detach())
+        scores.append(_score(module, references))
+
+    with _frozen_network(trace.model):
+        # In batches: every reference takes the memory of a pass with gradients.
+        run_batches(trace, len(points), compute, None)
+        return torch.cat(samples), float(torch.cat(scores).mean()), float(_score(module, leaf))
 
 
 @contextmanager
@@ -139,10 +149,10 @@ def _captum_call(model: Model) -> Iterator[None]:
             raise UnsupportedModel(f"Captum's DeepLift cannot run {model.name}: {error}") from error
 
 
-def _mean_score(module: _ScoreFromLeaf, leaves: Tensor) -> float:
-    """Return the mean score of some inputs."""
-    with _frozen_network(module.trace.model), torch.no_grad():
-        return float(module(leaves).double().mean())
+def _score(module: _ScoreFromLeaf, leaves: Tensor) -> Tensor:
+    with torch.no_grad():
+        score_N: Tensor = module(leaves)
+        return score_N.double()
 
 
 def _import_captum() -> Any:

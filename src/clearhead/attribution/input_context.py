@@ -15,6 +15,7 @@ from clearhead.arrays import Array
 from clearhead.attribution.answer_steps import describe_steps, label_answer
 from clearhead.engine.trace import Trace
 from clearhead.explanation import Explanation
+from clearhead.model.coverage import describe_coverage, find_unknown_token
 from clearhead.model.inputs import Item
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities, target_probability
@@ -72,6 +73,7 @@ class BatchContext(Sequence[InputContext]):
     outputs: "OutputColumns"
     answers: Sequence["AnswerContext"]
     image: "ImageTokens | None"
+    unknown_token: str | None = None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -91,7 +93,11 @@ class BatchContext(Sequence[InputContext]):
             grid=None if self.image is None else self.image.grid,
             probability=_read_number(self.probabilities, row),
             model=self.model,
-            diagnostics={**self.outputs.describe(row), **_describe_focus(item)},
+            diagnostics={
+                **self.outputs.describe(row),
+                **_describe_focus(item),
+                **describe_coverage(item, self.unknown_token),
+            },
             real=real,
             answer_fields=answer.fields,
         )
@@ -183,6 +189,7 @@ def _make_context(trace: Trace) -> BatchContext:
         outputs=_describe_outputs(trace),
         answers=_describe_answers(trace),
         image=_name_image(trace),
+        unknown_token=find_unknown_token(trace.model),
     )
 
 

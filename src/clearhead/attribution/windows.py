@@ -1,6 +1,6 @@
 """Sliding windows over texts that are longer than the model takes, explained one by one and stitched together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from clearhead.attribution.method import MethodSpec
 from clearhead.engine.context import eager_inference
 from clearhead.errors import Argument, BadInput, UnsupportedModel
 from clearhead.explanation import Explanation
+from clearhead.model.coverage import COVERAGE, UNKNOWN_TOKEN, describe_coverage
 from clearhead.model.inputs import Encoded, Item, collate
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.outputs import finite_logits, target_probability
@@ -197,8 +198,20 @@ def _stitch(item: Item, windows: Sequence[slice], explanations: Sequence[Explana
         offsets=offsets,
         layers=_join_layers(windows, explanations),
         heads=_mean_heads(explanations),
-        diagnostics={**_merge_diagnostics(explanations), "windows": len(explanations)},
+        diagnostics={**_merge_diagnostics(explanations), **_describe_whole(item, explanations)},
     )
+
+
+def _describe_whole(item: Item, explanations: Sequence[Explanation]) -> dict[str, Any]:
+    """Return how many windows there are, and which tokens of the whole text are unknown."""
+    names = _collect_unknown(explanations)
+    return {**describe_coverage(item, next(iter(names), None)), "windows": len(explanations)}
+
+
+def _collect_unknown(explanations: Sequence[Explanation]) -> list[str]:
+    """Return the name of the unknown token for each window that has one."""
+    names = [explanation.diagnostics.get(UNKNOWN_TOKEN) for explanation in explanations]
+    return list(filter(None, names))
 
 
 def _join_layers(windows: Sequence[slice], explanations: Sequence[Explanation]) -> Array | None:
@@ -243,7 +256,7 @@ def _make_sums(row: Array, length: int) -> tuple[Array, Array]:
 
 def _merge_diagnostics(explanations: Sequence[Explanation]) -> dict[str, Any]:
     """Take the maximum of gaps and steps, the mean of effects and shares, and everything else from the first window."""
-    merged = dict(explanations[0].diagnostics)
+    merged = _drop_coverage(explanations[0].diagnostics)
     for key in merged:
         if _takes_maximum(key):
             merged[key] = _worst(_diagnostic_values(explanations, key))
@@ -252,6 +265,11 @@ def _merge_diagnostics(explanations: Sequence[Explanation]) -> dict[str, Any]:
         elif key == "identity_share":
             merged[key] = float(np.mean(_diagnostic_values(explanations, key)))
     return merged
+
+
+def _drop_coverage(diagnostics: Mapping[str, Any]) -> dict[str, Any]:
+    # A window reads a part of the text, but all of them together read the whole.
+    return {name: value for name, value in diagnostics.items() if name not in COVERAGE}
 
 
 def _diagnostic_values(explanations: Sequence[Explanation], key: str) -> list[Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead import manifest as manifests
-from clearhead.data.parquet import read_parquet, to_parquet
+from clearhead.data.parquet import read_parquet, read_small_parquet, to_parquet
 from clearhead.errors import BadFile
 from clearhead.manifest import MANIFEST, check_same
 from clearhead.run_files import LOCK, lock_folder, read_json, to_json, write_durably, write_errors
@@ -46,6 +46,8 @@ class RunFolder:
     """The files of a run."""
 
     folder: Path
+    # Of one file in memory; None reads files of any size.
+    max_file_bytes: int | None = None
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -70,12 +72,17 @@ class RunFolder:
     def values(self) -> Iterator[Row]:
         """Yield the value rows of every complete shard, in the order of the examples."""
         for path in self._shard_paths("values.parquet"):
-            yield from map(_parse_record, read_parquet(path))
+            yield from map(_parse_record, self._read_rows(path))
 
     def explanations(self) -> Iterator[Row]:
         """Yield the explanations of every shard, as records with an `example` each."""
         for path in self._shard_paths("explanations.parquet"):
-            yield from read_parquet(path)
+            yield from self._read_rows(path)
+
+    def _read_rows(self, path: Path) -> list[Row]:
+        if self.max_file_bytes is None:
+            return read_parquet(path)
+        return read_small_parquet(path, self.max_file_bytes)
 
     def notes(self) -> list[Row]:
         """Return what was refused and skipped, by shard."""

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clearhead.attribution.method import MethodSpec
@@ -14,6 +14,7 @@ from clearhead.bench.run_folder import ShardResult
 from clearhead.data.task import Example
 from clearhead.errors import BadOption
 from clearhead.evaluation.evaluate import parse_entries
+from clearhead.evaluation.examples import describe_gold
 from clearhead.evaluation.explained import (
     REFUSALS,
     ExplainedExamples,
@@ -117,7 +118,7 @@ def run_job(worker: Worker, job: Job) -> ShardResult:
     if job.number == 0:
         seconds |= measure_costs(worker, examples, explained.cases)
     notes = {"refused": refused, "skipped": dict(explained.skipped)}
-    return ShardResult(job.number, list(_explanation_rows(explained.cases)), values, seconds, notes)
+    return ShardResult(job.number, list(_explanation_rows(worker.model, explained.cases)), values, seconds, notes)
 
 
 def _explain_shard(worker: Worker, examples: Sequence[Example], targets: Sequence[str]) -> ExplainedExamples:
@@ -218,12 +219,13 @@ def _as_number(value: Any) -> float | None:
     return None
 
 
-def _explanation_rows(cases: CasesByMethod) -> Iterator[Row]:
+def _explanation_rows(model: Model, cases: CasesByMethod) -> Iterator[Row]:
     for method, case in _pair_with_methods(cases):
-        yield from _case_rows(method, case)
+        yield from _case_rows(method, case, describe_gold(model, case.example))
 
 
-def _case_rows(method: str, case: ExplainedExample) -> Iterator[Row]:
-    """Yield one row per target that was explained."""
+def _case_rows(method: str, case: ExplainedExample, gold: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield one row per target that was explained, with the right label."""
     for target, explanation in case.explanations.items():
-        yield {"example": case.example.id, "explained": target, **explanation_row(explanation, method)}
+        row = explanation_row(replace(explanation, source={**explanation.source, **gold}), method)
+        yield {"example": case.example.id, "explained": target, **row}

@@ -109,6 +109,7 @@ def deliver(
         write_page(out, render_page(), _explanations(named))
     elif out is not None:
         write(out, named)
+    _warn_of_unread(_explanations(named))
     if json:
         print_records(named)
     else:
@@ -127,6 +128,16 @@ def write(out: Path, named: "NamedExplanations") -> None:
     else:
         write_atomically(out, WRITERS[ending](named))
     announce_file(out)
+
+
+def _warn_of_unread(explanations: "Sequence[Explanation]") -> None:
+    """Print to stderr how many texts were cut, which files of many explanations tell one by one only."""
+    from clearhead.model.coverage import READ_SHARE
+
+    count = sum(READ_SHARE in explanation.diagnostics for explanation in explanations)
+    if count:
+        advice = "--overflow windows reads all of it; read_share in diagnostics is the share that was read."
+        print(f"{count} of {len(explanations)} texts were cut off: {advice}", file=sys.stderr)
 
 
 def announce_file(out: Path) -> None:

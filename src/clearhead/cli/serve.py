@@ -8,6 +8,7 @@ import typer
 
 from clearhead.cli.options import AllowPickle, Device, complete_models
 from clearhead.errors import BadOption
+from clearhead.progress import spinner
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -28,7 +29,14 @@ Models = Annotated[
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")]
 Host = Annotated[str, typer.Option(metavar="H", help="Address to listen on; all but loopback require a token.")]
 Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")]
-Token = Annotated[str | None, typer.Option(metavar="T", help="Access token; generated for non-loopback hosts.")]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        metavar="T",
+        envvar="CLEARHEAD_TOKEN",
+        help="Access token; generated for non-loopback hosts. Others see arguments, but not the variable.",
+    ),
+]
 Runs = Annotated[
     list[Path] | None, typer.Option("--run", metavar="RUN", help="Run folder of clearhead bench to browse; repeatable.")
 ]
@@ -54,14 +62,15 @@ def serve(
     policy = server.access_policy(host, token)
     # Bound before models are loaded, so that a port in use is reported at once.
     socket = server.bind_socket(host, port)
-    address = server.format_address(socket, policy)
-    models = server.load_models(model or [], allow_pickle=allow_pickle, device=device)
+    addresses = server.list_addresses(socket, policy)
+    with spinner("Loading the models …"):
+        models = server.load_models(model or [], allow_pickle=allow_pickle, device=device)
     app = _build_app(models, policy, run or [], data or [])
     # Listening before the server runs: a browser that opens the address at once waits instead of being refused.
     socket.listen()
-    typer.echo(f"Clearhead is at {address}  (Ctrl-C ends it)")
+    typer.echo(f"Clearhead is at {' and '.join(addresses)}  (Ctrl-C ends it)")
     if open_:
-        typer.launch(address)
+        typer.launch(addresses[0])
     server.run(app, socket)
 
 

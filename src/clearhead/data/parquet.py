@@ -18,6 +18,30 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def read_small_parquet(path: Path, max_bytes: int) -> list[dict[str, Any]]:
+    """Return the rows of a Parquet file; raise BadFile if they take more memory, however small the file is."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    with read_errors(path, "Parquet"), import_arrow().parquet.ParquetFile(path) as file:
+        _check_unpacked(path, _count_unpacked(file.metadata), max_bytes)
+        for batch in file.iter_batches(ROWS_AT_ONCE):
+            size += batch.nbytes
+            _check_unpacked(path, size, max_bytes)
+            rows += batch.to_pylist()
+    return rows
+
+
+def _count_unpacked(metadata: Any) -> int:
+    """Return the bytes of all row groups before compression, as the footer tells them."""
+    return sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+
+
+def _check_unpacked(path: Path, size: int, max_bytes: int) -> None:
+    # Repeated values are stored once, so that the size that the footer tells may still be far too small.
+    if size > max_bytes:
+        raise BadFile(f"'{path}' holds more than {max_bytes // 1_000_000} MB of rows, which is not read here.")
+
+
 def iterate_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file, a few at a time, so that a file of any size takes little memory."""
     with read_errors(path, "Parquet"), import_arrow().parquet.ParquetFile(path) as file:

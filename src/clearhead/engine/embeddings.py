@@ -86,7 +86,7 @@ def gradients_at(
             receive(start + row, score_N[row], gradient[row])
 
     with eager_execution(trace.model.device), frozen(trace.model.network):
-        _run_batches(trace, len(points), compute, batch)
+        run_batches(trace, len(points), compute, batch)
 
 
 def _score_and_gradient(trace: Trace, points: Sequence[Point]) -> tuple[Tensor, Tensor]:
@@ -107,7 +107,7 @@ def scores_at(trace: Trace, points: Sequence[Point], *, batch: int | None = None
         scores.append(_score_points(trace, selected, _stack_points(selected)))
 
     with eager_execution(trace.model.device), frozen(trace.model.network), torch.no_grad():
-        _run_batches(trace, len(points), compute, batch)
+        run_batches(trace, len(points), compute, batch)
     return torch.cat(scores)
 
 
@@ -131,7 +131,7 @@ def _select_rows(trace: Trace, samples: list[int]) -> dict[str, Tensor]:
     return {name: value[samples] for name, value in trace.inputs.tensors.items()}
 
 
-def _run_batches(trace: Trace, count: int, compute: Callable[[int, int], None], batch: int | None) -> None:
+def run_batches(trace: Trace, count: int, compute: Callable[[int, int], None], batch: int | None) -> None:
     """Call compute(start, stop) over all points; inputs that cannot be padded run one at a time."""
     tokens = _token_budget(trace.model.device)
     if not trace.model.can_pad:

@@ -1,6 +1,7 @@
 """What metrics read from explained examples: an explanation by key, the label's class, the inputs as a batch."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from clearhead.arrays import Array
 from clearhead.data.task import Example
@@ -38,6 +39,17 @@ def label_index(model: Model, example: Example) -> int:
         return class_index(example.label, model.labels)
     except ClearheadError as error:
         raise _unknown_label(example, error) from error
+
+
+def describe_gold(model: Model, example: Example) -> dict[str, Any]:
+    """Return the label of an example as the `source` of explanations tells it; nothing without classes or a label."""
+    if example.label is None or model.writes or not model.labels:
+        return {}
+    try:
+        return {"gold": model.labels[label_index(model, example)]}
+    except BadInput:
+        # Such a label cannot be compared with a prediction.
+        return {"gold": str(example.label), "gold_is_class": False}
 
 
 def _unknown_label(example: Example, error: ClearheadError) -> BadInput:

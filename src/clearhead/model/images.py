@@ -87,7 +87,15 @@ def to_rgb(image: Image.Image) -> Image.Image:
     # Modes of 32 bits per pixel, in which white may be any value.
     if image.mode in ("I", "F"):
         _validate_value_range(np.asarray(image), image.mode)
-    return image.convert("RGB")
+    return _drop_alpha(image).convert("RGB")
+
+
+def _drop_alpha(image: Image.Image) -> Image.Image:
+    """Put a transparent image on white, as it is seen; the colours stored beneath its pixels are arbitrary."""
+    if not image.has_transparency_data:
+        return image
+    opaque = Image.new("RGBA", image.size, "white")
+    return Image.alpha_composite(opaque, image.convert("RGBA"))
 
 
 def _require_pixels(image: Image.Image) -> None:

@@ -14,7 +14,7 @@ from clearhead.answer_explanation import AnswerExplanation, Step
 from clearhead.arrays import Array
 from clearhead.explanation import Explanation
 from clearhead.views.captions import clip
-from clearhead.views.notes import MAX_SPECIAL_TOKENS, format_diagnostics, format_notes
+from clearhead.views.notes import MAX_SPECIAL_TOKENS, format_coverage, format_diagnostics, format_notes
 from clearhead.views.numbers import format_percent, format_share
 from clearhead.views.scale import Scale, make_scale
 from clearhead.views.sink import Segments, has_sink, split_sink
@@ -307,8 +307,8 @@ def list_notes(explanation: Explanation) -> list[str]:
     """Return the notes below an explanation: special tokens, the first of an answer apart, error bar, diagnostics."""
     if not isinstance(explanation, AnswerExplanation):
         return format_notes(explanation)
-    notes = [format_sink(explanation), format_special(explanation), format_error(explanation)]
-    return list(filter(None, [*notes, format_diagnostics(explanation)]))
+    notes = [*format_coverage(explanation), format_sink(explanation), format_special(explanation)]
+    return list(filter(None, [*notes, format_error(explanation), format_diagnostics(explanation)]))
 
 
 def format_foil(word: AnswerWord) -> str:

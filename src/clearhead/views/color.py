@@ -60,6 +60,8 @@ DARK = Theme(
     own=(79, 195, 161),
 )
 
+# Text that the model did not read, on light paper.
+UNREAD_INK = (140, 144, 154)
 # Strong colours: mixed with any paper at little opacity they stay distinct.
 POSITIVE_TINT = "#c50"
 NEGATIVE_TINT = "#26e"

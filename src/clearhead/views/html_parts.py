@@ -173,14 +173,16 @@ def _render_paragraph(spans: Sequence[TextSpan], scale: Scale, count: int, css: 
 
 
 def _render_span(span: TextSpan, scale: Scale, count: int) -> str:
-    if span.relevance is None:
+    if span.relevance is not None:
+        return _render_word(span, scale, count)
+    if span.is_read:
         return escape(span.text)
-    return _render_word(span, scale, count)
+    return f'<span class="ch-unread">{escape(span.text)}</span>'
 
 
 def _render_word(span: TextSpan, scale: Scale, count: int) -> str:
     tooltip = escape_attribute(format_tooltip(scale, span, count))
-    css = _class_attribute(scale.find_step(span.relevance))
+    css = _class_attribute(scale.find_step(span.relevance)) if span.is_read else 'class="ch-unread" '
     return f'<span {css}title="{tooltip}">{escape(span.text)}</span>'
 
 

@@ -28,7 +28,7 @@ def emphasise(span: TextSpan, scale: Scale, is_word_level: bool) -> str:
 
 
 def _is_strong(span: TextSpan, scale: Scale) -> bool:
-    return abs(span.relevance_or_zero) * EMPHASIS_DIVISOR >= scale.full > 0
+    return span.is_read and abs(span.relevance_or_zero) * EMPHASIS_DIVISOR >= scale.full > 0
 
 
 def _choose_mark(span: TextSpan) -> str:

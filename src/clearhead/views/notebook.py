@@ -251,6 +251,8 @@ def _render_paragraph(spans: Sequence[TextSpan], scale: Scale, count: int) -> st
 
 def _render_span(span: TextSpan, scale: Scale, count: int) -> str:
     text = _escape(span.text)
+    if not span.is_read:
+        return f"<s>{text}</s>"
     if span.relevance is None:
         return text
     title = f'title="{_escape(format_tooltip(scale, span, count))}"'

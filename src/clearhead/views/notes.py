@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 
 from clearhead.explanation import Explanation
+from clearhead.model.coverage import READ_SHARE, UNKNOWN_SHARE, UNKNOWN_TOKEN
 from clearhead.views.numbers import format_percent, format_share
 from clearhead.views.text_spans import escape_hidden, special_tokens
 from clearhead.views.trust import format_error
 
 MAX_SPECIAL_TOKENS = 6
+CUT_NOTE = "Only {} of the text was read; the rest was cut off."
+UNKNOWN_NOTE = "{} of the tokens are unknown to the model, which reads {} in their place."
 # Diagnostics that a reader of the view can judge; the others are in the JSON record.
 DIAGNOSTICS = {
     "identity_share": "identity path removed, {:.4g} of the total",
@@ -24,9 +27,21 @@ DIAGNOSTICS = {
 
 
 def format_notes(explanation: Explanation) -> list[str]:
-    """Format special tokens, error bar and diagnostics, as far as there are any."""
+    """Format what was not read, special tokens, error bar and diagnostics, as far as there are any."""
     notes = [format_special(explanation), format_error(explanation), format_diagnostics(explanation)]
-    return list(filter(None, notes))
+    return [*format_coverage(explanation), *filter(None, notes)]
+
+
+def format_coverage(explanation: Explanation) -> list[str]:
+    """Format how much of the text was cut off, and how much of it the model does not know."""
+    diagnostics = explanation.diagnostics
+    notes = []
+    if READ_SHARE in diagnostics:
+        notes.append(CUT_NOTE.format(format_percent(diagnostics[READ_SHARE])))
+    if UNKNOWN_SHARE in diagnostics:
+        share = format_percent(diagnostics[UNKNOWN_SHARE])
+        notes.append(UNKNOWN_NOTE.format(share, escape_hidden(diagnostics[UNKNOWN_TOKEN])))
+    return notes
 
 
 def format_special(explanation: Explanation) -> str:

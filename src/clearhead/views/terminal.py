@@ -24,7 +24,7 @@ from clearhead.views.terminal_parts import (
     render_legend,
     render_ranking,
     sign_color,
-    word_style,
+    span_style,
 )
 from clearhead.views.text_spans import (
     TextSpan,
@@ -145,7 +145,7 @@ def _render_text(spans: Sequence[TextSpan], scale: Scale) -> Text:
     # Folding breaks a long word instead of cutting it off at the edge.
     line = Text(overflow="fold")
     for span in spans:
-        line.append(escape_hidden(span.text), style=word_style(scale.find_step(span.relevance)))
+        line.append(escape_hidden(span.text), style=span_style(span, scale))
     return line
 
 

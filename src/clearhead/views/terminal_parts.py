@@ -42,6 +42,13 @@ def render_check(explanation: Explanation) -> list[Text]:
     return [Text(), verdict, hidden, Text(describe_shown(explanation, check), style="dim")]
 
 
+def span_style(span: TextSpan, scale: Scale) -> str:
+    """Return the style of a word or of the text between words; what the model did not read is dim and struck out."""
+    if not span.is_read:
+        return "dim strike"
+    return word_style(scale.find_step(span.relevance))
+
+
 def word_style(step: int) -> str:
     """Return the style of a word; negative words are underlined twice."""
     if step == 0:

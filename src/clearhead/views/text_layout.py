@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from clearhead.explanation import Explanation
-from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, Rgb
+from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, UNREAD_INK, Rgb
 from clearhead.views.fonts import measure_text
 from clearhead.views.scale import Scale
 from clearhead.views.text_spans import TextSpan
@@ -212,10 +212,19 @@ def _split_at_spaces(text: str) -> list[str]:
 def _split_runs(spans: Sequence[TextSpan], scale: Scale | None, spell: Spell, unscored_ink: Rgb) -> Iterator[_Run]:
     """Iterate over runs of text that fit a line, with their colour steps; line breaks are runs of their own."""
     for span in spans:
-        step = 0 if scale is None else scale.find_step(span.relevance)
-        ink = unscored_ink if span.relevance is None else LIGHT.ink
-        for text in _split_lines(spell(span.text)):
-            yield text, step, ink
+        step = 0 if scale is None or not span.is_read else scale.find_step(span.relevance)
+        ink = _choose_ink(span, unscored_ink)
+        # What was cut off is a single span, and may be long.
+        words = [span.text] if span.is_read else _split_at_spaces(span.text)
+        for word in words:
+            for text in _split_lines(spell(word)):
+                yield text, step, ink
+
+
+def _choose_ink(span: TextSpan, unscored_ink: Rgb) -> Rgb:
+    if not span.is_read:
+        return UNREAD_INK
+    return unscored_ink if span.relevance is None else LIGHT.ink
 
 
 def _split_lines(text: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, compress
 from operator import itemgetter
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from clearhead.arrays import Array
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
+from clearhead.model.coverage import READ_SHARE, UNKNOWN_TOKEN
 
 LEVELS = ("word", "token")
 # More tokens than this per whitespace-separated word mean a script that has no spaces between words.
@@ -44,12 +45,16 @@ HIDDEN = (
 
 @dataclass(frozen=True)
 class TextSpan:
-    """A stretch of text; `relevance` is None between words, `rank` 1 is the most relevant."""
+    """A stretch of text; `relevance` is None between words, `rank` 1 is the most relevant.
+
+    The model did not read what was cut off, or what it knows as the unknown token only.
+    """
 
     text: str
     relevance: float | None = None
     tokens: tuple[str, ...] = ()
     rank: int = 0
+    is_read: bool = True
 
     @property
     def relevance_or_zero(self) -> float:
@@ -168,11 +173,7 @@ def select_scored(segments: Iterable[Sequence[TextSpan]]) -> list[TextSpan]:
 def strongest_spans(explanation: Explanation, count: int, level: str | None = None) -> list[TextSpan]:
     """Return the spans with the largest absolute relevance; ties by position."""
     spans = scored_spans(explanation, level)
-    return sorted(spans, key=lambda span: -_absolute_relevance(span))[:count]
-
-
-def _absolute_relevance(span: TextSpan) -> float:
-    return abs(span.relevance_or_zero)
+    return sorted(spans, key=lambda span: -abs(span.relevance_or_zero))[:count]
 
 
 def has_negative(spans: Iterable[TextSpan]) -> bool:
@@ -293,7 +294,13 @@ def _score_groups(explanation: Explanation, groups: Sequence[_TokenGroup]) -> li
     ranks = _rank(sums)
     texts = [_read_range(explanation, group.range) for group in groups]
     names = [_token_names(explanation, group) for group in groups]
-    return list(map(TextSpan, texts, sums, names, ranks))
+    are_read = [_is_read(explanation, group) for group in names]
+    return list(map(TextSpan, texts, sums, names, ranks, are_read))
+
+
+def _is_read(explanation: Explanation, tokens: Sequence[str]) -> bool:
+    unknown = explanation.diagnostics.get(UNKNOWN_TOKEN)
+    return unknown is None or set(tokens) != {unknown}
 
 
 def _sum_relevance(explanation: Explanation, group: _TokenGroup) -> float:
@@ -327,7 +334,16 @@ def _split_by_segment(
     segments = []
     for number, text in enumerate(text_segments(explanation)):
         segments.append(_fill_gaps(text, _select_segment(scored, number)))
+    if READ_SHARE in explanation.diagnostics:
+        return list(map(_mark_ends, segments))
     return segments
+
+
+def _mark_ends(spans: list[TextSpan]) -> list[TextSpan]:
+    """Mark what stands before the first and after the last word of a text that was cut as not read."""
+    for index in {0, len(spans) - 1} if spans else ():
+        spans[index] = replace(spans[index], is_read=spans[index].relevance is not None)
+    return spans
 
 
 def _select_segment(scored: Iterable[_ScoredRange], number: int) -> list[_ScoredRange]:
@@ -339,17 +355,11 @@ def _fill_gaps(text: str, scored: Sequence[_ScoredRange]) -> list[TextSpan]:
     spans: list[TextSpan] = []
     position = 0
     for characters, span in scored:
-        spans += _gap(text[position : characters.start])
-        spans.append(span)
+        spans += [TextSpan(text[position : characters.start]), span]
         position = characters.end
-    return spans + _gap(text[position:])
-
-
-def _gap(text: str) -> list[TextSpan]:
-    """Return the text between two words as a span without relevance, nothing if the words touch."""
-    if not text:
-        return []
-    return [TextSpan(text)]
+    spans.append(TextSpan(text[position:]))
+    # Where words touch there is nothing between them.
+    return [span for span in spans if span.text]
 
 
 def is_hidden(text: str, index: int) -> bool:

@@ -14,7 +14,7 @@ from clearhead.web.dispatcher import Dispatcher
 from clearhead.web.error_handlers import add_error_handlers
 from clearhead.web.job_queue import Worker
 from clearhead.web.limits import LIMITS, Limits
-from clearhead.web.routes import PACKAGE, api_router, page_router
+from clearhead.web.routes import PACKAGE, POST_PATHS, api_router, page_router
 from clearhead.web.runs import Runs
 from clearhead.web.security import AccessPolicy, SecurityMiddleware
 from clearhead.web.service import ExplainService
@@ -26,7 +26,7 @@ def build_app(
     """Return the application that serves these models and finished runs."""
     app = _make_app()
     _set_state(app, models, limits, runs)
-    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits)
+    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits, post_paths=POST_PATHS)
     add_error_handlers(app)
     _add_routes(app)
     return app
@@ -46,7 +46,7 @@ def _make_app() -> FastAPI:
 
 def _set_state(app: FastAPI, models: Mapping[str, Model], limits: Limits, runs: Runs | None) -> None:
     worker = Worker(limits)
-    service = ExplainService(models, limits, worker.check_interrupted)
+    service = ExplainService(models, limits, worker.check_interrupted, worker.note_progress)
     app.state.worker = worker
     app.state.service = service
     app.state.dispatcher = Dispatcher(worker, service)

@@ -13,6 +13,8 @@ from clearhead.web.service import ExplainService
 
 # Short enough that the work for a client that has left ends soon.
 POLL_SECONDS = 0.2
+TICKET_HEADER = "x-clearhead-ticket"
+MAX_TICKET = 64
 TIMEOUT_MESSAGE = "The answer took longer than this server allows. Try a shorter input or a faster method."
 
 
@@ -42,7 +44,7 @@ class Dispatcher:
     async def _run(
         self, request: Request, work: Callable[[list[Any]], Sequence[Any]], body: Any, group: Hashable = None
     ) -> Any:
-        job = self.worker.submit(work, body, group)
+        job = self.worker.submit(work, body, group, _read_ticket(request))
         result = asyncio.wrap_future(job.future)
         try:
             return await self._wait(request, result)
@@ -51,8 +53,7 @@ class Dispatcher:
             raise Overloaded("The server is stopping.") from None
         finally:
             # Whatever ended the wait: a job that has not finished is not needed any more.
-            job.abandoned.set()
-            job.future.cancel()
+            self.worker.discard(job)
             result.cancel()
 
     async def _wait(self, request: Request, result: "asyncio.Future[Any]") -> Any:
@@ -63,6 +64,11 @@ class Dispatcher:
             if clock() > deadline or await request.is_disconnected():
                 raise Overloaded(TIMEOUT_MESSAGE)
         return result.result()
+
+
+def _read_ticket(request: Request) -> str:
+    """Return the name that a client has chosen for its request, to ask how far it is."""
+    return request.headers.get(TICKET_HEADER, "")[:MAX_TICKET]
 
 
 async def _is_done(result: "asyncio.Future[Any]") -> bool:

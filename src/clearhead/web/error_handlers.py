@@ -1,5 +1,6 @@
 """Exception handlers: every error becomes {"error": text}, and user input is not sent back."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,10 +9,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from clearhead.errors import ClearheadError, TooLong
+from clearhead.errors import BadFile, ClearheadError, TooLong
 from clearhead.views.text_spans import escape_hidden
 from clearhead.web.job_queue import Interrupted, Overloaded
 
+LOG = logging.getLogger("clearhead.web")
 RETRY_AFTER_SECONDS = "2"
 MAX_REPORTED_ERRORS = 3
 MAX_MESSAGE_CHARACTERS = 500
@@ -30,6 +32,12 @@ def _error_response(status: int, text: str, headers: dict[str, str] | None = Non
 
 async def _handle_invalid_input(_: Request, error: ClearheadError) -> JSONResponse:
     return _error_response(422, escape_hidden(str(error)))
+
+
+async def _handle_damaged_file(_: Request, error: BadFile) -> JSONResponse:
+    # The message names a path of the server, which is not for those who only see the page.
+    LOG.error("%s", error)
+    return _error_response(422, "A file of this server cannot be read: its log says which.")
 
 
 async def _handle_too_long(_: Request, error: TooLong) -> JSONResponse:
@@ -74,6 +82,7 @@ async def _handle_http_error(_: Request, error: HTTPException) -> JSONResponse:
 HANDLERS: dict[type[Exception], Callable[..., Any]] = {
     ClearheadError: _handle_invalid_input,
     TooLong: _handle_too_long,
+    BadFile: _handle_damaged_file,
     Overloaded: _handle_overload,
     Interrupted: _handle_overload,
     RequestValidationError: _handle_invalid_body,

@@ -1,4 +1,4 @@
-"""Stops work that no client waits for any more, before the next forward pass."""
+"""Stops work that no client waits for any more, before the next forward pass or after the next step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -31,6 +31,7 @@ class Job:
     payload: Any
     group: Hashable
     deadline: float
+    ticket: str = ""
     future: "Future[Any]" = field(default_factory=Future)
     abandoned: threading.Event = field(default_factory=threading.Event)
 
@@ -40,6 +41,20 @@ class Job:
         return self.abandoned.is_set() or time.monotonic() > self.deadline
 
 
+@dataclass(frozen=True)
+class JobProgress:
+    """How far a job is: how many wait before it, or how many steps of its present part are done."""
+
+    is_running: bool
+    ahead: int = 0
+    done: int = 0
+    total: int | None = None
+    label: str = ""
+
+
+IDLE = JobProgress(is_running=True)
+
+
 class Worker:
     """Runs jobs in order on one thread; stops between forward passes once all running jobs are stale."""
 
@@ -47,17 +62,18 @@ class Worker:
         self.limits = limits
         self._jobs: deque[Job] = deque()
         self._running: list[Job] = []
+        self._progress = IDLE
         self._ready = threading.Condition()
         self._closed = False
         # A daemon, so that a forward pass that hangs cannot keep the process from ending.
         self._thread = threading.Thread(target=self._loop, name="clearhead-worker", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work, payload: Any, group: Hashable = None) -> Job:
+    def submit(self, work: Work, payload: Any, group: Hashable = None, ticket: str = "") -> Job:
         """Queue work(list of payloads) → list of results; a job without a group is computed alone."""
         if group is None:
             group = object()  # equal to no other group
-        job = Job(work, payload, group, time.monotonic() + self.limits.answer_timeout)
+        job = Job(work, payload, group, time.monotonic() + self.limits.answer_timeout, ticket)
         with self._ready:
             if not self._accepts_jobs():
                 raise Overloaded("Too many requests are waiting. Try again in a moment.")
@@ -67,6 +83,29 @@ class Worker:
 
     def _accepts_jobs(self) -> bool:
         return not self._closed and len(self._jobs) < self.limits.max_queued_jobs
+
+    def discard(self, job: Job) -> None:
+        """Take a job that no client waits for any more out of the queue; one that is running stops by itself."""
+        job.abandoned.set()
+        with self._ready:
+            if job in self._jobs:
+                self._jobs.remove(job)
+        job.future.cancel()
+
+    def note_progress(self, done: int, total: int | None, label: str) -> None:
+        """Note how far the running jobs are, and stop them if no client waits for them."""
+        self._progress = JobProgress(is_running=True, done=done, total=total, label=label)
+        self.check_interrupted()
+
+    def find_progress(self, ticket: str) -> JobProgress | None:
+        """Return how far the job with this ticket is; None if there is none, or if it is finished."""
+        with self._ready:
+            if any(job.ticket == ticket for job in self._running):
+                return self._progress
+            for index, job in enumerate(self._jobs):
+                if job.ticket == ticket:
+                    return JobProgress(is_running=False, ahead=index + len(self._running))
+        return None
 
     def check_interrupted(self) -> None:
         """Raise Interrupted if no client waits for any of the running jobs."""
@@ -100,6 +139,7 @@ class Worker:
                 return
             # Read by check_interrupted, which this thread calls between forward passes.
             self._running = jobs
+            self._progress = IDLE
             _run_jobs(jobs)
             self._running = []
 

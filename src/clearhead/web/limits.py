@@ -25,6 +25,10 @@ class Limits:
     max_option: float = 1e6
     # Of options that multiply the cost of a method, so that one request cannot occupy the worker for minutes.
     max_samples: int = 256
+    # Bytes that one forward and backward pass of a request may take by estimate, besides the model.
+    max_pass_bytes: int = 2_000_000_000
+    # Outputs of all classes that one request may ask for.
+    max_class_outputs: int = 200_000
     # Of the check: each group is hidden and shown once.
     max_check_groups: int = 20
     # Of the test: lists of hidden tokens in one request, and the tokens that all random controls of one may have.
@@ -33,7 +37,7 @@ class Limits:
     max_queued_jobs: int = 64
     max_batch: int = 16
     # Seconds until a request is answered with 503, and until its body must have arrived.
-    answer_timeout: float = 60.0
+    answer_timeout: float = 180.0
     body_timeout: float = 20.0
     cached_inputs: int = 32
     cached_answers: int = 64

@@ -1,6 +1,7 @@
 """Explanations as response bodies: JSON for the page, and downloadable files."""
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from clearhead.plain import finite
 from clearhead.trust.removal_check import UNCHECKED
 from clearhead.views import html, json_record, static_image
 from clearhead.views.answers import list_notes
+from clearhead.views.notes import format_coverage
 from clearhead.views.scale import Scale, make_scale, scale_pixels
+from clearhead.views.text_spans import escape_hidden
 from clearhead.views.trust import describe_removal, describe_verdict, format_error
 from clearhead.web.answers import describe_answer
 from clearhead.web.cache import Answer
@@ -32,11 +35,36 @@ def make_explanation_body(answer: Answer) -> dict[str, Any]:
         "size": _find_image_size(explanation),
         "box": _list_box(explanation),
         "pixels": _pack_pixels(explanation),
+        **_spell_labels(body),
+        "contrast": _list_contrast(answer),
         "scale": _describe_scale(make_scale(explanation)),
-        "notes": list_notes(explanation),
+        "notes": _list_notes(explanation),
+        "coverage": format_coverage(explanation),
         "trust": _describe_trust(explanation),
         **_add_to_answer(explanation, body),
     }
+
+
+def _spell_labels(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the label and the diagnostics, with the characters spelled out by which one label reads as another."""
+    diagnostics = body["diagnostics"]
+    if diagnostics.get("predicted") is not None:
+        diagnostics = {**diagnostics, "predicted": escape_hidden(diagnostics["predicted"])}
+    return {"label": escape_hidden(body["label"]), "diagnostics": diagnostics}
+
+
+def _list_contrast(answer: Answer) -> list[float] | None:
+    """Return the probabilities of both classes of a contrast; None if one class is explained."""
+    target = answer.explanation.target
+    if not answer.classes or not isinstance(target.versus, int):
+        return None
+    return [answer.classes[target.number], answer.classes[target.versus]]
+
+
+def _list_notes(explanation: Explanation) -> list[str]:
+    """Return the notes without those that the page shows beside the text."""
+    coverage = format_coverage(explanation)
+    return [note for note in list_notes(explanation) if note not in coverage]
 
 
 def _describe_trust(explanation: Explanation) -> dict[str, str]:

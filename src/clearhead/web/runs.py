@@ -1,5 +1,7 @@
 """Benchmark runs named at the start of the server: their reports, and their examples sorted by metric value."""
 
+import logging
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -17,19 +19,23 @@ from clearhead.errors import BadInput, BadOption
 from clearhead.manifest import hash_files
 from clearhead.registry import unknown_name
 from clearhead.web.limits import Limits
+from clearhead.web.run_examples import ExampleFilter, RunExample, count_slices, list_labels, parse_example
 from clearhead.web.schemas import Example, Examples, RunInfo
-from clearhead.web.upload import encode_jpeg, normalize_image
+from clearhead.web.upload import encode_png, normalize_image
 
+LOG = logging.getLogger("clearhead.web")
 EXAMPLES_PER_PAGE = 50
-EXPLANATION_COLUMNS = ("text", "second", "label", "probability", "model")
+EVERYTHING = ExampleFilter()
+# Of one file of a run in memory: a small file of repeated values may hold any number of rows.
+MAX_FILE_BYTES = 500_000_000
+DAMAGED = "This run cannot be read: its files are damaged, or of another version."
 
 
 class Run:
     """One run folder, and the data that it was made from if that was named too; what is read is kept."""
 
     def __init__(self, folder: Path, data: Sequence[Path] = ()) -> None:
-        self.results = RunFolder(folder)
-        self.summary = summarise_run(self.results)
+        self.results = RunFolder(folder, MAX_FILE_BYTES)
         self.data = self._find_data(data)
 
     def _find_data(self, candidates: Sequence[Path]) -> Path | None:
@@ -51,9 +57,9 @@ class Run:
         return {example.id: example for example in task.examples if _is_image(example.input)}
 
     def render_image(self, example_id: str, limits: Limits) -> bytes:
-        """Return an image of the run's data as a JPEG."""
+        """Return an image of the run's data as a PNG, so that the model sees the same pixels."""
         image = _open_image(self._find_image(example_id).raw)
-        return encode_jpeg(normalize_image(image, limits))
+        return encode_png(normalize_image(image, limits))
 
     def _find_image(self, example_id: str) -> Any:
         # Ids are looked up in the data, never used as paths.
@@ -64,42 +70,53 @@ class Run:
     @cached_property
     def page(self) -> str:
         """The report of `clearhead report`."""
-        return report.page(self.results, self.summary)
+        return report.page(self.results, summarise_run(self.results))
 
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
-        """Metric values by (method, metric), then by example, of examples that have a single number."""
+        """Metric values by (method, metric), then by example, of examples that have a single finite number."""
         values: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         for row in self.results.values():
-            if row["value"] is not None:
+            if row["value"] is not None and math.isfinite(row["value"]):
                 key = (row["method"], row["metric"])
                 values[key][str(row["example"])] = float(row["value"])
         # A plain dictionary, because asking for an unknown metric must not add it.
         return dict(values)
 
     @cached_property
-    def explanations(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """Text and prediction of the first explanation by (method, example)."""
-        explanations: dict[tuple[str, str], dict[str, Any]] = {}
+    def examples(self) -> dict[tuple[str, str], RunExample]:
+        """The first explanation of each example by each method, by (method, example)."""
+        examples: dict[tuple[str, str], RunExample] = {}
         for row in self.results.explanations():
             key = (row["name"], str(row["example"]))
             # Further rows of an example explain other classes.
-            if key not in explanations:
-                explanations[key] = _select_columns(row)
-        return explanations
+            if key not in examples:
+                examples[key] = parse_example(row)
+        return examples
 
     def describe(self, name: str) -> RunInfo:
-        """Return the run's methods and metrics, each once and in the order of the run."""
+        """Return the run's methods, metrics and classes, each once and in the order of the run."""
         methods = _drop_repeats(method for method, _ in self.values)
         metrics = _drop_repeats(metric for _, metric in self.values)
-        return RunInfo(name=name, methods=methods, metrics=metrics)
+        labels = list_labels(self.examples.values())
+        return RunInfo(name=name, methods=methods, metrics=metrics, labels=labels, error="")
 
-    def rank_examples(self, method: str, metric: str, *, lowest: bool, start: int) -> Examples:
-        """Return a page of examples, those with the highest (or lowest) values first."""
+    def rank_examples(
+        self, method: str, metric: str, *, lowest: bool, start: int, chosen: ExampleFilter = EVERYTHING
+    ) -> Examples:
+        """Return a page of the examples that a filter accepts, those with the highest (or lowest) values first."""
         ranked = _rank(self._find_values(method, metric), lowest=lowest)
-        page = ranked[start : start + EXAMPLES_PER_PAGE]
-        examples = [self._describe_example(method, example_id, value) for example_id, value in page]
-        return Examples(total=len(ranked), examples=examples)
+        accepted = []
+        for example_id, value in ranked:
+            example = self._find_example(method, example_id)
+            if chosen.accepts(example):
+                accepted.append((example, value))
+        page = accepted[start : start + EXAMPLES_PER_PAGE]
+        return Examples(
+            total=len(accepted),
+            **count_slices([example for example, _ in accepted]),
+            examples=[self._describe_example(example, value) for example, value in page],
+        )
 
     def _find_values(self, method: str, metric: str) -> dict[str, float]:
         if (method, metric) not in self.values:
@@ -107,17 +124,22 @@ class Run:
             raise unknown_name("method and metric of this run", f"{method} {metric}", available)
         return self.values[method, metric]
 
-    def _describe_example(self, method: str, example_id: str, value: float) -> Example:
-        row = self.explanations.get((method, example_id), {})
-        texts = _find_texts(row)
+    def _find_example(self, method: str, example_id: str) -> RunExample:
+        # A shard may have values without explanations.
+        return self.examples.get((method, example_id)) or parse_example({"example": example_id})
+
+    def _describe_example(self, example: RunExample, value: float) -> Example:
         return Example(
-            example=example_id,
+            example=example.id,
             value=value,
-            text=texts,
-            label=str(row.get("label", "")),
-            probability=row.get("probability"),
-            model=str(row.get("model", "")),
-            picture=not texts and example_id in self.images,
+            text=list(example.texts),
+            label=example.label,
+            probability=example.probability,
+            gold=example.gold,
+            predicted=example.predicted,
+            wrong=example.is_wrong,
+            model=example.model,
+            picture=not example.texts and example.id in self.images,
         )
 
 
@@ -137,20 +159,11 @@ def _open_image(raw: Path | Image.Image) -> Image.Image:
     return raw
 
 
-def _select_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {column: row[column] for column in EXPLANATION_COLUMNS}
-
-
 def _rank(values: Mapping[str, float], *, lowest: bool) -> list[tuple[str, float]]:
     """Return examples with their values, the highest (or lowest) first."""
     # Not reverse=True, which would also reverse the order of examples with equal values.
     sign = 1 if lowest else -1
     return sorted(values.items(), key=lambda entry: sign * entry[1])
-
-
-def _find_texts(row: Mapping[str, Any]) -> list[str]:
-    """Return the text of an explanation, both of a pair, or none of an image."""
-    return [text for text in (row.get("text"), row.get("second")) if text is not None]
 
 
 class Runs(Mapping[str, Run]):
@@ -164,11 +177,20 @@ class Runs(Mapping[str, Run]):
         self._check_data_used()
 
     def _check_data_used(self) -> None:
-        # Opens all runs, so that a damaged one is reported at the start and not on the page.
+        # Opens all runs, so that what is no run at all is reported at the start and not on the page.
         used = {run.data for run in self.values()}
         for path in self._data:
             if path not in used:
                 raise BadOption(f"No run was made from '{path}' in its present state: check --data and --run.")
+
+    def describe(self, name: str) -> RunInfo:
+        """Return what a run has; a damaged one has nothing but its name, and leaves the others alone."""
+        try:
+            return self[name].describe(name)
+        except Exception as error:
+            # Neither the message nor the path, which are not for those who only see the page.
+            LOG.error("%s: the run '%s' cannot be read", type(error).__name__, name)
+            return RunInfo(name=name, methods=[], metrics=[], labels=[], error=DAMAGED)
 
     def __getitem__(self, name: str) -> Run:
         if name not in self._open:

@@ -19,8 +19,10 @@ Number = Annotated[float, Field(allow_inf_nan=False, ge=-LIMITS.max_option, le=L
 OptionValue = bool | Integer | Number | Name | None
 TokenIndex = Annotated[int, Field(ge=0, le=100_000)]
 TokenIndices = Annotated[list[TokenIndex], Field(max_length=5_000)]
-ClassChoice = Annotated[int, Field(ge=0, le=1_000_000)] | Name | None
+# Strict: true would be class 1.
+ClassChoice = Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | Name | None
 Unit = Literal["word", "token"]
+Slice = Literal["all", "wrong", "right"]
 CheckChoice = bool | Annotated[int, Field(ge=MIN_GROUPS, le=LIMITS.max_check_groups)]
 CharacterIndex = Annotated[int, Field(ge=0, le=LIMITS.max_characters)]
 MAX_MESSAGES = 32
@@ -35,10 +37,24 @@ class Message(BaseModel):
     content: Text
 
 
+SOURCES = ("text", "pair", "image", "chat")
+
+
+def _describe_sources(schema: dict[str, Any]) -> None:
+    """Add to a schema that exactly one of the inputs is given, which its fields alone do not say."""
+    schema["examples"] = [{"text": "a joyless, tedious film"}]
+    schema["oneOf"] = [_require_source(name) for name in SOURCES]
+
+
+def _require_source(name: str) -> dict[str, Any]:
+    # null counts as not given.
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
 class InputRequest(BaseModel):
     """One input and the target class."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"text": "a joyless, tedious film"}]})
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_describe_sources)
 
     text: Text | None = Field(None, description="One text.")
     pair: tuple[Text, Text] | None = Field(None, description="Two texts that the model reads together.")
@@ -183,6 +199,18 @@ class CurveResponse(BaseModel):
     high: list[float]
 
 
+class ProgressInfo(BaseModel):
+    """How far a request is."""
+
+    state: Literal["waiting", "running", "unknown"] = Field(
+        description="unknown: no request with this ticket is waiting or being computed."
+    )
+    ahead: int = Field(description="Requests that are computed before this one.")
+    done: int = Field(description="Finished steps of the present part of the work.")
+    total: int | None = Field(description="Steps of the present part, if their number is known.")
+    label: str = Field(description="What the steps are, such as passes.")
+
+
 class ErrorBody(BaseModel):
     """A readable error message."""
 
@@ -211,6 +239,9 @@ class MethodInfo(BaseModel):
     signed: bool
     class_specific: bool
     options: dict[str, Any]
+    group: str = Field(description="The group of the page's menu that it is in.")
+    title: str = Field(description="What it does, in a few words; empty for methods that are not Clearhead's.")
+    inputs: list[str] = Field(description="What it explains: text, image, prompt.")
 
 
 class RunInfo(BaseModel):
@@ -219,6 +250,8 @@ class RunInfo(BaseModel):
     name: str
     methods: list[str]
     metrics: list[str]
+    labels: list[str] = Field(description="All classes that examples have, or are predicted to have.")
+    error: str = Field(description="Why the run cannot be read; empty if it can.")
 
 
 class Example(BaseModel):
@@ -229,12 +262,17 @@ class Example(BaseModel):
     text: list[str] = Field(description="The text, two for a pair, none for an image.")
     label: str
     probability: float | None
+    gold: str | None = Field(description="The right label, if the data has one.")
+    predicted: str | None
+    wrong: bool | None = Field(description="Whether the prediction differs from the right label, if both are known.")
     model: str
     picture: bool = Field(description="Whether /api/runs/NAME/picture has its image.")
 
 
 class Examples(BaseModel):
-    """One page of a run's examples, in order, and their total number."""
+    """One page of a run's examples, in order, and how many there are with this filter."""
 
     total: int
+    wrong: int = Field(description="How many of all are predicted wrongly.")
+    right: int
     examples: list[Example]

@@ -6,9 +6,9 @@ import ipaddress
 import json
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
+from html import escape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -39,9 +39,11 @@ HEADERS = {
     "cache-control": "no-store",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-ALLOWED_METHODS = ("GET", "HEAD", "POST")
-ALLOW_HEADER = ", ".join(ALLOWED_METHODS)
 MAX_LENGTH_DIGITS = 20
+ERROR_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+    "<title>Clearhead</title><h1>Clearhead</h1><p>{}</p></html>\n"
+)
 POLICY_VIOLATION = 1008
 LOG = logging.getLogger("clearhead.web")
 
@@ -103,10 +105,13 @@ class SecurityMiddleware:
     Internal errors are logged by type and location only, so that the log never contains user input.
     """
 
-    def __init__(self, app: App, policy: AccessPolicy, limits: Limits) -> None:
+    def __init__(
+        self, app: App, policy: AccessPolicy, limits: Limits, post_paths: Collection[str] = frozenset()
+    ) -> None:
         self.app = app
         self.policy = policy
         self.limits = limits
+        self.post_paths = post_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection; WebSockets are closed."""
@@ -119,12 +124,12 @@ class SecurityMiddleware:
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
 
     async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = SecuredResponse(send)
+        response = SecuredResponse(send, has_body=scope["method"] != "HEAD")
         try:
             self._check_request(scope)
-            await self.app(scope, LimitedBody(receive, self.limits), response)
+            await self.app(_read_instead(scope), LimitedBody(receive, self.limits), response)
         except RequestRejected as rejection:
-            await response.send_error(rejection.status_code, rejection.detail, rejection.headers)
+            await response.send_error(rejection.status_code, rejection.detail, rejection.headers, _asks_for_html(scope))
         except Exception as error:
             _log_error(error, scope)
             await response.send_error(500, "Internal error: the log of the server names its location.")
@@ -135,11 +140,17 @@ class SecurityMiddleware:
         # First of all, so that a rebound name learns nothing about the server.
         if not self.policy.accepts_host(host):
             raise RequestRejected(421, "Unknown Host header.")
-        _check_method(scope)
+        self._check_method(scope)
         _check_origin(scope, headers, host)
         self._check_token(scope, headers)
         if scope["method"] == "POST":
             self._check_body(headers)
+
+    def _check_method(self, scope: Scope) -> None:
+        allowed = ("POST",) if scope["path"] in self.post_paths else ("GET", "HEAD")
+        if scope["method"] not in allowed:
+            listed = ", ".join(allowed)
+            raise RequestRejected(405, f"Method not allowed. Available: {listed}.", {"allow": listed})
 
     def _check_token(self, scope: Scope, headers: dict[str, str]) -> None:
         token = self.policy.token
@@ -147,7 +158,7 @@ class SecurityMiddleware:
             return
         # Only for the page itself, which is what a person opens; scripts send a header.
         if scope["path"] == "/" and _is_token(_read_query_token(scope), token):
-            raise _redirect_with_cookie(token)
+            raise _redirect_with_cookie(token, headers)
         if not _has_token(headers, token):
             message = "Missing or wrong token: open the address that the server printed, or send Authorization: Bearer."
             raise RequestRejected(401, message, {"www-authenticate": "Bearer"})
@@ -193,9 +204,9 @@ def _decode_headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def _check_method(scope: Scope) -> None:
-    if scope["method"] not in ALLOWED_METHODS:
-        raise RequestRejected(405, f"Method not allowed. Available: {ALLOW_HEADER}.", {"allow": ALLOW_HEADER})
+def _read_instead(scope: Scope) -> Scope:
+    # HEAD is answered as GET, without the body.
+    return {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
 
 
 def _check_origin(scope: Scope, headers: dict[str, str], host: str) -> None:
@@ -210,6 +221,11 @@ def _asks_for_page(scope: Scope) -> bool:
     return (scope["method"], scope["path"]) == ("GET", "/")
 
 
+def _asks_for_html(scope: Scope) -> bool:
+    """Return whether a person opens the page itself, who cannot be expected to read JSON."""
+    return scope["path"] == "/" and "text/html" in _decode_headers(scope).get("accept", "")
+
+
 def _has_other_origin(headers: Mapping[str, str], host: str) -> bool:
     origin = headers.get("origin")
     # Programs other than browsers send no Origin.
@@ -221,13 +237,13 @@ def _is_fetched_by_other_site(headers: Mapping[str, str]) -> bool:
     return headers.get("sec-fetch-site") in ("cross-site", "same-site")
 
 
-def _redirect_with_cookie(token: str) -> RequestRejected:
+def _redirect_with_cookie(token: str, headers: Mapping[str, str]) -> RequestRejected:
     """Return a redirect to the page that moves the token from the address into a cookie.
 
     In the address it would stay in the history of the browser.
     """
     # HttpOnly hides it from scripts, Strict withholds it from requests that other sites cause.
-    cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
+    cookie = f"{_name_cookie(headers)}={token}; Path=/; HttpOnly; SameSite=Strict"
     return RequestRejected(303, "Token accepted.", {"location": "/", "set-cookie": cookie})
 
 
@@ -260,14 +276,20 @@ def _read_query_token(scope: Scope) -> str:
     return parse_qs(query_string).get("token", [""])[0]
 
 
+def _name_cookie(headers: Mapping[str, str]) -> str:
+    """Return the name of the cookie, with the port: all servers of a host get the cookies of all of them."""
+    _, _, port = headers.get("host", "").rpartition(":")
+    return f"{COOKIE}-{port}" if port.isdigit() else COOKIE
+
+
 def _read_cookie_token(headers: Mapping[str, str]) -> str:
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    if cookie is None:
-        return ""
-    return cookie.value
+    name = _name_cookie(headers)
+    # By hand: SimpleCookie reads nothing if a cookie of another application is not as the standard says.
+    for cookie in headers.get("cookie", "").split(";"):
+        key, _, value = cookie.strip().partition("=")
+        if key == name:
+            return value
+    return ""
 
 
 class LimitedBody:
@@ -304,8 +326,9 @@ class LimitedBody:
 class SecuredResponse:
     """ASGI `send` that adds the security headers."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, *, has_body: bool = True) -> None:
         self.send = send
+        self.has_body = has_body
         self.has_started = False
 
     async def __call__(self, message: Message) -> None:
@@ -313,20 +336,25 @@ class SecuredResponse:
         if message["type"] == "http.response.start":
             self.has_started = True
             message = _add_security_headers(message)
+        elif not self.has_body:
+            message = {**message, "body": b""}
         await self.send(message)
 
-    async def send_error(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
-        """Send an error as JSON, unless the response has already started."""
+    async def send_error(
+        self, status: int, text: str, headers: Mapping[str, str] | None = None, is_page: bool = False
+    ) -> None:
+        """Send an error as JSON, or as a page to read, unless the response has already started."""
         if self.has_started:
             return
-        body = json.dumps({"error": text}).encode()
-        fields = _encode_headers({**_describe_body(body), **(headers or {})})
+        body = ERROR_PAGE.format(escape(text)).encode() if is_page else json.dumps({"error": text}).encode()
+        fields = _encode_headers({**_describe_body(body, is_page), **(headers or {})})
         await self({"type": "http.response.start", "status": status, "headers": fields})
         await self({"type": "http.response.body", "body": body})
 
 
-def _describe_body(body: bytes) -> dict[str, str]:
-    return {"content-type": "application/json", "content-length": str(len(body))}
+def _describe_body(body: bytes, is_page: bool) -> dict[str, str]:
+    media_type = "text/html; charset=utf-8" if is_page else "application/json"
+    return {"content-type": media_type, "content-length": str(len(body))}
 
 
 def _add_security_headers(message: Message) -> Message:

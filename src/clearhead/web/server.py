@@ -21,6 +21,8 @@ SHUTDOWN_TIMEOUT = 3
 KEEP_ALIVE_TIMEOUT = 10
 MAX_HEADER_BYTES = 64 * 1024
 TOKEN_BYTES = 18
+MIN_TOKEN_CHARACTERS = 16
+EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
 class HeaderTimeoutProtocol(H11Protocol):
@@ -49,9 +51,30 @@ def access_policy(host: str, token: str | None) -> AccessPolicy:
     """Return who may use the server: loopback needs no token, every other host gets one."""
     if host in LOOPBACK and token is None:
         return AccessPolicy()
+    if host not in LOOPBACK and token is not None:
+        _check_token(token)
     # Other machines may address this one by its name.
     hosts = (*LOOPBACK, host, socket.gethostname().casefold())
     return AccessPolicy(hosts, token or secrets.token_urlsafe(TOKEN_BYTES))
+
+
+def _check_token(token: str) -> None:
+    # On a network, anyone may guess as often as they like.
+    if len(token) < MIN_TOKEN_CHARACTERS:
+        raise BadOption(
+            f"Invalid --token of {len(token)} characters: give at least {MIN_TOKEN_CHARACTERS}, or leave it out: "
+            "one is generated."
+        )
+
+
+def list_addresses(listening: socket.socket, policy: AccessPolicy) -> list[str]:
+    """Return the addresses under which a browser finds the page: that of this machine, and those of the network."""
+    host, _ = listening.getsockname()[:2]
+    local = format_address(listening, policy)
+    if host not in EVERY_INTERFACE:
+        return [local]
+    # The name by which other machines of the network usually find this one.
+    return [local, format_address(listening, policy, socket.gethostname())]
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -72,11 +95,11 @@ def _create_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def format_address(listening: socket.socket, policy: AccessPolicy) -> str:
-    """Return the address to open in a browser, with the token if there is one."""
+def format_address(listening: socket.socket, policy: AccessPolicy, name: str | None = None) -> str:
+    """Return the address to open in a browser, with the token if there is one; `name` replaces that of the socket."""
     # A socket of IPv6 returns four values.
     host, port = listening.getsockname()[:2]
-    return f"http://{_format_host(host)}:{port}/{_format_query(policy)}"
+    return f"http://{_format_host(name or host)}:{port}/{_format_query(policy)}"
 
 
 def _format_query(policy: AccessPolicy) -> str:
@@ -87,7 +110,7 @@ def _format_query(policy: AccessPolicy) -> str:
 
 def _format_host(host: str) -> str:
     # 0.0.0.0 means all interfaces; it is not an address that browsers open everywhere.
-    if host == "0.0.0.0":
+    if host in EVERY_INTERFACE:
         return "127.0.0.1"
     # The colons of an IPv6 address would be read as the start of the port.
     if ":" in host:

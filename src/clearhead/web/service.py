@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -28,12 +28,14 @@ from clearhead.model.outputs import class_probabilities
 from clearhead.model.target import Target
 from clearhead.perturbation.run import perturbed_logits, perturbed_scores
 from clearhead.perturbation.scores import score_targets
+from clearhead.progress import Observer, observe
 from clearhead.registry import unknown_name
 from clearhead.trust.controls import CONTROLS
 from clearhead.trust.error_bars import explain_with_error_bars
 from clearhead.trust.removal_check import check_explanations, count_groups
 from clearhead.web import answers
 from clearhead.web.cache import Answer, CachedInput, InputCache, make_target_key
+from clearhead.web.costs import check_class_outputs, check_options, check_pass_size
 from clearhead.web.features import make_features, mask_hidden_tokens
 from clearhead.web.interruption import call_before_passes
 from clearhead.web.job_queue import Interrupted
@@ -50,9 +52,6 @@ from clearhead.web.schemas import (
 )
 from clearhead.web.upload import decode_image
 
-COST_OPTIONS = ("samples", "steps", "segments", "window", "batch", "top")
-"""Options that multiply the cost of a method."""
-
 Explained = tuple[list[list[Explanation]], list[list[float]]]
 """The explanations of each input by each method, and the model's output for every class."""
 
@@ -61,11 +60,16 @@ class ExplainService:
     """Answers requests; not locked, because all methods run on the worker's thread."""
 
     def __init__(
-        self, models: Mapping[str, Model], limits: Limits, check_interrupted: Callable[[], None] = lambda: None
+        self,
+        models: Mapping[str, Model],
+        limits: Limits,
+        check_interrupted: Callable[[], None] = lambda: None,
+        note_progress: Observer = lambda *_: None,
     ) -> None:
         self.models = models
         self.limits = limits
         self.check_interrupted = check_interrupted
+        self.note_progress = note_progress
         self.cache = InputCache(limits)
 
     def find_model(self, request: InputRequest) -> Model:
@@ -86,16 +90,14 @@ class ExplainService:
         for model in self.models.values():
             if _reads(model, request):
                 return model
+        if request.needs_language_model:
+            raise BadInput("This server has no language model, which chat, answer, max_new_tokens and focus need.")
         raise _wrong_input_type("No model of this server", request)
 
     def find_method(self, request: ExplainRequest) -> MethodSpec:
         """Return the requested method; raise BadOption if it would compute too much."""
         method = _resolve_method(self.find_model(request), request)
-        limit = self.limits.max_samples
-        for name in COST_OPTIONS:
-            value = method.options.get(name)
-            if _exceeds(value, limit):
-                raise BadOption(f"Invalid {name}={value}: this server computes at most {limit}.")
+        check_options(method, self.limits)
         return method
 
     def find_batch_group(self, request: ExplainRequest) -> Hashable:
@@ -126,6 +128,7 @@ class ExplainService:
     def hide(self, requests: list[HideRequest]) -> Sequence[HideResponse]:
         """Return the model's output with tokens hidden."""
         (request,) = requests
+        check_class_outputs(self.find_model(request), len(request.hidden), self.limits)
         trace = self._trace(request)
         response = self._hide_tokens(trace, mask_hidden_tokens(trace, request.hidden))
         if request.controls and self._affords_controls(trace):
@@ -219,14 +222,18 @@ class ExplainService:
         classes = [compute_class_outputs(model, logits[index]) for index in range(len(inputs))]
         return list(map(single_target, results)), classes
 
-    def _interruptible(self, model: Model) -> AbstractContextManager[None]:
-        """Check before every forward pass inside whether a client still waits for the answer."""
-        return call_before_passes(model, self.check_interrupted)
+    @contextmanager
+    def _interruptible(self, model: Model) -> Iterator[None]:
+        """Check before every forward pass and after every step inside whether a client still waits for the answer."""
+        # Steps, because some methods compute for minutes without a forward pass.
+        with call_before_passes(model, self.check_interrupted), observe(self.note_progress):
+            yield
 
     def _is_fresh(self, request: ExplainRequest) -> bool:
         """Return whether the request is valid and needs a forward pass."""
         try:
-            _, cached = self._find_input(request)
+            model, cached = self._find_input(request)
+            check_pass_size(model, self.find_method(request), cached.encoded, self.limits)
         except ClearheadError:
             return False
         return not cached.traces and _make_answer_key(request) not in cached.answers
@@ -259,6 +266,7 @@ class ExplainService:
         key = _make_answer_key(request)
         if key not in cached.answers:
             method = self.find_method(request)
+            check_pass_size(model, method, cached.encoded, self.limits)
             with _explain_option_errors(method):
                 cached.answers[key] = self._compute_answer(model, method, cached, request)
         return cached.answers[key]
@@ -305,11 +313,6 @@ class ExplainService:
     def _run_masks(self, trace: Trace, masks: torch.Tensor) -> torch.Tensor:
         with self._interruptible(trace.model):
             return perturbed_logits(trace.model, trace.inputs, [masks])[0]
-
-
-def _exceeds(value: object, limit: int) -> bool:
-    # Options may also be names, such as that of a baseline.
-    return isinstance(value, int | float) and value > limit
 
 
 def _hash_source(request: InputRequest) -> bytes:

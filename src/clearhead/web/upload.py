@@ -10,7 +10,6 @@ from clearhead.model import images
 from clearhead.web.limits import Limits
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
-JPEG_QUALITY = 95
 
 
 def decode_image(encoded: str, limits: Limits) -> Image.Image:
@@ -47,10 +46,10 @@ def _max_size(limits: Limits) -> tuple[int, int]:
     return (limits.max_image_side, limits.max_image_side)
 
 
-def encode_jpeg(image: Image.Image) -> bytes:
-    """Return the image as the content of a JPEG file."""
+def encode_png(image: Image.Image) -> bytes:
+    """Return the image as the content of a PNG file."""
     buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=JPEG_QUALITY)
+    image.save(buffer, "PNG")
     return buffer.getvalue()
 
 

@@ -1,7 +1,7 @@
 // Calls of the JSON API. Explanations are cached, so that switching back to a method is immediate.
 
 const MAX_CACHED = 200;
-const CATALOGUE = ["models", "methods", "characters", "runs"];
+const CATALOGUE = ["models", "methods", "characters", "choices", "runs"];
 const explanations = new Map();
 
 // Models, methods, invisible characters and runs of the server.
@@ -10,9 +10,10 @@ export async function fetchCatalogue() {
   return Object.fromEntries(CATALOGUE.map((name, index) => [name, lists[index]]));
 }
 
-export async function fetchExplanation(body, signal) {
+// With a ticket the server tells how far the request is.
+export async function fetchExplanation(body, signal, ticket = "") {
   const key = JSON.stringify(body);
-  if (!explanations.has(key)) cacheExplanation(key, await postJson("/api/explain", body, signal));
+  if (!explanations.has(key)) cacheExplanation(key, await postJson("/api/explain", body, signal, ticket));
   return explanations.get(key);
 }
 
@@ -24,7 +25,10 @@ function cacheExplanation(key, explanation) {
 
 export const fetchHidden = (body, signal) => postJson("/api/hide", body, signal);
 export const fetchDifference = (body, signal) => postJson("/api/difference", body, signal);
-export const fetchCurve = (body, signal) => postJson("/api/curve", body, signal);
+export const fetchCurve = (body, signal, ticket) => postJson("/api/curve", body, signal, ticket);
+export const fetchProgress = (ticket) => readJson(fetch(`/api/progress/${ticket}`));
+export const fetchSample = async () => readBlob(fetch("/sample.jpg"));
+export const createTicket = () => Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(16)).join("");
 
 export async function fetchFile(type, body) {
   return readBlob(post(`/api/file/${type}`, body));
@@ -35,10 +39,9 @@ export function fetchExamples(run, parameters) {
 }
 
 // An image of a run as a data URL, which is how the page keeps uploaded images too.
-export async function fetchRunImage(run, example) {
-  const parameters = new URLSearchParams({ example });
-  return readDataUrl(await readBlob(fetch(`/api/runs/${encodeURIComponent(run)}/picture?${parameters}`)));
-}
+export const fetchRunImage = async (run, example) => readDataUrl(await readBlob(fetch(addressOfRunImage(run, example))));
+
+export const addressOfRunImage = (run, example) => `/api/runs/${encodeURIComponent(run)}/picture?${new URLSearchParams({ example })}`;
 
 export function readDataUrl(file) {
   return new Promise((resolve, reject) => {
@@ -49,10 +52,10 @@ export function readDataUrl(file) {
   });
 }
 
-const postJson = (path, body, signal) => readJson(post(path, body, signal));
+const postJson = (path, body, signal, ticket) => readJson(post(path, body, signal, ticket));
 
-function post(path, body, signal) {
-  const headers = { "content-type": "application/json" };
+function post(path, body, signal, ticket = "") {
+  const headers = { "content-type": "application/json", ...(ticket && { "x-clearhead-ticket": ticket }) };
   return fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 

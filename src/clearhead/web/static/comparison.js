@@ -4,13 +4,19 @@ import { fetchExplanation } from "./api.js";
 import { renderCheck } from "./check_view.js";
 import { clearDifferences, showDifferences } from "./difference.js";
 import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
-import { createImageLegend, createLegend, imageSettings, relevanceOf } from "./explanation_view.js";
+import { guard } from "./errors.js";
+import { createImageLegend, createLegend, imageSettings, relevanceOf, renderCoverage } from "./explanation_view.js";
 import { classesOf, modelsForKind } from "./form.js";
 import { formatPercent } from "./format.js";
 import * as imageView from "./image_view.js";
+import { fillMethodMenu } from "./method_menu.js";
 import { joinScales } from "./scale.js";
-import { checkFields, pick, session, state } from "./state.js";
+import { checkFields, findModel, pick, session, state } from "./state.js";
 import * as textView from "./text_view.js";
+
+const FIRST_METHOD = "balanced-cat";
+const SECOND_METHOD = "attn-lrp";
+const MAX_COMPARED = 12; // as in link.js
 
 let request = new AbortController();
 let onChange = () => {};
@@ -22,10 +28,20 @@ export function fillComparison(isNewModel) {
   state.compared = state.compared.filter((entry) => names.includes(entry.model));
   find("columns").ariaBusy = "true"; // until showComparison has those of the new explanation
   clearDifferences();
+  chooseOtherMethod();
   if (!isNewModel) return;
   fillSelectWithNames(find("other-model"), names, model);
   fillClasses(classesOf(model).find(([number]) => number === target)?.[1]);
 }
+
+// Another method than the one that is shown, unless the user has chosen one: its twin would tell nothing.
+function chooseOtherMethod() {
+  const { kind, model, method } = session.question;
+  const former = find("other-method").value;
+  fillMethodMenu(find("other-method"), kind, findModel(model), former && former !== method ? former : otherThan(method));
+}
+
+const otherThan = (method) => (method === SECOND_METHOD ? FIRST_METHOD : SECOND_METHOD);
 
 // Selected by label, because every model numbers its classes in its own order.
 function fillClasses(selectedLabel) {
@@ -38,13 +54,16 @@ function fillClasses(selectedLabel) {
 export function wireComparison(handler) {
   onChange = handler;
   find("other-model").onchange = () => fillClasses(find("other-target").selectedOptions[0].textContent);
-  find("add-comparison").onclick = addEntry;
+  find("add-comparison").onclick = guard(addEntry);
 }
 
 function addEntry() {
   const [method, target, model] = ["method", "target", "model"].map((name) => find(`other-${name}`).value);
   const { question } = session;
   const options = method === question.method ? question.options : {};
+  const isShown = listEntries().concat(question).some((entry) => entry.method === method && entry.target === target && entry.model === model);
+  if (isShown) throw new Error("This explanation is already shown: choose another method, class or model.");
+  if (state.compared.length >= MAX_COMPARED) throw new Error(`At most ${MAX_COMPARED} explanations can be compared: remove one first.`);
   state.compared = [...state.compared, { method, options, target, model }];
   onChange();
 }
@@ -127,7 +146,7 @@ function renderExplanation(explanation, scale, photo) {
   const share = explanation.probability === null ? "" : ` · ${formatPercent(explanation.probability)}`;
   const heading = createElement("h3", { textContent: `${nameOf(explanation)}${share}` });
   const content = explanation.grid ? renderImage(explanation, scale, photo) : renderText(explanation, scale);
-  return [heading, createSubtitle(explanation.method, explanation.model), ...content, ...renderCheck(explanation)];
+  return [heading, createSubtitle(explanation.method, explanation.model), ...renderCoverage(explanation), ...content, ...renderCheck(explanation)];
 }
 
 function renderFailure(entry, error) {

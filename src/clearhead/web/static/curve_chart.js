@@ -10,8 +10,8 @@ const TICKS = [0, 1, 2, 3, 4];
 const MIN_RANGE = 1e-6;
 
 // `marker` is what is hidden now ({ count, value, random }, or null); `format` turns a value into text.
-export function drawChart(curve, marker, unit, format) {
-  const scale = createScale(curve, format);
+export function drawChart(curve, marker, unit, format, isContrast = false) {
+  const scale = createScale(curve, format, isContrast);
   const label = `The model's output as ${unit} are hidden. ${describeCurve(curve, format)}`;
   const chart = createSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
   chart.append(...drawAxes(scale, unit), ...drawCurves(curve, scale), drawLegend(scale.left));
@@ -26,8 +26,8 @@ function describeCurve({ values, random }, format) {
 const middle = (values) => values[Math.floor(values.length / 2)];
 
 // Positions of counts and values, and the ticks of the vertical axis.
-function createScale(curve, format) {
-  const [low, high] = valueRange(curve);
+function createScale(curve, format, isContrast) {
+  const [low, high] = isContrast ? [-1, 1] : valueRange(curve);
   const ticks = TICKS.map((tick) => low + ((high - low) * tick) / 4);
   const labels = ticks.map((value) => format(value).replace(".0 %", " %"));
   const longest = Math.max(...labels.map((label) => label.length));

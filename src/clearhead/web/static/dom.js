@@ -26,6 +26,13 @@ export function fillSelect(select, entries, selected) {
   if (entries.some(([value]) => value === selected)) select.value = selected;
 }
 
+// The same with groups: a list of pairs of group and entries.
+export function fillGroupedSelect(select, groups, selected) {
+  const createOption = ([value, label]) => createElement("option", { value, textContent: label });
+  select.replaceChildren(...groups.map(([label, entries]) => createElement("optgroup", { label }, ...entries.map(createOption))));
+  if (groups.some(([, entries]) => entries.some(([value]) => value === selected))) select.value = selected;
+}
+
 export const fillSelectWithNames = (select, names, selected) => fillSelect(select, names.map((name) => [name, name]), selected);
 
 export function createBar(share) {

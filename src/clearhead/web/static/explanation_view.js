@@ -10,6 +10,7 @@ import { findMethod, formatOutput, isAnswer, isRegression, session, shownModel, 
 import * as textView from "./text_view.js";
 
 const MAX_CLASSES = 5;
+const LONG_TEXT = 400; // words that still stand on the page as a whole; longer texts scroll
 const PANELS = ["explanation-body", "test", "compare", "save"];
 
 // What is on the page: features (words, tokens or patches) with their elements, and the image if there is one.
@@ -51,9 +52,24 @@ function showDecision(explanation) {
 
 function showPrediction(explanation) {
   const output = isRegression() ? explanation.classes[0] : explanation.probability;
-  const number = output === null ? "" : ` ${formatOutput(output)}`;
+  const number = explanation.contrast ? describeContrast(explanation.contrast) : output === null ? "" : ` ${formatOutput(output)}`;
   const note = createElement("small", { textContent: describePrediction(explanation) });
   find("verdict").replaceChildren(`${explanation.label}${number}`, note);
+  showGold(explanation);
+}
+
+// The two probabilities whose difference a contrast explains.
+const describeContrast = ([first, second]) => `: ${formatPercent(first)} against ${formatPercent(second)}`;
+
+// The right label of an example of a run, as long as its input is shown.
+function showGold({ diagnostics: { predicted } }) {
+  const { example, question } = session;
+  const isShown = example?.gold && ["text", "image"].every((key) => !(key in example) || example[key] === question[key]);
+  find("gold").hidden = !isShown;
+  if (!isShown) return;
+  const isWrong = predicted && predicted !== example.gold;
+  find("gold").className = isWrong ? "gold wrong" : "gold";
+  find("gold").replaceChildren(...textView.markText(`Right label: ${example.gold}${isWrong ? ` ✗ (predicted ${predicted})` : " ✓"}`));
 }
 
 function describePrediction({ diagnostics: { predicted }, target }) {
@@ -115,12 +131,16 @@ function relevanceOfBlock(explanation) {
 
 export function showRelevance() {
   const { chosen } = session;
+  find("coverage").replaceChildren(...renderCoverage(chosen));
   const values = relevanceOfBlock(chosen);
   if (chosen.grid) showImage(chosen, values);
   else if (chosen.answer) showPrompt(chosen, values);
   else showText(chosen, values);
   showHidden();
 }
+
+// How much of the text was cut off, and how much of it the model does not know.
+export const renderCoverage = ({ coverage }) => coverage.map((note) => createElement("p", { className: "notice", textContent: note }));
 
 // The prompt on the colours of what is explained, and the answer's words on those of what follows them.
 function showPrompt(chosen, values) {
@@ -149,6 +169,7 @@ function showText(explanation, values) {
   const scale = state.layer ? scaleShares(spans.map((span) => span.value), "words") : explanation.scale;
   const { group, items } = textView.renderText(explanation, spans, scale, toggleFeature);
   Object.assign(view, { features: spans, items, image: null, values: [], scale });
+  group.classList.toggle("long", spans.length > LONG_TEXT);
   find("relevance").replaceChildren(group);
   find("legend").replaceChildren(...createLegend(explanation, scale));
 }
@@ -160,8 +181,14 @@ function showImage(explanation, allValues) {
   const scale = state.layer ? { ...scaleShares(values, "patches"), full: imageView.findFull(values) } : explanation.scale;
   const image = imageView.createImageView(explanation, session.photo, toggleFeature);
   Object.assign(view, { features, items: image.items, image, values, scale });
-  find("relevance").replaceChildren(image.frame);
+  find("relevance").replaceChildren(placeBesideOriginal(image.frame));
   find("legend").replaceChildren(...createImageLegend(explanation, values, scale));
+}
+
+function placeBesideOriginal(frame) {
+  const original = createElement("img", { src: session.photo.src, alt: "The photo itself", className: "original" });
+  const caption = createElement("figcaption", { textContent: "Original" });
+  return createElement("div", { className: "both" }, frame, createElement("figure", {}, original, caption));
 }
 
 // Marks what is hidden in the text or photo.

@@ -19,6 +19,7 @@ const MAX_LENGTH = 256;
 const FILE_HINT = find("picture-name").textContent;
 
 const form = { kind: "text", image: null, imageName: "", format: "plain", model: "", target: "", versus: "" };
+let useSample = () => {};
 const lastChoices = {}; // model and classes, by the models that the input needs
 
 const fieldOf = (key) => find(FIELD_IDS[key] ?? key);
@@ -100,12 +101,17 @@ function fillClasses() {
 // What an example fills in; its first text is its name.
 function listExamples() {
   if (form.kind === "prompt") return PROMPTS.filter(({ format }) => format === "plain" || findModel(form.model).chat);
+  if (form.kind === "image") return [{ sample: "A cat (photo)" }];
   return form.kind === "text" ? (EXAMPLES[form.model] ?? []).map((text) => ({ text })) : [];
 }
 
 function createExampleButton(values) {
-  const name = values.text ?? values.prompt;
+  const name = values.text ?? values.prompt ?? values.sample;
   const onclick = () => {
+    if (values.sample) {
+      useSample();
+      return;
+    }
     fillForm(values);
     find("input-form").requestSubmit();
   };
@@ -136,7 +142,16 @@ export function readForm() {
   return { ...form, ...texts, length: Number(texts.length) || DEFAULT_QUESTION.length };
 }
 
-export function wireForm(submit) {
+// Says beside the explanation that the text was edited since.
+export function markStale() {
+  const { question } = session;
+  const isText = question && ["text", "pair"].includes(question.kind) && question.kind === form.kind;
+  find("stale").hidden = !isText || (find("text").value === question.text && (form.kind === "text" || find("second").value === question.second));
+}
+
+export function wireForm(submit, onSample) {
+  useSample = onSample;
+  for (const id of ["text", "second"]) find(id).addEventListener("input", markStale);
   find("input-form").addEventListener("submit", (event) => {
     event.preventDefault(); // the browser would load the page again
     submit();
@@ -147,6 +162,7 @@ export function wireForm(submit) {
   find("model").onchange = () => {
     chooseModel(find("model").value);
     fillModels();
+    explainAgain(submit);
   };
   for (const radio of document.querySelectorAll("[name=format]")) {
     radio.onchange = () => {
@@ -157,9 +173,13 @@ export function wireForm(submit) {
   for (const id of ["target", "versus"]) find(id).onchange = () => chooseClass(id, submit);
 }
 
-// Another class is explained at once, if there is an explanation or one is being computed.
 function chooseClass(id, submit) {
   form[id] = find(id).value;
+  explainAgain(submit);
+}
+
+// Another model or class is explained at once, if there is an explanation or one is being computed.
+function explainAgain(submit) {
   const isBusy = document.body.classList.contains("busy");
   if ((session.explanation || isBusy) && !describeMissing()) submit();
 }

@@ -4,6 +4,7 @@ import { createElement, find } from "./dom.js";
 import { guard } from "./errors.js";
 import { formatPercent } from "./format.js";
 import { explainFields, session, takeSnapshot } from "./state.js";
+import { markText } from "./text_view.js";
 
 const MAX_ENTRIES = 30;
 const MAX_LABEL = 30;
@@ -37,7 +38,7 @@ function describeInput({ kind, text, second, imageName, prompt }) {
 }
 
 function renderEntry({ title, result, snapshot }, onRecall) {
-  const cells = [title, result].map((text) => createElement("span", { textContent: text }));
+  const cells = [title, result].map((text) => createElement("span", {}, ...markText(text)));
   const button = createElement("button", { type: "button", onclick: guard(() => onRecall(snapshot)) }, ...cells);
   return createElement("li", {}, button);
 }

@@ -106,7 +106,8 @@ function scaleBox({ canvas, explanation: { box: [left, top, right, bottom], size
 
 // Grey under a heat map, whose colours would otherwise mix with those of the photo.
 function paintPhoto(context, { canvas, image }, opacity) {
-  context.clearRect(0, 0, canvas.width, canvas.height);
+  context.fillStyle = "#fff"; // as the model sees transparent photos
+  context.fillRect(0, 0, canvas.width, canvas.height);
   context.filter = opacity ? "grayscale(.9)" : "none";
   context.drawImage(image, 0, 0, canvas.width, canvas.height);
   context.filter = "none";

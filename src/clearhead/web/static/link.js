@@ -6,6 +6,7 @@ import {
 
 const MAX_IMAGE_CHARACTERS = 400_000;
 const MAX_SHOWN_CHARACTERS = 80;
+const MAX_COMPARED = 12; // each is computed when the link is opened
 const FORMER_KEYS = { long: "overflow", beside: "compared" }; // of links that were made before the keys were renamed
 
 export const updateAddress = () => history.replaceState(null, "", encodeLink(dropLargeImage(takeSnapshot())));
@@ -100,5 +101,5 @@ const VALIDATORS = {
   layer: isIndex,
   check: (value) => typeof value === "boolean",
   hidden: (value) => Array.isArray(value) && value.every(isIndex),
-  compared: (value) => Array.isArray(value) && value.every(isCompared),
+  compared: (value) => Array.isArray(value) && value.length <= MAX_COMPARED && value.every(isCompared),
 };

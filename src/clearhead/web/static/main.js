@@ -4,19 +4,22 @@ import { chooseWord, wireGrid } from "./answers.js";
 import { fetchCatalogue, fetchFile } from "./api.js";
 import { showCheck, showChecked } from "./check_view.js";
 import { showComparison, wireComparison } from "./comparison.js";
-import { createElement, fillSelectWithNames, find } from "./dom.js";
+import { createElement, find } from "./dom.js";
+import { wireEdit } from "./edit.js";
 import { guard, reportError } from "./errors.js";
 import { onChooseWord, onToggle, showExplanation, showHidden, showRelevance } from "./explanation_view.js";
 import { fillForm, wireForm, wirePhotoInput } from "./form.js";
 import { decodeLink, fitsInLink, updateAddress } from "./link.js";
 import { hideTop, measureHidden, startTest, toggleTokens } from "./perturbation_test.js";
-import { chooseMethod, fillMethod, openExample, openSnapshot, stopQuestion, submitForm, usePhoto } from "./questions.js";
+import { chooseMethod, fillMethod, openExample, openSnapshot, stopQuestion, submitForm, usePhoto, useSample } from "./questions.js";
 import { startRuns } from "./runs.js";
 import { checkFields, isAnswer, session, state, takeSnapshot } from "./state.js";
 import { setInvisibleRanges } from "./text_view.js";
 
 const THEMES = ["automatic", "light", "dark"];
 const DOWNLOAD_LIFETIME_MS = 10_000;
+const MAX_FILE_LABEL = 40;
+const THEME_KEY = "clearhead-theme";
 
 addEventListener("error", (event) => reportError(event.error ?? event.message));
 addEventListener("unhandledrejection", (event) => reportError(event.reason));
@@ -102,9 +105,17 @@ function wireSave() {
 
 async function download(type) {
   const url = URL.createObjectURL(await fetchFile(type, fileFields()));
-  createElement("a", { href: url, download: `clearhead.${type}` }).click();
+  const name = nameFile(type);
+  createElement("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), DOWNLOAD_LIFETIME_MS); // the browser reads it after click() has returned
-  find("save-status").textContent = `Saved clearhead.${type}`;
+  find("save-status").textContent = `Saved ${name}`;
+}
+
+// Named by what it explains, so that several files can be told apart.
+function nameFile(type) {
+  const { label, method } = session.explanation;
+  const plain = `${label.slice(0, MAX_FILE_LABEL)}-${method}`.normalize("NFKD").replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/g, "");
+  return `clearhead-${plain}.${type}`;
 }
 
 // The file of an answer explains every word of it, as the page does.
@@ -118,12 +129,17 @@ async function copyLink() {
 }
 
 function wireTheme() {
-  let chosen = 0;
-  find("theme").onclick = () => {
-    chosen = (chosen + 1) % THEMES.length;
+  let chosen = Math.max(0, THEMES.indexOf(localStorage.getItem(THEME_KEY)));
+  const show = () => {
     document.body.dataset.theme = THEMES[chosen];
     find("theme").textContent = `Theme: ${THEMES[chosen]}`;
   };
+  find("theme").onclick = () => {
+    chosen = (chosen + 1) % THEMES.length;
+    localStorage.setItem(THEME_KEY, THEMES[chosen]);
+    show();
+  };
+  show();
 }
 
 // Following the skip link would replace the question in the address.
@@ -135,21 +151,20 @@ function wireSkipLink() {
 }
 
 function wireControls() {
-  wireForm(guard(() => submitForm()));
+  wireForm(guard(() => submitForm()), useSample);
   wirePhotoInput(usePhoto);
   wireExplanation();
   wireTest();
   wireSave();
+  wireEdit();
   wireTheme();
   wireSkipLink();
 }
 
 async function start() {
-  const { models, methods, characters, runs } = await fetchCatalogue();
-  Object.assign(session, { models, methods });
+  const { models, methods, characters, choices, runs } = await fetchCatalogue();
+  Object.assign(session, { models, methods, choices });
   setInvisibleRanges(characters);
-  const names = methods.map((method) => method.name);
-  fillSelectWithNames(find("other-method"), names, state.method);
   fillForm();
   fillMethod();
   wireControls();

@@ -1,8 +1,8 @@
 // Input fields for the options of a method. Their types follow from the defaults; the server checks the values.
 
-import { createElement, find } from "./dom.js";
+import { createElement, fillSelect, find } from "./dom.js";
 import { guard } from "./errors.js";
-import { findMethod, state } from "./state.js";
+import { findMethod, session, state } from "./state.js";
 
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const BOOLEANS = { true: true, false: false };
@@ -14,11 +14,13 @@ const defaultOptions = () => Object.entries(findMethod(state.method)?.options ??
 
 export function fillOptions(onChange) {
   const defaults = defaultOptions();
-  const isSameMethod = shownMethod === state.method;
+  const kind = state.kind === "pair" ? "text" : state.kind;
+  const isSameMethod = shownMethod === `${kind} ${state.method}`;
   const hasChosen = Object.keys(state.options).length > 0;
   find("options").open = hasChosen || (isSameMethod && find("options").open);
   if (isSameMethod) updateFields(defaults);
   else createFields(defaults, onChange);
+  shownMethod = `${kind} ${state.method}`;
 }
 
 // Existing fields are updated in place, so that the one being edited keeps the focus.
@@ -27,23 +29,40 @@ function updateFields(defaults) {
 }
 
 function createFields(defaults, onChange) {
-  shownMethod = state.method;
   find("options").hidden = !defaults.length;
   find("option-fields").replaceChildren(...defaults.map(([name, value]) => createField(name, value, onChange)));
 }
 
 function createField(name, defaultValue, onChange) {
-  const input = createElement("input", {
+  const choices = listChoices(name);
+  const input = choices ? createSelect(name, defaultValue, choices) : createInput(name, defaultValue);
+  input.onchange = guard(() => onChange(readOptions()));
+  fillField(input, name, defaultValue);
+  const label = createElement("label", { className: "stacked", htmlFor: input.id, textContent: name.replaceAll("_", " ") });
+  return createElement("div", {}, label, input);
+}
+
+function createInput(name, defaultValue) {
+  return createElement("input", {
     id: `option-${name}`,
     type: inputType(defaultValue),
     step: "any",
     placeholder: defaultValue === null ? "automatic" : String(defaultValue),
     maxLength: MAX_CHARACTERS,
-    onchange: guard(() => onChange(readOptions())),
   });
-  fillField(input, name, defaultValue);
-  const label = createElement("label", { className: "stacked", htmlFor: input.id, textContent: name.replaceAll("_", " ") });
-  return createElement("div", {}, label, input);
+}
+
+// Options with a few possible values, which differ between texts and photos; prompts have values of their own.
+function listChoices(name) {
+  if (state.kind === "prompt") return null;
+  return session.choices[state.kind === "image" ? "image" : "text"][name] ?? null;
+}
+
+function createSelect(name, defaultValue, choices) {
+  const select = createElement("select", { id: `option-${name}` });
+  const first = defaultValue === null ? [["", "automatic"]] : [];
+  fillSelect(select, [...first, ...choices.map((choice) => [choice, choice])]);
+  return select;
 }
 
 function inputType(defaultValue) {

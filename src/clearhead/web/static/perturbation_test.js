@@ -1,7 +1,7 @@
 // The test: hide the most relevant features, or any others, and compare the model's output with random hiding.
 
 import { hideTopWords, measureAnswer, startAnswerTest } from "./answer_test.js";
-import { fetchCurve, fetchHidden } from "./api.js";
+import { createTicket, fetchCurve, fetchHidden } from "./api.js";
 import { drawChart, interpolate } from "./curve_chart.js";
 import { createBarRow, createElement, find } from "./dom.js";
 import { reportError } from "./errors.js";
@@ -9,6 +9,7 @@ import { showHidden } from "./explanation_view.js";
 import { updateAddress } from "./link.js";
 import { checkFields, formatOutput, inputFields, isAnswer, isRegression, session, state } from "./state.js";
 import { describeControls, describeFlip } from "./test_words.js";
+import { trackWork } from "./working.js";
 
 const MEASURE_DELAY_MS = 40; // several choices in a row are measured once
 const NUMBERS = ["bars", "test-result", "hidden-summary"];
@@ -25,13 +26,14 @@ export async function startTest() {
   const { signal } = curveRequest;
   resetTest();
   find("chart").hidden = isAnswer();
+  find("chart-status").textContent = "";
   find("sources").hidden = true;
   if (isAnswer()) {
     await startAnswerTest(toggleAndSave);
     return;
   }
   try {
-    const curve = await fetchCurve({ ...checkFields(), ...blockField(), unit: state.level }, signal);
+    const curve = await trackCurve({ ...checkFields(), ...blockField(), unit: state.level }, signal);
     if (signal.aborted) return;
     session.curve = curve;
   } catch (error) {
@@ -42,6 +44,20 @@ export async function startTest() {
   find("share").max = session.curve.counts.length - 1;
   await measureHidden();
 }
+
+// Says below the chart how far a slow curve is.
+async function trackCurve(body, signal) {
+  const ticket = createTicket();
+  const stop = trackWork("Measuring", ticket, (text) => (find("chart-status").textContent = text));
+  try {
+    return await fetchCurve(body, signal, ticket);
+  } finally {
+    stop();
+    if (!signal.aborted) find("chart-status").textContent = "";
+  }
+}
+
+const isContrast = () => session.explanation.target.versus !== null;
 
 // The order is that of what is shown: of all blocks together, or of one.
 const blockField = () => (state.layer ? { block: state.layer } : {});
@@ -183,7 +199,7 @@ function showNoOutput() {
   clearOutputs(NUMBERS);
   setSlider(null);
   find("reset").disabled = false;
-  find("chart").replaceChildren(drawChart(session.curve, null, unitName(), formatOutput));
+  find("chart").replaceChildren(drawChart(session.curve, null, unitName(), formatOutput, isContrast()));
 }
 
 // The slider stands for the top features only: null means that others were chosen one by one.
@@ -205,7 +221,7 @@ function showOutput(count, output, step = null) {
   showBars(count, value, random);
   showSummary(count, output);
   const marker = isAnyHidden ? { count, value, random } : null;
-  find("chart").replaceChildren(drawChart(curve, marker, unitName(), formatOutput));
+  find("chart").replaceChildren(drawChart(curve, marker, unitName(), formatOutput, isContrast()));
 }
 
 function showBars(count, value, random) {

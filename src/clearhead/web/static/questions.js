@@ -1,16 +1,18 @@
 // Takes questions from the form, a file, a link, the history or a run, and shows their explanations.
 
 import { fetchChosen, fillGrid } from "./answers.js";
-import { fetchExplanation, fetchRunImage, readDataUrl } from "./api.js";
+import { createTicket, fetchExplanation, fetchRunImage, fetchSample, readDataUrl } from "./api.js";
 import { showChecked } from "./check_view.js";
 import { fillComparison, showComparison } from "./comparison.js";
-import { fillSelect, find } from "./dom.js";
+import { find } from "./dom.js";
+import { fillEdit } from "./edit.js";
 import { clearErrors, guard, showError } from "./errors.js";
 import { showExplanation } from "./explanation_view.js";
-import { fillForm, modelsForKind, readForm } from "./form.js";
+import { fillForm, markStale, modelsForKind, readForm } from "./form.js";
 import { addToHistory } from "./history.js";
 import { loadImage } from "./image_view.js";
 import { parseSnapshot, updateAddress } from "./link.js";
+import { fillMethodMenu } from "./method_menu.js";
 import { fillOptions, parseMethod } from "./method_options.js";
 import { startTest } from "./perturbation_test.js";
 import {
@@ -19,6 +21,9 @@ import {
 import { startWorking, stopWorking } from "./working.js";
 
 const MAX_FILE_BYTES = 8_000_000;
+const MOSTLY = 0.6;
+const NARROW = "(max-width: 60rem)"; // as in page.css
+const PHOTO_TYPES = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
 const PREFETCHED = ["balanced-cat", "trans-att", "att-cat", "rollout", "raw-attention", "attention-gradcam", "gradient-x-input", "lrp", "cat", "att-grads"];
 
 // The method that was last used for prompts, and for everything else.
@@ -63,14 +68,8 @@ const chooseOptions = (options) => explainQuestion({ options });
 // Shows the method of the question that is being asked, among those of its model.
 export function fillMethod() {
   const model = findModel(state.model || find("model").value);
-  fillSelect(find("method"), session.methods.map(({ name }) => [name, nameMethod(name, model)]), state.method);
+  fillMethodMenu(find("method"), state.kind, model, state.method);
   fillOptions(chooseOptions);
-}
-
-function nameMethod(name, model) {
-  if (name === "auto") return `${name} – the best on this input`;
-  if (name !== parseMethod(model.method)[0]) return name;
-  return `${name} – ${model.chosen ? "chosen for this model" : "the default"}`;
 }
 
 // Asks the current question with these changes, then shows its explanation and everything that depends on it.
@@ -81,7 +80,7 @@ async function explainQuestion(changes, view = null) {
   request = new AbortController();
   const { signal } = request;
   Object.assign(state, changes);
-  if ("method" in changes || "model" in changes) fillMethod();
+  if ("method" in changes || "model" in changes || "kind" in changes) fillMethod();
   await fetchAndShow(askedQuestion(), view, signal);
   const prefetch = isAnswer() ? fillGrid : prefetchMethods;
   find("grid").hidden = true;
@@ -92,11 +91,12 @@ async function explainQuestion(changes, view = null) {
 }
 
 async function fetchAndShow(question, view, signal) {
+  const ticket = createTicket();
   document.body.classList.add("busy");
-  startWorking(question);
+  startWorking(question, ticket);
   try {
     const photo = question.kind === "image" ? await loadImage(question.image) : null;
-    const explanation = await fetchExplanation(explainFields({}, question), signal);
+    const explanation = await fetchExplanation(explainFields({}, question), signal, ticket);
     const word = view ? view.word : hasSameInput(session.question, question) ? state.word : null;
     const chosen = await fetchChosen(question, explanation, word, signal);
     if (!signal.aborted) showResult({ question, photo, explanation, chosen }, view);
@@ -121,8 +121,20 @@ function showResult(result, view) {
   clearErrors();
   find("save-status").textContent = "";
   showExplanation();
+  fillEdit();
+  markStale();
   updateAddress();
-  if (isNewQuestion(previous)) addToHistory(recall);
+  if (isNewQuestion(previous)) {
+    addToHistory(recall);
+    scrollToExplanation();
+  }
+}
+
+// On small screens the form fills the window, and an example may be chosen further down: the answer would be unseen.
+function scrollToExplanation() {
+  const { top, bottom } = find("explanation").getBoundingClientRect();
+  const isUnseen = bottom < 0 || top > innerHeight * MOSTLY;
+  if (matchMedia(NARROW).matches || isUnseen) find("explanation").scrollIntoView({ block: "start" });
 }
 
 // Hidden tokens and the block belong to one input; a link brings its own, which may name tokens that do not exist.
@@ -176,8 +188,25 @@ export const usePhoto = guard(async (file) => {
 
 function checkPhoto(file) {
   if (file.size > MAX_FILE_BYTES) throw new Error(`The photo has ${(file.size / 1e6).toFixed(1)} MB: at most 8 MB are accepted.`);
+  if (!PHOTO_TYPES.includes(file.type)) throw new Error(describeOtherFile(file));
   if (!modelsForKind("image").length) throw new Error("No model of this server reads photos.");
 }
+
+// Browsers and the server read the same formats; photos of others have to be converted.
+function describeOtherFile({ name }) {
+  const ending = name.split(".").at(-1).toLowerCase();
+  const isPhoto = ["heic", "heif", "tif", "tiff", "avif", "raw", "dng", "svg"].includes(ending);
+  if (isPhoto) return `${ending.toUpperCase()} photos cannot be read here: save it as JPEG or PNG first.`;
+  return `${name} is no photo: choose a JPEG, PNG, WebP, GIF or BMP.`;
+}
+
+// Explains the photo that comes with the page.
+export const useSample = guard(async () => {
+  const image = await unlessOvertaken(fetchSample().then(readDataUrl));
+  if (!image) return;
+  fillForm({ kind: "image", image, imageName: "chelsea.jpg" });
+  await submitForm();
+});
 
 // What a promise resolves to, or null if the user has done something else meanwhile.
 async function unlessOvertaken(promise) {
@@ -218,6 +247,7 @@ export async function openExample(example, spec, run) {
   if (!input) return;
   const model = findModel(example.model) ? { model: example.model } : {};
   fillForm({ ...input, ...model, target: "", versus: "" });
+  session.example = { ...input, gold: example.gold };
   find("explanation").focus();
   const [method, options] = parseMethod(spec);
   await submitForm(findMethod(method) ? { method, options } : {});

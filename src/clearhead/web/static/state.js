@@ -20,7 +20,7 @@ export const state = { ...DEFAULT_QUESTION, ...DEFAULT_VIEW };
 
 // `question` is the one whose explanation is shown: tests, comparisons and files are about that one, also while the
 // next question is being answered. `chosen` explains the chosen word of an answer, or is the explanation itself.
-export const session = { models: [], methods: [], question: null, explanation: null, chosen: null, photo: null, curve: null };
+export const session = { models: [], methods: [], choices: {}, example: null, question: null, explanation: null, chosen: null, photo: null, curve: null };
 
 export const pick = (source, keys) => Object.fromEntries(keys.map((key) => [key, source[key]]));
 

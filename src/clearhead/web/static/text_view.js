@@ -5,6 +5,7 @@ import { formatRelevance } from "./scale.js";
 
 const COLOR_LEVELS = 9;
 const LINE_BREAKS_AND_TABS = "\n\t\r";
+const JOINERS = "\u200c\u200d";
 let invisibleRanges = [];
 
 export const setInvisibleRanges = (ranges) => (invisibleRanges = ranges);
@@ -17,25 +18,27 @@ export function splitText(explanation, level, values) {
     .filter((token) => !token.special);
   const hasOffsets = explanation.text !== null && tokens.every((token) => token.start !== null);
   if (!hasOffsets) return tokens.map(createSpanWithoutText);
-  return level === "word" && explanation.words ? splitIntoWords(explanation.words, tokens) : splitIntoTokens(tokens);
+  const unknown = explanation.diagnostics.unknown_token;
+  if (level === "word" && explanation.words) return splitIntoWords(explanation.words, tokens, unknown);
+  return splitIntoTokens(tokens, unknown);
 }
 
-const createSpanWithoutText = ({ token, index, value }) => ({ text: token, segment: 0, tokens: [index], value });
+const createSpanWithoutText = ({ token, index, value }) => ({ text: token, word: token, segment: 0, tokens: [index], value });
 
-function splitIntoWords(words, tokens) {
-  return words.map((word) => createSpan(word, tokens.filter((token) => isInside(token, word))));
+function splitIntoWords(words, tokens, unknown) {
+  return words.map((word) => createSpan(word, tokens.filter((token) => isInside(token, word)), unknown));
 }
 
 const isInside = (token, word) =>
   token.segment === word.segment && token.start >= word.start && token.start < word.end && token.end > token.start;
 
 // Tokens that share characters, as the bytes of an emoji do, form one span.
-function splitIntoTokens(tokens) {
+function splitIntoTokens(tokens, unknown) {
   const spans = [];
   for (const token of tokens.filter(({ start, end }) => end > start)) {
     const last = spans.at(-1);
     if (last && last.segment === token.segment && token.start < last.end) extendSpan(last, token);
-    else spans.push(createSpan(token, [token]));
+    else spans.push(createSpan(token, [token], unknown));
   }
   return spans;
 }
@@ -46,11 +49,12 @@ function extendSpan(span, token) {
   span.end = Math.max(span.end, token.end);
 }
 
-const createSpan = ({ segment, start, end }, tokens) => ({
-  segment, start, end,
+const createSpan = ({ segment, start, end, word }, tokens, unknown) => ({
+  segment, start, end, isUnknown: tokens.length > 0 && tokens.every(({ token }) => token === unknown),
   tokens: tokens.map((token) => token.index),
   value: tokens.reduce((sum, token) => sum + token.value, 0),
   names: tokens.map((token) => token.token).join(" "),
+  word: word ?? tokens.map((token) => token.token).join(" "),
 });
 
 // Returns the element of all texts and those of the spans; with `onChoose` the spans are buttons. Without offsets the
@@ -60,7 +64,8 @@ export function renderText(explanation, spans, scale, onChoose) {
   const items = new Map(spans.map((span) => [span, renderSpan(span, scale, ranks.get(span), Boolean(onChoose))]));
   const hasText = spans.every((span) => span.text === undefined);
   const texts = hasText ? [explanation.text].flat() : [null];
-  const lines = texts.map((text, segment) => renderLine(text, spans.filter((span) => span.segment === segment), items));
+  const isCut = explanation.diagnostics?.read_share !== undefined;
+  const lines = texts.map((text, segment) => renderLine(text, spans.filter((span) => span.segment === segment), items, isCut));
   const properties = onChoose ? { role: "group", ariaLabel: "Words; choose one to hide it" } : { className: "static" };
   const group = createElement("div", properties, ...lines);
   const shownItems = [...items.values()];
@@ -73,30 +78,36 @@ function rankSpans(spans) {
   return new Map(ranked.map((span, index) => [span, `rank ${index + 1} of ${spans.length}`]));
 }
 
-function renderLine(text, spans, items) {
+function renderLine(text, spans, items, isCut) {
   const line = createElement("p", { className: "reading", dir: "auto", lang: "" });
   if (text === null) line.append(...separate(spans.map((span) => items.get(span))));
-  else appendText(line, text, spans, items);
+  else appendText(line, text, spans, items, isCut);
   return line;
 }
 
 const separate = (nodes) => nodes.flatMap((node, index) => (index ? [" ", node] : [node]));
 
 // Offsets count code points, as in Python; JavaScript strings would count a character beyond U+FFFF twice.
-function appendText(line, text, spans, items) {
+function appendText(line, text, spans, items, isCut) {
   const characters = Array.from(text);
   let end = 0;
   for (const span of spans) {
     const item = items.get(span);
     item.append(...markInvisible(characters.slice(span.start, span.end)));
-    line.append(...markInvisible(characters.slice(end, span.start)), item);
+    line.append(...renderGap(characters.slice(end, span.start), isCut && !end), item);
     end = span.end;
   }
-  line.append(...markInvisible(characters.slice(end)));
+  line.append(...renderGap(characters.slice(end), isCut));
+}
+
+// Text before the first and after the last token of a text that was cut is not read.
+function renderGap(characters, isUnread) {
+  const nodes = markInvisible(characters);
+  return isUnread && nodes.length ? [createElement("span", { className: "ch-unread" }, ...nodes)] : nodes;
 }
 
 function renderSpan(span, scale, rank, isButton) {
-  const className = `${colorClass(span.value, scale.full)} word`.trim();
+  const className = `${span.isUnknown ? "ch-unread" : colorClass(span.value, scale.full)} word`.trim();
   const title = `${span.names ?? span.text} · ${formatRelevance(scale, span.value)} · ${rank} · relevance ${Number(span.value.toPrecision(3))}`;
   const item = createElement("span", { className, title });
   if (span.text !== undefined) item.append(...markInvisible(Array.from(span.text)));
@@ -116,11 +127,13 @@ export function colorClass(value, fullScale) {
 }
 
 // Characters that are invisible or reorder others are shown as a box with their code, so that they cannot deceive.
+export const markText = (text) => markInvisible(Array.from(text));
+
 function markInvisible(characters) {
   const nodes = [];
   let plain = "";
-  for (const character of characters) {
-    if (!isInvisible(character)) plain += character;
+  for (const [index, character] of characters.entries()) {
+    if (!isInvisible(character) || joins(character, characters[index + 1])) plain += character;
     else {
       nodes.push(plain, createCodeBox(character));
       plain = "";
@@ -128,6 +141,9 @@ function markInvisible(characters) {
   }
   return [...nodes, plain].filter((node) => node !== "");
 }
+
+// Joiners belong to emoji sequences and to scripts such as Persian; before an ASCII character they only hide.
+const joins = (character, following) => JOINERS.includes(character) && following > "\u007f";
 
 function isInvisible(character) {
   const code = character.codePointAt(0);
