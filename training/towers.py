@@ -34,8 +34,8 @@ BATCH = 64
 class Recipe:
     """Hyperparameters; `--smoke` replaces them by those of a run of a few seconds."""
 
-    pictures: int = 3680
-    held_out: int = 600
+    pictures: int = 1500
+    held_out: int = 300
     width: int = 128
     steps: int = 1500
     batch: int = 256
