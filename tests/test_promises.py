@@ -121,7 +121,8 @@ def test_every_method_has_a_page():
 
 
 def test_every_metric_is_on_its_page():
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs" / "metrics" / "README.md").read_text()
     for name, metric in clearhead.metrics().items():
         row = next((line for line in page.splitlines() if line.startswith(f"| [{name}](")), "")
         assert f"| {metric.better} |" in row, name
+        assert (ROOT / "docs" / "metrics" / f"{name}.md").exists(), name
