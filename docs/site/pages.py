@@ -38,7 +38,7 @@ ORIGINS = {site_path: path for path, site_path in OUTSIDE.items()}
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Fill the folders of the menu with their pages, and add the pages that it does not name."""
-    menu = [expand_entry(entry) for entry in config.nav]
+    menu = expand_entries(config.nav)
     named = set(list_named_pages(menu))
     rest = [page for page in list_pages("") if page not in named]
     if rest:
@@ -47,13 +47,24 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-def expand_entry(entry: Any) -> Any:
-    """Replace "folder/" by the list of the folder's pages, at any depth of the menu."""
-    if isinstance(entry, str):
-        return entry
+def expand_entries(entries: list[Any]) -> list[Any]:
+    """Replace "folder/" by the folder's pages, at any depth of the menu."""
+    expanded: list[Any] = []
+    for entry in entries:
+        if not isinstance(entry, str):
+            expanded.append(expand_entry(entry))
+        elif entry.endswith("/"):
+            expanded += list_pages(entry)
+        else:
+            expanded.append(entry)
+    return expanded
+
+
+def expand_entry(entry: dict[str, Any]) -> dict[str, Any]:
+    """Do the same for an entry with a title."""
     (title, value), *_ = entry.items()
     if isinstance(value, list):
-        return {title: [expand_entry(child) for child in value]}
+        return {title: expand_entries(value)}
     if value.endswith("/"):
         return {title: list_pages(value)}
     return entry

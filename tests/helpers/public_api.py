@@ -57,8 +57,23 @@ def format_arguments(function: Any) -> str:
     """Return the arguments with their defaults, without types."""
     parameters = []
     for parameter in inspect.signature(function).parameters.values():
-        parameters.append(parameter.replace(annotation=inspect.Parameter.empty))
+        parameters.append(parameter.replace(annotation=inspect.Parameter.empty, default=plain_default(parameter)))
     return str(inspect.Signature(parameters))
+
+
+class ObjectDefault:
+    """Stands for a default whose representation may differ from run to run, such as a function."""
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+def plain_default(parameter: inspect.Parameter) -> Any:
+    """Return the default of a parameter if it is a plain value or none, else a placeholder."""
+    value = parameter.default
+    if value is inspect.Parameter.empty or isinstance(value, str | int | float | tuple | None):
+        return value
+    return ObjectDefault()
 
 
 if __name__ == "__main__":
