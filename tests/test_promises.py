@@ -97,6 +97,21 @@ def test_importing_costs_nothing():
     assert found.stdout.strip() == "[]"
 
 
+OPTIONAL = (
+    "captum datasets fastapi gguf matplotlib pandas peft polars pyarrow ray scipy skimage triton uvicorn wordcloud"
+)
+
+
+def test_explaining_needs_no_optional_package():
+    """Wheels of torch for CPUs come without Triton, and extras are extras."""
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL.split()!r}))\n"
+        "import clearhead; print(clearhead.explain(clearhead.load(), 'a tedious film').label)"
+    )
+    explained = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert explained.stdout.strip() == "negative", explained.stderr[-1000:]
+
+
 def test_nothing_of_one_machine_or_host():
     pattern = re.compile(r"/(?:home|work|root|Users)/\w|https?://(?:pypi|registry|files)\.")
     for path in [*sources(), *ROOT.glob("*.*"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*.py")]:
