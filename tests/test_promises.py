@@ -97,9 +97,7 @@ def test_importing_costs_nothing():
     assert found.stdout.strip() == "[]"
 
 
-OPTIONAL = (
-    "captum datasets fastapi gguf matplotlib pandas peft polars pyarrow ray scipy skimage triton uvicorn wordcloud"
-)
+OPTIONAL = "captum datasets fastapi gguf matplotlib pandas peft pyarrow ray scipy skimage triton uvicorn wordcloud"
 
 
 def test_explaining_needs_no_optional_package():
