@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RESULTS = "benchmarks/results"
 MEASUREMENTS = "measurements"
+# The part of the menu for pages that it does not name.
+REST = "Topics"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^\s*```")
 
@@ -41,8 +43,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     menu = expand_entries(config.nav)
     named = set(list_named_pages(menu))
     rest = [page for page in list_pages("") if page not in named]
-    if rest:
-        menu.append({"More": rest})
+    for entry in menu:
+        if REST in entry:
+            entry[REST] += rest
     config.nav = menu
     return config
 

@@ -61,8 +61,8 @@ def test_the_page_about_tables_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not clearhead.models(), reason="this build has no embedded models")
-@pytest.mark.parametrize("page", [page for page in TASKS if find_blocks(page)])
-def test_the_tasks_run(page, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["index.md", *(page for page in TASKS if find_blocks(page))])
+def test_the_home_page_and_the_tasks_run(page, tmp_path, monkeypatch):
     pytest.importorskip("pandas", reason="pandas is not installed")
     monkeypatch.chdir(tmp_path)
     run_blocks(find_blocks(page))

@@ -55,6 +55,11 @@ def test_every_public_name_is_in_the_reference(site):
     assert "clearhead.__version__" in reference
 
 
+def test_the_tree_of_errors_is_that_of_the_code():
+    tree = (errors.__doc__ or "").split("\n\n", 1)[1].strip()
+    assert tree in (DOCS / "api" / "errors.md").read_text("utf-8")
+
+
 def is_exception(value):
     return isinstance(value, type) and issubclass(value, Exception)
 
