@@ -97,6 +97,19 @@ def test_importing_costs_nothing():
     assert found.stdout.strip() == "[]"
 
 
+OPTIONAL = "captum datasets fastapi gguf matplotlib pandas peft pyarrow ray scipy skimage triton uvicorn wordcloud"
+
+
+def test_explaining_needs_no_optional_package():
+    """Wheels of torch for CPUs come without Triton, and extras are extras."""
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL.split()!r}))\n"
+        "import clearhead; print(clearhead.explain(clearhead.load(), 'a tedious film').label)"
+    )
+    explained = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert explained.stdout.strip() == "negative", explained.stderr[-1000:]
+
+
 def test_nothing_of_one_machine_or_host():
     pattern = re.compile(r"/(?:home|work|root|Users)/\w|https?://(?:pypi|registry|files)\.")
     for path in [*sources(), *ROOT.glob("*.*"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*.py")]:
@@ -121,7 +134,8 @@ def test_every_method_has_a_page():
 
 
 def test_every_metric_is_on_its_page():
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs" / "metrics" / "README.md").read_text()
     for name, metric in clearhead.metrics().items():
         row = next((line for line in page.splitlines() if line.startswith(f"| [{name}](")), "")
         assert f"| {metric.better} |" in row, name
+        assert (ROOT / "docs" / "metrics" / f"{name}.md").exists(), name

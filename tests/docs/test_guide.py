@@ -18,6 +18,7 @@ def find_blocks(page: str) -> list[tuple[str, str]]:
 
 
 BLOCKS = find_blocks("guide.md")
+TASKS = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.glob("tasks/*.md"))
 
 
 def run_commands(block: str) -> None:
@@ -57,6 +58,18 @@ def test_the_page_about_tables_runs(tmp_path, monkeypatch):
     run_blocks(find_blocks("tables.md"))
     written = {path.name for path in tmp_path.iterdir()}
     assert {"explained.parquet", "explained.csv", "errors.jsonl", "reviews.html"} <= written
+
+
+@pytest.mark.skipif(not clearhead.models(), reason="this build has no embedded models")
+@pytest.mark.parametrize("page", ["index.md", *(page for page in TASKS if find_blocks(page))])
+def test_the_home_page_and_the_tasks_run(page, tmp_path, monkeypatch):
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    monkeypatch.chdir(tmp_path)
+    run_blocks(find_blocks(page))
+
+
+def test_most_tasks_have_something_to_run():
+    assert sum(len(find_blocks(page)) >= 2 for page in TASKS) >= 5
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)

@@ -138,6 +138,19 @@ def test_another_host_always_has_a_token():
     assert access_policy("127.0.0.1", "given").token == "given"
 
 
+def test_a_further_host_name_is_answered_with_a_token():
+    policy = access_policy("127.0.0.1", None, ["Demo.Example.org"])
+    assert policy.token
+    assert policy.accepts_host("demo.example.org") and policy.accepts_host("demo.example.org:443")
+    assert not policy.accepts_host("other.example.org")
+
+
+@pytest.mark.parametrize("name", ["https://demo.org", "demo.org:443", "*.org", ""])
+def test_further_host_names_are_names(name):
+    with pytest.raises(BadOption, match="--allow-host"):
+        access_policy("0.0.0.0", None, [name])
+
+
 def test_websockets_and_other_methods_are_refused(client):
     assert client.put("/api/explain").status_code == 405
     assert client.delete("/").status_code == 405

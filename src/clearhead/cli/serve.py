@@ -33,8 +33,15 @@ Token = Annotated[
     str | None,
     typer.Option(
         metavar="T",
+        # A list of processes shows arguments to every user of the machine, but not the environment.
         envvar="CLEARHEAD_TOKEN",
-        help="Access token; generated for non-loopback hosts. Others see arguments, but not the variable.",
+        help="Access token; generated for non-loopback hosts. Better set in the environment: CLEARHEAD_TOKEN.",
+    ),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host", metavar="H", help="Further host name of the page, as of a proxy before it; repeatable."
     ),
 ]
 Runs = Annotated[
@@ -52,6 +59,7 @@ def serve(
     host: Host = "127.0.0.1",
     open_: Open = True,
     token: Token = None,
+    allow_host: AllowedHosts = None,
     device: Device = None,
     run: Runs = None,
     data: Data = None,
@@ -59,7 +67,7 @@ def serve(
 ) -> None:
     """Serve a page that explains texts and images, and tests the explanations. Nothing leaves this machine."""
     server = _import_server()
-    policy = server.access_policy(host, token)
+    policy = server.access_policy(host, token, allow_host or [])
     # Bound before models are loaded, so that a port in use is reported at once.
     socket = server.bind_socket(host, port)
     addresses = server.list_addresses(socket, policy)

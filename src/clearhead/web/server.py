@@ -1,6 +1,7 @@
 """HTTP server: binds before models are loaded, drops clients that never finish a request, ends on SIGTERM."""
 
 import asyncio
+import re
 import secrets
 import signal
 import socket
@@ -23,6 +24,7 @@ MAX_HEADER_BYTES = 64 * 1024
 TOKEN_BYTES = 18
 MIN_TOKEN_CHARACTERS = 16
 EVERY_INTERFACE = ("0.0.0.0", "::")
+HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
 
 
 class HeaderTimeoutProtocol(H11Protocol):
@@ -47,15 +49,23 @@ class HeaderTimeoutProtocol(H11Protocol):
             self.transport.close()
 
 
-def access_policy(host: str, token: str | None) -> AccessPolicy:
-    """Return who may use the server: loopback needs no token, every other host gets one."""
-    if host in LOOPBACK and token is None:
+def access_policy(host: str, token: str | None, names: Sequence[str] = ()) -> AccessPolicy:
+    """Return who may use the server: loopback needs no token, every other host or further name gets one."""
+    if host in LOOPBACK and token is None and not names:
         return AccessPolicy()
+    _check_host_names(names)
     if host not in LOOPBACK and token is not None:
         _check_token(token)
     # Other machines may address this one by its name.
-    hosts = (*LOOPBACK, host, socket.gethostname().casefold())
+    hosts = (*LOOPBACK, host, socket.gethostname().casefold(), *map(str.casefold, names))
     return AccessPolicy(hosts, token or secrets.token_urlsafe(TOKEN_BYTES))
+
+
+def _check_host_names(names: Sequence[str]) -> None:
+    for name in names:
+        # A wildcard or an address would match no Host header, and the page would answer to nobody.
+        if not HOST_NAME.fullmatch(name):
+            raise BadOption(f"Invalid --allow-host '{name}': give a host name without scheme, port and path.")
 
 
 def _check_token(token: str) -> None:

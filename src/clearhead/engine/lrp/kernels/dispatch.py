@@ -26,7 +26,7 @@ def on_gpu(tensor: Tensor) -> bool:
 
 
 def kernels_for(relevance: Tensor) -> ModuleType | None:
-    """Return the package of kernels, or None if plain torch has to do the work."""
+    """Return the library of kernels, or None if plain torch has to do the work."""
     if on_gpu(relevance) and relevance.dtype in RELEVANCE_DTYPES:
         return _load_kernels(relevance.device)
     return None
@@ -92,13 +92,13 @@ def _load_kernels(device: torch.device) -> ModuleType | None:
     """Import the kernels and run one of them as a trial."""
     try:
         # Imported here, because Triton is not installed everywhere.
-        from clearhead.engine.lrp import kernels
+        from clearhead.engine.lrp.kernels import library
 
         tensor = torch.ones(1, 1, device=device)
         with on_device_of(tensor):
-            kernels.divide(tensor, tensor, 1)
+            library.divide(tensor, tensor, 1)
     except Exception as error:
         # Triton, a compiler or a driver is missing: whatever it is, plain torch does the work.
         logging.getLogger(__name__).info("Fused kernels are not used: %s", error)
         return None
-    return kernels
+    return library
