@@ -28,14 +28,19 @@ TEXTS = 6
 def find_words(model: Model, texts: Sequence[Encoded], target: int, generator: np.random.Generator) -> list[int]:
     """Return the tokens of the words that speak most for a class in place of a word of these texts, the best first."""
     texts = texts[:TEXTS]
-    candidates_W = torch.tensor(list_vocabulary(model), device=model.device)
-    weight_WD = find_embedding(model).weight.detach()[candidates_W]
-    direction_D = _find_direction(model, texts, target)
-    count = min(SHORTLIST, len(candidates_W))
-    shortlist = candidates_W[(weight_WD @ direction_D).topk(count).indices].tolist()
+    shortlist = _list_promising(model, _find_direction(model, texts, target))
     lead_W = _measure_words(model, texts, shortlist, target, generator)
     best = lead_W.argsort(descending=True, stable=True)[:WORDS]
     return [shortlist[index] for index in best.tolist()]
+
+
+def _list_promising(model: Model, direction_D: Tensor) -> list[int]:
+    """Return the words whose embeddings lie furthest in a direction."""
+    candidates_W = torch.tensor(list_vocabulary(model), device=model.device)
+    weight_WD = find_embedding(model).weight.detach()[candidates_W]
+    count = min(SHORTLIST, len(candidates_W))
+    promising: list[int] = candidates_W[(weight_WD @ direction_D).topk(count).indices].tolist()
+    return promising
 
 
 def find_embedding(model: Model) -> nn.Embedding:

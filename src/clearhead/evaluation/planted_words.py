@@ -4,7 +4,7 @@ A word of the text is replaced by one of the words of the vocabulary that speak 
 turns the whole text, half of it is tried, and then a quarter.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,12 +49,15 @@ def plant_words(model: Model, encoded: Sequence[Encoded], generator: np.random.G
     words = _find_all_words(model, encoded, targets, generator)
     planted: dict[int, Attempt] = {}
     for divisor in DIVISORS:
-        pieces = {}
-        for index, row in enumerate(encoded):
-            if index not in planted and _can_cut(row, divisor):
-                pieces[index] = _cut(row, divisor, generator)
+        left = {index: row for index, row in enumerate(encoded) if index not in planted}
+        pieces = _cut_all(left, divisor, generator)
         planted.update(_plant_pieces(model, pieces, targets, words, generator))
     return _assemble(model, encoded, targets, planted)
+
+
+def _cut_all(rows: Mapping[int, Encoded], divisor: int, generator: np.random.Generator) -> dict[int, Encoded]:
+    """Return a piece of every text that is long enough."""
+    return {index: _cut(row, divisor, generator) for index, row in rows.items() if _can_cut(row, divisor)}
 
 
 def _find_all_words(
@@ -69,39 +72,43 @@ def _find_all_words(
 
 
 def _can_cut(row: Encoded, divisor: int) -> bool:
+    if divisor == 1:
+        return True
     # Of a pair, one text may vanish.
-    if divisor > 1 and isinstance(row.item.text, tuple):
-        return False
-    return divisor == 1 or len(list_content(row.item)) // divisor >= MIN_TOKENS
+    return not isinstance(row.item.text, tuple) and len(list_content(row.item)) // divisor >= MIN_TOKENS
 
 
 def _cut(row: Encoded, divisor: int, generator: np.random.Generator) -> Encoded:
     """Return a random piece of a text that begins with a word, with all of its special tokens."""
     content = list_content(row.item)
     size = len(content) // divisor
-    starts = [index for index in list_words(row.item) if index <= content[-size]] or content[:1]
-    first = content.index(int(generator.choice(starts))) if divisor > 1 else 0
-    dropped = {*content[:first], *content[first + size :]}
+    first = _draw_start(row.item, content, size, generator)
+    return _drop_tokens(row, {*content[:first], *content[first + size :]})
+
+
+def _draw_start(item: Item, content: Sequence[int], size: int, generator: np.random.Generator) -> int:
+    """Return which token that is not special a piece of this size begins with; it is the first for the whole text."""
+    starts = [index for index in list_words(item) if index <= content[-size]]
+    if not starts or size == len(content):
+        return 0
+    return content.index(int(generator.choice(starts)))
+
+
+def _drop_tokens(row: Encoded, dropped: Set[int]) -> Encoded:
     return _keep_tokens(row, [index for index in range(row.length) if index not in dropped])
 
 
 def _keep_tokens(row: Encoded, indices: Sequence[int]) -> Encoded:
     """Return some tokens of an encoded text."""
-    values = {name: _pick(numbers, indices) for name, numbers in row.values.items()}
-    offsets = row.item.offsets
-    if offsets is not None:
-        offsets = tuple(_pick(offsets, indices))
-    item = replace(
-        row.item,
-        tokens=tuple(_pick(row.item.tokens, indices)),
-        special=tuple(_pick(row.item.special, indices)),
-        offsets=offsets,
-    )
+    values = {name: list(_pick(numbers, indices)) for name, numbers in row.values.items()}
+    item = replace(row.item, tokens=_pick(row.item.tokens, indices), special=_pick(row.item.special, indices))
+    if item.offsets is not None:
+        item = replace(item, offsets=_pick(item.offsets, indices))
     return Encoded(item, values)
 
 
-def _pick(values: Sequence[Any], indices: Sequence[int]) -> list[Any]:
-    return [values[index] for index in indices]
+def _pick(values: Sequence[Any], indices: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(values[index] for index in indices)
 
 
 def _plant_pieces(
@@ -115,12 +122,16 @@ def _plant_pieces(
     planted = {}
     for index, piece in pieces.items():
         target = targets[index]
-        before_C = run_encoded(model, [piece])[0]
         attempt = _find_best(model, _list_attempts(piece, target, words[target], generator))
-        is_turned = attempt.lead > 0 and int(before_C.argmax()) != target
-        if is_turned and _matters_most(model, attempt, before_C, generator):
+        if _decides(model, attempt, run_encoded(model, [piece])[0], generator):
             planted[index] = attempt
     return planted
+
+
+def _decides(model: Model, attempt: Attempt, before_C: Tensor, generator: np.random.Generator) -> bool:
+    """Return whether the word turns the prediction, and matters more than any other token."""
+    is_turned = attempt.lead > 0 and int(before_C.argmax()) != attempt.target
+    return is_turned and _matters_most(model, attempt, before_C, generator)
 
 
 def _list_attempts(
@@ -153,26 +164,26 @@ def _delete_others(row: Encoded, location: int, generator: np.random.Generator) 
     others = list_content(row.item)
     others.remove(location)
     drawn = generator.permutation(others)[:MAX_DELETED].tolist()
-    return [_delete_token(row, index) for index in drawn] or [row]
-
-
-def _delete_token(row: Encoded, index: int) -> Encoded:
-    return _keep_tokens(row, [other for other in range(row.length) if other != index])
+    return [_drop_tokens(row, {index}) for index in drawn] or [row]
 
 
 def _assemble(
     model: Model, encoded: Sequence[Encoded], targets: tuple[int, ...], planted: Mapping[int, Attempt]
 ) -> Planting:
     """Return all texts, those in which nothing decides as they were."""
-    attempts = []
-    for index, row in enumerate(encoded):
-        unturned = Attempt(row, list_content(row.item)[0], targets[index])
-        attempts.append(planted.get(index, unturned))
+    attempts = list(map(_leave, encoded, targets))
+    for index, attempt in planted.items():
+        attempts[index] = attempt
     names = [_name_planted(model, attempt) for attempt in attempts]
     rows = list(map(_show_planted, attempts, names))
     locations = [attempt.location for attempt in attempts]
-    decides = [index in planted for index in range(len(encoded))]
+    decides = [attempt.lead > 0 for attempt in attempts]
     return Planting(model, collate(model, rows), targets, locations, decides, names)
+
+
+def _leave(row: Encoded, target: int) -> Attempt:
+    """Return a text as it is, with its first token in place of a planted one."""
+    return Attempt(row, list_content(row.item)[0], target)
 
 
 def _name_planted(model: Model, attempt: Attempt) -> str:
