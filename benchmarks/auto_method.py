@@ -5,12 +5,16 @@
 
 auto chooses by deleting (images: blackening) the strongest 30 and 50 % of the words (patches), and by showing them
 alone. Measured are smaller shares of sub-words, log-odds under padding, and blurred instead of black pixels. The best
-single method of a metric is picked on the same inputs, which favours it.
+single method of a metric is picked on the same inputs, which favours it. A run that was stopped goes on from what is in
+the folder of `--records`; what is there is reported with `--measured`.
 """
 
 import argparse
-import time
+import pickle
+import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +24,16 @@ from yardstick import command
 import clearhead
 from clearhead.attribution.names import ONE_TRACE_METHODS
 from clearhead.data.read import read_task
-from clearhead.evaluation.evaluate import Table
+from clearhead.data.task import Task
+from clearhead.evaluation.evaluate import SAMPLES, Table, parse_entries, table_rows
+from clearhead.evaluation.metric import parse_metric
 
 MODELS = {"sst2": "clearhead/sst2-minilm", "agnews": "clearhead/agnews-minilm", "pets": "clearhead/pets-vit"}
 TEXT_METRICS = ("comprehensiveness:bins=5/10/20", "sufficiency:bins=5/10/20", "lodds:steps=5")
 IMAGE_METRICS = ("comprehensiveness:bins=5/10/20,replacement=blur", "sufficiency:bins=5/10/20,replacement=blur")
 METHODS = ("auto", *ONE_TRACE_METHODS)
 CONTROL = "random:seed=0"
-LEVEL = 0.05
+PIECE = 5
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -35,6 +41,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--data", action="append", required=True, metavar="NAME=FILE", help=", ".join(MODELS))
     parser.add_argument("--limit", type=int, default=100)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--records", type=Path, default=Path(tempfile.gettempdir()) / "auto-method")
+    parser.add_argument("--measured", action="store_true", help="report what has been measured so far")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 
@@ -42,14 +50,41 @@ def parse_arguments() -> argparse.Namespace:
 def measure(name: str, file: str, arguments: argparse.Namespace) -> list[str]:
     """Return the lines of the report on one model."""
     model = clearhead.load(MODELS[name], device=arguments.device)
-    task = read_task(file, limit=arguments.limit)
+    examples = read_task(file, limit=arguments.limit).examples
     metrics = IMAGE_METRICS if model.takes_images else TEXT_METRICS
-    start = time.perf_counter()
-    table = clearhead.evaluate(model, task, [*METHODS, CONTROL], metrics)
-    seconds = time.perf_counter() - start
-    lines = [f"## {name}: {MODELS[name]}, {len(task)} inputs", "", *describe_metrics(table), ""]
-    lines += [describe_choices(model, task), "", f"Measured in {seconds:.0f} s.", ""]
-    return lines
+    pieces = -(-len(examples) // PIECE)
+    tables = []
+    chosen: Counter[str] = Counter()
+    for number in range(pieces):
+        stored = arguments.records / f"{name}-{number}.pickle"
+        if not stored.exists():
+            if arguments.measured:
+                break
+            # Spread over all inputs, which may be sorted by class.
+            piece = Task(name, examples[number::pieces])
+            table = clearhead.evaluate(model, piece, [*METHODS, CONTROL], metrics)
+            stored.write_bytes(pickle.dumps((table.records, count_choices(model, piece), len(piece))))
+        records, choices, count = pickle.loads(stored.read_bytes())
+        tables.append((records, count))
+        chosen += choices
+    table = join_tables([records for records, _ in tables], metrics)
+    inputs = sum(count for _, count in tables)
+    lines = [f"## {name}: {MODELS[name]}, {inputs} inputs", "", *describe_metrics(table), ""]
+    return [*lines, describe_choices(chosen), ""]
+
+
+def join_tables(pieces: Sequence[Mapping[tuple[str, str], list[list[Any]]]], metrics: Sequence[str]) -> Table:
+    """Return one table of the records of several."""
+    specs = {metric: parse_metric(metric) for metric in metrics}
+    entries = {entry.text: entry for entry in parse_entries([*METHODS, CONTROL])}
+    records = {}
+    rows = []
+    for key in pieces[0]:
+        # Each method was repeated as often in every piece.
+        repeats = [list(chain(*parts)) for parts in zip(*[piece[key] for piece in pieces], strict=True)]
+        records[key] = repeats
+        rows += table_rows(entries[key[0]], specs[key[1]], repeats, samples=SAMPLES, seed=0)
+    return Table(rows, records=records, metrics=specs)
 
 
 def describe_metrics(table: Table) -> list[str]:
@@ -71,15 +106,19 @@ def describe_metrics(table: Table) -> list[str]:
     return lines
 
 
-def describe_choices(model: Any, task: Any) -> str:
+def count_choices(model: Any, task: Task) -> Counter[str]:
     inputs = [example.raw for example in task.examples]
     explanations = clearhead.explain(model, inputs, "auto", check=False, overflow="truncate")
-    chosen = Counter(explanation.diagnostics["auto"].split(" before ")[0] for explanation in explanations)
+    return Counter(explanation.diagnostics["auto"].split(" before ")[0] for explanation in explanations)
+
+
+def describe_choices(chosen: Counter[str]) -> str:
     return "Chosen: " + ", ".join(f"{method} {count}" for method, count in chosen.most_common()) + "."
 
 
 def main() -> None:
     arguments = parse_arguments()
+    arguments.records.mkdir(parents=True, exist_ok=True)
     lines = ["# auto beside the best single method", "", f"`{command()}`", ""]
     lines += [f"PyTorch {torch.__version__}, {arguments.device}. p of the paired test, not corrected.", ""]
     for entry in arguments.data:

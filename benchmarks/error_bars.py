@@ -1,17 +1,24 @@
 """Do error bars cover? Rounding against float64, sampling against many more samples.
 
     python benchmarks/error_bars.py [--data ../shared/data] [--inputs 100] [--sampled 12] [--models sst2-minilm]
+        [--dtype float16] [--records FOLDER]
 
 Rounding: the embedded models explain inputs spread evenly over the test sets, with error bars. `covered` is the share
 of inputs whose largest difference from float64 is within `rounding_error`; `marked` counts those that are marked among
 those that are off by more than 10 %. Methods that lose digits appear twice: as they are computed by default, and in
 float32 with a second evaluation. Sampling: the difference from as many samples with another seed as make chance small,
 beside twice the standard error.
+
+A run that was stopped goes on from what is in the folder of `--records`. With `--dtype float16` (bfloat16) the weights
+are rounded first, and the methods that do not lose digits are compared with float64 on the rounded weights.
 """
 
 import argparse
+import json
 import platform
+import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -66,43 +73,65 @@ def explain_with_bars(model: Any, inputs: Sequence[Any], methods: Sequence[str],
     return explain_with_error_bars(model, list(map(parse_method, methods)), explain, precision=precision)[0]
 
 
-def list_pairs(
+@dataclass(frozen=True)
+class Rounded:
+    """One explanation: its distance from float64, its error bar, and whether it is marked."""
+
+    method: str
+    precision: str
+    error: float
+    bar: float
+    is_marked: bool
+
+
+def compare_with_float64(
     model: Any, inputs: Sequence[Any], methods: Sequence[str], precision: str | None
-) -> Iterator[tuple[str, Explanation, float]]:
-    """Yield the method, the explanation and its distance from float64, for every input and method."""
+) -> Iterator[Rounded]:
+    """Yield the distance from float64 on the same weights, for every input and method."""
     rows = explain_with_bars(model, inputs, methods, precision)
     targets = [explanations[0].target for explanations in rows]
     exact = clearhead.compare(with_precision(model, "float64"), inputs, methods, targets, check=False)
     for index, explanations in enumerate(rows):
         for method, explanation in zip(methods, explanations, strict=True):
-            yield method, explanation, relative_difference(explanation, exact[method][index])
+            bars = explanation.diagnostics
+            error = relative_difference(explanation, exact[method][index])
+            yield Rounded(method, bars["precision"], error, bars["rounding_error"], "needs_float64" in bars)
 
 
-def describe_rounding(name: str, method: str, pairs: Sequence[tuple[Explanation, float]]) -> tuple[str, list[bool]]:
-    errors = np.array([error for _, error in pairs])
-    bars = np.array([explanation.diagnostics["rounding_error"] for explanation, _ in pairs])
-    marks = np.array(["needs_float64" in explanation.diagnostics for explanation, _ in pairs])
-    large = errors > LARGE_ERROR
-    precision = pairs[0][0].diagnostics["precision"]
-    row = f"| {name} | {method} | {precision} | {np.median(errors):.0e} ({errors.max():.0e}) | {np.median(bars):.0e} | "
-    row += f"{(errors <= bars).mean():.0%} | {(large & marks).sum()} of {large.sum()} |"
-    print(row, flush=True)
-    return row, list(errors <= bars)
+def measure_inputs(model: Any, inputs: Sequence[Any], dtype: str) -> list[Rounded]:
+    """Return the errors of all methods on some inputs; in float32 those that lose digits twice."""
+    if dtype != "float32":
+        return list(compare_with_float64(with_precision(model, dtype), inputs, STABLE, dtype))
+    by_default = compare_with_float64(model, inputs, [*STABLE, *LOSSY], None)
+    return [*by_default, *compare_with_float64(model, inputs, LOSSY, "float32")]
 
 
-def measure_rounding(name: str, inputs: list[Any]) -> tuple[list[str], list[bool]]:
-    """Return the rows of one model, and for each explanation whether its bar covers."""
+def measure_rounding(name: str, inputs: list[Any], dtype: str, folder: Path) -> list[Rounded]:
+    """Return the errors on all inputs of a model; those that a file already has are not measured again."""
+    file = folder / f"{name}-{dtype}.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
     model = clearhead.load(f"clearhead/{name}")
+    for start in range(BATCH * len(lines), len(inputs), BATCH):
+        rounded = measure_inputs(model, inputs[start : start + BATCH], dtype)
+        lines.append(json.dumps(list(map(asdict, rounded))))
+        # After every batch: a long run may be stopped, and goes on from here.
+        file.write_text("\n".join(lines) + "\n")
+    return [Rounded(**record) for line in lines for record in json.loads(line)]
+
+
+def describe_rounding(name: str, rounded: Sequence[Rounded]) -> list[str]:
+    """Return a row for each method and precision."""
     rows = []
-    covered = []
-    for methods, precision in (([*STABLE, *LOSSY], None), (LOSSY, "float32")):
-        triples = list(list_pairs(model, inputs, methods, precision))
-        for method in methods:
-            pairs = [(explanation, error) for own, explanation, error in triples if own == method]
-            row, is_covered = describe_rounding(name, method, pairs)
-            rows.append(row)
-            covered += is_covered
-    return rows, covered
+    for method, precision in dict.fromkeys((own.method, own.precision) for own in rounded):
+        chosen = [own for own in rounded if (own.method, own.precision) == (method, precision)]
+        errors = np.array([own.error for own in chosen])
+        bars = np.array([own.bar for own in chosen])
+        large = [own for own in chosen if own.error > LARGE_ERROR]
+        row = f"| {name} | {method} | {precision} | {np.median(errors):.0e} ({errors.max():.0e}) | "
+        row += f"{np.median(bars):.0e} | {(errors <= bars).mean():.0%} of {len(chosen)} | "
+        rows.append(row + f"{sum(own.is_marked for own in large)} of {len(large)} |")
+    print("\n".join(rows), flush=True)
+    return rows
 
 
 def measure_sampling(inputs: list[Any]) -> list[str]:
@@ -134,14 +163,19 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=100)
     parser.add_argument("--sampled", type=int, default=12)
     parser.add_argument("--models", nargs="+", default=[*TEXTS, "pets-vit"])
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--records", type=Path, default=Path(tempfile.gettempdir()) / "error-bars")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / f"{date.today()}-error-bars.md")
     options = parser.parse_args()
     rows = []
-    covered = []
+    rounded: list[Rounded] = []
+    options.records.mkdir(parents=True, exist_ok=True)
     for name in options.models:
-        own_rows, own_covered = measure_rounding(name, read_inputs(name, options.data, options.inputs))
-        rows += own_rows
-        covered += own_covered
+        inputs = read_inputs(name, options.data, options.inputs)
+        own = measure_rounding(name, inputs, options.dtype, options.records)
+        rows += describe_rounding(name, own)
+        rounded += own
+    covered = [own.error <= own.bar for own in rounded]
     lines = [
         f"# Error bars, {date.today()}",
         f"`{command()}`, {platform.machine()}, cpu, torch {torch.__version__}.",

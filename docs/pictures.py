@@ -19,7 +19,7 @@ from clearhead.views.line_chart import Curve, chart
 
 PICTURES = Path(__file__).parent / "pictures"
 TEXT = "a joyless , tedious film that never finds its heart"
-MIXED_TEXT = "slow , but never dull , and the ending is wonderful"
+MIXED_TEXT = "the jokes are stale , but the two leads are delightful"
 WINDOW = {"width": 720, "height": 400}
 PIXEL_RATIO = 2
 # Cards have few colours: more would only make the files larger.
@@ -43,7 +43,7 @@ def render_bodies() -> dict[str, str]:
 
 def render_classes(model: clearhead.Model) -> str:
     """Explain a text with two sides for both classes."""
-    return html.classes([clearhead.explain(model, MIXED_TEXT, "att-cat", label) for label in ("positive", "negative")])
+    return html.classes([clearhead.explain(model, MIXED_TEXT, target=label) for label in ("positive", "negative")])
 
 
 def render_blocks(model: clearhead.Model) -> str:

@@ -43,7 +43,7 @@ from clearhead.model.target import TargetLike, contrast_targets, list_targets
 from clearhead.spec import as_list
 from clearhead.towers import compare_pairs
 from clearhead.trust.error_bars import explain_with_error_bars
-from clearhead.trust.removal_check import check_batches, count_groups, validate_check
+from clearhead.trust.removal_check import MAX_TEXTS, check_batches, count_groups, validate_check
 
 Explained = tuple[list[list[Explanation]], Iterator[Batch]]
 """The explanations of each input, and the inputs in batches, which a check goes through again."""
@@ -353,14 +353,25 @@ def _explain_raw(
 ) -> ByMethod:
     request = AttributionRequest(model, specs, list_targets(target, len(inputs)))
     results = CollectedResults(len(inputs))
-    chunks = prefetch(encode_chunks(model, inputs, overflow=overflow), model.device, "encoding")
     long: dict[int, Encoded] = {}
-    results.add_all(explain_batches(request, _make_batches(model, chunks, batch_size, long)))
+    batches = _encode_batches(model, inputs, batch_size, overflow, long)
+    if len(inputs) <= MAX_TEXTS:
+        # Kept for their checks: to encode a sentence again takes a noticeable part of the time that a check takes.
+        batches = list(batches)
+    results.add_all(explain_batches(request, iter(batches)))
     for index, row in long.items():
         results.add(_explain_long(request, index, row, batch_size))
-    # For checks, which few ask for: encoded again.
-    again = _make_batches(model, encode_chunks(model, inputs, overflow=overflow), batch_size, {})
-    return results.by_method(len(specs)), again
+    if not isinstance(batches, list):
+        batches = _make_batches(model, encode_chunks(model, inputs, overflow=overflow), batch_size, {})
+    return results.by_method(len(specs)), iter(batches)
+
+
+def _encode_batches(
+    model: Model, inputs: Sequence[Any], batch_size: int | None, overflow: str, long: dict[int, Encoded]
+) -> Iterable[Batch]:
+    """Return the batches of all inputs, the next of which is encoded while one is explained."""
+    chunks = prefetch(encode_chunks(model, inputs, overflow=overflow), model.device, "encoding")
+    return _make_batches(model, chunks, batch_size, long)
 
 
 def _make_batches(

@@ -368,6 +368,24 @@ def test_scores_of_a_target() -> None:
         score_targets(logits, Target(1), "single-label", "odds")
 
 
+@pytest.mark.parametrize(
+    ("lengths", "overhead", "batches"),
+    [
+        ([10, 10, 4, 4], 11, [(0, 2), (2, 4)]),
+        ([10, 10, 4, 4], 12, [(0, 4)]),
+        ([10, 10, 4, 4], None, [(0, 4)]),
+        ([9, 9, 9], 0, [(0, 3)]),
+        ([8, 7, 6, 5, 4, 3, 2, 1], 15, [(0, 4), (4, 8)]),
+    ],
+)
+def test_short_rows_get_a_batch_of_their_own_if_that_saves_padding(
+    lengths: list[int], overhead: int | None, batches: list[tuple[int, int]]
+) -> None:
+    computed: list[tuple[int, int]] = []
+    in_batches(lengths, lambda start, stop: computed.append((start, stop)), tokens=1000, overhead=overhead)
+    assert computed == batches
+
+
 def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clearhead.progress.PATIENCE", 0.0)
     in_batches([1] * 5, lambda start, stop: None, tokens=1)

@@ -66,7 +66,8 @@ def test_random_scores_are_significant_in_five_per_cent():
 
 
 @pytest.mark.parametrize(
-    ("units", "groups", "shape"), [(10, 5, (5, 2)), (9, 5, (9, 1)), (3, 5, (3, 1)), (29, 5, (5, 5)), (196, 5, (5, 39))]
+    ("units", "groups", "shape"),
+    [(10, 5, (5, 2)), (9, 5, (5, 1)), (14, 5, (5, 2)), (3, 5, (3, 1)), (29, 5, (5, 5)), (196, 5, (5, 39))],
 )
 def test_groups_are_of_equal_size_and_leave_out_the_middle(units, groups, shape):
     numbers = divide(np.arange(units)[::-1], groups)

@@ -44,8 +44,10 @@ SHOWN = "Only these: 94 %; two others alone: 40 %."
 
 def test_a_check_is_told_in_plain_words():
     assert describe_removal(review(), CHECK) == f"{HIDDEN} {SHOWN}"
-    assert describe_verdict(CHECK) == "the strongest words matter more than random ones (p = 0.05)"
-    assert "hardly more" in describe_verdict(replace(CHECK, verdict="weak"))
+    assert describe_verdict(CHECK) == "the strongest words matter more than the others (p = 0.05)"
+    assert "may be chance" in describe_verdict(replace(CHECK, verdict="weak"))
+    few = describe_verdict(replace(CHECK, verdict="weak", units=3))
+    assert few == "three words are too few to tell whether the strongest matter more"
     assert "do not rely on" in describe_verdict(replace(CHECK, verdict="fails"))
     assert format_check(review()) == ""
 

@@ -1,6 +1,7 @@
 """check_sanity(): do explanations depend on the weights, and do they find evidence that was planted?"""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from clearhead.bench.format import format_number, join_names
 from clearhead.bench.sections import Cell, Grid, Section, section_html, section_markdown
 from clearhead.evaluation.evaluate import Table, evaluate
 from clearhead.evaluation.planted import FIRST
+from clearhead.evaluation.planting import WORD
 from clearhead.evaluation.statistics import band
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
@@ -23,14 +25,17 @@ IMAGES = 16
 # An explanation that keeps more than half of its order on a random network mostly shows something else than the model.
 # Likewise one that misses evidence which decides, more often than not.
 HALF = 0.5
+SHOWN_WORDS = 8
 PASSES = "passes"
 FAILS = "fails"
 UNCLEAR = "unclear"
 NOTES = (
     "Randomised weights: rank correlation of the explanation with that of the same network after all its weights were "
     "drawn at random, from the head down. Near 0 it depends on what the model learned; near 1 it does not.",
-    "Planted evidence: share of inputs in which the token (or patch) that decides by construction comes first. Chance "
-    "is what random relevance reaches.",
+    "Planted evidence: share of inputs in which the word (or patch) that decides by construction comes first. A word "
+    "of the text is replaced by one of the vocabulary that turns the prediction; if none does, half or a quarter of "
+    "the text is used. Images get a square of trained pixels. The model is not changed. Counted are inputs that are "
+    "turned, and in which no other single word takes as much from the class. Chance is what random relevance reaches.",
     "In brackets: 95 % interval over inputs. A test is passed, or failed, only if the whole interval lies on one side "
     "of one half; otherwise more inputs are needed.",
 )
@@ -166,7 +171,7 @@ def check_sanity(
     names = [*(methods or ONE_TRACE_METHODS), CONTROL]
     table = evaluate(model, task, names, [f"randomisation:seed={seed}", f"planted:seed={seed}"], seed=seed)
     rows = tuple(_make_rows(table, seed))
-    sentences = (*_describe_verdicts(rows), _describe_chance(rows, len(task)))
+    sentences = (*_describe_verdicts(rows), _describe_chance(rows, len(task)), *_describe_words(table))
     return SanityReport(f"Sanity of explanations: {model.name} on {task.name}", rows, sentences, table)
 
 
@@ -214,14 +219,31 @@ def _describe_failures(rows: Sequence[SanityRow]) -> Iterator[str]:
     blind = _select(rows, "evidence", FAILS)
     if blind:
         yield (
-            f"With {join_names(blind)} the planted evidence rarely comes first, although it decides: test them on real "
-            "evidence, as clearhead choose does, before you rely on single words."
+            f"Do not rely on {join_names(blind)} for single words of this model: the planted evidence rarely comes "
+            "first, although it decides."
         )
 
 
 def _select(rows: Sequence[SanityRow], test: str, verdict: str) -> list[str]:
     """Return the methods with a verdict in a test."""
     return [row.method for row in rows if getattr(row, test) == verdict]
+
+
+def _describe_words(table: Table) -> Iterator[str]:
+    """Yield which words were planted, the most frequent first; nothing for images."""
+    # All methods look for the same evidence.
+    counts = Counter(_list_planted(table, next(iter(table.records))[0]))
+    words = [word for word, _ in counts.most_common(SHOWN_WORDS)]
+    if words:
+        more = " and others" if len(counts) > len(words) else ""
+        yield f"Planted were words that the model itself takes for evidence: {', '.join(words)}{more}."
+
+
+def _list_planted(table: Table, method: str) -> Iterator[str]:
+    *_, metric = table.metrics
+    for repeat in table.records.get((method, metric), ()):
+        for record in repeat:
+            yield from filter(None, [record.get(WORD)])
 
 
 def _describe_chance(rows: Sequence[SanityRow], count: int) -> str:

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
+from clearhead.arrays import Array
 from clearhead.engine.forecast import Forecast
 from clearhead.errors import BadOption
 from clearhead.progress import progress
@@ -18,12 +20,13 @@ def in_batches(
     size: int | None = None,
     alike: bool = False,
     label: str = "model",
+    overhead: int | None = None,
 ) -> None:
     """Call compute(start, stop) for consecutive rows, as many at a time as fit into `tokens`.
 
     The first row of a batch counts as its longest. `size` fixes the number of rows instead; `alike` starts a new batch
-    where the length changes. Without a size, `tokens` is halved whenever memory runs out; compute must leave nothing
-    behind when it fails.
+    where the length changes, `overhead` where that saves more than so many tokens of padding. Without a size, `tokens`
+    is halved whenever memory runs out; compute must leave nothing behind when it fails.
     """
     if size is not None:
         require_integer("batch", size)
@@ -31,7 +34,8 @@ def in_batches(
     forecast = Forecast(lengths)
     with progress(len(lengths), label) as advance:
         while start < len(lengths):
-            stop = start + _count_rows(lengths, start, tokens, size, alike)
+            rows = lengths[start : start + _count_rows(lengths, start, tokens, size, alike)]
+            stop = start + _drop_padding(rows, overhead)
             if _fits(compute, start, stop):
                 advance(stop - start)
                 start = stop
@@ -52,6 +56,20 @@ def _count_rows(lengths: Sequence[int], start: int, tokens: int, size: int | Non
         # Rows come sorted by length, so those of the first length are consecutive.
         return rows.count(rows[0])
     return len(rows)
+
+
+def _drop_padding(lengths: Sequence[int], overhead: int | None) -> int:
+    """Return how many of the rows, the longest first, share a batch if the others get a narrower one of their own."""
+    if overhead is None:
+        return len(lengths)
+    saved_N = _count_saved(np.asarray(lengths))
+    return int(saved_N.argmax()) if saved_N.max() > overhead else len(lengths)
+
+
+def _count_saved(lengths_N: Array) -> Array:
+    """Return the tokens of padding that a second batch saves if it begins with each of the rows."""
+    saved_N: Array = np.arange(len(lengths_N), 0, -1) * (lengths_N[0] - lengths_N)
+    return saved_N
 
 
 def _rows_within(tokens: int, length: int) -> int:

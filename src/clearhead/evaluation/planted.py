@@ -10,7 +10,7 @@ from clearhead.arrays import Array
 from clearhead.attribution.method import MethodSpec
 from clearhead.evaluation.metric import ExplainedExample, Record, metric
 from clearhead.evaluation.planted_patterns import mark_patches, plant_patterns
-from clearhead.evaluation.planted_tokens import plant_tokens
+from clearhead.evaluation.planted_words import plant_words
 from clearhead.evaluation.planting import Location, Planting, require_classes
 from clearhead.evaluation.sanity import MAX_SEED, group_methods
 from clearhead.explanation import Explanation
@@ -22,12 +22,12 @@ FIRST = "planted-first"
 RECIPROCAL_RANK = "planted-reciprocal-rank"
 
 
-@metric(paper="Bastings et al. 2022; Yang et al. 2021", better="higher", values=(FIRST, RECIPROCAL_RANK))
+@metric(paper="Bastings et al. 2022; Wallace et al. 2019", better="higher", values=(FIRST, RECIPROCAL_RANK))
 def planted(model: Model, cases: list[ExplainedExample], *, seed: int = 0) -> list[Record]:
     """Share of inputs in which the most relevant token or patch is one that was planted, and decides.
 
-    A token that the texts do not have gets an embedding, in a copy of the model, that turns the prediction; an image
-    gets a pattern that does. Inputs in which something else matters as much are left out.
+    A word of each text is replaced by one that turns the prediction; an image gets a pattern that does. The model stays
+    as it is. Inputs in which something else matters as much are left out.
     """
     require_integer("seed", seed, 0, MAX_SEED)
     records: dict[int, Record] = {}
@@ -48,7 +48,7 @@ def _plant(model: Model, cases: Sequence[ExplainedExample], seed: int) -> Planti
 def plant_evidence(model: Model, encoded: Sequence[Encoded], seed: int) -> Planting:
     """Plant evidence for another class than the predicted one into every input."""
     require_classes(model)
-    plant = plant_patterns if model.takes_images else plant_tokens
+    plant = plant_patterns if model.takes_images else plant_words
     return plant(model, encoded, np.random.default_rng(seed))
 
 
@@ -57,9 +57,12 @@ def _explain(planting: Planting, specs: list[MethodSpec]) -> dict[str, Any]:
 
 
 def _rank_all(planting: Planting, explanations: Sequence[Explanation]) -> Iterator[Record]:
-    for location, decides, explanation in zip(planting.locations, planting.decides, explanations, strict=True):
+    for row, explanation in enumerate(explanations):
         # An empty record does not count: there the evidence is not what decides.
-        yield rank_evidence(explanation, location) if decides else {}
+        if planting.decides[row]:
+            yield {**rank_evidence(explanation, planting.locations[row]), **planting.describe(row)}
+        else:
+            yield {}
 
 
 def rank_evidence(explanation: Explanation, location: Location) -> Record:

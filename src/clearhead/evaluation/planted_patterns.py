@@ -28,6 +28,8 @@ from clearhead.model.model import Model
 
 # Side of the painted square as a share of the image: a few patches.
 SIDE = 0.2
+# Each takes as long to train as hundreds of passes.
+PATTERNS = 2
 
 Shares = tuple[float, float, float, float]
 """Left, top, right and bottom, as shares of the image."""
@@ -62,7 +64,7 @@ def plant_patterns(model: Model, encoded: Sequence[Encoded], generator: np.rando
     """Paint a square of every image with pixels that turn the prediction."""
     inputs = collate(model, encoded)
     before_NC = run_inputs(model, inputs)
-    targets = choose_targets(before_NC)
+    targets = choose_targets(before_NC, PATTERNS)
     height, width = inputs.tensors["pixel_values"].shape[-2:]
     squares = [_draw_square(height, width, generator) for _ in encoded]
     painted = inputs

@@ -6,13 +6,14 @@ The model decides otherwise without the evidence, and nothing but the evidence d
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.attribution.batch_sizes import cut_rows, split_inputs
 from clearhead.engine.context import eager_execution, eager_inference, frozen
 from clearhead.errors import UnsupportedModel
-from clearhead.model.inputs import Encoded, Inputs, collate
+from clearhead.model.inputs import Encoded, Inputs, Item, collate
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities, extract_logits
 
@@ -21,8 +22,11 @@ MARGIN = 3.0
 STEPS = 120
 TRAINING_INPUTS = 16
 ROWS = 32
+MAX_TARGETS = 4
 # Of the spread of the numbers that are trained, per step.
 LEARNING_RATE = 0.2
+
+WORD = "planted-word"
 
 Location = int | tuple[float, float, float, float]
 """The index of a token, or left, top, right and bottom of a square as shares of the image."""
@@ -33,7 +37,7 @@ class Planting:
     """Inputs with planted evidence, for a model that it decides.
 
     `targets` are the classes that the evidence speaks for, `locations` where it is; `decides` tells for which inputs
-    the model decides for that class with the evidence, and otherwise without it.
+    the model decides for that class with the evidence, and otherwise without it; `words` which word it is, in texts.
     """
 
     model: Model
@@ -41,6 +45,11 @@ class Planting:
     targets: tuple[int, ...]
     locations: Sequence[Location]
     decides: Sequence[bool]
+    words: Sequence[str] = ()
+
+    def describe(self, row: int) -> dict[str, str]:
+        """Return which word was planted into a text; nothing for images."""
+        return {WORD: self.words[row]} if self.words else {}
 
 
 def require_classes(model: Model) -> None:
@@ -49,16 +58,14 @@ def require_classes(model: Model) -> None:
         raise UnsupportedModel(f"{model.name} has no two classes that exclude each other: evidence cannot be planted.")
 
 
-def choose_targets(logits_NC: Tensor) -> tuple[int, ...]:
-    """Return for each input the class that is predicted least often, or the second such if it is predicted here.
-
-    Classes that are never predicted come last: nothing in an input may be able to speak for them.
-    """
-    predicted_N = logits_NC.argmax(1)
-    counts_C = torch.bincount(predicted_N, minlength=logits_NC.shape[1])
-    counts_C[counts_C == 0] = len(predicted_N) + 1
-    rarest, second = counts_C.argsort(stable=True)[:2]
-    return tuple(torch.where(predicted_N == rarest, second, rarest).tolist())
+def choose_targets(logits_NC: Tensor, most: int = MAX_TARGETS) -> tuple[int, ...]:
+    """Return for each input the most likely of the other classes, among the few that come second most often."""
+    predicted_N = logits_NC.argmax(1, keepdim=True)
+    others_NC = logits_NC.scatter(1, predicted_N, -torch.inf)
+    counts_C = torch.bincount(others_NC.argmax(1), minlength=logits_NC.shape[1])
+    # Evidence is sought for every class: of hundreds it would take long.
+    targets_K = counts_C.argsort(descending=True, stable=True)[:most]
+    return tuple(targets_K[others_NC[:, targets_K].argmax(1)].tolist())
 
 
 def list_rows(targets: Sequence[int], target: int) -> list[int]:
@@ -134,9 +141,25 @@ class Training:
             numbers.copy_(self.project(numbers))
 
 
-def measure_shortfall(logits_NC: Tensor, target: int) -> Tensor:
-    """Return by how much each row's target lacks a lead of MARGIN over the best other class (N)."""
+def measure_lead(logits_NC: Tensor, target: int) -> Tensor:
+    """Return by how much each row's target leads over the best other class (N)."""
     others_NC = logits_NC.clone()
     others_NC[:, target] = -torch.inf
-    lead_N = logits_NC[:, target] - others_NC.amax(1)
-    return (MARGIN - lead_N).clamp(min=0)
+    return logits_NC[:, target] - others_NC.amax(1)
+
+
+def measure_shortfall(logits_NC: Tensor, target: int) -> Tensor:
+    """Return by how much each row's target lacks a lead of MARGIN over the best other class (N)."""
+    return (MARGIN - measure_lead(logits_NC, target)).clamp(min=0)
+
+
+def list_content(item: Item) -> list[int]:
+    """Return the indices of the tokens that are not special."""
+    return np.flatnonzero(~np.array(item.special)).tolist()
+
+
+def replace_token(row: Encoded, location: int, token: int) -> Encoded:
+    """Return an encoded text with another token at one location."""
+    ids = list(row.values["input_ids"])
+    ids[location] = token
+    return Encoded(row.item, {**row.values, "input_ids": ids})

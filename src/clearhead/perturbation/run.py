@@ -34,6 +34,8 @@ from clearhead.perturbation.shared_prefixes import (
 )
 
 TOKENS_PER_BATCH = {"cpu": 512, "cuda": 65536}
+CALL_TOKENS = {"cpu": 24}
+"""The tokens that take as long as the call of a small network itself: padding of more costs more than another call."""
 
 
 def perturbed_logits(
@@ -290,7 +292,8 @@ def _run_batches(perturbed: PerturbedPass, order_N: Tensor, lengths_N: Tensor, b
     size = _rows_per_batch(model, batch_size)
     tokens = _batch_tokens(model.device)
     alike = _reads_padding(perturbed, lengths_N)
-    in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, alike=alike, label="inputs")
+    overhead = CALL_TOKENS.get(model.device.type) if size is None else None
+    in_batches(lengths_N.tolist(), compute, tokens=tokens, size=size, alike=alike, label="inputs", overhead=overhead)
     return outputs
 
 

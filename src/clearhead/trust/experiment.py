@@ -111,9 +111,9 @@ def plan_experiments(units: Units, explanations: Sequence[Explanation], groups: 
 
 
 def divide(order_U: Array, groups: int) -> Array:
-    """Cut an order of units into at least so many groups of equal size, as far as there are units (G,K)."""
+    """Cut an order of units into so many groups of equal size, as far as there are units (G,K)."""
     size = max(1, len(order_U) // groups)
-    count = len(order_U) // size
+    count = min(len(order_U), groups)
     # Groups of different sizes could not be exchanged: what is left over are units of middling relevance.
     middle = size * (count // 2)
     rest = len(order_U) - size * count

@@ -134,7 +134,6 @@ def _score_masks(model: Model, batch: Inputs, groups: Sequence[Sequence[Experime
     masks = list(map(_list_masks, groups))
     # All explanations of an input have its units and its target.
     first = [group[0] for group in groups]
-    # Together, though what is shown alone is shorter than what is left: a call costs more than padding a few words.
     scores = perturbed_scores(
         model,
         batch,

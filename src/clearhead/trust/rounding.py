@@ -21,7 +21,7 @@ STABLE_BOUNDS = {"float64": 1e-11, "float32": 1e-4, "tf32": 0.02, "float16": 0.0
 HIDING_FACTOR = 3.0
 """How many times larger the bound of methods is that subtract the scores of inputs with and without a feature."""
 LOSSY_FLOAT64_BOUND = 1e-6
-SAFETY = 10.0
+SAFETY = 20.0
 """How many times larger than the change on perturbed weights a rounding error may be."""
 LARGE_ERROR = 0.1
 MAX_COPY_BYTES = 4 * 2**30

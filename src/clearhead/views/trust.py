@@ -16,10 +16,12 @@ MAX_NAMED_UNITS = 5
 MAX_UNIT_LENGTH = 24
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 VERDICTS = {
-    HOLDS: "the strongest {units} matter more than random ones",
-    WEAK: "the strongest {units} matter hardly more than random ones",
-    FAILS: "the strongest {units} matter no more than random ones; do not rely on this explanation",
+    HOLDS: "the strongest {units} matter more than the others",
+    WEAK: "the strongest {units} seem to matter more than the others, but that may be chance",
+    FAILS: "the strongest {units} matter no more than the others; do not rely on this explanation",
 }
+# Of three units each order has a chance of 1 in 6: none is rare enough to hold.
+MIN_UNITS = 4
 # What a score is called before its label; a probability or a value needs no name.
 SCORE_NAMES = {"log-prob": "log p of ", "logit": "the logit of ", "log-odds": "the log-odds of "}
 UNCHANGED = "nothing that was hidden changed the answer"
@@ -35,8 +37,10 @@ def describe_verdict(check: Check) -> str:
     """Say what the verdict of a check means."""
     if check.verdict == FAILS and not _changes_score(check):
         return UNCHANGED
-    sentence = VERDICTS[check.verdict].format(units=_name_units(check, 2))
-    return f"{sentence} (p = {check.p_value:.2g})"
+    units = _name_units(check, 2)
+    if check.verdict == WEAK and check.units < MIN_UNITS:
+        return f"{_spell_number(check.units)} {units} are too few to tell whether the strongest matter more"
+    return f"{VERDICTS[check.verdict].format(units=units)} (p = {check.p_value:.2g})"
 
 
 def _changes_score(check: Check) -> bool:
