@@ -90,7 +90,7 @@ def test_without_an_entity_the_caller_has_to_choose():
         ({"focus": " "}, "The focus is empty"),
         ({"focus": ["film", "good"]}, "2 values of focus were given for 1 inputs"),
         ({"focus": "film", "target": "ORG"}, "No label is called 'ORG'"),
-        ({"focus": "film", "versus": "O"}, "no language model"),
+        ({"focus": "film", "answer": "O"}, "no language model"),
         ({"focus": "film", "overflow": "windows"}, ""),
     ],
 )

@@ -8,6 +8,18 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from clearhead.cli.input_paths import (
+    DELIMITERS,
+    IMAGE_ENDINGS,
+    OTHER_ENDINGS,
+    READABLE_ENDINGS,
+    TABLE_ENDINGS,
+    get_ending,
+    names_table,
+    path_exists,
+    refuse_folder,
+    refuse_missing_file,
+)
 from clearhead.environment import text_encoding
 from clearhead.errors import BadFile, BadInput, BadOption
 
@@ -15,29 +27,14 @@ if TYPE_CHECKING:
     from clearhead.data.task import BadRow
     from clearhead.data.text_files import Numbered
 
-IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-READABLE_ENDINGS = (".txt", *TABLE_ENDINGS, *IMAGE_ENDINGS)
 GOLD_SEPARATOR = "|"
-# Endings of files that people have but that are not read, with what to do.
-OTHER_ENDINGS = {
-    ".xlsx": "an Excel file: save it as .csv (UTF-8), or read it with pandas and give the column to clearhead.explain",
-    ".docx": "a Word document: save it as .txt",
-    ".pdf": "a PDF file: save its text as .txt",
-    ".html": "a web page: save its text as .txt",
-    ".json": "a JSON file: write one object per line, as .jsonl",
-}
-OTHER_ENDINGS |= {".xls": OTHER_ENDINGS[".xlsx"], ".ods": "a spreadsheet: save it as .csv (UTF-8)"}
-OTHER_ENDINGS |= {".doc": OTHER_ENDINGS[".docx"], ".odt": OTHER_ENDINGS[".docx"], ".htm": OTHER_ENDINGS[".html"]}
-NAMED_ENDINGS = (".md", ".rtf", ".xml", ".zip", ".gz", ".log", ".ndjson", ".arrow", ".feather", ".heic", ".svg")
 ENCODING_ADVICE = "Name its encoding, for example --encoding latin-1, or save it as UTF-8."
 Row = dict[str, Any]
 
 
 def check_text_column(arguments: Sequence[str], text_column: str | None) -> None:
     """Raise BadOption if --text-column is given without a table, before any work is done."""
-    if text_column is not None and not any(map(_names_table, arguments)):
+    if text_column is not None and not any(map(names_table, arguments)):
         raise BadOption(
             f"--text-column {text_column} names a column of a table, but no table was given, and a text has no "
             f"columns. Leave it out, or give a table: {', '.join(TABLE_ENDINGS)}."
@@ -60,9 +57,9 @@ def check_inputs(arguments: Sequence[str], text_column: str | None, *, as_text: 
     for argument in arguments:
         if argument == "-" or not argument.strip():
             continue
-        if not _exists(Path(argument)):
-            _refuse_missing_file(argument)
-        elif _names_table(argument):
+        if not path_exists(Path(argument)):
+            refuse_missing_file(argument)
+        elif names_table(argument):
             reader.check_columns(Path(argument))
 
 
@@ -105,14 +102,14 @@ class InputReader:
         if self.as_text:
             return [argument]
         path = Path(argument)
-        if _exists(path):
+        if path_exists(path):
             return self._read_file(path, argument)
-        _refuse_missing_file(argument)
+        refuse_missing_file(argument)
         return [argument]
 
     def _read_file(self, path: Path, argument: str) -> list[Any]:
-        _refuse_folder(path, argument)
-        ending = _ending(path)
+        refuse_folder(path, argument)
+        ending = get_ending(path)
         if ending in TABLE_ENDINGS:
             return self._read_table(path)
         if ending == ".txt":
@@ -140,8 +137,8 @@ class InputReader:
     def check_columns(self, path: Path) -> None:
         """Raise an error unless a table has the text column, by its first row."""
         # A Parquet file is opened once, and a .tsv file without a named column may have no header.
-        may_lack_header = _ending(path) == ".tsv" and self.text_column is None
-        if path.is_file() and _ending(path) != ".parquet" and not may_lack_header:
+        may_lack_header = get_ending(path) == ".tsv" and self.text_column is None
+        if path.is_file() and get_ending(path) != ".parquet" and not may_lack_header:
             row = _first_row(self._read_numbered_rows(path))
             if row:
                 self._choose_columns(path, list(row))
@@ -166,7 +163,7 @@ class InputReader:
 
     def _read_gold(self, argument: str) -> list[list[Any]]:
         path = Path(argument)
-        if _names_table(argument) and _exists(path):
+        if names_table(argument) and path_exists(path):
             return self._read_gold_column(path)
         return [self._make_marks(Path(), self.gold)]
 
@@ -196,7 +193,7 @@ class InputReader:
         return [_require_row(path, line, row) for line, row in self._read_numbered_rows(path)]
 
     def _read_numbered_rows(self, path: Path) -> "Numbered":
-        ending = _ending(path)
+        ending = get_ending(path)
         if ending == ".parquet":
             from clearhead.data.parquet import read_parquet
 
@@ -219,18 +216,6 @@ class InputReader:
         return rows
 
 
-def _refuse_missing_file(argument: str) -> None:
-    # What is no file is a text, unless it can only be meant as a file.
-    if _is_path(argument):
-        raise BadFile(f"There is no file '{argument}'.{_suggest_file(Path(argument))} If it is a text, add --as-text.")
-
-
-def _refuse_folder(path: Path, argument: str) -> None:
-    # Not read as a whole: a folder may hold anything.
-    if path.is_dir():
-        raise BadFile(f"'{argument}' is a folder: name the files in it, for example {argument.rstrip('/')}/*.txt.")
-
-
 def _require_row(path: Path, line: int, row: "Row | BadRow") -> Row:
     # Readers of tasks skip bad rows; here the user asked for every row.
     if not isinstance(row, dict):
@@ -246,14 +231,6 @@ def _first_row(rows: "Numbered") -> Row:
     return {}
 
 
-def _ending(path: Path) -> str:
-    return path.suffix.casefold()
-
-
-def _names_table(argument: str) -> bool:
-    return _ending(Path(argument)) in TABLE_ENDINGS
-
-
 def _make_pair(inputs: Sequence[Any]) -> list[Any]:
     # Images are paths, rows of a table with two text columns are tuples.
     if not all(isinstance(text, str) for text in inputs):
@@ -261,46 +238,6 @@ def _make_pair(inputs: Sequence[Any]) -> list[Any]:
     if len(inputs) != 2:
         raise BadInput(f"--pair takes exactly two texts, but {len(inputs)} inputs were given.")
     return [tuple(inputs)]
-
-
-def _is_path(argument: str) -> bool:
-    """Return whether this is meant as a file: one word, with the ending of a file or the look of a path."""
-    if _has_blank(argument) or "://" in argument:
-        return False
-    return _has_file_ending(argument) or _begins_path(argument) or _looks_like_path(argument)
-
-
-def _looks_like_path(argument: str) -> bool:
-    """Return whether a word with slashes names a file: 'and/or' does not, 'data/my_file' and 'folder/x' do."""
-    folder, slash, name = argument.rpartition("/")
-    if not slash or not folder.strip("/"):
-        return False
-    return "_" in name or _exists(_first_folder(argument))
-
-
-def _has_blank(argument: str) -> bool:
-    return any(blank in argument for blank in " \n\t")
-
-
-def _has_file_ending(argument: str) -> bool:
-    return _ending(Path(argument)) in (*READABLE_ENDINGS, *OTHER_ENDINGS, *NAMED_ENDINGS)
-
-
-def _begins_path(argument: str) -> bool:
-    return argument.startswith(("./", "../", "~/")) or _is_absolute_path(argument)
-
-
-def _is_absolute_path(argument: str) -> bool:
-    # '/film' and '/r/movies' are texts, unless the first folder exists.
-    if not argument.startswith("/") or argument.count("/") < 2:
-        return False
-    return _exists(_first_folder(argument))
-
-
-def _first_folder(path: str) -> Path:
-    folders = Path(path).parts
-    # The root of an absolute path is a part of its own, and is always there.
-    return Path(*folders[: 2 if path.startswith("/") else 1])
 
 
 def _list_image_models() -> str:
@@ -315,29 +252,6 @@ def _reads_images(name: str) -> bool:
 
     # The card tells it without loading the model.
     return bool(zoo.describe(name)["task"] == "image-classification")
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        # A text can be too long, or hold characters that no path may have.
-        return False
-
-
-def _suggest_file(path: Path) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(path.name, _list_names(path.parent), n=1)
-    if close:
-        return f" Did you mean '{path.with_name(close[0])}'?"
-    return " Check the name and the folder."
-
-
-def _list_names(folder: Path) -> list[str]:
-    if not folder.is_dir():
-        return []
-    return [path.name for path in folder.iterdir()]
 
 
 def _read_stdin() -> str:
