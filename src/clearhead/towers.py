@@ -66,11 +66,16 @@ class ScoredPair:
         return signed
 
     @property
+    def by_text(self) -> dict[str, float]:
+        """The score of each text."""
+        return dict(zip(self.pair.texts, self.logits_C.tolist(), strict=True))
+
+    @property
     def score(self) -> float:
         return float(explained_score([self.target], self.logits_C[None].double())[0])
 
 
-def is_pair(model: Model, inputs: Any) -> bool:
+def is_pair(inputs: Any) -> bool:
     """Return whether this is one pair for a two-tower model, rather than a list of them."""
     return isinstance(inputs, tuple) and len(inputs) == 2 and not isinstance(inputs[0], tuple)
 
@@ -91,9 +96,8 @@ def compare_pairs(
     """
     _require_patches(model)
     if matrix:
-        for spec in specs:
-            require_pairs(spec)
-    is_single = is_pair(model, inputs)
+        _require_all_pairs(specs)
+    is_single = is_pair(inputs)
     pairs = _read_pairs(model, [inputs] if is_single else inputs)
     scored = _score_pairs(model, pairs, list_targets(target, len(pairs)), overflow)
     firsts = _explain_firsts(model, scored, specs, compare_side, overflow)
@@ -106,6 +110,11 @@ def compare_pairs(
             joined.append(_add_pairs(model, joint, pair, overflow) if matrix else joint)
         comparison[spec.text] = joined[0] if is_single else Explanations(joined)
     return comparison
+
+
+def _require_all_pairs(specs: Sequence[MethodSpec]) -> None:
+    for spec in specs:
+        require_pairs(spec)
 
 
 def _require_patches(model: Model) -> None:
@@ -244,8 +253,7 @@ def _scale(values: Any, share: float) -> Any:
 def _join_diagnostics(members: Sequence[Explanation], scored: ScoredPair) -> dict[str, Any]:
     first = members[0].diagnostics
     joined = {name: first[name] for name in ("precision", "predicted", "predicted_probability") if name in first}
-    joined["score"] = scored.score
-    joined["scores"] = dict(zip(scored.pair.texts, scored.logits_C.tolist(), strict=True))
+    joined |= {"score": scored.score, "scores": scored.by_text}
     for name in WORST:
         # A method may report a number on one side only.
         values = [member.diagnostics[name] for member in members if name in member.diagnostics]

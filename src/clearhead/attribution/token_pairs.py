@@ -33,7 +33,12 @@ BACKWARDS = {
 def require_pairs(spec: MethodSpec) -> None:
     """Raise BadOption unless a method has relevance of pairs of tokens."""
     if spec.method.name not in BACKWARDS:
-        raise BadOption(f"'{spec.text}' has no pairs of tokens: use {', '.join(BACKWARDS)}, or leave out matrix=True.")
+        raise _no_pairs(spec)
+
+
+def _no_pairs(spec: MethodSpec) -> BadOption:
+    available = ", ".join(BACKWARDS)
+    return BadOption(f"'{spec.text}' has no pairs of tokens: use {available}, or leave out matrix=True.")
 
 
 def relate_tokens(model: Model, first: Any, text: str, method: str, overflow: str = "error") -> Array:

@@ -61,7 +61,7 @@ def _rank_texts(joint: "JointExplanation") -> list[str]:
 def _make_target(target: str | None, versus: str | None) -> Any:
     from clearhead.model.target import Target
 
-    if target is None and versus is None:
+    if not target and not versus:
         return None
     return Target(_parse_text(target), versus=_parse_text(versus))
 

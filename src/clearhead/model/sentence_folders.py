@@ -56,14 +56,25 @@ def _read_pooling(folder: Path) -> str:
 
 def _read_score(root: Path) -> str:
     """Return how the folder says that embeddings are compared; by their cosine if it does not."""
+    if _read_settings(root).get("similarity_fn_name") == "dot":
+        return "dot"
+    return "cosine"
+
+
+def _read_settings(root: Path) -> Any:
     settings = root / "config_sentence_transformers.json"
+    # Folders of early versions have none.
     if not settings.is_file():
-        return "cosine"
-    return "dot" if _read_json(settings).get("similarity_fn_name") == "dot" else "cosine"
+        return {}
+    return _read_json(settings)
 
 
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise BadFile(f"'{path}' cannot be read: {error}") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> BadFile:
+    return BadFile(f"'{path}' cannot be read: {error}")

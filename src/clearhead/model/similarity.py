@@ -87,9 +87,12 @@ def encode_side(model: Model, side: int, sources: Sequence[Any], overflow: str =
 
 def _encoding_model(model: Model, side: int) -> Model:
     """Return a tower that reads its inputs, without anything to compare them with."""
+    return make_tower(model, side, _make_nothing(model), ["similarity"])
+
+
+def _make_nothing(model: Model) -> Tensor:
     # Encoding reads the config and the processor only, so that any head will do.
-    nothing_CD = torch.zeros(1, 1, dtype=model.dtype, device=model.device)
-    return make_tower(model, side, nothing_CD, ["similarity"])
+    return torch.zeros(1, 1, dtype=model.dtype, device=model.device)
 
 
 def _encode(tower: Model, model: Model, source: Any, overflow: str) -> Encoded:

@@ -163,7 +163,9 @@ class Tower(nn.Module):
         return self.encoder.word_table(self.side)
 
     def forward(self, **tensors: Tensor) -> Tensor:
-        embeddings_BD = self.encoder.embed(self.side, tensors)
+        return self._compare(self.encoder.embed(self.side, tensors))
+
+    def _compare(self, embeddings_BD: Tensor) -> Tensor:
         return nn.functional.linear(embeddings_BD, self.weight_CD, self.bias_C)  # type: ignore[arg-type]
 
 
@@ -205,12 +207,16 @@ def wrap_dual_encoder(network: Any) -> Any:
     """Return a two-tower network with its towers apart, or the network itself if it is none."""
     if not is_dual_encoder(network):
         return network
+    _refuse_packed_patches(network)
+    return ImageTextEncoder(network)
+
+
+def _refuse_packed_patches(network: Any) -> None:
     if network.config.model_type == "siglip2":
         raise UnsupportedModel(
             "Siglip2Model reads pictures of any shape in packed patches, which is not covered: load a SigLIP 2 "
             "checkpoint of fixed size, whose class is SiglipModel."
         )
-    return ImageTextEncoder(network)
 
 
 def make_text_pair_encoder(network: Any, pooling: str, score: str) -> TextPairEncoder:

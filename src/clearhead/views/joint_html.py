@@ -73,8 +73,11 @@ def _render_pairs(joint: JointExplanation) -> str:
 
 
 def _render_pair(relevance: float, scale: Scale) -> str:
-    css = html_parts.css_class(scale.find_step(relevance))
-    return f'<span class="{css}">{scale.format(relevance)}</span>'
+    return f'<span class="{_choose_class(relevance, scale)}">{scale.format(relevance)}</span>'
+
+
+def _choose_class(relevance: float, scale: Scale) -> str:
+    return html_parts.css_class(scale.find_step(relevance))
 
 
 def fragment(joint: JointExplanation) -> str:
