@@ -18,7 +18,7 @@ from clearhead.data.objects import as_plain_inputs, as_plain_list
 from clearhead.engine.streams import prefetch
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
-from clearhead.model.answer_inputs import is_chat
+from clearhead.model.chats import is_chat
 from clearhead.model.inputs import (
     Encoded,
     EncodedList,
@@ -32,6 +32,7 @@ from clearhead.model.inputs import (
 )
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model, max_tokens
+from clearhead.model.picture_prompts import has_pictures
 from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike, list_targets
 from clearhead.spec import as_list
@@ -73,11 +74,13 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `overflow` says
     what to do with texts longer than the model takes: "error" (the default), "truncate" or "windows".
 
-    For a language model the inputs are prompts (texts, or lists of chat messages). `answer` is what to explain; None
-    lets the model write one, with the options in `generation`. `versus` is another answer to compare with, `focus` a
-    part of the answer (words, the index of a step, or a pair of characters), `matrix=True` explains every step as well,
-    and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt at {sources}, or
-    before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping names them.
+    For a language model the inputs are prompts: texts, or lists of chat messages; for a model that reads pictures also
+    pairs of a picture, or a list of them, and a text or chat, or the tensors of its processor. `answer` is what to
+    explain; None lets the model write one, with the options in `generation`. `versus` is another answer to compare
+    with, `focus` a part of the answer (words, the index of a step, or a pair of characters), `matrix=True` explains
+    every step as well, and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt
+    at {sources}, or before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping
+    names them.
 
     `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than the
     others: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of the groups that
@@ -161,7 +164,12 @@ def compare(  # noqa: PLR0913 - as for `explain`
         by_method: Sequence[Sequence[Explanation]] = _transpose(check_batches(model, rows, batches, groups))
     else:
         by_method, _ = explain_by(specs)
-    return _name_methods(specs, by_method, is_single=is_single(inputs) or is_chat(inputs))
+    return _name_methods(specs, by_method, is_single=_is_single(model, inputs))
+
+
+def _is_single(model: Model, inputs: Any) -> bool:
+    """Return whether this is one input: for a language model also a chat, or a prompt with its pictures."""
+    return is_single(inputs) or (model.writes and (is_chat(inputs) or has_pictures(inputs)))
 
 
 def _transpose(rows: Sequence[Sequence[Explanation]]) -> list[list[Explanation]]:
@@ -171,7 +179,7 @@ def _transpose(rows: Sequence[Sequence[Explanation]]) -> list[list[Explanation]]
 
 def _list_inputs(model: Model, inputs: Any) -> Inputs | list[Any]:
     """Return the inputs of a call as a list, or as a batch of tensors; one prompt may be a list of chat messages."""
-    if model.writes and is_chat(inputs):
+    if model.writes and _is_single(model, inputs):
         return [inputs]
     if isinstance(inputs, Mapping) and not model.writes:
         return from_tensors(model, inputs)

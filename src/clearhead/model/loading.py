@@ -14,7 +14,12 @@ from torch import nn
 from clearhead.errors import BadFile, BadOption, UnsupportedModel, first_line
 from clearhead.model import zoo
 from clearhead.model.cpu_features import require_bfloat16
-from clearhead.model.language import AnswerNetwork, encoder_decoder_architectures, wrap_language_model
+from clearhead.model.language import (
+    AnswerNetwork,
+    encoder_decoder_architectures,
+    picture_architectures,
+    wrap_language_model,
+)
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
 from clearhead.model.placement import place_model
@@ -30,6 +35,7 @@ AUTO_CLASSES = {
     "ForCausalLM": "AutoModelForCausalLM",
     "LMHeadModel": "AutoModelForCausalLM",
 }
+PICTURE_CLASS = "AutoModelForImageTextToText"
 
 
 def load(
@@ -148,6 +154,9 @@ def _find_auto_class(architecture: str) -> str:
             return auto_class
     if architecture in encoder_decoder_architectures().values():
         return "AutoModelForSeq2SeqLM"
+    # Those that are not covered are refused with their reason, once they are loaded.
+    if architecture in picture_architectures():
+        return PICTURE_CLASS
     raise unsupported_head(architecture)
 
 
@@ -164,9 +173,22 @@ def _load_network(auto_class: str, source: str, allow_pickle: bool) -> Any:
 def _load_processor(source: str, auto_class: str) -> Any:
     import transformers
 
+    if auto_class == PICTURE_CLASS:
+        return _load_picture_processor(source)
     if "Image" in auto_class:
         return transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
     return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+
+
+def _load_picture_processor(source: str) -> Any:
+    """Return the processor of words and pictures; the tokenizer if the processor needs torchvision."""
+    import transformers
+
+    try:
+        return transformers.AutoProcessor.from_pretrained(source, trust_remote_code=False)
+    except ImportError:
+        # Prompts can be given as tensors, for which the tokenizer is enough.
+        return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 
 
 def _load_lm_head(source: Any, allow_pickle: bool) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork
+from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork, PictureNetwork
 
 # `config.problem_type` of Transformers to the name used here.
 PROBLEMS = {
@@ -28,6 +28,7 @@ class Model:
 
     `processor` is a tokenizer, an image processor, or None (only tensors can be explained); `lm` is a masked-language
     model whose head decodes hidden states. `copies` caches copies in other dtypes, see `with_precision`.
+    `picture_processor` puts pictures among the words of a prompt.
     """
 
     network: Any
@@ -35,6 +36,7 @@ class Model:
     lm: Any = None
     name: str = "model"
     copies: dict[str, tuple[Any, "Model"]] = field(default_factory=dict, repr=False)
+    picture_processor: Any = None
 
     @property
     def config(self) -> Any:
@@ -65,6 +67,11 @@ class Model:
     def is_encoder_decoder(self) -> bool:
         """Whether the model reads one text, the source, and writes another."""
         return isinstance(self.network, EncoderDecoderNetwork)
+
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether the model writes text about pictures among the words of a prompt."""
+        return isinstance(self.network, PictureNetwork)
 
     @property
     def labels(self) -> list[str]:

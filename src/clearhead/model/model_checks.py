@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clearhead.errors import UnsupportedModel
 from clearhead.model.model import Model
+from clearhead.model.picture_layout import LAYOUTS, REASONS
 
 UNSUPPORTED_HEADS = (
     "ForTokenClassification",
@@ -24,7 +25,7 @@ def validate_model(model: Model) -> None:
     # Language models that are explained have been wrapped, so that their own name does not count.
     architecture = type(model.network).__name__
     if architecture.endswith(UNSUPPORTED_HEADS):
-        raise unsupported_head(architecture)
+        raise _refuse_pictures(model.config) or unsupported_head(architecture)
     _validate_gradients(model.network, architecture)
     # Its vocabulary is compared later, by the methods that decode hidden states.
     _validate_lm_width(model, architecture)
@@ -53,6 +54,17 @@ def unsupported_head(architecture: str) -> UnsupportedModel:
     )
 
 
+def _refuse_pictures(config: Any) -> UnsupportedModel | None:
+    """Return the error for a model that reads pictures in a way that is not covered; None for other models."""
+    if getattr(config, "vision_config", None) is None:
+        return None
+    reason = REASONS.get(config.model_type, "where its image tokens lie on the picture is not known")
+    return UnsupportedModel(
+        f"The pictures of a model of type {config.model_type} cannot be explained: {reason}. Models that can: "
+        f"{', '.join(LAYOUTS)}."
+    )
+
+
 def select_processor(model: Model) -> Model:
     """Return the model with the tokenizer or image processor that its network needs.
 
@@ -64,8 +76,10 @@ def select_processor(model: Model) -> Model:
     _validate_processor(model, processor)
     if processor is model.processor:
         return model
+    # Only a combined processor can put pictures among words.
+    combined = model.processor if model.reads_pictures else None
     # The cached copies hold the combined processor.
-    return replace(model, processor=processor, copies={})
+    return replace(model, processor=processor, copies={}, picture_processor=combined)
 
 
 def _reduce_processor(model: Model) -> Any:
