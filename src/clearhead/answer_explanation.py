@@ -17,6 +17,10 @@ Focus = str | int | tuple[int, int] | None
 """What part of an answer: words as they stand in it, the index of a step, start and end characters, or all of it."""
 
 
+PIXELS_PER_PART = 16
+"""Width and height of a picture's part where only tensors of it were given."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One token of an answer, as the model predicted it.
@@ -80,7 +84,7 @@ class AnswerExplanation(Explanation):
             method=self.method,
             grid=span.grid,
             image=span.image,
-            box=span.box,
+            box=span.box or (0, 0, PIXELS_PER_PART * columns, PIXELS_PER_PART * rows),
             probability=self.probability,
             options=self.options,
             model=self.model,

@@ -42,7 +42,9 @@ def own_scores(model, prompt, ids):
     length = tensors["input_ids"].shape[1]
     for name, new in {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids)).long()}.items():
         tensors[name] = torch.cat([tensors[name], new], 1)
-    for name, new_type in {"mm_token_type_ids": 0, "token_type_ids": 1}.items():
+    # Of the answer; in Gemma 3 a type of 1 stands for pictures.
+    answer_type = 0 if "Gemma3" in model.name else 1
+    for name, new_type in {"mm_token_type_ids": 0, "token_type_ids": answer_type}.items():
         if name in tensors:
             tensors[name] = torch.nn.functional.pad(tensors[name], (0, len(ids)), value=new_type)
     with torch.no_grad():

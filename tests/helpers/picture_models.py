@@ -47,7 +47,7 @@ def make_picture(width: int = 32, height: int = 32, *, seed: int = 0, colour: in
 
 @dataclass(frozen=True)
 class Family:
-    """How a tiny model of a family and its processor are made."""
+    """How a tiny model of a family is made, and its processor, if that can be had."""
 
     network: str
     configure: Callable[[Any], Any]
@@ -80,8 +80,7 @@ def _configure_llava(tokenizer: Any, name: str = "Llava", **settings: Any) -> An
         text_config=_text_config("Llama", tokenizer),
         image_token_index=_image_id(tokenizer),
         image_token_id=_image_id(tokenizer),
-        vision_feature_layer=-1,
-        **settings,
+        **{"vision_feature_layer": -1, **settings},
     )
 
 
@@ -173,6 +172,23 @@ def _configure_paligemma(tokenizer: Any) -> Any:
     )
 
 
+def _configure_gemma3(tokenizer: Any) -> Any:
+    return transformers.Gemma3Config(
+        vision_config=_vision_config("Siglip", vision_use_head=False),
+        text_config=_text_config("Gemma3Text", tokenizer, sliding_window=64, query_pre_attn_scalar=8),
+        image_token_index=_image_id(tokenizer),
+        mm_tokens_per_image=4,
+    )
+
+
+def gemma3_tensors(tokenizer: Any, pictures: list[Image.Image], text: str) -> dict[str, torch.Tensor]:
+    """Return what the processor of Gemma 3 returns, without the tokens that enclose a picture."""
+    images = transformers.SiglipImageProcessorPil(size=_size(16))(images=pictures, return_tensors="pt")
+    words = tokenizer(text.replace(IMAGE, IMAGE * 4), return_tensors="pt")
+    types = (words["input_ids"] == _image_id(tokenizer)).long()
+    return {**words, **images, "token_type_ids": types}
+
+
 def _process_paligemma(tokenizer: Any) -> Any:
     images = transformers.SiglipImageProcessorPil(size=_size(16))
     images.image_seq_length = 16
@@ -186,8 +202,14 @@ FAMILIES = {
         partial(_configure_llava, name="LlavaNext", image_grid_pinpoints=PINPOINTS),
         _process_llava_next,
     ),
+    "vipllava": Family(
+        "VipLlavaForConditionalGeneration",
+        partial(_configure_llava, name="VipLlava", vision_feature_layers=[-1, -2]),
+        _process_llava,
+    ),
     "qwen2-vl": Family("Qwen2VLForConditionalGeneration", _configure_qwen),
     "qwen2.5-vl": Family("Qwen2_5_VLForConditionalGeneration", partial(_configure_qwen, name="Qwen2_5_VL")),
+    "gemma3": Family("Gemma3ForConditionalGeneration", _configure_gemma3),
     "idefics3": Family("Idefics3ForConditionalGeneration", _configure_idefics, _process_idefics),
     # Its processor needs packages that tests do without; that of Idefics3 prepares the same tensors.
     "smolvlm": Family("SmolVLMForConditionalGeneration", partial(_configure_idefics, name="SmolVLM"), _process_idefics),
@@ -216,10 +238,10 @@ def _spread_weights(network: Any) -> None:
 
 def process_prompt(model: Any, pictures: list[Image.Image], text: str) -> Any:
     """Return a prompt as `explain` takes it: with tensors where the family's processor cannot be had."""
-    if model.picture_processor is None:
-        tensors = qwen_tensors(model.processor, pictures, text)
-        return pictures, tensors
-    return pictures, text
+    if model.picture_processor is not None:
+        return pictures, text
+    prepare = gemma3_tensors if "Gemma3" in model.name else qwen_tensors
+    return pictures, prepare(model.processor, pictures, text)
 
 
 def separate_patches(network: Any) -> None:

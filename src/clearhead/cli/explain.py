@@ -43,6 +43,7 @@ def explain(
     scale: options.Scale = None,
     max_new_tokens: options.MaxNewTokens = None,
     sources: options.Sources = None,
+    image: options.Pictures = None,
     out: options.Out = None,
     json: options.Json = False,
     method_options: options.MethodOptions = None,
@@ -100,13 +101,13 @@ def explain(
         explain_stream(loaded, inputs, out, spec, table, settings)
         return
     reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
-    raw_inputs = reader.read(inputs)
+    raw_inputs = _read_inputs(loaded, reader, inputs, image)
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
     if loaded.writes:
-        answers.require_texts(raw_inputs)
-        answers.deliver(answers.explain_answers(loaded, raw_inputs, spec, settings), spec, out=out, json=json)
+        prompts = answers.add_pictures(raw_inputs, image)
+        answers.deliver(answers.explain_answers(loaded, prompts, spec, settings), spec, out=out, json=json)
         return
     explanations = _explain_classes(loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair)
     # What a page shows beside the explanations is not checked.
@@ -175,6 +176,18 @@ def _make_settings(
     precision: str | None, batch_size: int | None, overflow: str, flags: answers.AnswerFlags
 ) -> dict[str, Any]:
     return {"precision": precision, "batch_size": batch_size, "overflow": overflow, **flags.settings}
+
+
+def _read_inputs(
+    model: "Model", reader: InputReader, arguments: Sequence[str], images: Sequence[Path] | None
+) -> list[Any]:
+    """Return the inputs; raise BadOption for prompts that are no texts, and for pictures without a prompt."""
+    if images and not model.writes:
+        raise BadOption(f"--image is for prompts of language models that read pictures, which {model.name} is not.")
+    raw_inputs = list(reader.read(arguments))
+    if model.writes:
+        answers.require_texts(raw_inputs)
+    return raw_inputs
 
 
 def _refuse_class_flags(model: "Model", flags: Mapping[str, Any]) -> None:

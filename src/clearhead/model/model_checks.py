@@ -16,6 +16,19 @@ UNSUPPORTED_HEADS = (
     "ForCausalLM",
     "ForConditionalGeneration",
 )
+# Families that mix a picture and a text before they decide.
+_ONE_STACK = "words and patches of a picture are tokens of one stack of blocks, which Clearhead does not divide yet"
+_CO_ATTENTION = (
+    "its words and its picture attend to each other in blocks of their own, which Clearhead does not trace yet"
+)
+MIXED_STACKS = {
+    "vilt": _ONE_STACK,
+    "visual_bert": _ONE_STACK,
+    "flava": _ONE_STACK,
+    "lxmert": _CO_ATTENTION,
+    "blip": _CO_ATTENTION,
+    "bridgetower": _CO_ATTENTION,
+}
 # Packages of the modules that eager-mode quantisation of torch puts into a network.
 QUANTISED_MODULES = ("torch.ao.nn.quantized", "torch.nn.quantized")
 
@@ -24,6 +37,7 @@ def validate_model(model: Model) -> None:
     """Raise UnsupportedModel unless the network's gradients and relevance can be computed."""
     # Language models that are explained have been wrapped, so that their own name does not count.
     architecture = type(model.network).__name__
+    _refuse_mixed_stacks(model.config, architecture)
     if architecture.endswith(UNSUPPORTED_HEADS):
         raise _refuse_pictures(model.config) or unsupported_head(architecture)
     _validate_gradients(model.network, architecture)
@@ -52,6 +66,15 @@ def unsupported_head(architecture: str) -> UnsupportedModel:
         f"{architecture} has no head that is covered: load a …ForSequenceClassification, …ForImageClassification, "
         "…ForQuestionAnswering, …ForCausalLM or, for text, …ForConditionalGeneration model."
     )
+
+
+def _refuse_mixed_stacks(config: Any, architecture: str) -> None:
+    reason = MIXED_STACKS.get(getattr(config, "model_type", ""))
+    if reason is not None:
+        raise UnsupportedModel(
+            f"{architecture} cannot be explained: {reason}. For a picture and a text choose a two-tower model such as "
+            f"CLIP, or a model that writes, of type {', '.join(LAYOUTS)}."
+        )
 
 
 def _refuse_pictures(config: Any) -> UnsupportedModel | None:
