@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-
-import clearhead
-from clearhead.errors import BadInput, UnsupportedModel
-from clearhead.model.answer_inputs import answer_prompt, encode_prompt
-from tests.helpers.picture_models import (
+from helpers.picture_models import (
     FAMILIES,
     make_picture,
     make_picture_model,
@@ -19,6 +15,10 @@ from tests.helpers.picture_models import (
     process_prompt,
     separate_patches,
 )
+
+import clearhead
+from clearhead.errors import BadInput, UnsupportedModel
+from clearhead.model.answer_inputs import answer_prompt, encode_prompt
 
 PROMPT = "<image> the river"
 ANSWER = "paris and london"

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from helpers.language_models import GROUPED, make_tokenizer
 from PIL import Image
 
 from clearhead.model.answer_inputs import answer_prompt, encode_prompt
-from tests.helpers.language_models import GROUPED, make_tokenizer
 
 IMAGE = "<image>"
 TILES = [f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)]
