@@ -127,12 +127,12 @@ class AnswerExplanation(Explanation):
     def _list_parts(self) -> dict[str, Array]:
         """Return which tokens belong to each part of the input (see `shares`)."""
         in_prompt = np.arange(len(self.relevance)) < self.prompt_length
-        parts = {"prompt": in_prompt & ~self.special, "answer": ~in_prompt & ~self.special, "special": self.special}
+        masks = {"prompt": in_prompt & ~self.special, "answer": ~in_prompt & ~self.special, "special": self.special}
         if self.picture_spans:
             in_picture = self.is_picture_token
-            parts["special"] = parts["special"] & ~in_picture
-            parts["pictures"] = in_picture
-        return parts
+            masks["special"] = masks["special"] & ~in_picture
+            masks["pictures"] = in_picture
+        return masks
 
     @property
     def is_picture_token(self) -> Array:

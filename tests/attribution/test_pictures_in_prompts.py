@@ -228,6 +228,12 @@ def test_a_picture_that_is_hidden_is_out_of_attention():
         clearhead.explain(model, prompt, "occlusion", answer="paris", replacement="delete", check=False)
 
 
+def test_explanations_are_checked_by_hiding_words_and_parts():
+    explanation = clearhead.explain(load_family("llava"), (make_picture(), "the river in paris is"), answer="long")
+    assert explanation.check is not None, explanation.diagnostics
+    assert explanation.check.units > 16
+
+
 def test_explanations_with_pictures_are_saved_and_read(tmp_path):
     model = load_family("llava")
     explanation = clearhead.explain(model, make_prompt(model), "attn-lrp", answer=ANSWER, matrix=True, check=False)

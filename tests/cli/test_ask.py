@@ -131,14 +131,19 @@ def test_sources_are_files_of_a_pattern_or_a_folder(tmp_path):
         read_sources([f"{tmp_path}/*.pdf"])
 
 
-def test_pictures_are_given_by_files(run, writer, tmp_path):
-    folder = tmp_path / "model"
+@pytest.fixture(scope="module")
+def picture_reader(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("picture-reader")
     network, processor = make_picture_model("llava")
     network.save_pretrained(folder)
     processor.save_pretrained(folder)
+    return str(folder)
+
+
+def test_pictures_are_given_by_files(run, writer, picture_reader, tmp_path):
     picture = tmp_path / "photo.png"
     make_picture(40, 24).save(picture)
-    flags = ("--model", str(folder), *METHOD, "--image", str(picture), "--answer", "paris", "--no-check", "--json")
+    flags = ("--model", picture_reader, *METHOD, "--image", str(picture), "--answer", "paris", "--no-check", "--json")
     code, output, errors = run("ask", "is it", *flags)
     assert (code, errors) == (0, "")
     (record,) = records(output)

@@ -118,8 +118,8 @@ def _make_place(prompt: Any, count: int) -> Any:
     if isinstance(prompt, str):
         return prompt
     *before, last = prompt
-    parts = [{"type": "image"}] * count
-    return [*before, {**last, "content": [*parts, {"type": "text", "text": last["content"]}]}]
+    entries = [{"type": "image"}] * count
+    return [*before, {**last, "content": [*entries, {"type": "text", "text": last["content"]}]}]
 
 
 def require_texts(prompts: Sequence[Any]) -> None:

@@ -66,7 +66,7 @@ def _list_texts(message: Mapping[str, Any]) -> list[str]:
     """Return the texts of a message without blanks around them."""
     content = message.get("content", "")
     if isinstance(content, list | tuple):
-        texts = [str(part.get("text", "")).strip() for part in content]
+        texts = [str(entry.get("text", "")).strip() for entry in content]
         return list(filter(None, texts))
     return [str(content).strip()]
 

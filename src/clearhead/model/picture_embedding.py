@@ -1,7 +1,7 @@
 """What enters the decoder of a model that reads pictures: embeddings of words and image tokens, and positions."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,6 +38,18 @@ def embed_prompt(network: Any, tensors: Mapping[str, Tensor]) -> tuple[Tensor, T
 
 
 def _reach_decoder(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    handle = network.get_decoder().register_forward_pre_hook(_make_stop(), with_kwargs=True)
+    try:
+        _run_tower(network, tensors)
+    except _DecoderReached as reached:
+        return reached.arguments
+    finally:
+        handle.remove()
+    raise UnsupportedModel(f"{type(network).__name__} does not run its decoder on a prompt with pictures.")
+
+
+def _make_stop() -> Callable[..., None]:
+    """Return a hook that ends a pass of this thread."""
     thread = threading.get_ident()
 
     def stop(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
@@ -45,15 +57,12 @@ def _reach_decoder(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Any
         if threading.get_ident() == thread:
             raise _DecoderReached(kwargs)
 
-    handle = network.get_decoder().register_forward_pre_hook(stop, with_kwargs=True)
-    try:
-        with torch.inference_mode(False), torch.no_grad(), keep_positions(network), _evaluation_mode(network):
-            network(**tensors, use_cache=False)
-    except _DecoderReached as reached:
-        return reached.arguments
-    finally:
-        handle.remove()
-    raise UnsupportedModel(f"{type(network).__name__} does not run its decoder on a prompt with pictures.")
+    return stop
+
+
+def _run_tower(network: Any, tensors: Mapping[str, Tensor]) -> None:
+    with torch.inference_mode(False), torch.no_grad(), keep_positions(network), _evaluation_mode(network):
+        network(**tensors, use_cache=False)
 
 
 @contextmanager

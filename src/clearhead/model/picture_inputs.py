@@ -1,23 +1,25 @@
 """Encode prompts with pictures: words and image tokens, and what enters the decoder for them."""
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import compress, islice
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
 from clearhead.errors import BadInput, first_line
-from clearhead.model.batches import Encoded, Item
+from clearhead.model.batches import Encoded, Inputs, Item, move_to_model
 from clearhead.model.chats import Chat, find_contents, is_chat, mark_template, render_chat
 from clearhead.model.image_inputs import input_box, open_image
 from clearhead.model.language import ANSWER_POSITIONS
 from clearhead.model.model import Model
 from clearhead.model.picture_embedding import embed_prompt
 from clearhead.model.picture_layout import PromptTokens, find_layout
+from clearhead.model.picture_names import collapse_pictures
 from clearhead.model.picture_prompts import PicturePrompt, split_prompt
 from clearhead.model.picture_span import Area, PictureSpan
 from clearhead.model.text_inputs import encode_text
@@ -26,8 +28,6 @@ from clearhead.model.text_inputs import encode_text
 NEW_TOKEN_TYPES = {"paligemma": 1}
 TYPE_TENSORS = ("token_type_ids", "mm_token_type_ids")
 NOT_FOR_THE_NETWORK = ("labels", "special_tokens_mask", "offset_mapping")
-MARKUP = re.compile(r"<(fake_token_around_image|global-img|row_\d+_col_\d+|\|vision_(start|end)\|)>")
-"""Tokens that enclose or name the tiles of a picture."""
 # Families that cut the middle out of a picture.
 CROPPING_TYPES = ("llava", "vipllava")
 
@@ -65,12 +65,11 @@ def _encode_images(model: Model, images: Sequence[Image.Image], words: str | Cha
     messages = _as_messages(processor, words, len(images))
     if messages is None:
         text = _add_placeholders(processor, str(words), len(images))
-        tensors, item = _process(model, images, text)
-    else:
-        text = render_chat(_template_owner(model), model.name, messages)
-        tensors, item = _process(model, images, text, add_special_tokens=False)
-        item = _mark_contents(item, messages)
-    return _finish(model, tensors, item, images)
+        return _finish(model, *_process(model, images, text), images)
+    rendered = render_chat(_template_owner(model), model.name, messages)
+    # The template contains the special tokens already.
+    tensors, item = _process(model, images, rendered, add_special_tokens=False)
+    return _finish(model, tensors, _mark_contents(item, messages), images)
 
 
 def _require_processor(model: Model) -> Any:
@@ -95,8 +94,8 @@ def _as_messages(processor: Any, words: str | Chat, count: int) -> Chat | None:
         return words
     if _find_placeholder(processor) in words or not getattr(processor, "chat_template", None):
         return None
-    parts = [{"type": "image"}] * count
-    return [{"role": "user", "content": [*parts, {"type": "text", "text": words}]}]
+    entries = [{"type": "image"}] * count
+    return [{"role": "user", "content": [*entries, {"type": "text", "text": words}]}]
 
 
 def _find_placeholder(processor: Any) -> str:
@@ -129,33 +128,39 @@ class _TextKeeper:
 
 def _process(model: Model, images: Sequence[Image.Image], text: str, **options: Any) -> tuple[dict[str, Tensor], Item]:
     """Return the tensors of a prompt, and its tokens with their characters in the text with all image tokens."""
+    keeper = _TextKeeper(model.picture_processor.tokenizer)
     # A shallow copy: the processor itself keeps its tokenizer.
     processor = copy.copy(model.picture_processor)
-    keeper = _TextKeeper(processor.tokenizer)
     processor.tokenizer = keeper
     try:
         processed = processor(images=list(images), text=text, return_tensors="pt", **options)
     except Exception as error:
-        # Processors count places in ways of their own, some without a message.
-        places = text.count(_find_placeholder(processor))
-        raise BadInput(
-            f"The processor of {model.name} refuses this prompt, which has {places} places for {len(images)} pictures: "
-            f"{first_line(error)}"
-        ) from error
+        # Processors count pictures in ways of their own, some without a message.
+        raise _refused_prompt(model, text, len(images), error) from error
     tensors = _select_tensors(model, processed)
+    return tensors, _describe_tokens(model, keeper, tensors["input_ids"][0].tolist())
+
+
+def _refused_prompt(model: Model, text: str, count: int, error: Exception) -> BadInput:
+    expected = text.count(_find_placeholder(model.picture_processor))
+    return BadInput(
+        f"The processor of {model.name} refuses this prompt, which has {expected} image tokens for {count} pictures: "
+        f"{first_line(error)}"
+    )
+
+
+def _describe_tokens(model: Model, keeper: _TextKeeper, ids: list[int]) -> Item:
+    """Return the tokens with their characters, if the text that the tokenizer was given has just these tokens."""
     encoded = encode_text(model, keeper.text, "error", add_special_tokens=keeper.adds_special)
-    if encoded.values["input_ids"] == tensors["input_ids"][0].tolist():
-        return tensors, encoded.item
-    return tensors, _name_tokens(model, tensors["input_ids"][0].tolist())
+    if encoded.values["input_ids"] == ids:
+        return encoded.item
+    return _name_tokens(model, ids)
 
 
 def _select_tensors(model: Model, processed: Mapping[str, Any]) -> dict[str, Tensor]:
-    tensors = {}
-    for name, value in processed.items():
-        if name not in NOT_FOR_THE_NETWORK:
-            tensor = torch.as_tensor(value).to(model.device)
-            tensors[name] = tensor.to(model.dtype) if tensor.is_floating_point() else tensor
-    return tensors
+    names = [name for name in processed if name not in NOT_FOR_THE_NETWORK]
+    tensors = {name: torch.as_tensor(processed[name]) for name in names}
+    return move_to_model(Inputs(tensors, ()), model).tensors
 
 
 def _name_tokens(model: Model, ids: Sequence[int]) -> Item:
@@ -169,8 +174,8 @@ def _name_tokens(model: Model, ids: Sequence[int]) -> Item:
     )
 
 
-def _encode_tensors(model: Model, images: Sequence[Image.Image], given: Mapping[str, Any]) -> Encoded:
-    tensors = _select_tensors(model, given)
+def _encode_tensors(model: Model, images: Sequence[Image.Image], processed: Mapping[str, Any]) -> Encoded:
+    tensors = _select_tensors(model, processed)
     _validate_tensors(tensors)
     tensors.setdefault("attention_mask", torch.ones_like(tensors["input_ids"]))
     return _finish(model, tensors, _name_tokens(model, tensors["input_ids"][0].tolist()), images)
@@ -189,7 +194,7 @@ def _finish(model: Model, tensors: dict[str, Tensor], item: Item, images: Sequen
     config = model.network.language_model.config
     is_image = (tensors["input_ids"][0] == _image_token_id(config)).tolist()
     spans, ends = _find_spans(model, PromptTokens(config, tensors, item.tokens, is_image), images)
-    item = _collapse_pictures(item, [_add_markup(item.tokens, *end) for end in ends])
+    item = collapse_pictures(item, ends)
     values = {"input_ids": tensors["input_ids"][0].tolist()}
     return Encoded(replace(item, pictures=tuple(spans)), values, tensors)
 
@@ -203,23 +208,27 @@ def _find_spans(
     model: Model, tokens: PromptTokens, images: Sequence[Image.Image]
 ) -> tuple[list[PictureSpan], list[tuple[int, int]]]:
     """Return the pictures of a prompt, and the first and last image token of each."""
-    layout = find_layout(tokens) if tokens.count else []
-    _validate_count(len(layout), images)
-    positions = iter([index for index, is_image in enumerate(tokens.is_image) if is_image])
+    pictures = _assign_tokens(tokens)
+    _validate_count(len(pictures), images)
+    # Without images the tensors of the prompt were given.
+    shown = images or [None] * len(pictures)
     spans = []
-    ends = []
-    for number, areas in enumerate(layout):
-        parts = [(next(positions), area) for area in areas]
-        ends.append((parts[0][0], parts[-1][0]))
-        image = images[number] if images else None
-        spans.append(_make_span(parts, image, _find_box(model, tokens, image)))
-    return spans, ends
+    for pairs, image in zip(pictures, shown, strict=True):
+        spans.append(_make_span(pairs, image, _find_box(model, tokens, image)))
+    return spans, [(pairs[0][0], pairs[-1][0]) for pairs in pictures]
 
 
-def _make_span(parts: Sequence[tuple[int, Area | None]], image: Image.Image | None, box: Any) -> PictureSpan:
+def _assign_tokens(tokens: PromptTokens) -> list[list[tuple[int, Area | None]]]:
+    """Return for each picture its image tokens with the parts they stand for."""
+    if not tokens.count:
+        return []
+    positions = compress(range(len(tokens.is_image)), tokens.is_image)
+    return [list(zip(islice(positions, len(areas)), areas, strict=True)) for areas in find_layout(tokens)]
+
+
+def _make_span(pairs: Sequence[tuple[int, Area | None]], image: Image.Image | None, box: Any) -> PictureSpan:
     # Tokens that end a line stand for no part.
-    placed = [(position, area) for position, area in parts if area is not None]
-    positions, areas = zip(*placed, strict=True)
+    positions, areas = zip(*(pair for pair in pairs if pair[1] is not None), strict=True)
     return PictureSpan(positions, areas, image, box)
 
 
@@ -240,47 +249,6 @@ def _find_box(model: Model, tokens: PromptTokens, image: Image.Image | None) -> 
     return input_box(model.picture_processor.image_processor, image.size, (width, height))
 
 
-def _add_markup(tokens: Sequence[str], first: int, last: int) -> tuple[int, int]:
-    """Return the first and last token of a picture with the markup around it."""
-    while first and MARKUP.fullmatch(tokens[first - 1]):
-        first -= 1
-    while last + 1 < len(tokens) and MARKUP.fullmatch(tokens[last + 1]):
-        last += 1
-    return first, last
-
-
-def _collapse_pictures(item: Item, ends: Sequence[tuple[int, int]]) -> Item:
-    """Return an item in whose text a short name stands for all tokens of a picture, from its first to its last."""
-    # From the last, so that what comes before keeps its place.
-    for number, (first, last) in reversed(list(enumerate(ends, 1))):
-        item = _collapse_picture(item, first, last, f"[picture {number}]")
-    return item
-
-
-def _collapse_picture(item: Item, first: int, last: int, name: str) -> Item:
-    special = (*item.special[:first], *[True] * (last + 1 - first), *item.special[last + 1 :])
-    if item.offsets is None:
-        return replace(item, special=special)
-    start, end = item.offsets[first][0], item.offsets[last][1]
-    moved = [_move(offset, len(name) - (end - start)) for offset in item.offsets[last + 1 :]]
-    # The name is shown at the first token; the others have no characters.
-    collapsed = [(start, start + len(name)), *[(0, 0)] * (last - first)]
-    text = str(item.text)
-    return replace(
-        item,
-        text=text[:start] + name + text[end:],
-        offsets=(*item.offsets[:first], *collapsed, *moved),
-        special=special,
-    )
-
-
-def _move(offset: tuple[int, ...], shift: int) -> tuple[int, ...]:
-    # Special tokens have an empty span at the beginning.
-    if offset == (0, 0):
-        return offset
-    return (offset[0] + shift, offset[1] + shift)
-
-
 def continue_picture_prompt(model: Model, prompt: Encoded, ids: Sequence[int]) -> dict[str, Any]:
     """Return the values of a prompt that is followed by further tokens: what enters the decoder for all of them."""
     assert prompt.processed is not None
@@ -299,13 +267,18 @@ def continue_picture_prompt(model: Model, prompt: Encoded, ids: Sequence[int]) -
 
 
 def _extend_tensors(model: Model, processed: Mapping[str, Tensor], ids: Sequence[int]) -> dict[str, Tensor]:
+    """Return the tensors of a prompt with further tokens."""
     tensors = dict(processed)
-    added = len(ids) - processed["input_ids"].shape[1]
     tensors["input_ids"] = torch.tensor([ids], device=model.device)
     tensors["attention_mask"] = torch.ones_like(tensors["input_ids"])
-    for name in TYPE_TENSORS:
-        if name in processed:
-            new_type = NEW_TOKEN_TYPES.get(model.network.language_model.config.model_type, 0)
-            new_types = processed[name].new_full((1, added), new_type)
-            tensors[name] = torch.cat([processed[name], new_types], 1)
+    for name in processed.keys() & set(TYPE_TENSORS):
+        tensors[name] = F.pad(processed[name], (0, _count_new(processed, ids)), value=_find_new_type(model))
     return tensors
+
+
+def _count_new(processed: Mapping[str, Tensor], ids: Sequence[int]) -> int:
+    return len(ids) - processed["input_ids"].shape[1]
+
+
+def _find_new_type(model: Model) -> int:
+    return NEW_TOKEN_TYPES.get(model.network.language_model.config.model_type, 0)

@@ -85,45 +85,62 @@ def _lay_out_merged(tokens: PromptTokens) -> Layout:
 def _lay_out_tiles(tokens: PromptTokens) -> Layout:
     """Return the parts of pictures that are cut into tiles, which tokens between them name (Idefics3, SmolVLM)."""
     pictures: Layout = []
-    tiles: list[tuple[str, int]] = []
-    for name, length in _list_runs(tokens):
-        tiles.append((name, length))
-        # The picture as a whole comes last.
-        if TILE_NAME.fullmatch(name) is None:
+    tiles: list[Tile] = []
+    for tile in _list_tiles(tokens):
+        tiles.append(tile)
+        if tile.is_whole:
             pictures.append(_join_tiles(tiles))
             tiles = []
     return pictures
 
 
-def _list_runs(tokens: PromptTokens) -> Iterator[tuple[str, int]]:
-    """Yield the name of the token before each run of image tokens, and the number of these."""
+def _list_tiles(tokens: PromptTokens) -> Iterator["Tile"]:
+    """Yield the tiles of all pictures: each is a run of image tokens after a token with its name."""
     position = 0
     for is_image, run in groupby(tokens.is_image):
         length = len(list(run))
         if is_image:
-            yield tokens.names[position - 1], length
+            yield _read_tile(tokens.names[position - 1], length)
         position += length
 
 
-def _join_tiles(tiles: Sequence[tuple[str, int]]) -> list[Area | None]:
+@dataclass(frozen=True)
+class Tile:
+    """A tile of so many image tokens; row and column count from 1, and are 0 for the picture as a whole."""
+
+    row: int
+    column: int
+    length: int
+
+    @property
+    def is_whole(self) -> bool:
+        # It comes last, so that it ends a picture.
+        return self.row == 0
+
+    def lay_out(self, rows: int, columns: int) -> list[Area | None]:
+        """Return the parts of its tokens in a picture of so many tiles."""
+        side = isqrt(self.length)
+        if self.is_whole:
+            return _make_grid(side, side)
+        number = (self.row - 1) * columns + self.column - 1
+        return _make_grid(side, side, _make_cell(number, rows, columns, WHOLE))
+
+
+def _join_tiles(tiles: Sequence[Tile]) -> list[Area | None]:
     """Return the parts of all tokens of a picture's tiles."""
-    places = [_read_tile(name) for name, _ in tiles]
-    rows = max(row for row, _ in places)
-    columns = max(column for _, column in places)
+    rows = max(tile.row for tile in tiles)
+    columns = max(tile.column for tile in tiles)
     areas: list[Area | None] = []
-    for (row, column), (_, length) in zip(places, tiles, strict=True):
-        # The whole picture has no number.
-        area = _make_cell((row - 1) * columns + column - 1, rows, columns, WHOLE) if row else WHOLE
-        areas += _make_grid(isqrt(length), isqrt(length), area)
+    for tile in tiles:
+        areas += tile.lay_out(rows, columns)
     return areas
 
 
-def _read_tile(name: str) -> tuple[int, int]:
-    """Return row and column of a tile, counted from 1; zeros for the whole picture."""
+def _read_tile(name: str, length: int) -> Tile:
     match = TILE_NAME.fullmatch(name)
     if match is None:
-        return 0, 0
-    return int(match[1]), int(match[2])
+        return Tile(0, 0, length)
+    return Tile(int(match[1]), int(match[2]), length)
 
 
 def _lay_out_any_resolution(tokens: PromptTokens) -> Layout:
@@ -132,18 +149,24 @@ def _lay_out_any_resolution(tokens: PromptTokens) -> Layout:
 
 
 def _lay_out_lines(config: Any, size: Sequence[int]) -> list[Area | None]:
-    from transformers.models.llava_next.modeling_llava_next import get_anyres_image_grid_shape
-
     side = config.vision_config.image_size // config.vision_config.patch_size
-    pinpoints = [list(pinpoint) for pinpoint in config.image_grid_pinpoints]
-    tiles = get_anyres_image_grid_shape(list(size), pinpoints, config.vision_config.image_size)
-    rows, columns = _list_lines(size, (side * tiles[0], side * tiles[1]))
+    height, width = _count_any_resolution_tiles(config, size)
+    rows, columns = _list_lines(size, (side * height, side * width))
     areas = _make_grid(side, side)
     for top, bottom in rows:
         areas += [(top, left, bottom, right) for left, right in columns]
         # A token that ends the line.
         areas.append(None)
     return areas
+
+
+def _count_any_resolution_tiles(config: Any, size: Sequence[int]) -> tuple[int, int]:
+    """Return in how many rows and columns of tiles a picture of a size is cut."""
+    from transformers.models.llava_next.modeling_llava_next import get_anyres_image_grid_shape
+
+    pinpoints = list(map(list, config.image_grid_pinpoints))
+    rows, columns = get_anyres_image_grid_shape(list(size), pinpoints, config.vision_config.image_size)
+    return rows, columns
 
 
 Interval = tuple[float, float]

@@ -30,17 +30,21 @@ def _has_picture_parts(prompt: Any) -> bool:
     return is_chat(prompt) and any(map(_is_picture, list_parts(prompt)))
 
 
-def _is_picture(part: Mapping[str, Any]) -> bool:
-    return part.get("type") == "image"
+def _is_picture(entry: Mapping[str, Any]) -> bool:
+    return entry.get("type") == "image"
 
 
 def split_prompt(prompt: Any) -> tuple[list[Any], Any]:
     """Return the pictures of a prompt, and what is said about them: a text, a chat without pictures, or tensors."""
-    pictures: list[Any] = []
-    words = prompt
-    if is_picture_pair(prompt):
-        given, words = prompt
-        pictures = list(given) if isinstance(given, list | tuple) else [given]
+    if not is_picture_pair(prompt):
+        return _split_words([], prompt)
+    pictures, words = prompt
+    if not isinstance(pictures, list | tuple):
+        pictures = [pictures]
+    return _split_words(list(pictures), words)
+
+
+def _split_words(pictures: list[Any], words: Any) -> tuple[list[Any], Any]:
     if is_chat(words):
         return _fill_parts(words, pictures), _drop_pictures(words)
     return pictures, words
@@ -49,7 +53,7 @@ def split_prompt(prompt: Any) -> tuple[list[Any], Any]:
 def _fill_parts(messages: Chat, pictures: list[Any]) -> list[Any]:
     """Return a picture for every part that stands for one: its own, or the next of those before the chat."""
     following = iter(pictures)
-    filled = [_find_picture(part, following) for part in filter(_is_picture, list_parts(messages))]
+    filled = [_find_picture(entry, following) for entry in filter(_is_picture, list_parts(messages))]
     if next(following, None) is not None:
         raise BadInput(
             f"The chat has parts for {len(filled)} pictures, but {len(pictures)} were given: add a part "
@@ -58,10 +62,10 @@ def _fill_parts(messages: Chat, pictures: list[Any]) -> list[Any]:
     return filled
 
 
-def _find_picture(part: Mapping[str, Any], following: Iterator[Any]) -> Any:
+def _find_picture(entry: Mapping[str, Any], following: Iterator[Any]) -> Any:
     for key in IMAGE_KEYS:
-        if part.get(key) is not None:
-            return part[key]
+        if entry.get(key) is not None:
+            return entry[key]
     picture = next(following, None)
     if picture is None:
         raise BadInput('A part {"type": "image"} of the chat has no picture: give it under "image".')
@@ -76,5 +80,12 @@ def _drop_pictures(messages: Chat) -> list[dict[str, Any]]:
 def _drop_from_message(message: Mapping[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if isinstance(content, list | tuple):
-        content = [{"type": "image"} if _is_picture(part) else part for part in content]
+        content = list(map(_drop_picture, content))
     return {**message, "content": content}
+
+
+def _drop_picture(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    # Templates would show a picture as text.
+    if _is_picture(entry):
+        return {"type": "image"}
+    return entry

@@ -7,6 +7,7 @@ from PIL import Image
 
 from clearhead.arrays import Array
 
+ROUNDING = 1e-9
 Area = tuple[float, float, float, float]
 """Top, left, bottom and right of a part of a picture, as shares of what the model saw of it."""
 
@@ -41,20 +42,26 @@ class PictureSpan:
 
         A token whose part covers several cells divides its relevance among them, so that the sum stays.
         """
-        rows, columns = self.grid
-        areas = np.asarray(self.areas)
-        shares_KR = _share_cells(areas[:, 0], areas[:, 2], rows)
-        shares_KC = _share_cells(areas[:, 1], areas[:, 3], columns)
+        shares_KR, shares_KC = map(self._share_axis, (0, 1))
         relevance_K = np.asarray(relevance)[list(self.tokens)]
         placed: Array = np.einsum("k,kr,kc->rc", relevance_K, shares_KR, shares_KC)
         return placed.ravel()
+
+    def _share_axis(self, axis: int) -> Array:
+        """Return which share of each token's part lies in each row (axis 0) or column (axis 1) of the grid."""
+        areas = np.asarray(self.areas)
+        return _share_cells(areas[:, axis], areas[:, axis + 2], self.grid[axis])
 
 
 def _share_cells(start_K: Array, end_K: Array, count: int) -> Array:
     """Return which share of each interval lies in each of `count` equal cells of the unit interval (K × cells)."""
     edges = np.arange(count + 1) / count
     overlap = np.minimum(end_K[:, None], edges[1:]) - np.maximum(start_K[:, None], edges[:-1])
+    return _normalise(overlap)
+
+
+def _normalise(overlap: Array) -> Array:
     # Rounding leaves a trace of overlap with the neighbours of a cell.
-    overlap = np.where(overlap > 1e-9, overlap, 0)
+    overlap = np.where(overlap > ROUNDING, overlap, 0)
     shares: Array = overlap / overlap.sum(1, keepdims=True)
     return shares

@@ -31,11 +31,16 @@ def describe_pictures(explanation: AnswerExplanation) -> list[str]:
 
 
 def _describe(explanation: AnswerExplanation, number: int) -> str:
-    tokens = list(explanation.picture_spans[number].tokens)
-    sizes = np.abs(explanation.relevance)
-    share = float(sizes[tokens].sum()) / (float(sizes.sum()) or 1.0)
+    share = _find_share(explanation, explanation.picture_spans[number].tokens)
     position = heatmap.describe_strongest(explanation.pictures[number])
     return f"Picture {number + 1}: {format_percent(share)} of all relevance, most at the {position}."
+
+
+def _find_share(explanation: AnswerExplanation, tokens: Sequence[int]) -> float:
+    sizes = np.abs(explanation.relevance)
+    # Without any relevance every share is zero.
+    total = float(sizes.sum()) or 1.0
+    return float(sizes[list(tokens)].sum()) / total
 
 
 def format_full(explanation: AnswerExplanation) -> str:
@@ -56,15 +61,17 @@ def merge_parts(picture: Explanation, columns: int) -> Array:
     """Return the relevance of a picture's parts, joined by squares until a row has at most so many."""
     assert picture.grid is not None
     grid = picture.relevance.reshape(picture.grid)
+    # Rounded up.
     side = -(-grid.shape[1] // columns)
-    if side <= 1:
-        return grid
-    # Filled up, so that squares divide it.
-    missing = [(0, -length % side) for length in grid.shape]
-    padded = np.pad(grid, missing)
-    rows, width = padded.shape
-    merged: Array = padded.reshape(rows // side, side, width // side, side).sum((1, 3))
-    return merged
+    return _add_squares(grid, side)
+
+
+def _add_squares(grid: Array, side: int) -> Array:
+    """Return the sums over squares of a grid, which is filled up with zeros where they do not divide it."""
+    padded = np.pad(grid, [(0, -length % side) for length in grid.shape])
+    rows, columns = padded.shape
+    sums: Array = padded.reshape(rows // side, side, columns // side, side).sum((1, 3))
+    return sums
 
 
 def render_html(choices: Sequence[AnswerExplanation]) -> str:
@@ -77,12 +84,17 @@ def render_html(choices: Sequence[AnswerExplanation]) -> str:
 
 
 def _render_figure(choices: Sequence[AnswerExplanation], number: int) -> str:
-    picture = heatmap.shrink(choices[0].pictures[number], heatmap.MAX_PAGE_SIDE)
-    image = heatmap.shrink_image(heatmap.original_image(picture))
+    image = _shrink_photo(choices[0].pictures[number])
     url = heatmap.encode_data_url(image, "JPEG")
     photo = html_parts.render_image(url, image.size, describe_pictures(choices[0])[number], "ch-photo")
     layers = [_render_layer(choice, number, index, image.size) for index, choice in enumerate(choices)]
     return f'<div class="ch-stack">{photo}{"".join(layers)}</div>'
+
+
+def _shrink_photo(picture: Explanation) -> Image.Image:
+    small = heatmap.shrink(picture, heatmap.MAX_PAGE_SIDE)
+    # Once more for pictures of which only tensors are there.
+    return heatmap.shrink_image(heatmap.original_image(small))
 
 
 def _render_layer(choice: AnswerExplanation, number: int, index: int, size: tuple[int, int]) -> str:

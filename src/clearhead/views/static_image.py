@@ -146,15 +146,16 @@ def _draw_boxes(boxes: Sequence[Box], height: float) -> Image.Image:
     # All backgrounds first: letters may reach beyond their box.
     _draw_backgrounds(image, boxes)
     for box in boxes:
-        _draw_label(image, box)
-        _draw_image(image, box)
+        _draw_content(image, box)
     return image
 
 
-def _draw_image(canvas: Image.Image, box: Box) -> None:
-    if box.image is not None:
-        size = (round(SCALE * box.width), round(SCALE * box.height))
-        canvas.paste(box.image.resize(size), (round(SCALE * box.x), round(SCALE * box.y)))
+def _draw_content(canvas: Image.Image, box: Box) -> None:
+    if box.image is None:
+        _draw_label(canvas, box)
+        return
+    size = (round(SCALE * box.width), round(SCALE * box.height))
+    canvas.paste(box.image.resize(size), (round(SCALE * box.x), round(SCALE * box.y)))
 
 
 def _draw_label(image: Image.Image, box: Box) -> None:
