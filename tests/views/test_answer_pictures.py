@@ -62,8 +62,8 @@ def test_pictures_have_one_scale_and_a_share_of_all_relevance():
     assert sum(shares.values()) == pytest.approx(1)
     assert sum(explanation.shares.values()) == pytest.approx(1)
     first, second = answer_pictures.describe_pictures(explanation)
-    assert "bottom right: row 2 of 2, column 2 of 2" in first
-    assert "top right" in second
+    assert "row 2 of 2, column 2 of 2" in first
+    assert "row 1 of 2, column 2 of 2" in second
     assert "<image>" not in answers.format_special(explanation)
 
 

@@ -211,7 +211,7 @@ def _find_spans(
     pictures = _assign_tokens(tokens)
     _validate_count(len(pictures), images)
     # Without images the tensors of the prompt were given.
-    shown = images or [None] * len(pictures)
+    shown: Sequence[Image.Image | None] = images or [None] * len(pictures)
     spans = []
     for pairs, image in zip(pictures, shown, strict=True):
         spans.append(_make_span(pairs, image, _find_box(model, tokens, image)))
