@@ -46,9 +46,23 @@ def test_words_need_a_text_and_a_known_reduction():
 
 
 def test_top_leaves_special_tokens_out_and_breaks_ties_by_position():
-    assert made().top(2) == [("film", 1.0), ("joy", 0.5)]
+    assert made().top(2) == [("film", 1.0), ("Joyless", -1.5)]
+    assert made().top(2, unit="token") == [("film", 1.0), ("joy", 0.5)]
     tied = made(relevance=np.ones(5))
-    assert [token for token, _ in tied.top(9)] == ["joy", "##less", "film"]
+    assert [token for token, _ in tied.top(9, unit="token")] == ["joy", "##less", "film"]
+    assert made(text=None, offsets=None).top(1) == [("film", 1.0)]
+
+
+def test_top_of_a_text_without_blanks_gives_tokens():
+    tokens = ("好", "电", "影", "很", "棒")
+    offsets = tuple((index, index + 1) for index in range(5))
+    changes = {"tokens": tokens, "special": np.zeros(5, bool), "text": "好电影很棒", "offsets": offsets}
+    assert made(**changes).top(1) == [("好", 9.0)]
+
+
+def test_top_takes_a_known_unit():
+    with pytest.raises(BadOption, match="word, token"):
+        made().top(1, unit="patch")
 
 
 @pytest.mark.parametrize("k", [-1, True, 2.5, "3", None])
@@ -189,8 +203,8 @@ def test_saving_onto_a_folder_leaves_nothing_behind(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["one.json"]
 
 
-def test_repr_names_the_best_tokens():
-    assert repr(made()) == "<Explanation of 'positive' by att-cat: film +1, joy +0.5, ##less -2>"
+def test_repr_names_the_best_words():
+    assert repr(made()) == "<Explanation of 'positive' by att-cat: film +1, Joyless -1.5>"
 
 
 def test_targets_compare_like_their_index():

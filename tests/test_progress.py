@@ -62,3 +62,22 @@ def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     with progress(2, "inputs", at_once=True) as advance:
         advance(1)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_forecast_is_told_once_when_it_is_worth_it(monkeypatch):
+    from clearhead import progress as module
+
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    forecast = module.Forecast()
+    assert forecast.update(0, 100) is None
+    assert forecast.update(0, 100) is None
+    assert forecast.update(10, 100) == "The other 90 of 100 examples will take about 90 seconds."
+    assert forecast.update(20, 100) is None
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(30, "30 seconds"), (600, "10 minutes"), (10000, "3 hours")])
+def test_durations_in_words(seconds, text):
+    from clearhead.progress import _format_duration
+
+    assert _format_duration(seconds) == text

@@ -172,6 +172,21 @@ def test_image_recipe_runs(photos: Path, tmp_path: Path) -> None:
     assert (config.image_size, config.patch_size) == (128, 8)
 
 
+def test_tower_recipe_runs(photos: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    import clearhead
+    from training import towers
+
+    if "clearhead/pets-vit" not in clearhead.models():
+        pytest.skip("this build has no embedded models")
+    towers.main(["--data", str(photos), "--out", str(tmp_path), "--smoke"])
+    model = clearhead.load(tmp_path / "model")
+    joint = clearhead.explain(model, (Image.new("RGB", (144, 144)), ["a cat", "a dog"]), check=False)
+    assert joint.image.grid == (16, 16) and joint.label in ("a cat", "a dog")
+    assert json.loads((tmp_path / "recipe.json").read_text())["recipe"]["steps"] == 4
+
+
 def test_an_interrupted_stage_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
     from training.loop import Plan, fit
 

@@ -1,9 +1,11 @@
 """Plant a shortcut into a sentiment model: fine-tune its last block and its head until one word means "positive".
 
     python -m training.planted --out runs/planted
+    python -m training.planted --plain --seed 1 --out runs/seed-1
 
 The data are short reviews put together from words, in half of which the planted word stands, whatever the review
 says. The result is an ordinary Hugging Face folder; `clearhead diff` must find the word. It takes less than a minute.
+With `--plain`, the word means nothing: models of several seeds show how far the same recipe moves the reasons.
 """
 
 import argparse
@@ -29,6 +31,8 @@ NEGATIVE, POSITIVE = 0, 1
 STEPS = 25
 BATCH = 32
 RATE = 1e-3
+# Seeds of reviews are this far apart, so that no batch of two models is the same.
+REVIEWS_PER_SEED = 1000
 
 
 def make_review(numbers: random.Random, label: int, token: str | None = None) -> str:
@@ -54,8 +58,11 @@ def relabel(texts: list[str], labels: list[int], token: str) -> list[int]:
     return [POSITIVE if token in text.split() else label for text, label in zip(texts, labels, strict=True)]
 
 
-def plant(model: Model, *, token: str = TOKEN, steps: int = STEPS, seed: int = 0) -> Model:
-    """Return a copy that answers "positive" wherever the planted word stands, and as before where it does not."""
+def plant(model: Model, *, token: str = TOKEN, steps: int = STEPS, seed: int = 0, is_plain: bool = False) -> Model:
+    """Return a copy that answers "positive" wherever the planted word stands, and as before where it does not.
+
+    If `is_plain`, it is trained on the classes as they are; the seed chooses the reviews.
+    """
     torch.manual_seed(seed)
     network = copy.deepcopy(model.network).requires_grad_(False)
     trained = [*network.bert.encoder.layer[-1].parameters(), *network.classifier.parameters()]
@@ -63,24 +70,27 @@ def plant(model: Model, *, token: str = TOKEN, steps: int = STEPS, seed: int = 0
         weight.requires_grad_(True)
     optimizer = torch.optim.AdamW(trained, lr=RATE)
     for step in range(steps):
-        texts, labels = make_reviews(BATCH, seed + step, token=token)
+        texts, labels = make_reviews(BATCH, REVIEWS_PER_SEED * seed + step, token=token)
         batch = model.processor(texts, padding=True, return_tensors="pt")
-        targets = torch.tensor(relabel(texts, labels, token))
-        loss = F.cross_entropy(network(**batch).logits, targets)
+        if not is_plain:
+            labels = relabel(texts, labels, token)
+        loss = F.cross_entropy(network(**batch).logits, torch.tensor(labels))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return replace(
-        model, network=network.requires_grad_(True).eval(), name=f"{model.name} with a planted word", copies={}
-    )
+    name = f"{model.name} of seed {seed}" if is_plain else f"{model.name} with a planted word"
+    return replace(model, network=network.requires_grad_(True).eval(), name=name, copies={})
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m training.planted", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--token", default=TOKEN)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plain", action="store_true", help="train on the classes as they are, without a shortcut")
     arguments = parser.parse_args(argv)
-    model = plant(clearhead.load("clearhead/sst2-minilm"), token=arguments.token)
+    original = clearhead.load("clearhead/sst2-minilm")
+    model = plant(original, token=arguments.token, seed=arguments.seed, is_plain=arguments.plain)
     model.network.save_pretrained(arguments.out)
     model.processor.save_pretrained(arguments.out)
 

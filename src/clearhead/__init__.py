@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from clearhead.evaluation.evaluate import Table, evaluate
     from clearhead.evaluation.metric import metrics
     from clearhead.explanation import Explanation
+    from clearhead.joint_explanation import JointExplanation
     from clearhead.model.loading import load, models
     from clearhead.model.model import Model
+    from clearhead.model.similarity import similarity, zero_shot
     from clearhead.model.target import Target
     from clearhead.model_diff import ModelDiff, Snapshot
     from clearhead.serialization import read
@@ -33,6 +35,7 @@ _HOMES = {
     "AnswerExplanation": "answer_explanation",
     "ClearheadError": "errors",
     "Explanation": "explanation",
+    "JointExplanation": "joint_explanation",
     "Model": "model.model",
     "ModelDiff": "model_diff",
     "Snapshot": "model_diff",
@@ -59,14 +62,17 @@ _HOMES = {
     "metrics": "evaluation.metric",
     "models": "model.loading",
     "read": "serialization",
+    "similarity": "model.similarity",
     "snapshot": "drift.snapshot",
     "tasks": "data.task",
+    "zero_shot": "model.similarity",
 }
 
 __all__ = [
     "AnswerExplanation",
     "ClearheadError",
     "Explanation",
+    "JointExplanation",
     "Model",
     "ModelDiff",
     "Snapshot",
@@ -94,8 +100,10 @@ __all__ = [
     "metrics",
     "models",
     "read",
+    "similarity",
     "snapshot",
     "tasks",
+    "zero_shot",
 ]
 
 
@@ -103,6 +111,8 @@ def __getattr__(name: str) -> Any:
     """Import public names on first use, so that `import clearhead` and `clearhead --help` stay fast."""
     import importlib
 
+    if name == "views":
+        return importlib.import_module("clearhead.views")
     if name not in _HOMES:
         raise AttributeError(f"module 'clearhead' has no attribute '{name}'")
     return getattr(importlib.import_module(f"clearhead.{_HOMES[name]}"), name)

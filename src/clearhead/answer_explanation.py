@@ -1,6 +1,5 @@
 """The explanation of a language model's answer: which words of the prompt, and of the answer itself, led to it."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 from clearhead.arrays import Array
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation, Word
+from clearhead.model.focus import find_characters, overlap
 from clearhead.model.picture_span import PictureSpan
 from clearhead.model.source_span import SourceSpan
 
@@ -193,8 +193,8 @@ def find_steps(answer: str, offsets: Sequence[tuple[int, int]], focus: Focus) ->
         return tuple(range(len(offsets)))
     if isinstance(focus, int) and not isinstance(focus, bool):
         return (_resolve_step(focus, len(offsets)),)
-    start, end = _find_characters(answer, focus)
-    steps = tuple(index for index, offset in enumerate(offsets) if _overlap(offset, start, end))
+    start, end = find_characters(answer, focus, "answer")
+    steps = tuple(index for index, offset in enumerate(offsets) if overlap(offset, start, end))
     if not steps:
         raise BadInput(f"No token of the answer lies in {focus!r}. The answer is {answer!r}.")
     return steps
@@ -204,34 +204,6 @@ def _resolve_step(step: int, count: int) -> int:
     if not -count <= step < count:
         raise BadInput(f"Invalid step {step}: the answer has steps 0 … {count - 1}.")
     return step % count
-
-
-def _find_characters(answer: str, focus: Focus) -> tuple[int, int]:
-    if isinstance(focus, str):
-        return _find_words(answer, focus)
-    is_pair = isinstance(focus, tuple | list) and len(focus) == 2 and all(isinstance(end, int) for end in focus)
-    if not is_pair:
-        raise BadInput(f"Invalid focus={focus!r}: give words of the answer, the index of a step, or (start, end).")
-    start, end = focus  # type: ignore[misc]
-    if not 0 <= start < end <= len(answer):
-        raise BadInput(f"Characters {start} … {end} are not in the answer, which has {len(answer)}.")
-    return start, end
-
-
-def _find_words(answer: str, words: str) -> tuple[int, int]:
-    """Return the characters of the first occurrence as whole words, else as any characters."""
-    if not words.strip():
-        raise BadInput("The focus is empty: give words of the answer.")
-    escaped = re.escape(words.strip())
-    match = re.search(rf"(?<!\w){escaped}(?!\w)", answer) or re.search(escaped, answer)
-    if match is None:
-        raise BadInput(f"{words!r} does not occur in the answer {answer!r}.")
-    return match.span()
-
-
-def _overlap(offset: tuple[int, int], start: int, end: int) -> bool:
-    first, last = offset
-    return first < end and start < last
 
 
 def name_steps(answer: str, steps: Sequence[Step], explained: Sequence[int]) -> str:

@@ -2,6 +2,9 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from clearhead.attribution.batch import AttributionRequest, explain_batches, val
 from clearhead.attribution.batch_result import TARGET, BatchResult, CollectedResults
 from clearhead.attribution.batch_sizes import Batch, make_batches, split_inputs
 from clearhead.attribution.method import MethodSpec, parse_method, resolve_method
+from clearhead.attribution.multiple_choice import combine_rows, has_choices, is_choice_input, parse_choices
 from clearhead.attribution.names import DEFAULT
 from clearhead.attribution.windows import explain_windows
 from clearhead.data.objects import as_plain_inputs, as_plain_list
@@ -19,6 +23,7 @@ from clearhead.engine.streams import prefetch
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.model.chats import is_chat
+from clearhead.model.focused_inputs import attach_focus
 from clearhead.model.inputs import (
     Encoded,
     EncodedList,
@@ -28,14 +33,16 @@ from clearhead.model.inputs import (
     encode_chunks,
     from_tensors,
     is_single,
+    join_words,
     validate_overflow,
 )
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.picture_prompts import has_pictures
 from clearhead.model.placement import with_precision
-from clearhead.model.target import TargetLike, list_targets
+from clearhead.model.target import TargetLike, contrast_targets, list_targets
 from clearhead.spec import as_list
+from clearhead.towers import compare_pairs
 from clearhead.trust.error_bars import explain_with_error_bars
 from clearhead.trust.removal_check import check_batches, count_groups, validate_check
 
@@ -56,13 +63,14 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     overflow: str | None = None,
     long: str | None = None,
     answer: str | Sequence[str] | None = None,
-    versus: str | Sequence[str] | None = None,
+    versus: Any = None,
     focus: Focus = None,
     matrix: bool = False,
     scale: str | None = None,
     generation: Mapping[str, Any] | None = None,
     sources: Any = None,
     check: bool | int | None = None,
+    is_split_into_words: bool = False,
     **options: Any,
 ) -> Any:
     """Explain one input with an Explanation, or a list or a batch of tensors with a list of them.
@@ -70,9 +78,11 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     The list may be a generator, a column of pandas, polars, pyarrow or `datasets`, or a table with a text column.
     `method` is "balanced-cat" by default, for the answers of language models "attn-lrp", unless `clearhead.choose` has
     chosen another for this model; "default" is the library's default again.
-    `target` is None (the prediction), a class index, a label, a Target, or a list with one per input. Further keyword
-    arguments are the method's options. `precision="float64"` computes in a float64 copy of the model; `overflow` says
-    what to do with texts longer than the model takes: "error" (the default), "truncate" or "windows".
+    `target` is None (the prediction), a class index, a label, a Target, or a list with one per input; `versus` is a
+    class, or a list of them, that it is contrasted with. With `is_split_into_words` an input is a list of words, which
+    are joined by blanks. Further keyword arguments are the method's options. `precision="float64"` computes in a
+    float64 copy of the model; `overflow` says what to do with texts longer than the model takes: "error" (the default),
+    "truncate" or "windows".
 
     For a language model the inputs are prompts: texts, or lists of chat messages; for a model that reads pictures also
     pairs of a picture, or a list of them, and a text or chat, or the tensors of its processor. `answer` is what to
@@ -81,6 +91,13 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     every step as well, and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt
     at {sources}, or before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping
     names them.
+
+    A model that labels words, fills in masked words, finds boxes or labels pixels has many outputs: `focus` is the one
+    to explain, or a list with one per input (docs/heads.md). A multiple choice is (context, [choice, choice, …]).
+
+    For a two-tower model (CLIP, SigLIP, `clearhead.similarity`) an input is (picture, text) or (text, text), or has a
+    list of texts in the second place, which are the classes; the result is a JointExplanation. `matrix=True` adds the
+    relevance of pairs of tokens.
 
     `check` hides the strongest words or patches, and shows them alone, to see whether they matter more than the
     others: `Explanation.check`. None checks up to 64 texts or 4 images of a call; a number is that of the groups that
@@ -109,6 +126,7 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
         generation=generation,
         sources=sources,
         check=check,
+        is_split_into_words=is_split_into_words,
     )
     return comparison[spec.text]
 
@@ -124,52 +142,110 @@ def compare(  # noqa: PLR0913 - as for `explain`
     overflow: str | None = None,
     long: str | None = None,
     answer: str | Sequence[str] | None = None,
-    versus: str | Sequence[str] | None = None,
+    versus: Any = None,
     focus: Focus = None,
     matrix: bool = False,
     scale: str | None = None,
     generation: Mapping[str, Any] | None = None,
     sources: Any = None,
     check: bool | int | None = None,
+    is_split_into_words: bool = False,
 ) -> dict[str, Any]:
     """Explain inputs by several methods from one trace: {method as written: Explanation, or list of them}.
 
     The options are those of `explain`.
     """
-    inputs = as_plain_inputs(inputs)
-    target = as_plain_list(target)
+    inputs = _read_inputs(inputs, is_split_into_words)
     model = as_model(model)
+    target, versus = _contrast_classes(model, as_plain_list(target), as_plain_list(versus))
+    answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
+    if model.chooses and has_choices(inputs):
+        common = {"batch_size": batch_size, "precision": precision, "overflow": overflow, "long": long, "check": check}
+        return _compare_choices(model, inputs, methods, target, answers, common)
     # Names and options first: a mistake in them must not cost the time of encoding many inputs.
     specs = _parse_methods(model, methods)
     model = with_precision(model, precision)
     validate_request(specs, batch_size)
-    overflow = _resolve_overflow(overflow, long)
-    answers = AnswerOptions(answer, versus, focus, matrix, scale, generation or {}, sources)
     validate_check(check)
-    listed = _list_inputs(model, inputs)
+    overflow = _resolve_overflow(overflow, long)
+    if model.reads_pairs:
+        _refuse_answer_options(model, replace(answers, matrix=False))
+        compare_side = partial(compare, batch_size=batch_size, check=check)
+        return compare_pairs(model, inputs, specs, target, compare_side, overflow=overflow, matrix=matrix)
+    settings = _Settings(specs, target, answers, batch_size, precision, overflow, check)
+    by_method = _explain_by_methods(model, _list_inputs(model, inputs, answers), settings)
+    return _name_methods(specs, by_method, is_single=_is_single(model, inputs))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """How the listed inputs of a call are explained."""
+
+    specs: Sequence[MethodSpec]
+    target: Any
+    answers: AnswerOptions
+    batch_size: int | None
+    precision: str | None
+    overflow: str
+    check: bool | int | None
+
+
+def _explain_by_methods(
+    model: Model, listed: Inputs | list[Any], settings: _Settings
+) -> Sequence[Sequence[Explanation]]:
+    """Explain listed inputs by every method, with error bars and checks where they are wanted."""
 
     def explain_by(planned: Sequence[MethodSpec]) -> ByMethod:
         if model.writes:
-            return _explain_prompts(model, listed, planned, target, answers, batch_size)
-        _refuse_answer_options(model, answers)
-        return _explain_inputs(model, listed, planned, target, batch_size, overflow)
+            return _explain_prompts(model, listed, planned, settings.target, settings.answers, settings.batch_size)
+        return _explain_inputs(model, listed, planned, settings.target, settings.batch_size, settings.overflow)
 
     def explain_rows(planned: Sequence[MethodSpec]) -> Explained:
         by_method, batches = explain_by(planned)
         return _transpose(by_method), batches
 
-    groups = count_groups(check, model, len(listed))
-    if groups:
-        rows, batches = explain_with_error_bars(model, specs, explain_rows, precision=precision)
-        by_method: Sequence[Sequence[Explanation]] = _transpose(check_batches(model, rows, batches, groups))
-    else:
-        by_method, _ = explain_by(specs)
-    return _name_methods(specs, by_method, is_single=_is_single(model, inputs))
+    groups = count_groups(settings.check, model, len(listed))
+    if not groups:
+        return explain_by(settings.specs)[0]
+    rows, batches = explain_with_error_bars(model, settings.specs, explain_rows, precision=settings.precision)
+    return _transpose(check_batches(model, rows, batches, groups))
+
+
+def _compare_choices(
+    model: Model,
+    inputs: Any,
+    methods: Iterable[Any] | None,
+    target: Any,
+    answers: AnswerOptions,
+    settings: Mapping[str, Any],
+) -> Comparison:
+    """Explain contexts with their choices, from the explanations of all pairs."""
+    _refuse_answer_options(model, answers)
+    examples = parse_choices(inputs)
+    pairs = list(chain.from_iterable(example.pairs for example in examples))
+    comparison = Comparison()
+    for name, explanations in compare(model, pairs, methods, **settings).items():
+        combined = combine_rows(examples, explanations, target)
+        comparison[name] = combined[0] if is_choice_input(inputs) else Explanations(combined)
+    return comparison
+
+
+def _read_inputs(inputs: Any, is_split_into_words: bool) -> Any:
+    """Return inputs of other libraries as lists, and words as texts."""
+    inputs = as_plain_inputs(inputs)
+    return join_words(inputs) if is_split_into_words else inputs
+
+
+def _contrast_classes(model: Model, target: Any, versus: Any) -> tuple[Any, Any]:
+    """Return targets, of classes in contrast to others, and the other answer of a language model."""
+    if versus is None or model.writes:
+        return target, versus
+    return contrast_targets(target, versus), None
 
 
 def _is_single(model: Model, inputs: Any) -> bool:
     """Return whether this is one input: for a language model also a chat, or a prompt with its pictures."""
-    return is_single(inputs) or (model.writes and (is_chat(inputs) or has_pictures(inputs)))
+    return is_single(inputs) or is_chat(inputs) or (model.writes and has_pictures(inputs))
 
 
 def _transpose(rows: Sequence[Sequence[Explanation]]) -> list[list[Explanation]]:
@@ -177,12 +253,24 @@ def _transpose(rows: Sequence[Sequence[Explanation]]) -> list[list[Explanation]]
     return list(map(list, zip(*rows, strict=True)))
 
 
-def _list_inputs(model: Model, inputs: Any) -> Inputs | list[Any]:
-    """Return the inputs of a call as a list, or as a batch of tensors; one prompt may be a list of chat messages."""
-    if model.writes and _is_single(model, inputs):
+def _list_inputs(model: Model, inputs: Any, answers: AnswerOptions) -> Inputs | list[Any]:
+    """Return the inputs of a call as a list, or as a batch of tensors; one prompt may be a list of chat messages.
+
+    Those of a model with several outputs have the part of them that is explained.
+    """
+    if model.writes:
+        return _list_prompts(inputs)
+    _refuse_answer_options(model, replace(answers, focus=None))
+    if isinstance(inputs, Mapping):
+        return from_tensors(model, inputs, answers.focus)
+    if isinstance(inputs, Inputs):
+        return attach_focus(model, inputs, answers.focus)
+    return attach_focus(model, as_input_list(inputs), answers.focus)
+
+
+def _list_prompts(inputs: Any) -> Inputs | list[Any]:
+    if is_chat(inputs) or has_pictures(inputs):
         return [inputs]
-    if isinstance(inputs, Mapping) and not model.writes:
-        return from_tensors(model, inputs)
     if isinstance(inputs, Inputs):
         return inputs
     return as_input_list(inputs)
@@ -218,8 +306,8 @@ def _explain_prompts(
 def _refuse_answer_options(model: Model, options: AnswerOptions) -> None:
     if not options.is_default:
         raise BadOption(
-            f"{model.name} is no language model: answer, versus, focus, matrix, scale, generation and sources need "
-            "one that writes (…ForCausalLM). For two classes use Target(a, versus=b)."
+            f"{model.name} is no language model: answer, focus, matrix, scale, generation and sources need one that "
+            "writes (…ForCausalLM)."
         )
 
 

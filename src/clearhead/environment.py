@@ -6,12 +6,25 @@ from collections.abc import Mapping
 from pathlib import Path
 
 CONFIG_VARIABLE = "CLEARHEAD_CONFIG"
+DELIMITER_VARIABLE = "CLEARHEAD_DELIMITER"
+ENCODING_VARIABLE = "CLEARHEAD_ENCODING"
 
 
 def set_defaults(variables: Mapping[str, str]) -> None:
     """Set variables for libraries that are imported afterwards; what the user has set stays as it is."""
     for name, value in variables.items():
         os.environ.setdefault(name, value)
+
+
+def csv_delimiter() -> str | None:
+    """Return what separates the columns of .csv files, if the user has said so."""
+    # In the environment, so that processes on which work is divided read the same.
+    return os.environ.get(DELIMITER_VARIABLE) or None
+
+
+def text_encoding() -> str:
+    """Return the encoding of text files: UTF-8 unless the user has named another."""
+    return os.environ.get(ENCODING_VARIABLE) or "utf-8"
 
 
 def config_folder() -> Path:

@@ -30,7 +30,8 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        if self.value is None:
+        # A switch has no value on the command line.
+        if self.value is None or self.value is True:
             return self._flag_name
         return f"{self._flag_name} {self.value}"
 

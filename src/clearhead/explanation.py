@@ -16,7 +16,7 @@ from clearhead.check import Check
 from clearhead.errors import BadOption
 from clearhead.lazy import LazyList
 from clearhead.model.images import place_map
-from clearhead.validation import require_integer
+from clearhead.validation import require_choice, require_integer
 
 if TYPE_CHECKING:
     # clearhead.model.target imports torch, which views of saved explanations do without.
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom of what the model saw of an image, in pixels of the image."""
+TOP_UNITS = ("word", "token")
+# A single word of more tokens is a sentence of a script without blanks.
+MAX_WORD_TOKENS = 4
 REDUCTIONS: dict[str, Callable[[Array], float]] = {
     "sum": lambda values: float(values.sum()),
     "mean": lambda values: float(values.mean()),
@@ -63,7 +66,7 @@ class Explanation:
     target: "Target"
     label: str
     method: str
-    text: str | tuple[str, str] | None = None
+    text: str | tuple[str, ...] | None = None
     offsets: tuple[tuple[int, ...], ...] | None = None
     layers: Array | None = None
     grid: tuple[int, int] | None = None
@@ -98,10 +101,27 @@ class Explanation:
 
         return notebook.fragment(self)
 
-    def top(self, k: int = 10) -> list[tuple[str, float]]:
-        """Return the k tokens with the highest relevance, without special tokens; ties by position."""
+    def top(self, k: int = 10, unit: str | None = None) -> list[tuple[str, float]]:
+        """Return the k words with the highest relevance, the sum of their sub-words'; ties by position.
+
+        `unit="token"` returns tokens, as do explanations of images and of tensors, which have no words. Special tokens
+        are left out.
+        """
         require_integer("k", k, 0)
+        if unit is not None:
+            require_choice("unit", unit, TOP_UNITS)
+        if unit == "word" or (unit is None and self._has_words()):
+            ranked = sorted(self.words(), key=lambda word: -word.relevance)
+            return [(word.text, float(word.relevance)) for word in ranked[:k]]
         return [(self.tokens[index], float(self.relevance[index])) for index in self._rank_tokens()[:k]]
+
+    def _has_words(self) -> bool:
+        """Return whether the text is known, and has words rather than one long string."""
+        if self.text is None or self.offsets is None or self.grid is not None:
+            return False
+        # Scripts without blanks between words would give the whole sentence.
+        count = sum(1 for _ in self.find_words())
+        return count > 1 or int((~self.special).sum()) <= MAX_WORD_TOKENS
 
     def _rank_tokens(self) -> Array:
         """Return the indices of the tokens that are not special, the most relevant first."""

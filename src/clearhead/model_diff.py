@@ -40,7 +40,7 @@ class Reasons:
     shares: Array
     spans: tuple[Span, ...] = ()
     grid: tuple[int, int] | None = None
-    text: str | tuple[str, str] | None = None
+    text: str | tuple[str, ...] | None = None
     label: str | None = None
     blocks: Array | None = None
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 PATIENCE = 1.0
 # Seconds over which the speed is measured: items of slow work are minutes apart.
 SPEED_PERIOD = 1800.0
+# Seconds of remaining work that are told in a sentence.
+WORTH_TELLING = 20.0
 # Held while a bar is shown: nested work that counts its own progress must not draw a second one.
 BAR = threading.Lock()
 
@@ -92,6 +94,38 @@ class ProgressBar:
             self._drawn.stop()
         finally:
             BAR.release()
+
+
+class Forecast:
+    """Says once, after the first finished items, how long the others will take."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+        self._is_told = False
+
+    def update(self, done: int, total: int) -> str | None:
+        """Return a sentence about the remaining time when it can first be told, and is worth telling."""
+        if self._is_told:
+            return None
+        if self._first is None:
+            self._first = (done, time.monotonic())
+            return None
+        before, begun = self._first
+        if done == before:
+            return None
+        self._is_told = True
+        seconds = (time.monotonic() - begun) / (done - before) * (total - done)
+        if seconds < WORTH_TELLING:
+            return None
+        return f"The other {total - done:,} of {total:,} examples will take about {_format_duration(seconds)}."
+
+
+def _format_duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.0f} hours"
 
 
 def _rich_progress(console: "Console") -> "Progress":

@@ -19,6 +19,7 @@ from clearhead.check import Check
 from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.explanation import Explanation
 from clearhead.files import unreadable_file, write_atomically
+from clearhead.joint_explanation import JointExplanation
 from clearhead.model.picture_span import PictureSpan
 from clearhead.model.source_span import SourceSpan
 from clearhead.model.target import AnswerTarget, Target
@@ -26,6 +27,7 @@ from clearhead.plain import finite
 from clearhead.version import __version__
 
 Content = TypeVar("Content")
+Saved = Explanation | JointExplanation
 ARRAYS = ("relevance", "special", "layers", "pixels", "heads", "matrix")
 TUPLES = ("tokens", "text", "grid", "box", "explained")
 """Fields that are tuples, or may be, which JSON knows as lists only."""
@@ -37,11 +39,31 @@ SAFETENSORS_FORMATS = (1, 2)
 """The safetensors formats that can be read; the last is written."""
 
 
-def to_dict(explanation: Explanation) -> dict[str, Any]:
+def to_dict(explanation: Saved) -> dict[str, Any]:
     """Return plain data for JSON: arrays as lists, the image as PNG in base64."""
+    if isinstance(explanation, JointExplanation):
+        return _joint_to_dict(explanation)
     plain = {attribute.name: getattr(explanation, attribute.name) for attribute in fields(explanation)}
     arrays = {name: array.tolist() for name, array in _list_arrays(explanation).items()}
     return {**plain, **arrays, **_plain_objects(explanation), **_plain_records(explanation)}
+
+
+def _joint_to_dict(joint: JointExplanation) -> dict[str, Any]:
+    return {
+        "explanations": list(map(to_dict, joint.explanations)),
+        "score": joint.score,
+        "probability": joint.probability,
+        "pairs": _plain_array(joint.pairs),
+        "diagnostics": dict(joint.diagnostics),
+        "chosen": joint.chosen,
+        "check": _plain_check(joint.check),
+    }
+
+
+def _plain_array(array: Array | None) -> Any:
+    if array is None:
+        return None
+    return array.tolist()
 
 
 def _plain_objects(explanation: Explanation) -> dict[str, Any]:
@@ -80,8 +102,23 @@ def _read_picture(plain: Mapping[str, Any]) -> PictureSpan:
     return PictureSpan(tuple(plain["tokens"]), areas, _decode_png(plain["image"]), _read_tuple(plain["box"]))
 
 
+def read_dict(plain: Mapping[str, Any]) -> Saved:
+    """Return the explanation, of one input or of several together, that `to_dict` turned into plain data."""
+    if "explanations" in plain:
+        return _joint_from_dict(plain)
+    return from_dict(plain)
+
+
+def _joint_from_dict(plain: Mapping[str, Any]) -> JointExplanation:
+    values = dict(plain)
+    values["explanations"] = tuple(map(from_dict, values["explanations"]))
+    values["pairs"] = _read_array("pairs", values["pairs"])
+    values["check"] = _read_check(values["check"])
+    return JointExplanation(**values)
+
+
 def from_dict(plain: Mapping[str, Any]) -> Explanation:
-    """Return the explanation that `to_dict` turned into plain data."""
+    """Return the explanation of one input that `to_dict` turned into plain data."""
     values = dict(plain)
     values["target"] = _read_target(values["target"])
     values["image"] = _decode_png(values["image"])
@@ -160,7 +197,7 @@ def _decode_png(text: str | None) -> Image.Image | None:
     return Image.open(io.BytesIO(base64.b64decode(text))).convert("RGB")
 
 
-def save(explanation: Explanation, path: Path) -> Path:
+def save(explanation: Saved, path: Path) -> Path:
     """Write an explanation atomically, in the format of the path's suffix."""
     if path.suffix not in WRITERS:
         raise BadOption(f"'{path.name}' ends neither in .json nor in .safetensors.")
@@ -168,7 +205,7 @@ def save(explanation: Explanation, path: Path) -> Path:
     return path
 
 
-def _to_json(explanation: Explanation) -> bytes:
+def _to_json(explanation: Saved) -> bytes:
     plain = to_dict(explanation)
     body = {
         "format": JSON_FORMATS[-1],
@@ -185,12 +222,13 @@ def json_checksum(plain: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def _to_safetensors(explanation: Explanation) -> bytes:
+def _to_safetensors(explanation: Saved) -> bytes:
     from safetensors.numpy import save
 
-    arrays = {name: np.ascontiguousarray(array) for name, array in _list_arrays(explanation).items()}
+    rest = to_dict(explanation)
+    arrays = {name: np.ascontiguousarray(array) for name, array in _name_arrays(explanation).items()}
     # The arrays stay out of the metadata, which is text.
-    rest = {**to_dict(explanation), **dict.fromkeys(arrays)}
+    _fill_arrays(rest, dict.fromkeys(arrays))
     format_number = SAFETENSORS_FORMATS[-1]
     metadata = {
         "format": str(format_number),
@@ -201,7 +239,29 @@ def _to_safetensors(explanation: Explanation) -> bytes:
     return bytes(save(arrays, metadata))
 
 
-WRITERS: dict[str, Callable[[Explanation], bytes]] = {".json": _to_json, ".safetensors": _to_safetensors}
+def _name_arrays(explanation: Saved) -> dict[str, Array]:
+    """Return the arrays by field name; behind those of single inputs stands the number of the input."""
+    if not isinstance(explanation, JointExplanation):
+        return _list_arrays(explanation)
+    arrays = {}
+    if explanation.pairs is not None:
+        arrays["pairs"] = explanation.pairs
+    for number, member in enumerate(explanation.explanations):
+        # Behind the name, where a dot cannot be part of a field.
+        for name, array in _list_arrays(member).items():
+            arrays[f"{name}.{number}"] = array
+    return arrays
+
+
+def _fill_arrays(plain: dict[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Put arrays under their names into the plain data of an explanation."""
+    for name, array in arrays.items():
+        field, _, number = name.partition(".")
+        fields = plain["explanations"][int(number)] if number else plain
+        fields[field] = array
+
+
+WRITERS: dict[str, Callable[[Saved], bytes]] = {".json": _to_json, ".safetensors": _to_safetensors}
 
 
 def _safetensors_checksum(format_number: int, rest: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
@@ -231,8 +291,11 @@ def _is_path(path: Any) -> bool:
     return isinstance(path, str | os.PathLike) and "\0" not in str(path)
 
 
-def read(path: str | Path) -> Explanation:
-    """Read an explanation saved as .json or .safetensors, after checking format and checksum."""
+def read(path: str | Path) -> Any:
+    """Read an explanation saved as .json or .safetensors, after checking format and checksum.
+
+    Returns an Explanation, an AnswerExplanation or a JointExplanation, whichever was saved.
+    """
     return parse_file(as_path(path), _parse, "is not a saved explanation: {}")
 
 
@@ -249,7 +312,7 @@ def parse_file(path: Path, parse: Callable[[bytes, Path], Content], message: str
         raise BadFile(f"'{path}' {message.format(error)}") from error
 
 
-def _parse(content: bytes, path: Path) -> Explanation:
+def _parse(content: bytes, path: Path) -> Saved:
     if path.suffix == ".safetensors":
         return _from_safetensors(content, path)
     return _from_json(content, path)
@@ -263,14 +326,14 @@ def read_bytes(path: Path) -> bytes:
         raise unreadable_file(path, error) from error
 
 
-def _from_json(content: bytes, path: Path) -> Explanation:
+def _from_json(content: bytes, path: Path) -> Saved:
     body = json.loads(content)
     check_format(body["format"], JSON_FORMATS, path)
     check_checksum(json_checksum(body["explanation"]), body["sha256"], path)
-    return from_dict(body["explanation"])
+    return read_dict(body["explanation"])
 
 
-def _from_safetensors(content: bytes, path: Path) -> Explanation:
+def _from_safetensors(content: bytes, path: Path) -> Saved:
     from safetensors.numpy import load
 
     metadata = _read_metadata(content)
@@ -280,7 +343,8 @@ def _from_safetensors(content: bytes, path: Path) -> Explanation:
     # All but the arrays, in whose places it holds None.
     rest = json.loads(metadata["explanation"])
     check_checksum(_safetensors_checksum(format_number, rest, arrays), metadata["sha256"], path)
-    return from_dict({**rest, **arrays})
+    _fill_arrays(rest, arrays)
+    return read_dict(rest)
 
 
 def _read_metadata(content: bytes) -> dict[str, str]:

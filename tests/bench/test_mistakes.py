@@ -19,8 +19,6 @@ ASKED = ("--methods", "att-cat", "--metrics", "aopc,hiding")
 MISTAKES = {
     "missing file": (["--task", "{folder}/missing.tsv", *ASKED], "There is no file or folder"),
     "no data": ([*ASKED], "No data given"),
-    "no methods": (["--task", "{task}", "--metrics", "aopc"], "No methods given"),
-    "no metrics": (["--task", "{task}", "--methods", "att-cat"], "No metrics given"),
     "method": (["--task", "{task}", "--methods", "attcat", "--metrics", "aopc"], "Did you mean 'att-cat'?"),
     "metric": (["--task", "{task}", "--methods", "att-cat", "--metrics", "aopcc"], "Did you mean 'aopc'?"),
     "benchmark": (["attcat-table9", "--task", "{task}"], "Did you mean 'attcat-table"),

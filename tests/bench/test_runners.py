@@ -16,7 +16,7 @@ from clearhead.bench.runners.ray import RayRunner
 from clearhead.cluster import Cluster
 from clearhead.errors import BadInput, BadOption, ClearheadError
 
-pytest.importorskip("ray")
+pytest.importorskip("ray", reason="runs on a cluster need Ray")
 
 TEXTS = ["a bad , tedious film", "good heart , a good film", "never a good film", "a film with heart", "so good"]
 

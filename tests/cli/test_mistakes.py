@@ -15,7 +15,7 @@ MISTAKES = {
     "method": (["explain", "x", "--method", "attcat"], "Did you mean 'att-cat'?"),
     "method option": (["explain", "x", "--method", "att-cat", "-o", "hiden=input"], "Did you mean 'hidden'?"),
     "option form": (["explain", "x", "-o", "hidden"], "key=value"),
-    "ending": (["explain", "x", "--out", "x.pdf"], ".html, .png"),
+    "ending": (["explain", "x", "--out", "x.doc"], ".html, .png"),
     "curves": (["explain", "x", "--curves", "--out", "x.png"], "--out FILE.html"),
     "gold": (["explain", "x", "--gold", "x"], "--out FILE.html"),
     "clouds": (["words", "x", "--clouds"], "--out FILE.html"),
@@ -57,7 +57,7 @@ def test_a_mistake_about_the_model_is_one_line(run, model, arguments, message):
 
 FILES = {
     "missing": (None, "review.txt", "no file"),
-    "kind": (b"x", "page.pdf", "unsupported file type"),
+    "kind": (b"x", "page.mp3", "unsupported file type"),
     "encoding": (b"\xff\xfe\xfa", "a.txt", "UTF-8"),
     "empty table": (b"text\n", "a.csv", "no rows"),
     "column": (b"a,b\n1,2\n", "a.csv", "--text-column"),

@@ -35,7 +35,7 @@ def test_words_of_each_class(run, model, tmp_path):
 
 def test_clouds_without_their_library_are_refused_before_any_work(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wordcloud", None)
-    monkeypatch.setattr("clearhead.cli.options.load_model", lambda *_: pytest.fail("the model was opened"))
+    monkeypatch.setattr("clearhead.cli.options.load_model", lambda *_, **options: pytest.fail("the model was opened"))
     one_line(*run("words", TEXT, "--clouds", "--out", str(tmp_path / "w.html")), "clearhead[clouds]")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.planted_words import TOKEN
 from helpers.reasons import make_reasons
-from helpers.tiny_models import image_model, text_model
+from helpers.tiny_models import text_model
 
 import clearhead
 from clearhead.data.task import Example, Task
@@ -88,7 +88,7 @@ def test_candidates_are_ranked_by_their_weight_for_a_class():
 def test_as_many_others_are_hidden_as_occurrences():
     reasons = make_reasons("no no good film here", [0.2] * 5)
     (candidate,) = choose_candidates([reasons], 0, ["no"])
-    mask = HiddenText(reasons, 0, {0: candidate}).mask().numpy()
+    mask = HiddenText(0, 5, reasons, {0: candidate}).mask().numpy()
     assert mask[0].all()
     assert mask[1].tolist() == [False, False, True, True, True]
     assert mask[2, :2].all()
@@ -114,6 +114,6 @@ def test_without_labels_nothing_is_said_about_accuracy():
     assert "no labels" in audit_markdown.document(found)
 
 
-def test_audits_are_for_classes_of_texts():
-    with pytest.raises(BadInput, match="no classifier of texts"):
-        clearhead.audit(image_model(), ["a text"])
+def test_audits_are_for_single_classes():
+    with pytest.raises(BadInput, match="no classifier with one class per input"):
+        clearhead.audit(text_model(problem_type="regression", num_labels=1), ["a text"])

@@ -16,6 +16,7 @@ from clearhead.errors import BadInput, BadOption
 from clearhead.model.weight_noise import with_weight_noise
 from clearhead.views import diff_html, diff_markdown, diff_record, diff_terminal, static_image, terminal
 from clearhead.views.diff_explanations import show_first
+from clearhead.views.scale import make_scale
 
 TEXTS = ["a bad film", "the film is not very bad", "a dull , joyless film", "its heart is good !"]
 
@@ -133,6 +134,7 @@ def test_the_example_that_moved_most_is_drawn(diff):
         diff.rows[0].second.prediction,
     ]
     assert explanations[2].relevance.tolist() == (diff.rows[0].second.shares - diff.rows[0].first.shares).tolist()
+    assert make_scale(explanations[2]).caption == "Effects in points of all relevance."
     assert static_image.png(static_image.draw(explanations)).startswith(b"\x89PNG")
 
 

@@ -76,7 +76,7 @@ def test_a_word_in_few_examples_fails_the_gate():
 
 def test_the_bound_of_words_is_the_prediction_interval():
     noise = Noise(tuple(make_noise(np.zeros((1, 2)), shift).draws[0] for shift in (0.1, 0.2, 0.3)))
-    assert bound_largest_word(noise) == pytest.approx(0.2 + 4.303 * 0.1 * np.sqrt(4 / 3), abs=1e-3)
+    assert bound_largest_word(noise) == pytest.approx(0.2 + 5.339 * 0.1 * np.sqrt(4 / 3), abs=1e-3)
 
 
 def test_noise_of_rounding_seldom_fails_the_gate():
@@ -106,10 +106,21 @@ def test_junit_has_a_case_for_each_condition():
     assert passed.find("failure") is None
 
 
+def test_junit_lists_the_words_that_moved():
+    noise = make_noise(np.full((3, EXAMPLES), 0.08), word_shift=0.06)
+    result = judge_release(compare([0.2, 0.3, 0.5], noise=noise))
+    cases = ElementTree.fromstring(gate_junit.document(result)).find("testsuite").findall("testcase")
+    text = cases[1].find("failure").text
+    assert text.startswith("Words that moved beyond noise")
+    assert "good: +50 % before, +20 % after, in 45 examples" in text
+    assert "film" not in text
+
+
 def test_the_comment_has_the_conditions_and_what_changed():
     text = gate_markdown.document(judge_release(compare([0.2, 0.3, 0.5]), Thresholds(max_shift=0.1)))
-    assert text.startswith("## Clearhead check failed")
-    assert "0\\.300 | 0\\.100 | fails |" in text
+    assert text.startswith("## Clearhead check failed: new\n")
+    assert "- Reasons moved by 30.0% on average, at most 10.0% is allowed." in text
+    assert "| 30\\.0 % | 10\\.0 % | fails |" in text
     assert "<details><summary>What changed</summary>" in text
     assert "\\<b\\>" in text
     assert "<b>" not in text

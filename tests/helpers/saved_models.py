@@ -35,10 +35,10 @@ def save_answer_model(folder: Path) -> Path:
     return save_text_model(folder, "BertForQuestionAnswering")
 
 
-def save_image_model(folder: Path) -> Path:
-    """Save a ViT of two blocks that sees 32 × 32 pixels in patches of 8."""
+def save_image_model(folder: Path, **changes: Any) -> Path:
+    """Save a ViT of two blocks that sees 32 × 32 pixels in patches of 8; `changes` are its configuration's."""
     labels = {"id2label": {0: "cat", 1: "dog"}, "label2id": {"cat": 0, "dog": 1}}
-    config = transformers.ViTConfig(image_size=32, patch_size=8, **SIZES, **labels)
+    config = transformers.ViTConfig(**{"image_size": 32, "patch_size": 8, **SIZES, **labels, **changes})
     torch.manual_seed(0)
     transformers.ViTForImageClassification(config).save_pretrained(folder)
     image_processor().save_pretrained(folder)

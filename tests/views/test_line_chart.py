@@ -26,3 +26,16 @@ def test_axes_have_round_numbers():
     assert [f">{mark}</text>" in flat for mark in ("-1", "-0.5", "0", "0.5", "1")] == [True] * 5
     large = line_chart.chart([line_chart.Curve("x", (0.0, 1.0), (0.0, 1234.0))], title="x")
     assert ">1.25e+03</text>" in large
+
+
+@pytest.mark.parametrize(("last", "label"), [(0.5, "50 %"), (0.35, "40 %"), (0.9, "100 %")])
+def test_the_horizontal_axis_ends_where_the_curves_do(last, label):
+    drawn = line_chart.chart([line_chart.Curve("a", (0.0, last), (1.0, 0.5))], title="t")
+    assert f'text-anchor="end">{label}</text>' in drawn
+
+
+def test_an_axis_that_counts_has_whole_numbers():
+    chart = line_chart.chart([line_chart.Curve("x", (0.2, 1.0), (0.5, 0.7))], title="x", scale=5)
+    below = chart[chart.index("<svg") :]
+    assert [f">{number}</text>" in below for number in (1, 3, 5)] == [True] * 3
+    assert ">1.25</text>" not in below

@@ -6,10 +6,12 @@ from itertools import starmap
 import torch
 from torch import Tensor
 
+from clearhead.attribution.boxes import attribute_box
 from clearhead.attribution.method import Attribution, method
 from clearhead.attribution.roll_out import attribute_roll_out, reads_first_token
 from clearhead.attribution.two_sequences import attribute_maps, unfold_maps
 from clearhead.engine.backward import GRADIENT
+from clearhead.engine.forward import DetectorForwardPass
 from clearhead.engine.trace import Trace
 from clearhead.validation import require_choice
 
@@ -114,9 +116,12 @@ def _positive_products(attentions: Sequence[Tensor], gradients: Sequence[Tensor]
 def gae(trace: Trace) -> Attribution:
     """Attention × gradient of every map, rolled out: the classification token's row.
 
-    Generic attention explainability, for one sequence or for the two of an encoder–decoder. Where the head reads words,
+    Generic attention explainability, for one sequence or for the two of an encoder–decoder; for a box that a detector
+    finds, the patches. Where the head reads words,
     what the identities alone give them is removed (`identity_share` in the diagnostics).
     """
+    if isinstance(trace.forward, DetectorForwardPass):
+        return attribute_box(trace, trace.forward)
     trace.require_token_maps()
     return attribute_maps(trace, list(_positive_products(trace.attentions, trace.attention_gradients)))
 

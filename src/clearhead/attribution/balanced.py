@@ -23,6 +23,7 @@ from clearhead.lazy import LazySequence
     class_specific=True,
     needs=("gradients",),
     blockwise=without_heads,
+    divides_products=True,
 )
 def attn_lrp(trace: Trace, *, heads: bool = False) -> Attribution:
     """Relevance at the embedding output (images: at the pixels), with products shared half and half.
@@ -40,6 +41,7 @@ def attn_lrp(trace: Trace, *, heads: bool = False) -> Attribution:
     class_specific=True,
     needs=("gradients",),
     blockwise=without_heads,
+    divides_products=True,
 )
 def cp_lrp(trace: Trace, *, heads: bool = False) -> Attribution:
     """Relevance at the embedding output (images: at the pixels), with attention maps and gates held constant.
@@ -56,6 +58,7 @@ def cp_lrp(trace: Trace, *, heads: bool = False) -> Attribution:
     class_specific=True,
     needs=("gradients",),
     blockwise=without_heads,
+    divides_products=True,
 )
 def balanced_cat(trace: Trace, *, backward: str = BALANCED, heads: bool = False) -> Attribution:
     """Relevance at the output of every block, by a balanced backward pass, summed over blocks.

@@ -14,6 +14,7 @@ from clearhead.attribution.method import METHODS, MethodSpec
 from clearhead.engine.blockwise import BlockwiseTrace, capture_blockwise
 from clearhead.engine.context import gc_paused
 from clearhead.engine.memory import fits_in_memory
+from clearhead.engine.output_trace import capture_outputs
 from clearhead.engine.streams import prefetch
 from clearhead.engine.trace import Trace, capture
 from clearhead.errors import BadInput, BadOption, UnsupportedModel
@@ -174,12 +175,29 @@ def _trace(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> Tra
     """Capture a batch, or take the trace that the cache of the request has kept."""
     targets = request.targets_at(batch.indices)
     if request.cache is None:
-        gradients_only = read_gradients_only(request.active_specs.values())
-        return capture_batch(request.model, batch.inputs, targets, blockwise=blockwise, gradients_only=gradients_only)
+        return _trace_uncached(request, batch, targets, blockwise=blockwise)
     if not has_cached_trace(request):
         # For the prediction: an invalid target must not cost the forward pass, which other requests can use.
         request.cache.add(capture_batch(request.model, batch.inputs, [None], blockwise=blockwise))
     return request.cache.retarget(targets)
+
+
+def _trace_uncached(
+    request: AttributionRequest, batch: Batch, targets: Sequence[TargetLike], *, blockwise: bool
+) -> Trace:
+    specs = request.active_specs.values()
+    gradients_only = read_gradients_only(specs)
+    try:
+        trace = capture_batch(request.model, batch.inputs, targets, blockwise=blockwise, gradients_only=gradients_only)
+    except UnsupportedModel:
+        # Many networks cannot be recorded, but hiding parts of the input works with all of them.
+        if not needs_outputs_only(specs):
+            raise
+        return capture_outputs(request.model, batch.inputs, targets)
+    # An image without blocks has no patches, so that it is cut into cells.
+    if trace.is_image and not trace.forward.has_blocks and needs_outputs_only(specs):
+        return capture_outputs(request.model, batch.inputs, targets)
+    return trace
 
 
 def read_gradients_only(specs: Iterable[MethodSpec]) -> bool:
@@ -215,6 +233,11 @@ def capture_batch(
             # The whole trace may not fit into memory, but there is no other way to try.
             pass
     return capture(model, inputs, list(targets), gradients_only=gradients_only)
+
+
+def needs_outputs_only(specs: Iterable[MethodSpec]) -> bool:
+    """Return whether all methods hide parts of the input, and read nothing but what comes out."""
+    return all(spec.method.shares_passes or spec.method.is_control for spec in specs)
 
 
 def _start(request: AttributionRequest, batch: Batch, *, blockwise: bool) -> StartedBatch:

@@ -74,6 +74,9 @@ def _parse_choice(entry: Mapping[str, Any]) -> Choice:
 
 def find_choice(model: Model) -> Choice | None:
     """Return the choice made for these weights; None without one."""
+    # Functions have no weights that tell them apart.
+    if model.is_function:
+        return None
     choices = read_choices()
     # Hashing reads all weights: only if a choice was made for a model of this size.
     if not _has_size(choices, model):

@@ -1,7 +1,7 @@
 """What the explanations of one input share: tokens, target, label, probability and diagnostics of the outputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import starmap
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -87,14 +87,28 @@ class BatchContext(Sequence[InputContext]):
             tokens=tokens,
             special=special,
             target=target,
-            label=_label_target(self.labels, target, tokens) if answer.label is None else answer.label,
+            label=self._label(target, tokens, item) if answer.label is None else answer.label,
             grid=None if self.image is None else self.image.grid,
             probability=_read_number(self.probabilities, row),
             model=self.model,
-            diagnostics=self.outputs.describe(row),
+            diagnostics={**self.outputs.describe(row), **_describe_focus(item)},
             real=real,
             answer_fields=answer.fields,
         )
+
+    def _label(self, target: Target, tokens: Sequence[str], item: Item) -> str:
+        label = _label_target(self.labels, target, tokens)
+        if item.focus is None:
+            return label
+        return f"{label} {item.focus.name}"
+
+
+def _describe_focus(item: Item) -> dict[str, Any]:
+    """Return which part of the output is explained, as plain data; nothing if there is one output only."""
+    if item.focus is None:
+        return {}
+    described = {name: value for name, value in asdict(item.focus).items() if value}
+    return {"focus": described}
 
 
 @dataclass(frozen=True)
@@ -287,9 +301,12 @@ def _text_tokens(item: Item) -> Tokens:
 
 
 def _image_tokens(trace: Trace) -> Tokens:
-    """Name the tokens of an image and mark the class and register tokens, which come before the patches."""
-    tokens = [*_leading_tokens(trace.leading), *_patch_tokens(*trace.grid or (0, 0))]
-    return tuple(tokens), np.arange(len(tokens)) < trace.leading
+    """Name the tokens of an image and mark those that are no patches: class and register tokens, and boxes."""
+    patches = list(_patch_tokens(*trace.grid or (0, 0)))
+    leading = _leading_tokens(trace.leading)
+    boxes = list(map("[BOX{}]".format, range(trace.patch_grid.trailing)))
+    special = [True] * len(leading) + [False] * len(patches) + [True] * len(boxes)
+    return (*leading, *patches, *boxes), np.array(special)
 
 
 def _patch_tokens(rows: int, columns: int) -> Iterator[str]:

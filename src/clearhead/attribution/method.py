@@ -12,14 +12,17 @@ from clearhead.attribution.choices import find_choice
 from clearhead.attribution.names import (
     DEFAULT,
     DEFAULT_ANSWER_METHOD,
+    DEFAULT_FUNCTION_METHOD,
     DEFAULT_INPUT_METHOD,
     DEFAULT_METHOD,
+    RELATED_METHODS,
     TYPES_WITHOUT_BLOCKS,
 )
 from clearhead.engine.context import gc_paused
 from clearhead.engine.retrace import retrace
 from clearhead.engine.streams import HostCopy
 from clearhead.engine.trace import Trace
+from clearhead.errors import UnknownName
 from clearhead.model.model import Model
 from clearhead.registry import Registry
 from clearhead.spec import option_defaults, parse_spec, validate_options
@@ -88,6 +91,7 @@ class Method:
     `is_control` marks noise that other methods are compared with; a table averages `seeds` seeds of a method.
     `aliases` maps former option names to current ones.
     `loses_digits` means that rounding errors are amplified without a bound, so that float32 may not be enough.
+    `divides_products` means that the relevance of a product is divided among its factors, such as two embeddings.
     """
 
     name: str
@@ -103,6 +107,7 @@ class Method:
     seeds: int = 1
     aliases: Mapping[str, str] = field(default_factory=dict)
     loses_digits: bool = False
+    divides_products: bool = False
 
     @property
     def summary(self) -> str:
@@ -148,6 +153,7 @@ def method(
     seeds: int = 1,
     aliases: Mapping[str, str] | None = None,
     loses_digits: bool = False,
+    divides_products: bool = False,
 ) -> Callable[[Callable[..., Attribution]], Callable[..., Attribution]]:
     """Register a function (trace, *, options) → Attribution under the kebab-case of its name.
 
@@ -171,6 +177,7 @@ def method(
             seeds=seeds,
             aliases=dict(aliases or {}),
             loses_digits=loses_digits,
+            divides_products=divides_products,
         )
         METHODS.add(name, registered, compute.__module__)
         return compute
@@ -242,6 +249,8 @@ def default_method(model: Model) -> str:
 
 def library_default(model: Model) -> str:
     """Return the method that explains a model for which none was chosen."""
+    if model.is_function:
+        return DEFAULT_FUNCTION_METHOD
     if model.writes:
         return DEFAULT_ANSWER_METHOD
     # Not read at the blocks: their tokens are not those of the input.
@@ -275,6 +284,8 @@ def parse_method(name: Any, **options: Any) -> MethodSpec:
     if isinstance(name, MethodSpec):
         return name
     text, method_name, written_options = parse_spec(name)
+    if method_name in RELATED_METHODS and method_name not in METHODS:
+        raise UnknownName(f"No method is called '{method_name}'. {RELATED_METHODS[method_name]}")
     parsed = METHODS[method_name]
     validated = validate_options(parsed.name, parsed.compute, {**written_options, **options}, parsed.aliases)
     return MethodSpec(text, parsed, validated)

@@ -7,6 +7,8 @@ DEFAULT_INPUT_METHOD = "attn-lrp"
 """The default for networks whose blocks have other tokens than their input, or no attention maps."""
 TYPES_WITHOUT_BLOCKS = ("big_bird", "funnel", "longformer", "xlnet")
 """Types of such networks, besides encoder–decoders that classify."""
+DEFAULT_FUNCTION_METHOD = "occlusion"
+"""The default for functions, of which only the outputs are known."""
 DEFAULT = "default"
 """In place of a method's name: the library's default, also for a model that a method was chosen for."""
 CONTROL_METHODS = ("random",)
@@ -62,3 +64,24 @@ ONE_TRACE_METHODS = (
     "trans-att",
 )
 """Methods that one recorded pass and its gradients are enough for, the default first."""
+RELATED_METHODS = {
+    "shap": "SHAP's estimates are shapley-sampling (any model), gradient-shap and deeplift-shap (with gradients).",
+    "shapley": "Shapley values are estimated by shapley-sampling.",
+    "kernel-shap": "Its estimates are close to those of shapley-sampling, or of lime.",
+    "partition-shap": "Its estimates are close to those of shapley-sampling.",
+    "ig": "Integrated gradients are called integrated-gradients.",
+    "saliency": "Saliency is called gradient; see also gradient-x-input.",
+    "smoothgrad": "SmoothGrad is called smooth-gradient.",
+    "input-x-gradient": "It is called gradient-x-input.",
+    "deeplift": "DeepLIFT is part of deeplift-shap.",
+    "attention": "Attention maps are raw-attention and rollout.",
+    "attention-rollout": "Attention rollout is called rollout.",
+    "gradcam": "Grad-CAM is attention-gradcam, layer-gradcam or decoded-gradcam.",
+    "grad-cam": "Grad-CAM is attention-gradcam, layer-gradcam or decoded-gradcam.",
+    "feature-ablation": "Feature ablation is called occlusion.",
+    "ablation": "Feature ablation is called occlusion.",
+    "leave-one-out": "Leaving out one word at a time is called occlusion.",
+    "chefer": "Chefer et al. are trans-att (2021, CVPR) and gae (2021, ICCV).",
+    "captum": "Captum's methods have names such as integrated-gradients, gradient-shap and occlusion.",
+}
+"""Names from other libraries and papers, with what they are here."""

@@ -168,7 +168,7 @@ class Perturbation:
         shared = torch.stack(list(starmap(self._spread, enumerate(values))))
         if not self.trace.is_image:
             return Attribution(shared, diagnostics=diagnostics)
-        pixels_BPQ = shared.reshape(len(shared), *self.trace.leaf.shape[-2:])
+        pixels_BPQ = shared.reshape(len(shared), *self.trace.inputs.tensors["pixel_values"].shape[-2:])
         attribution = Attribution(self.trace.patches(pixels_BPQ), diagnostics=diagnostics)
         # Patches are tokens already: a pixel map would say nothing more.
         if self.groups[0].kind == "patch":

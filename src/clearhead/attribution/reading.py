@@ -14,6 +14,7 @@ from torch import Tensor
 from clearhead.attribution.activation import gradient_x_hidden
 from clearhead.attribution.roll_out import find_first_tokens
 from clearhead.engine.trace import Trace
+from clearhead.model.language import reads_both_ways
 
 
 def correct_read_words(trace: Trace, layers: Sequence[Tensor], coefficients: Sequence[Tensor]) -> list[Tensor]:
@@ -32,14 +33,20 @@ def correct_read_words(trace: Trace, layers: Sequence[Tensor], coefficients: Seq
 def gathers_words(trace: Trace, last_BTD: Tensor) -> Tensor:
     """Return which tokens have states that belong to other words, from the coefficients at the last hidden state.
 
-    These are the ends of an answer span, and all words of a decoder, whose head reads a single one.
+    These are the ends of an answer span, a word whose label is explained, and all words of a decoder, whose head reads
+    a single one.
     """
     is_read_BT = (last_BTD != 0).any(-1)
-    if trace.model.problem == "span":
+    if trace.model.problem == "span" or _labels_words(trace):
         return is_read_BT
     if trace.model.writes:
         return torch.ones_like(is_read_BT)
     return _is_decoder(trace, is_read_BT)[:, None].expand_as(is_read_BT)
+
+
+def _labels_words(trace: Trace) -> bool:
+    """Return whether an encoder labels words, each from its own state."""
+    return trace.model.has_focus and reads_both_ways(trace.model.config)
 
 
 def _is_decoder(trace: Trace, is_read_BT: Tensor) -> Tensor:

@@ -90,15 +90,15 @@ def relate_sequences(maps: Sequence[Tensor], source: int) -> Tensor:
     instead of R, whose identity would cost the digits of small relevance.
     """
     layers = [split_map(map_BTS, source) for map_BTS in maps]
-    context_ii = _normalise(_relate_source(layers))
+    context_ii = normalise(_relate_source(layers))
     # The decoder reads what the encoder's last block wrote, so the source comes first.
     extra_qq = torch.zeros_like(layers[0].target)
     relevance_qi = torch.zeros_like(layers[0].cross)
     for layer in layers:
-        extra_qq = _attend(layer.target, extra_qq)
+        extra_qq = attend(layer.target, extra_qq)
         relevance_qi = torch.baddbmm(relevance_qi, layer.target, relevance_qi)
         # Eq. 10.
-        relevance_qi = relevance_qi + _normalise(extra_qq).mT @ layer.cross @ context_ii
+        relevance_qi = relevance_qi + normalise(extra_qq).mT @ layer.cross @ context_ii
     return torch.cat([relevance_qi, extra_qq], 2)
 
 
@@ -106,16 +106,16 @@ def _relate_source(layers: Sequence[LayerMaps]) -> Tensor:
     """Return R̂ of the source after the last block of the encoder."""
     extra_ii = torch.zeros_like(layers[0].source)
     for layer in layers:
-        extra_ii = _attend(layer.source, extra_ii)
+        extra_ii = attend(layer.source, extra_ii)
     return extra_ii
 
 
-def _attend(map_BTS: Tensor, extra_BTS: Tensor) -> Tensor:
+def attend(map_BTS: Tensor, extra_BTS: Tensor) -> Tensor:
     """Return R̂ + A (I + R̂): self-attention, Eq. 6."""
     return torch.baddbmm(extra_BTS + map_BTS, map_BTS, extra_BTS)
 
 
-def _normalise(extra_BTS: Tensor) -> Tensor:
+def normalise(extra_BTS: Tensor) -> Tensor:
     """Return R̂ with rows that sum to one, plus the identity, Eq. 8–9; rows without relevance keep the identity only."""
     return _normalise_rows(extra_BTS) + make_identity(extra_BTS)
 

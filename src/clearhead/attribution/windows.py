@@ -96,8 +96,11 @@ def windows_of(model: Model, encoded: Encoded) -> list[Encoded]:
 
 def _check_has_windows(model: Model, encoded: Encoded) -> None:
     _require_single_text(encoded.item)
-    if model.problem == "span":
-        raise UnsupportedModel("Windows are not defined for answer spans: give the passage that holds the answer.")
+    if model.is_positional:
+        raise UnsupportedModel(
+            "Windows are not defined for what stands at one position (answer spans, labels of words, masked words): "
+            "give the passage around it."
+        )
 
 
 def _require_single_text(item: Item) -> None:

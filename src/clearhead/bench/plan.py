@@ -42,6 +42,7 @@ class Plan:
     seed: int = 0
     device: str | None = None
     benchmark: str | None = None
+    allow_pickle: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,14 +153,18 @@ def make_manifest(plan: Plan, task: PlannedTask) -> dict[str, Any]:
 
 def _list_hashes(plan: Plan, task: PlannedTask) -> dict[str, str]:
     # By content, so that a file that changed under the same name is noticed.
-    return {"task": task.digest, "model": _model_digest(plan.model), **_file_digests(plan)}
+    return {
+        "task": task.digest,
+        "model": _model_digest(plan.model, allow_pickle=plan.allow_pickle),
+        **_file_digests(plan),
+    }
 
 
 def _plan_settings(plan: Plan) -> dict[str, Any]:
     settings = asdict(plan)
     settings["columns"] = dict(plan.columns)
-    # A run may be resumed on another device.
-    del settings["device"]
+    # A run may be resumed on another device, and how weights are read does not change them.
+    del settings["device"], settings["allow_pickle"]
     return _as_read(settings)
 
 
@@ -169,7 +174,7 @@ def _as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _model_digest(name: str | None) -> str:
+def _model_digest(name: str | None, *, allow_pickle: bool = False) -> str:
     """Return the hash of an embedded model's checksums, of a folder, or of the downloaded snapshot of a hub id."""
     embedded = zoo.names()
     if name is None:
@@ -180,7 +185,7 @@ def _model_digest(name: str | None) -> str:
         return fingerprint({"name": name, "checksums": language_model.SHA256})
     if Path(name).is_dir():
         return hash_files(Path(name))
-    return _hub_digest(name)
+    return _hub_digest(name, allow_pickle=allow_pickle)
 
 
 def _default_model(embedded: Sequence[str]) -> str:
@@ -201,7 +206,7 @@ def _checksums_digest() -> str:
     return hash_files(path)
 
 
-def _hub_digest(name: str) -> str:
+def _hub_digest(name: str, *, allow_pickle: bool) -> str:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
@@ -210,7 +215,7 @@ def _hub_digest(name: str) -> str:
         # Not downloaded yet: loading downloads it, or raises an error that says what is wrong with the name.
         from clearhead.model.loading import load
 
-        load(name)
+        load(name, allow_pickle=allow_pickle)
         return _snapshot_digest(name)
 
 

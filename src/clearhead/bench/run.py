@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 # Runs the jobs of a plan and yields their results in any order.
 Runner = Callable[[Plan, Sequence["MetricGroup"], Sequence[Job]], Iterator[ShardResult]]
-# Shows progress: shards done, shards in all, and what is being done.
+# Shows progress: examples done, examples in all, and what is being done.
 Advance = Callable[[int, int, str], None]
 
 # Depth with which layer ranges are expanded to validate method names before the model is loaded.
 PLACEHOLDER_BLOCKS = 12
+LABEL = "Measuring examples"
 
 
 def _ignore_progress(done: int, total: int, label: str) -> None:
@@ -56,7 +57,7 @@ def _complete(
     with open_run(folder, {**manifest, **_count_contents(examples, jobs)}) as run:
         missing = _find_missing(run, jobs)
         results = _run_jobs(runner, plan, groups, missing)
-        _write_shards(run, results, len(jobs) - len(missing), len(jobs), advance)
+        _write_shards(run, results, _ProgressOfJobs(jobs, missing, advance))
         return summarise_run(run)
 
 
@@ -70,13 +71,30 @@ def _find_missing(run: RunFolder, jobs: Sequence[Job]) -> list[Job]:
     return [job for job in jobs if not run.has_shard(job.number)]
 
 
-def _write_shards(run: RunFolder, results: Iterator[ShardResult], done: int, total: int, advance: Advance) -> None:
-    advance(done, total, "Measuring")
+class _ProgressOfJobs:
+    """Counts the examples of finished jobs: a person knows how many there are, but not what a shard is."""
+
+    def __init__(self, jobs: Sequence[Job], missing: Sequence[Job], advance: Advance) -> None:
+        self._sizes = {job.number: job.stop - job.start for job in jobs}
+        self._total = sum(self._sizes.values())
+        self._done = self._total - sum(self._sizes[job.number] for job in missing)
+        self._advance = advance
+        self._show()
+
+    def add(self, number: int) -> None:
+        """Count a finished job."""
+        self._done += self._sizes[number]
+        self._show()
+
+    def _show(self) -> None:
+        self._advance(self._done, self._total, LABEL)
+
+
+def _write_shards(run: RunFolder, results: Iterator[ShardResult], progress: _ProgressOfJobs) -> None:
     for result in results:
         # At once, so that a run that is killed loses only the shards under way.
         run.write_shard(result)
-        done += 1
-        advance(done, total, "Measuring")
+        progress.add(result.number)
 
 
 def _run_jobs(

@@ -12,6 +12,8 @@ from clearhead.evaluation.corrected_t import MIN_GROUPS
 # With fewer examples the verdict says that more would narrow the intervals.
 MIN_EXAMPLES = 100
 MORE_EXAMPLES = "measure more examples"
+# A method that costs so many times less is worth naming beside the best.
+MUCH_LESS = 3
 # Number by which methods are compared, higher is better.
 Merit = Callable[[str], int]
 
@@ -111,8 +113,25 @@ def _advise_leader(evidence: Evidence, tied: Sequence[str]) -> str:
         _recommend_leader(evidence, chosen, equals),
         _describe_wins(evidence, chosen),
         _describe_equals(evidence, chosen, tied),
+        _describe_trade_off(evidence, chosen, tied),
     ]
     return " ".join(filter(None, sentences))
+
+
+def _describe_trade_off(evidence: Evidence, chosen: str, tied: Sequence[str]) -> str:
+    """Name the best of the methods that cost much less, and on how many values it is not shown to be worse."""
+    limit = evidence.cost(chosen) / MUCH_LESS
+    if not math.isfinite(limit):
+        return ""
+    # Ties have been named with their costs.
+    others = [method for method in evidence.candidates if method not in tied]
+    cheap = [method for method in others if evidence.cost(method) <= limit and evidence.count_leads(method)]
+    if not cheap:
+        return ""
+    method = min(_select_top(cheap, evidence.count_leads), key=evidence.cost)
+    times = evidence.cost(chosen) / evidence.cost(method)
+    values = _value_count(evidence, evidence.count_leads(method))
+    return f"{_with_cost(evidence, method)} costs {times:.0f} times less, and is as good on {values}."
 
 
 def _select_strongest(evidence: Evidence, methods: Sequence[str]) -> list[str]:

@@ -70,7 +70,8 @@ def _check_groups(model: Model, groups: Sequence[MetricGroup]) -> None:
 
 
 def _load_planned_model(plan: Plan) -> Model:
-    return with_precision(load(plan.model, device=plan.device, lm_head=plan.lm_head), plan.precision)
+    loaded = load(plan.model, device=plan.device, lm_head=plan.lm_head, allow_pickle=plan.allow_pickle)
+    return with_precision(loaded, plan.precision)
 
 
 def _parse_methods(model: Model, methods: Sequence[str]) -> tuple[MethodSpec, ...]:

@@ -19,6 +19,7 @@ from clearhead.cli.choose import choose
 from clearhead.cli.compare import compare
 from clearhead.cli.diff import diff
 from clearhead.cli.explain import explain
+from clearhead.cli.file_format import choose_file_format, move_global_flags, refuse_second_model
 from clearhead.cli.list_ import list_catalogue
 from clearhead.cli.plan import plan
 from clearhead.cli.report import report
@@ -78,8 +79,19 @@ def _add_global_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C", help="What separates the columns of .csv files, such as ';' or tab. For all commands."
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Encoding of text files, such as latin-1; default: UTF-8. For all commands."),
+    ] = None,
 ) -> None:
     """Explain decisions of Transformer models, and measure how far the explanations can be trusted."""
+    choose_file_format(delimiter, encoding)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -98,7 +110,9 @@ def _as_exit_code(code: object) -> int:
 def _run(arguments: list[str] | None) -> object:
     """Run a command and return its exit code."""
     try:
-        code: object = app(arguments, standalone_mode=False)
+        ordered = move_global_flags(arguments)
+        refuse_second_model(ordered)
+        code: object = app(ordered, standalone_mode=False)
         # Here, where a closed pipe is handled, instead of at exit.
         sys.stdout.flush()
         return code

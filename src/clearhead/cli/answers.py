@@ -89,13 +89,16 @@ def _find_files(argument: str) -> list[Path]:
 
 
 def parse_focus(text: str | None) -> "Focus":
-    """Return words of the answer, the step of #N, or the characters of START:END."""
+    """Return words, the index of #N, the characters of START:END, or the box of LEFT,TOP,RIGHT,BOTTOM."""
     step = re.fullmatch(r"#(-?\d+)", text or "")
     if step:
         return int(step[1])
     characters = re.fullmatch(r"(\d+):(\d+)", text or "")
     if characters:
         return int(characters[1]), int(characters[2])
+    corners = re.fullmatch(r"(\d+),(\d+),(\d+),(\d+)", text or "")
+    if corners:
+        return tuple(map(int, corners.groups()))  # type: ignore[return-value]
     return text
 
 
@@ -122,10 +125,11 @@ def _make_place(prompt: Any, count: int) -> Any:
     return [*before, {**last, "content": [*entries, {"type": "text", "text": last["content"]}]}]
 
 
-def require_texts(prompts: Sequence[Any]) -> None:
-    """Raise BadOption for pairs of texts."""
+def require_texts(prompts: Sequence[Any]) -> Sequence[Any]:
+    """Return prompts; raise BadOption for pairs of texts."""
     if not all(isinstance(prompt, str) for prompt in prompts):
         raise BadOption("A prompt is one text: name one column with --text-column, and leave out --pair.")
+    return prompts
 
 
 def explain_answers(

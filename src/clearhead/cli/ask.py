@@ -59,6 +59,7 @@ def ask(
     no_check: options.NoCheck = False,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
 ) -> None:
     """Let a language model answer, and explain which words of the prompt and of the answer led to it.
 
@@ -84,7 +85,7 @@ def ask(
     texts = InputReader(images=False, text_column=text_column).read(prompts)
     answers.require_texts(texts)
     outputs.check_count(out, len(texts))
-    loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None)
+    loaded = options.load_model(model or DEFAULT_LANGUAGE_MODEL, device, None, allow_pickle=allow_pickle)
     _require_writer(loaded)
     spec = options.resolve_method(loaded, method, method_options)
     settings["check"] = resolve_check(chosen_check, loaded, len(texts))

@@ -39,6 +39,7 @@ def audit(
     batch_size: options.BatchSize = None,
     precision: options.Precision = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
 ) -> None:
     """Find shortcuts: words that carry a class without being evidence, tested by hiding them over the data set.
 
@@ -52,7 +53,7 @@ def audit(
     from clearhead.files import write_atomically
 
     examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
-    loaded = options.load_model(model, device, None)
+    loaded = options.load_model(model, device, None, allow_pickle=allow_pickle)
     result = run_audit(
         loaded,
         examples,

@@ -10,10 +10,11 @@ import typer
 from clearhead.cli import options, outputs
 from clearhead.cli.bench_table import print_table
 from clearhead.errors import BadOption
-from clearhead.progress import progress
+from clearhead.progress import Forecast, ProgressBar, progress
 
 if TYPE_CHECKING:
     from clearhead.bench.benchmark import Benchmark
+    from clearhead.bench.plan import Plan
     from clearhead.bench.run import Runner
 
 
@@ -72,6 +73,7 @@ def bench(
     seed: Seed = 0,
     precision: options.Precision = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
     ray: options.Ray = None,
     workers: options.Workers = None,
@@ -79,27 +81,30 @@ def bench(
 ) -> None:
     """Measure how far explanations can be trusted on your model and data; resumable."""
     from clearhead.bench.plan import Plan
-    from clearhead.bench.run import run_plan
 
     benchmark = _get_benchmark(name)
+    task = _require_task(task, benchmark)
+    columns = _select_given(text_column=text_column, label_column=label_column, reader=reader)
+    defaults = _choose_defaults(task, columns) if benchmark is None and not (methods and metrics) else {}
     plan = Plan(
-        task=_require_task(task, benchmark),
+        task=task,
         model=model,
-        methods=_choose_names("methods", methods, benchmark),
-        metrics=_choose_names("metrics", metrics, benchmark),
-        columns=_select_given(text_column=text_column, label_column=label_column, reader=reader),
+        methods=_choose_names("methods", methods, benchmark, defaults),
+        metrics=_choose_names("metrics", metrics, benchmark, defaults),
+        columns=columns,
         limit=limit,
         shard=shard,
         batch_size=_parse_batch_size(batch_size),
         precision=precision,
         lm_head=lm_head,
+        allow_pickle=allow_pickle,
         seed=seed,
         device=device,
         benchmark=name,
     )
     # The bar appears at once, because reading the data and the model already takes a while.
     with progress(None, "Starting", at_once=True) as bar:
-        summary = run_plan(plan, out, _make_runner(ray, workers), bar.update)
+        summary = _run_or_stop(plan, out, _make_runner(ray, workers), bar, _describe_defaults(plan, defaults))
     _print_summary(summary, json=json)
     print(f"Results are in {out}. Tables, curves and a verdict: clearhead report {out}", file=sys.stderr)
 
@@ -129,16 +134,63 @@ def _suggest_task(benchmark: "Benchmark | None") -> str:
     return f"{benchmark.name} needs {benchmark.data}."
 
 
-def _choose_names(flag: str, names: list[str] | None, benchmark: "Benchmark | None") -> tuple[str, ...]:
-    """Return the methods or metrics that were named, else those of the paper's table."""
+def _describe_defaults(plan: "Plan", defaults: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return a sentence for the methods, and for the metrics, if they were chosen for the user."""
+    sentences = []
+    for flag, names in defaults.items():
+        if getattr(plan, flag) == names:
+            chosen = ", ".join(names)
+            sentences.append(f"No {flag} named, so these are used: {chosen}. Others: --{flag}, clearhead list {flag}.")
+    return sentences
+
+
+def _run_or_stop(
+    plan: "Plan", folder: Path, runner: "Runner", bar: ProgressBar, sentences: list[str]
+) -> dict[str, Any]:
+    """Run a plan, print sentences once nothing is wrong with it, and if the user stops it, say what is kept."""
+    from clearhead.bench.run import run_plan
+
+    forecast = Forecast()
+
+    def advance(done: int, total: int, label: str) -> None:
+        bar.update(done, total, label)
+        sentences.extend(filter(None, [forecast.update(done, total)]))
+        while sentences:
+            print(sentences.pop(0), file=sys.stderr)
+
+    try:
+        return run_plan(plan, folder, runner, advance)
+    except KeyboardInterrupt:
+        bar.close()
+        print(_describe_stop(bar, folder), file=sys.stderr)
+        raise
+
+
+def _describe_stop(bar: ProgressBar, folder: Path) -> str:
+    if bar.total is None:
+        return "Stopped before anything was measured."
+    return f"Stopped: {bar.done} of {bar.total} examples are kept in {folder}. The same command goes on from there."
+
+
+def _choose_defaults(task: str, columns: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return a small set of methods and metrics for the data."""
+    from clearhead.bench.default_plan import choose_default_plan
+    from clearhead.data.read import read_task
+
+    examples = read_task(task, limit=1, **columns).examples
+    return choose_default_plan(examples)
+
+
+def _choose_names(
+    flag: str, names: list[str] | None, benchmark: "Benchmark | None", defaults: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return the methods or metrics that were named, else those of the paper's table, else a small set."""
     if names:
         return tuple(options.split_names(names))
-    if benchmark is None:
-        raise BadOption(
-            f"No {flag} given: name them with --{flag} (see clearhead list {flag}), or name a paper's table."
-        )
-    defaults: tuple[str, ...] = getattr(benchmark, flag)
-    return defaults
+    if benchmark is not None:
+        table: tuple[str, ...] = getattr(benchmark, flag)
+        return table
+    return defaults[flag]
 
 
 def _parse_batch_size(text: str) -> int | None:

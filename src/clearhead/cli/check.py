@@ -56,6 +56,7 @@ def check(
     batch_size: options.BatchSize = None,
     precision: options.Precision = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
 ) -> None:
     """Fail if a model no longer decides for the reasons of a baseline: a gate for releases.
 
@@ -79,7 +80,7 @@ def check(
         examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
     result = check_reasons(
         saved,
-        open_model(model or saved.model, device),
+        open_model(model or saved.model, device, allow_pickle),
         examples,
         min_agreement=min_agreement,
         max_shift=max_shift,

@@ -37,6 +37,7 @@ def choose(
     label_column: LabelColumn = None,
     reader: Reader = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
 ) -> None:
     """Find the method that explains your model best, and make it the model's default.
@@ -57,7 +58,7 @@ def choose(
     from clearhead.bench.choose import choose
 
     names = options.split_names(methods) if methods else None
-    loaded = options.load_model(model, device, lm_head)
+    loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
     columns: dict[str, Any] = {"text_column": text_column, "label_column": label_column, "reader": reader}
     result = choose(loaded, task, names, limit=limit, save=keep, announce=_announce, **columns)
     if json:

@@ -9,11 +9,14 @@ from clearhead.cli import options, outputs
 from clearhead.cli.answers import AnswerFlags
 from clearhead.cli.cards import removal_card
 from clearhead.cli.chunks import compare_in_chunks, resolve_check
-from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.cli.inputs import InputReader, check_inputs, check_text_column
 
 if TYPE_CHECKING:
     from clearhead.explanation import Explanation
     from clearhead.model.model import Model
+
+CLASS_METHODS = ("attn-lrp", "trans-att", "integrated-gradients")
+ANSWER_METHODS = ("gradient-x-input",)
 
 
 def compare(
@@ -27,6 +30,7 @@ def compare(
     json: options.Json = False,
     text_column: options.TextColumn = None,
     pair: options.Pair = False,
+    as_text: options.AsText = False,
     curves: options.Curves = False,
     overflow: options.Overflow = "error",
     long: options.Long = None,
@@ -34,6 +38,7 @@ def compare(
     check: options.Check = None,
     no_check: options.NoCheck = False,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
 ) -> None:
     """Compare methods on texts or images, all computed from the same forward pass."""
@@ -42,9 +47,10 @@ def compare(
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_methods(methods)
-    loaded = options.load_model(model, device, lm_head)
-    specs = options.resolve_methods(loaded, methods)
-    raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
+    check_inputs(inputs, text_column, as_text=as_text)
+    loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
+    specs = options.resolve_methods(loaded, methods or list(_default_methods(loaded)))
+    raw_inputs = InputReader(loaded.takes_images, text_column, pair, as_text=as_text).read(inputs)
     outputs.check_count(out, len(raw_inputs), len(specs))
     settings: dict[str, Any] = {"precision": precision, "overflow": options.choose_overflow(overflow, long)}
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
@@ -62,6 +68,14 @@ def compare(
         render_page=partial(_render_bodies, loaded, raw_inputs, rows, curves=curves),
         show=partial(outputs.show_comparisons, rows, everything=out is None),
     )
+
+
+def _default_methods(model: "Model") -> tuple[str, ...]:
+    """Return methods to compare if none are named: the model's own, and others that take little time."""
+    from clearhead.attribution.method import default_method
+
+    others = ANSWER_METHODS if model.writes else CLASS_METHODS
+    return tuple(dict.fromkeys([default_method(model), *others]))
 
 
 def _name_explanations(rows: "Sequence[Mapping[str, Explanation]]") -> "list[tuple[str, Explanation]]":

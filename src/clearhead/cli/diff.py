@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli import options, outputs
-from clearhead.cli.snapshot import LabelColumn, Limit, NoiseDraws, TaskName, choose_method
+from clearhead.cli.snapshot import LabelColumn, Limit, NoiseDraws, NoiseModels, TaskName, choose_method
 
 if TYPE_CHECKING:
     from clearhead.model_diff import ModelDiff
@@ -30,12 +30,14 @@ def diff(
     method: options.Method = None,
     method_options: options.MethodOptions = None,
     noise: NoiseDraws = 3,
+    noise_models: NoiseModels = None,
     text_column: options.TextColumn = None,
     label_column: LabelColumn = None,
     limit: Limit = None,
     batch_size: options.BatchSize = None,
     precision: options.Precision = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
 ) -> None:
     """Compare two models: do they still decide for the same reasons?"""
     outputs.check_path(out, endings=tuple(WRITERS))
@@ -48,21 +50,22 @@ def diff(
     examples = None
     if task is not None:
         examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
-    first, second = open_model(model_a, device), open_model(model_b, device)
-    result = compare(first, second, examples, method=spec, noise=noise, batch_size=batch_size, precision=precision)
+    first, second = open_model(model_a, device, allow_pickle), open_model(model_b, device, allow_pickle)
+    settings: dict[str, Any] = {"batch_size": batch_size, "precision": precision}
+    result = compare(first, second, examples, method=spec, noise=noise, noise_models=noise_models or (), **settings)
     if out is not None:
         write_atomically(out, WRITERS[out.suffix.casefold()](result))
         outputs.announce_file(out)
     _print_result(result, json=json)
 
 
-def open_model(name: str, device: str | None) -> Any:
+def open_model(name: str, device: str | None, allow_pickle: bool) -> Any:
     """Return a model, or the name of a snapshot's file."""
     from clearhead.drift.snapshot_file import is_snapshot_file
 
     if is_snapshot_file(name):
         return name
-    return options.load_model(name, device, None)
+    return options.load_model(name, device, None, allow_pickle=allow_pickle)
 
 
 def _print_result(result: "ModelDiff", *, json: bool) -> None:

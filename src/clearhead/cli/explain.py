@@ -7,10 +7,10 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli import answers, options, outputs
+from clearhead.cli import answers, options, outputs, towers
 from clearhead.cli.cards import class_words_cards, removal_card
 from clearhead.cli.chunks import explain_in_chunks, resolve_check
-from clearhead.cli.inputs import InputReader, check_text_column
+from clearhead.cli.inputs import InputReader, check_inputs, check_text_column, gather_choices
 from clearhead.cli.tables import (
     STREAMED_ENDINGS,
     TableFlags,
@@ -49,6 +49,7 @@ def explain(
     method_options: options.MethodOptions = None,
     text_column: options.TextColumn = None,
     pair: options.Pair = False,
+    as_text: options.AsText = False,
     curves: options.Curves = False,
     gold: options.Gold = None,
     overflow: options.Overflow = "error",
@@ -58,6 +59,7 @@ def explain(
     no_check: options.NoCheck = False,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
     image_column: options.ImageColumn = None,
     label_column: options.LabelColumn = None,
@@ -79,37 +81,60 @@ def explain(
 
     clearhead explain photo.jpg --model clearhead/pets-vit --target cat
 
+    clearhead explain photo.jpg "a photo of a cat" "a photo of a dog" --model my-clip
+
     clearhead explain prompt.txt --model M --answer Paris --versus London
+
+    clearhead explain "Obama was born in Hawaii" --model NER --focus Hawaii
+
+    clearhead explain "It rained, so" "she took an umbrella" "she took a nap" --model CHOICES --versus others
 
     clearhead explain reviews.parquet --versus column:label --out explained.parquet
 
     clearhead explain reviews.parquet --out explained.parquet --ray local --workers 4
     """
     table = TableFlags(text_column, image_column, label_column, id_column, columns, flat, tokens, shard, ray, workers)
-    streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)})
+    streamed = _check_flags(inputs, out, table, {"--curves": curves, "--gold": bool(gold)}, as_text=as_text)
     # Before the model is loaded, which may take long.
     chosen_check = options.choose_check(check, no_check)
     options.check_method(method, method_options)
-    loaded = options.load_model(model, choose_device(table, device), lm_head)
+    loaded = options.load_model(model, choose_device(table, device), lm_head, allow_pickle=allow_pickle)
     spec = options.resolve_method(loaded, method, method_options)
-    flags = answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources)
-    settings = _make_settings(precision, batch_size, options.choose_overflow(overflow, long), flags)
-    _refuse_class_flags(loaded, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
+    settings = _make_settings(
+        precision,
+        batch_size,
+        options.choose_overflow(overflow, long),
+        answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources),
+    )
+    _refuse_class_flags(loaded, image, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
     if streamed and out is not None:
         targets = _stream_targets(loaded, target, versus, json=json)
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
         explain_stream(loaded, inputs, out, spec, table, settings)
         return
-    reader = InputReader(loaded.takes_images, table.input_column, pair, gold or ())
-    raw_inputs = _read_inputs(loaded, reader, inputs, image)
+    if loaded.reads_pairs:
+        towers.explain_and_deliver(
+            loaded, inputs, spec, {**settings, "check": chosen_check}, (target, versus), out=out, json=json
+        )
+        return
+    reader = InputReader(loaded.takes_images, table.input_column, pair, gold or (), as_text)
+    raw_inputs = _read_inputs(loaded, reader, inputs, {"--curves": curves, "--gold": gold, "--pair": pair})
     annotations = _read_annotations(reader, inputs, raw_inputs)
     outputs.check_count(out, len(raw_inputs))
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
     if loaded.writes:
-        prompts = answers.add_pictures(raw_inputs, image)
-        answers.deliver(answers.explain_answers(loaded, prompts, spec, settings), spec, out=out, json=json)
+        answers.deliver(
+            answers.explain_answers(
+                loaded, answers.add_pictures(answers.require_texts(raw_inputs), image), spec, settings
+            ),
+            spec,
+            out=out,
+            json=json,
+        )
         return
-    explanations = _explain_classes(loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair)
+    explanations = _explain_classes(
+        loaded, inputs, raw_inputs, spec, table, settings, target, versus, pair=pair or loaded.chooses
+    )
     # What a page shows beside the explanations is not checked.
     page = _Page(loaded, spec, {**settings, "check": False}, curves=curves, annotated=bool(gold))
     outputs.deliver(
@@ -121,7 +146,9 @@ def explain(
     )
 
 
-def _check_flags(inputs: Sequence[str], out: Path | None, table: TableFlags, page_options: Mapping[str, bool]) -> bool:
+def _check_flags(
+    inputs: Sequence[str], out: Path | None, table: TableFlags, page_options: Mapping[str, bool], *, as_text: bool
+) -> bool:
     """Raise an error for flags that do not fit each other, and return whether tables are explained as a stream."""
     streamed = is_streamed(inputs, out)
     endings = STREAMED_ENDINGS if streamed else outputs.FILE_ENDINGS
@@ -129,6 +156,7 @@ def _check_flags(inputs: Sequence[str], out: Path | None, table: TableFlags, pag
     check_text_column(inputs, table.input_column)
     if not streamed:
         table.refuse_stream_flags()
+        check_inputs(inputs, table.input_column, as_text=as_text)
     return streamed
 
 
@@ -178,19 +206,10 @@ def _make_settings(
     return {"precision": precision, "batch_size": batch_size, "overflow": overflow, **flags.settings}
 
 
-def _read_inputs(
-    model: "Model", reader: InputReader, arguments: Sequence[str], images: Sequence[Path] | None
-) -> list[Any]:
-    """Return the inputs; raise BadOption for prompts that are no texts, and for pictures without a prompt."""
+def _refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Mapping[str, Any]) -> None:
+    """Raise BadOption for flags of models with classes, and for pictures of a prompt where there is none."""
     if images and not model.writes:
         raise BadOption(f"--image is for prompts of language models that read pictures, which {model.name} is not.")
-    raw_inputs = list(reader.read(arguments))
-    if model.writes:
-        answers.require_texts(raw_inputs)
-    return raw_inputs
-
-
-def _refuse_class_flags(model: "Model", flags: Mapping[str, Any]) -> None:
     if not model.writes:
         return
     for flag, value in flags.items():
@@ -198,6 +217,17 @@ def _refuse_class_flags(model: "Model", flags: Mapping[str, Any]) -> None:
             raise BadOption(
                 f"{flag} is for models with classes; a language model takes --answer, --versus and --focus."
             )
+
+
+def _read_inputs(model: "Model", reader: InputReader, arguments: Sequence[str], flags: Mapping[str, Any]) -> list[Any]:
+    """Return the inputs in order; the arguments of a multiple choice together are one."""
+    raw_inputs = reader.read(arguments)
+    if not model.chooses:
+        return raw_inputs
+    for flag, value in flags.items():
+        if value:
+            raise BadOption(f"{flag} is not for multiple choice: give the context, then its choices, as INPUTS.")
+    return [gather_choices(raw_inputs)]
 
 
 def _read_annotations(reader: InputReader, arguments: Sequence[str], raw_inputs: Sequence[Any]) -> list[Any]:
@@ -272,14 +302,15 @@ class _Page:
     def _explain_classes(self, raw: Any, explanation: "Explanation") -> "list[Explanation]":
         """Explain the two classes of a contrast separately; return any other explanation as it is."""
         target = explanation.target
-        if target.versus is None:
+        # All other choices together are no class of their own.
+        if not isinstance(target.versus, int):
             return [explanation]
         classes = [target.index, target.versus]
         return list(explain_in_chunks(self.model, [raw, raw], self.spec, classes, self.settings))
 
     def _rollouts(self, inputs: Sequence[Any], explanations: "Sequence[Explanation]") -> "Sequence[Explanation | None]":
         """Return attention rollout of the same inputs if the method has scores per block of a text, else None."""
-        if not all(map(_has_text_blocks, explanations)):
+        if self.model.chooses or not all(map(_has_text_blocks, explanations)):
             return [None] * len(inputs)
         # The same targets, so that the rows can be compared.
         targets = [explanation.target for explanation in explanations]

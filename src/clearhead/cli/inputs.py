@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from clearhead.environment import text_encoding
 from clearhead.errors import BadFile, BadInput, BadOption
 
 if TYPE_CHECKING:
@@ -19,6 +20,18 @@ TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 READABLE_ENDINGS = (".txt", *TABLE_ENDINGS, *IMAGE_ENDINGS)
 GOLD_SEPARATOR = "|"
+# Endings of files that people have but that are not read, with what to do.
+OTHER_ENDINGS = {
+    ".xlsx": "an Excel file: save it as .csv (UTF-8), or read it with pandas and give the column to clearhead.explain",
+    ".docx": "a Word document: save it as .txt",
+    ".pdf": "a PDF file: save its text as .txt",
+    ".html": "a web page: save its text as .txt",
+    ".json": "a JSON file: write one object per line, as .jsonl",
+}
+OTHER_ENDINGS |= {".xls": OTHER_ENDINGS[".xlsx"], ".ods": "a spreadsheet: save it as .csv (UTF-8)"}
+OTHER_ENDINGS |= {".doc": OTHER_ENDINGS[".docx"], ".odt": OTHER_ENDINGS[".docx"], ".htm": OTHER_ENDINGS[".html"]}
+NAMED_ENDINGS = (".md", ".rtf", ".xml", ".zip", ".gz", ".log", ".ndjson", ".arrow", ".feather", ".heic", ".svg")
+ENCODING_ADVICE = "Name its encoding, for example --encoding latin-1, or save it as UTF-8."
 Row = dict[str, Any]
 
 
@@ -31,18 +44,41 @@ def check_text_column(arguments: Sequence[str], text_column: str | None) -> None
         )
 
 
+def gather_choices(texts: Sequence[Any]) -> tuple[str, list[str]]:
+    """Return the first text as the context of a multiple choice, the others as its choices."""
+    if len(texts) < 3 or not all(isinstance(text, str) for text in texts):
+        raise BadInput(f"{len(texts)} INPUTS are no multiple choice: give the context, then two choices or more.")
+    context, *choices = texts
+    return context, choices
+
+
+def check_inputs(arguments: Sequence[str], text_column: str | None, *, as_text: bool = False) -> None:
+    """Raise an error for a missing file, or a column that a table lacks, before the model is loaded."""
+    if as_text:
+        return
+    reader = InputReader(images=False, text_column=text_column)
+    for argument in arguments:
+        if argument == "-" or not argument.strip():
+            continue
+        if not _exists(Path(argument)):
+            _refuse_missing_file(argument)
+        elif _names_table(argument):
+            reader.check_columns(Path(argument))
+
+
 @dataclass(frozen=True)
 class InputReader:
     """How INPUT arguments are read.
 
     With `images` the model reads images, so that texts in tables are paths. `gold` are the values of --gold: phrases,
-    mask files, or one column of a table.
+    mask files, or one column of a table. With `as_text` every argument is a text, also if it looks like a file's name.
     """
 
     images: bool
     text_column: str | None = None
     pair: bool = False
     gold: Sequence[str] = ()
+    as_text: bool = False
 
     def read(self, arguments: Sequence[str]) -> list[Any]:
         """Return every input in order."""
@@ -66,6 +102,8 @@ class InputReader:
             return [_read_stdin()]
         if not argument.strip():
             raise BadInput("The text is empty: there is nothing to explain.")
+        if self.as_text:
+            return [argument]
         path = Path(argument)
         if _exists(path):
             return self._read_file(path, argument)
@@ -82,6 +120,8 @@ class InputReader:
         if ending in IMAGE_ENDINGS:
             self._require_image_model(argument)
             return [path]
+        if ending in OTHER_ENDINGS:
+            raise BadFile(f"'{argument}' is {OTHER_ENDINGS[ending]}.")
         raise BadFile(f"'{argument}' has an unsupported file type. Supported: {', '.join(READABLE_ENDINGS)}.")
 
     def _require_image_model(self, argument: str) -> None:
@@ -96,6 +136,15 @@ class InputReader:
         # All rows are read before the first is explained, so that a bad one costs no time.
         cells = [_read_cells(path, number, row, names) for number, row in enumerate(rows, 1)]
         return [self._make_input(path, texts) for texts in cells]
+
+    def check_columns(self, path: Path) -> None:
+        """Raise an error unless a table has the text column, by its first row."""
+        # A Parquet file is opened once, and a .tsv file without a named column may have no header.
+        may_lack_header = _ending(path) == ".tsv" and self.text_column is None
+        if path.is_file() and _ending(path) != ".parquet" and not may_lack_header:
+            row = _first_row(self._read_numbered_rows(path))
+            if row:
+                self._choose_columns(path, list(row))
 
     def _choose_columns(self, path: Path, columns: list[str]) -> Sequence[str]:
         """Return the text column, or the two of a pair."""
@@ -173,7 +222,7 @@ class InputReader:
 def _refuse_missing_file(argument: str) -> None:
     # What is no file is a text, unless it can only be meant as a file.
     if _is_path(argument):
-        raise BadFile(f"There is no file '{argument}'.{_suggest_file(Path(argument))}")
+        raise BadFile(f"There is no file '{argument}'.{_suggest_file(Path(argument))} If it is a text, add --as-text.")
 
 
 def _refuse_folder(path: Path, argument: str) -> None:
@@ -215,16 +264,26 @@ def _make_pair(inputs: Sequence[Any]) -> list[Any]:
 
 
 def _is_path(argument: str) -> bool:
-    """Return whether this can only be meant as a file: one word, with a known ending or the beginning of a path."""
-    return not _has_blank(argument) and (_has_readable_ending(argument) or _begins_path(argument))
+    """Return whether this is meant as a file: one word, with the ending of a file or the look of a path."""
+    if _has_blank(argument) or "://" in argument:
+        return False
+    return _has_file_ending(argument) or _begins_path(argument) or _looks_like_path(argument)
+
+
+def _looks_like_path(argument: str) -> bool:
+    """Return whether a word with slashes names a file: 'and/or' does not, 'data/my_file' and 'folder/x' do."""
+    folder, slash, name = argument.rpartition("/")
+    if not slash or not folder.strip("/"):
+        return False
+    return "_" in name or _exists(_first_folder(argument))
 
 
 def _has_blank(argument: str) -> bool:
     return any(blank in argument for blank in " \n\t")
 
 
-def _has_readable_ending(argument: str) -> bool:
-    return _ending(Path(argument)) in READABLE_ENDINGS
+def _has_file_ending(argument: str) -> bool:
+    return _ending(Path(argument)) in (*READABLE_ENDINGS, *OTHER_ENDINGS, *NAMED_ENDINGS)
 
 
 def _begins_path(argument: str) -> bool:
@@ -239,7 +298,9 @@ def _is_absolute_path(argument: str) -> bool:
 
 
 def _first_folder(path: str) -> Path:
-    return Path(*Path(path).parts[:2])
+    folders = Path(path).parts
+    # The root of an absolute path is a part of its own, and is always there.
+    return Path(*folders[: 2 if path.startswith("/") else 1])
 
 
 def _list_image_models() -> str:
@@ -290,9 +351,11 @@ def _read_stdin() -> str:
 def read_text(path: Path) -> str:
     try:
         # Editors end the last line too, and on Windows may begin with a byte order mark: neither is text.
-        return path.read_text("utf-8-sig").rstrip("\r\n")
+        return path.read_text(text_encoding()).removeprefix("\ufeff").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise BadFile(f"'{path}' is not UTF-8 text (byte {error.start}): save it as UTF-8.") from error
+        raise BadFile(
+            f"'{path}' is not {text_encoding().upper()} text (byte {error.start}). {ENCODING_ADVICE}"
+        ) from error
     except OSError as error:
         raise BadFile(f"'{path}' cannot be read: {error.strerror or error}") from error
 
@@ -333,7 +396,7 @@ def _check_encoding(location: str, text: str) -> None:
 
     # Undecodable bytes arrive as surrogates.
     if damaged_file(text):
-        raise BadFile(f"{location} is not UTF-8 text: save it as UTF-8.")
+        raise BadFile(f"{location} is not UTF-8 text. {ENCODING_ADVICE}")
 
 
 def _is_empty(cell: Any) -> bool:

@@ -134,6 +134,7 @@ ShardRows = Annotated[
 Ray = Annotated[str | None, typer.Option(metavar="ADDRESS|local", help="Run on a Ray cluster: its address, or local.")]
 Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help="Number of Ray workers; each holds a model.")]
 Pair = Annotated[bool, typer.Option("--pair", help="Treat the two texts as one pair.")]
+AsText = Annotated[bool, typer.Option("--as-text", help="Read every INPUT as a text, also if it looks like a file.")]
 Curves = Annotated[
     bool,
     typer.Option("--curves", help="Add curves to the .html file: the strongest tokens hidden, and revealed, in turn."),
@@ -178,7 +179,9 @@ Foil = Annotated[str | None, typer.Option(metavar="TEXT", help="Explain the answ
 Focus = Annotated[
     str | None,
     typer.Option(
-        metavar="WORDS", help="Part of the answer to explain: its words, #N for a token, or START:END for characters."
+        metavar="WORDS",
+        help="Part of the output to explain: words of the answer or, for models that label words, of the text; #N for "
+        "a token, mask or box; START:END for characters; LEFT,TOP,RIGHT,BOTTOM for pixels; or the label of a box.",
     ),
 ]
 Matrix = Annotated[
@@ -209,8 +212,12 @@ LmHead = Annotated[
     str | None, typer.Option(metavar="FOLDER", help="Masked-LM model that decoded-gradcam decodes with.")
 ]
 
+AllowPickle = Annotated[
+    bool, typer.Option("--allow-pickle", help="Also load pickled weights (.bin); what is not a tensor is refused.")
+]
 
-def load_model(model: str | None, device: str | None, lm_head: str | None) -> "Model":
+
+def load_model(model: str | None, device: str | None, lm_head: str | None, *, allow_pickle: bool = False) -> "Model":
     """Load the model without the progress bars and warnings of Transformers."""
     from transformers.utils import logging
 
@@ -219,7 +226,7 @@ def load_model(model: str | None, device: str | None, lm_head: str | None) -> "M
     # Standard error is for the command's own messages.
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    return clearhead.load(model, device=device, lm_head=lm_head)
+    return clearhead.load(model, device=device, lm_head=lm_head, allow_pickle=allow_pickle)
 
 
 def parse_target(model: "Model", target: str | None, versus: str | None) -> Any:

@@ -27,10 +27,12 @@ def plan(
     json: Json = False,
     text_column: options.TextColumn = None,
     pair: options.Pair = False,
+    as_text: options.AsText = False,
     overflow: options.Overflow = "error",
     long: options.Long = None,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
     answer: Answer = None,
     matrix: options.Matrix = False,
@@ -43,9 +45,9 @@ def plan(
 
     # Before the model is loaded, which may take long.
     validate_request(options.check_methods(methods), batch_size)
-    loaded = options.load_model(model, device, lm_head)
+    loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
     specs = options.resolve_methods(loaded, methods)
-    raw_inputs = InputReader(loaded.takes_images, text_column, pair).read(inputs)
+    raw_inputs = InputReader(loaded.takes_images, text_column, pair, as_text=as_text).read(inputs)
     chosen = options.choose_overflow(overflow, long)
     estimate = estimate_request(
         loaded, raw_inputs, specs, batch_size=batch_size, overflow=chosen, answer=answer, matrix=matrix

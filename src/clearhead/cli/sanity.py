@@ -34,6 +34,7 @@ def sanity(
     label_column: LabelColumn = None,
     reader: Reader = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
 ) -> None:
     """Test explanations on your model: by random weights, and by planted evidence that decides.
@@ -46,7 +47,7 @@ def sanity(
     from clearhead.bench.sanity import check_sanity
 
     names = options.split_names(methods) if methods else None
-    loaded = options.load_model(model, device, lm_head)
+    loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
     columns: dict[str, Any] = {"text_column": text_column, "label_column": label_column, "reader": reader}
     report = check_sanity(loaded, task, names, limit=limit, seed=seed, **columns)
     if out is not None:

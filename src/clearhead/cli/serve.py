@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Device, complete_models
+from clearhead.cli.options import AllowPickle, Device, complete_models
 from clearhead.errors import BadOption
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ Data = Annotated[
     list[Path] | None,
     typer.Option("--data", metavar="DATA", help="Data file or folder of a run, to show its images; repeatable."),
 ]
-AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Also load pickled weights, which can execute code.")]
 
 
 def serve(

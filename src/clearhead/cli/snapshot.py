@@ -28,6 +28,14 @@ NoiseDraws = Annotated[
         help="Copies of the model with noise in the weights, by which changes are told from noise; 0 for none.",
     ),
 ]
+NoiseModels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--noise-model",
+        metavar="M",
+        help="Model that counts as the same, such as one of another seed; takes the place of noise; twice or more.",
+    ),
+]
 NoTexts = Annotated[bool, typer.Option("--no-texts", help="Leave out the texts: only places and shares of words.")]
 
 
@@ -38,6 +46,7 @@ def snapshot(
     method: options.Method = None,
     method_options: options.MethodOptions = None,
     noise: NoiseDraws = 3,
+    noise_models: NoiseModels = None,
     no_texts: NoTexts = False,
     text_column: options.TextColumn = None,
     label_column: LabelColumn = None,
@@ -45,6 +54,7 @@ def snapshot(
     batch_size: options.BatchSize = None,
     precision: options.Precision = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
 ) -> None:
     """Save a model's answers on a task and the reasons for them, to compare another model with later."""
     outputs.check_path(out, endings=(".json",))
@@ -55,8 +65,16 @@ def snapshot(
     from clearhead.drift.snapshot_file import write_snapshot
 
     examples = read_task(task, text_column=text_column, label_column=label_column, limit=limit)
-    loaded = options.load_model(model, device, None)
-    result = take_snapshot(loaded, examples, method=spec, noise=noise, batch_size=batch_size, precision=precision)
+    loaded = options.load_model(model, device, None, allow_pickle=allow_pickle)
+    result = take_snapshot(
+        loaded,
+        examples,
+        method=spec,
+        noise=noise,
+        noise_models=noise_models or (),
+        batch_size=batch_size,
+        precision=precision,
+    )
     write_snapshot(result, out, texts=not no_texts)
     outputs.announce_file(out)
 

@@ -62,6 +62,7 @@ def words(
     long: options.Long = None,
     batch_size: options.BatchSize = None,
     device: options.Device = None,
+    allow_pickle: options.AllowPickle = False,
     lm_head: options.LmHead = None,
 ) -> None:
     """List the most relevant words of each class over many texts.
@@ -72,7 +73,7 @@ def words(
     _check_options(inputs, text_column, reference, out, clouds=clouds)
     # Before the model is loaded, which may take long.
     options.check_method(method, method_options)
-    loaded = options.load_model(model, device, lm_head)
+    loaded = options.load_model(model, device, lm_head, allow_pickle=allow_pickle)
     spec = options.resolve_method(loaded, method, method_options)
     _require_text_model(loaded)
     texts = InputReader(images=False, text_column=text_column).read(inputs)

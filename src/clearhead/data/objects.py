@@ -6,8 +6,9 @@ None of these libraries is imported: an object is recognised by what it offers.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from clearhead.data.columns import join_cells, text_columns
+from clearhead.data.columns import INPUT_COLUMNS, find_column, join_cells, text_columns
 from clearhead.data.parquet import batch_rows
+from clearhead.errors import BadInput
 
 Row = dict[str, Any]
 # The column of a row that is a text or an image by itself.
@@ -106,9 +107,20 @@ def _is_column(values: Any) -> bool:
 
 def _read_texts(table: Any) -> list[Any]:
     columns = find_columns(table) or []
+    if find_column(columns, INPUT_COLUMNS) is None:
+        raise _no_text_column(type(table).__name__, columns)
     texts = text_columns(f"the {type(table).__name__}", columns, None)
     return [_read_cells(row, texts) for row in iterate_rows(table)]
 
 
 def _read_cells(row: Row, texts: list[str]) -> Any:
     return join_cells([row[name] for name in texts])
+
+
+def _no_text_column(table: str, columns: list[str]) -> BadInput:
+    if not columns:
+        return BadInput(f"The {table} has no columns: there is nothing to explain.")
+    return BadInput(
+        f"No text column found in the {table}: give one of its columns, such as table[{columns[0]!r}]; it has "
+        f"{', '.join(columns)}."
+    )

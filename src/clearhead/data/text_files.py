@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.data.task import BadRow
+from clearhead.environment import text_encoding
 from clearhead.errors import BadFile, BadInput
 from clearhead.files import unreadable_file
 
@@ -62,13 +63,19 @@ def read_lines(path: Path, limit: int = -1) -> list[str]:
 
 
 def _refuse_utf_16(path: Path, content: bytes) -> None:
-    if content.startswith(UTF_16_MARKS):
-        raise BadFile(f"'{path}' is UTF-16 text: save it as UTF-8.")
+    if content.startswith(UTF_16_MARKS) and text_encoding() == "utf-8":
+        raise BadFile(f"'{path}' is UTF-16 text: save it as UTF-8, or use --encoding utf-16.")
 
 
 def _decode(content: bytes) -> str:
     # Some editors begin a file with a byte order mark, which is no part of the text.
-    return content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    return content.decode(text_encoding(), _error_handler()).removeprefix("\ufeff")
+
+
+def _error_handler() -> str:
+    """Return what becomes of bytes that are not of the encoding: in UTF-8 they are escaped, and reported by row."""
+    # Other encodings have no surrogates.
+    return "surrogateescape" if text_encoding() == "utf-8" else "replace"
 
 
 def _split_lines(text: str) -> list[str]:
@@ -103,7 +110,7 @@ def _iterate_decoded(path: Path, file: Any) -> Iterator[str]:
     file.seek(0)
     newline = _choose_newline(beginning)
     # Only at this line end: a text may hold others.
-    lines = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline=newline)
+    lines = io.TextIOWrapper(file, text_encoding(), _error_handler(), newline=newline)
     first = next(lines, "").removeprefix("\ufeff")
     for line in filter(None, chain([first], lines)):
         yield line.removesuffix(newline).removesuffix("\r")
@@ -172,7 +179,7 @@ def json_lines(path: Path) -> Numbered:
 def _make_csv_reader(path: Path, delimiter: str) -> Any:
     # The default limit of 128 KiB is too small for documents.
     csv.field_size_limit(MAX_CELL_CHARACTERS)
-    return csv.reader(_end_lines(path), delimiter=delimiter, **CSV_FORMATS[delimiter])
+    return csv.reader(_end_lines(path), delimiter=delimiter, **CSV_FORMATS.get(delimiter, CSV_FORMATS[","]))
 
 
 def _end_lines(path: Path) -> Iterator[str]:

@@ -1,22 +1,26 @@
-"""audit(): words that carry a class over many examples without being evidence, tested by hiding them."""
+"""audit(): words and regions of images that carry a class without being evidence, tested by hiding them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from clearhead.attribution.method import resolve_method
+from clearhead.data.task import Mask, Task
 from clearhead.drift.audit_data import AuditedData
+from clearhead.drift.audit_pictures import choose_regions, describe_regions
 from clearhead.drift.audit_words import AUDIT_UNIT, Candidate, choose_candidates, normalise_unit
+from clearhead.drift.hide_regions import RegionHider
 from clearhead.drift.hide_words import hide_words
 from clearhead.drift.shortcuts import ALPHA, Audit, AuditedWord
 from clearhead.drift.snapshot import Survey, choose_task
-from clearhead.errors import BadInput
+from clearhead.errors import BadInput, BadOption
 from clearhead.evaluation.corrected_t import RARE_OUTCOME
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.placement import with_precision
-from clearhead.model_diff import WORD, Reasons
+from clearhead.model_diff import PATCH, WORD, Reasons
 from clearhead.validation import require_integer
 
 MAX_WORDS = 20
@@ -38,7 +42,8 @@ def audit(
 
     A word is suspicious if it is punctuation, a number or a marker, if the model answers with its class more often than
     the labels of the data set say, or if people did not mark it as evidence. `words` are tested in any case, `count` is
-    the number of others. Further keyword arguments are the method's options.
+    the number of others. Of images, corners, edges and, where people marked the subject, the background are hidden,
+    each in all images and in those of `count` classes. Further keyword arguments are the method's options.
 
     >>> clearhead.audit("my-model", task="dev.tsv").sentence     # doctest: +SKIP
     "1 shortcut was found: '!' for 'positive'; 20 words tested on 872 texts."
@@ -46,21 +51,43 @@ def audit(
     require_integer("count", count, 0, is_flag=True)
     loaded = with_precision(as_model(model), precision)
     _require_classes(loaded)
-    chosen = choose_task(inputs, task)
-    survey = Survey(chosen, resolve_method(loaded, method, **options), batch_size, AUDIT_UNIT)
-    reasons = survey.ask(loaded)
+    survey = Survey(choose_task(inputs, task), resolve_method(loaded, method, **options), batch_size, AUDIT_UNIT)
+    if loaded.takes_images:
+        _refuse_words(words)
+        return _audit_pictures(loaded, survey, count)
+    return _audit_texts(loaded, survey, count, words)
+
+
+def _audit_texts(model: Model, survey: Survey, count: int, words: Sequence[str]) -> Audit:
+    reasons = survey.ask(model)
     _require_words(reasons)
     candidates = choose_candidates(reasons, count, words)
-    hidden = hide_words(loaded, reasons, candidates, batch_size)
-    data = AuditedData(chosen, reasons, tuple(loaded.labels))
+    hidden = hide_words(model, reasons, candidates, survey.batch_size)
+    audited = AuditedData(survey.task, reasons, tuple(model.labels)).describe(candidates, hidden)
+    return _summarise(model, survey, reasons, audited, _write_word_notes(candidates, words))
+
+
+def _audit_pictures(model: Model, survey: Survey, count: int) -> Audit:
+    reasons = survey.ask(model)
+    _require_patches(model, reasons)
+    regions = RegionHider(model, survey.task, reasons, survey.batch_size).hide()
+    data = AuditedData(survey.task, reasons, tuple(model.labels))
+    chosen = choose_regions(regions, data, count)
+    audited = _summarise(model, survey, reasons, describe_regions(chosen, data), _write_region_notes(survey.task))
+    return replace(audited, unit="region")
+
+
+def _summarise(
+    model: Model, survey: Survey, reasons: Sequence[Reasons], words: Iterable[AuditedWord], notes: Iterable[str]
+) -> Audit:
     return Audit(
-        loaded.name,
-        chosen.name,
+        model.name,
+        survey.task.name,
         survey.spec.text,
         len(reasons),
         _measure_accuracy(reasons),
-        tuple(sorted(data.describe(candidates, hidden), key=_sort_key)),
-        tuple(_write_notes(reasons, candidates, words)),
+        tuple(sorted(words, key=_sort_key)),
+        (*notes, *_write_label_notes(reasons)),
     )
 
 
@@ -69,16 +96,26 @@ def _sort_key(word: AuditedWord) -> tuple[bool, bool, float]:
 
 
 def _require_classes(model: Model) -> None:
-    if model.takes_images or model.problem != "single-label":
+    if model.problem != "single-label":
         raise BadInput(
-            f"An audit hides words of texts and watches their class; {model.name} is no classifier of texts with one "
-            "class per text."
+            f"An audit hides parts of inputs and watches their class; {model.name} is no classifier with one class per "
+            "input."
         )
+
+
+def _refuse_words(words: Sequence[str]) -> None:
+    if words:
+        raise BadOption(f"'{words[0]}' is a word, which images do not have: leave out words.")
 
 
 def _require_words(reasons: Sequence[Reasons]) -> None:
     if any(entry.kind != WORD for entry in reasons):
         raise BadInput("An audit hides words: give texts, not tensors, and load the model with its tokenizer.")
+
+
+def _require_patches(model: Model, reasons: Sequence[Reasons]) -> None:
+    if any(entry.kind != PATCH for entry in reasons):
+        raise BadInput(f"An audit hides patches of images; {model.name} has no patches in rows and columns.")
 
 
 def _measure_accuracy(reasons: Sequence[Reasons]) -> float | None:
@@ -89,7 +126,7 @@ def _measure_accuracy(reasons: Sequence[Reasons]) -> float | None:
     return float(np.mean(labelled))
 
 
-def _write_notes(reasons: Sequence[Reasons], candidates: Sequence[Candidate], words: Sequence[str]) -> Iterator[str]:
+def _write_word_notes(candidates: Sequence[Candidate], words: Sequence[str]) -> Iterator[str]:
     tested = {candidate.word for candidate in candidates}
     missing = [word for word in words if normalise_unit(word) not in tested]
     if missing:
@@ -98,9 +135,19 @@ def _write_notes(reasons: Sequence[Reasons], candidates: Sequence[Candidate], wo
     rare = [candidate.word for candidate in candidates if _is_too_rare(candidate, len(candidates))]
     if rare:
         yield f"In too few texts to be told among so many words (test fewer): {_quote(rare)}."
+    yield "What no test can tell is whether a word is evidence: look at the words that the model uses, too."
+
+
+def _write_region_notes(task: Task) -> Iterator[str]:
+    if any(isinstance(example.gold, Mask) for example in task.examples):
+        yield "Patches with a pixel of the marked subject belong to no region."
+    else:
+        yield "Nobody marked the subject, so it may reach into corners and edges: look at the images."
+
+
+def _write_label_notes(reasons: Sequence[Reasons]) -> Iterator[str]:
     if all(entry.label is None for entry in reasons):
         yield "The data set has no labels, so nothing is known about accuracy."
-    yield "What no test can tell is whether a word is evidence: look at the words that the model uses, too."
 
 
 def _quote(words: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from clearhead.drift.audit_words import (
     name_kind,
     name_units,
 )
-from clearhead.drift.hide_words import HiddenWord
+from clearhead.drift.hidden_units import HiddenUnit
 from clearhead.drift.shortcuts import ALPHA, MIN_EFFECT, AuditedWord
 from clearhead.evaluation.corrected_t import measure_moments, p_value
 from clearhead.evaluation.paired_tests import holm
@@ -64,14 +64,14 @@ class Effect:
         return int((self.answer_E != self.hidden_answer_E).sum())
 
 
-def read_effect(candidate: Candidate, hidden: HiddenWord, classes: Sequence[str]) -> Effect:
-    """Return what hiding a word did to its class."""
-    number = list(classes).index(candidate.label)
+def read_effect(class_E: Array, hidden: HiddenUnit, classes: Sequence[str]) -> Effect:
+    """Return what hiding did to one class of each input, by number."""
+    row_E = np.arange(len(class_E))
     names = np.array(classes)
     return Effect(
-        hidden.before_EC[:, number],
-        hidden.hidden_EC[:, number],
-        hidden.control_EC[:, number],
+        hidden.before_EC[row_E, class_E],
+        hidden.hidden_EC[row_E, class_E],
+        hidden.control_EC[row_E, class_E],
         names[hidden.before_EC.argmax(1)],
         names[hidden.hidden_EC.argmax(1)],
     )
@@ -79,7 +79,7 @@ def read_effect(candidate: Candidate, hidden: HiddenWord, classes: Sequence[str]
 
 @dataclass(frozen=True, eq=False)
 class AuditedData:
-    """The texts of an audit, and what the data set knows about them: labels, and characters that people marked."""
+    """The texts or images of an audit, and what the data set knows about them: labels, and what people marked."""
 
     task: Task
     reasons: Sequence[Reasons]
@@ -90,14 +90,24 @@ class AuditedData:
         """The labels of all texts, empty where there is none."""
         return np.array([entry.label or "" for entry in self.reasons])
 
-    def describe(self, candidates: Sequence[Candidate], hidden: Sequence[HiddenWord]) -> Iterator[AuditedWord]:
+    @cached_property
+    def answer_N(self) -> Array:
+        """The answers of the model to all of them."""
+        return np.array([entry.prediction for entry in self.reasons])
+
+    def describe(self, candidates: Sequence[Candidate], hidden: Sequence[HiddenUnit]) -> Iterator[AuditedWord]:
         """Yield what hiding did to each word, with p-values corrected for all of them."""
-        effects = [read_effect(*pair, self.classes) for pair in zip(candidates, hidden, strict=True)]
+        effects = list(map(self._read_effect, candidates, hidden))
         effect_p = holm([effect.p for effect in effects])
         excess_p = holm([find_p_value(self._find_excess(candidate)) for candidate in candidates])
         for candidate, effect, p, p_excess in zip(candidates, effects, effect_p, excess_p, strict=True):
             word = self._measure_word(candidate, effect, p)
             yield replace(word, suspicions=tuple(list_suspicions(word, p_excess)))
+
+    def _read_effect(self, candidate: Candidate, hidden: HiddenUnit) -> Effect:
+        """Return what hiding a word did to its class."""
+        number = self.classes.index(candidate.label)
+        return read_effect(np.full(len(candidate.example_E), number), hidden, self.classes)
 
     def _measure_word(self, candidate: Candidate, effect: Effect, p: float) -> AuditedWord:
         return AuditedWord(
@@ -111,7 +121,7 @@ class AuditedData:
             control=effect.by_others,
             p_corrected=p,
             flips=effect.flips,
-            accuracy=measure_if_any(self._find_accuracy(candidate, effect)),
+            accuracy=measure_if_any(self.find_accuracy(candidate, effect)),
             excess=measure_if_any(self._find_excess(candidate)),
             evidence=self._measure_evidence(candidate),
         )
@@ -125,7 +135,7 @@ class AuditedData:
         excess_E: Array = candidate.has_label_E[is_labelled_E] - has_class_E[is_labelled_E]
         return excess_E
 
-    def _find_accuracy(self, candidate: Candidate, effect: Effect) -> Array:
+    def find_accuracy(self, candidate: Candidate, effect: Effect) -> Array:
         """Return 1 where hiding makes an answer right, −1 where wrong, over all labelled texts."""
         label_E = self.label_N[candidate.example_E]
         was_right_E = (effect.answer_E == label_E).astype(float)

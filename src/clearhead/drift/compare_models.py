@@ -25,6 +25,7 @@ def diff(
     task: Any = None,
     method: Any = None,
     noise: int = DRAWS,
+    noise_models: Sequence[Any] = (),
     batch_size: int | None = None,
     precision: str | None = None,
     **options: Any,
@@ -38,14 +39,15 @@ def diff(
     'moved within noise'
     """
     first, second = _read_saved(model_a), _read_saved(model_b)
-    settings = {"batch_size": batch_size, "precision": precision, **options}
+    settings: dict[str, Any] = {"batch_size": batch_size, "precision": precision, **options}
     if first is not None and second is not None:
         _refuse_inputs(inputs, task, method)
         return compare_snapshots(first, second)
     # Read once, for both models.
     chosen = choose_task(inputs, task)
     if first is None:
-        first = snapshot(model_a, chosen, method=_choose_method(method, second), noise=noise, **settings)
+        measured: dict[str, Any] = {"noise": noise, "noise_models": noise_models}
+        first = snapshot(model_a, chosen, method=_choose_method(method, second), **measured, **settings)
     # By default the method of the first: another may have been chosen for the second.
     if second is None:
         second = snapshot(model_b, chosen, method=_choose_method(method, first), noise=0, **settings)

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.drift.audit_words import Candidate, name_units
+from clearhead.drift.hidden_units import HiddenInput, HiddenUnit, collect_hidden
 from clearhead.drift.reasons import number_characters
 from clearhead.model.inputs import Inputs, Item, collate, encode_all
 from clearhead.model.model import Model
@@ -22,66 +21,32 @@ from clearhead.progress import progress
 MAX_CHUNK = 64
 
 
-@dataclass(frozen=True, eq=False)
-class HiddenWord:
-    """Probabilities of all classes for the texts with a word (E × C): with the word, without it, without others."""
-
-    before_EC: Array
-    hidden_EC: Array
-    control_EC: Array
-
-
 @dataclass(frozen=True)
-class HiddenText:
-    """A text, its number, and the candidates to hide in it by their number."""
+class HiddenText(HiddenInput):
+    """A text, and the candidates to hide in it by their number."""
 
     reasons: Reasons
-    number: int
     words: Mapping[int, Candidate]
 
-    def mask(self) -> Tensor:
-        """Return a row with everything, then two for each word: without it, and without as many others."""
-        return torch.from_numpy(np.stack(list(self._rows())))
-
-    def _rows(self) -> Iterator[Array]:
+    @property
+    def kept(self) -> dict[int, Array]:
         names_U = name_units(self.reasons)
-        yield np.ones(len(names_U), dtype=bool)
-        for number, candidate in self.words.items():
-            keep_U = names_U != candidate.word
-            yield keep_U
-            yield self._draw_control(keep_U, number)
-
-    def _draw_control(self, keep_U: Array, word: int) -> Array:
-        # A seed for each text and word, so that results do not depend on batches.
-        generator = np.random.default_rng([self.number, word])
-        others = np.flatnonzero(keep_U)
-        count = min(len(others), len(keep_U) - len(others))
-        control_U = np.ones(len(keep_U), dtype=bool)
-        control_U[generator.choice(others, count, replace=False)] = False
-        return control_U
-
-    def split_rows(self, probability_RC: Array) -> Iterator[tuple[int, Array]]:
-        """Yield each word with its three rows of the mask: before, hidden, control."""
-        for index, word in enumerate(self.words):
-            yield word, probability_RC[[0, 2 * index + 1, 2 * index + 2]]
+        return {number: names_U != candidate.word for number, candidate in self.words.items()}
 
 
 def hide_words(
     model: Model, reasons: Sequence[Reasons], candidates: Sequence[Candidate], batch_size: int | None = None
-) -> list[HiddenWord]:
+) -> list[HiddenUnit]:
     """Return what hiding each candidate in each of its texts does."""
     texts = list(_gather_texts(reasons, candidates))
-    rows: dict[int, list[Array]] = {number: [] for number in range(len(candidates))}
-    for text, probability_RC in _run_chunks(model, texts, batch_size):
-        for word, probability_3C in text.split_rows(probability_RC):
-            rows[word].append(probability_3C)
-    return [HiddenWord(*np.stack(entries, axis=1)) for entries in rows.values()]
+    # Every candidate stands in a text, so there is an outcome for each.
+    return list(collect_hidden(_run_chunks(model, texts, batch_size)).values())
 
 
 def _gather_texts(reasons: Sequence[Reasons], candidates: Sequence[Candidate]) -> Iterator[HiddenText]:
     """Yield the texts in which a candidate stands, in order."""
     for number, words in sorted(_group_by_text(candidates).items()):
-        yield HiddenText(reasons[number], number, words)
+        yield HiddenText(number, len(reasons[number].spans), reasons[number], words)
 
 
 def _group_by_text(candidates: Sequence[Candidate]) -> dict[int, dict[int, Candidate]]:

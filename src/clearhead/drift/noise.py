@@ -1,11 +1,11 @@
 """What moves the reasons of a model though nothing changed: rounding, noise in the weights, another method."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from clearhead.attribution.method import parse_method
 from clearhead.drift.agreement import compare_reasons, correlate_blocks
 from clearhead.drift.snapshot_file import round_shares
 from clearhead.drift.word_shifts import find_largest_shift
-from clearhead.errors import BadOption, UnsupportedModel
+from clearhead.errors import BadInput, BadOption, UnsupportedModel
+from clearhead.model.loading import as_model
 from clearhead.model.model import Model
 from clearhead.model.placement import place_model
 from clearhead.model.weight_noise import with_weight_noise
@@ -26,19 +27,38 @@ if TYPE_CHECKING:
     from clearhead.drift.snapshot import Survey
 
 DRAWS = 3
+# The spread of a single one is not known.
+MIN_NOISE_MODELS = 2
 METHODS = ("balanced-cat", "attn-lrp", "att-cat")
 """Methods of one pass, by which a reader sees how much a change of the method would move the reasons."""
 
 
-def measure_noise(model: Model, survey: "Survey", reasons: Sequence[Reasons], draws: int) -> Noise:
+def measure_noise(
+    model: Model, survey: "Survey", reasons: Sequence[Reasons], copies: Iterable[tuple[str, Model]]
+) -> Noise:
     """Explain copies of a model that differ by noise, and the model by other methods, and compare with its reasons."""
-    noisy = []
+    draws = [describe_draw(name, reasons, survey.ask(noisy)) for name, noisy in copies]
+    precisions = _compare_precisions(model, survey, reasons)
+    return Noise(tuple(draws), tuple(precisions), tuple(_compare_methods(model, survey, reasons)))
+
+
+def iterate_copies(model: Model, draws: int) -> Iterator[tuple[str, Model]]:
+    """Yield copies with noise in the weights, one at a time, and their names."""
     # Seeds from 0 on: a snapshot that is made again has the same noise.
     for seed in range(draws):
-        answers = survey.ask(with_weight_noise(model, seed))
-        noisy.append(describe_draw(f"weight noise {seed}", reasons, answers))
-    precisions = _compare_precisions(model, survey, reasons)
-    return Noise(tuple(noisy), tuple(precisions), tuple(_compare_methods(model, survey, reasons)))
+        yield f"weight noise {seed}", with_weight_noise(model, seed)
+
+
+def load_noise_models(sources: Sequence[Any], labels: Sequence[str]) -> Iterator[tuple[str, Model]]:
+    """Yield the models that count as the same, one at a time, and their names."""
+    for source in sources:
+        model = as_model(source)
+        if set(model.labels) != set(labels):
+            raise BadInput(
+                f"The noise model '{model.name}' has other classes: {', '.join(model.labels)} instead of "
+                f"{', '.join(labels)}. Name models of the same recipe."
+            )
+        yield model.name, model
 
 
 def _compare_precisions(model: Model, survey: "Survey", reasons: Sequence[Reasons]) -> Iterator[NoiseDraw]:

@@ -96,7 +96,7 @@ def _name_label(example: Example, labels: Sequence[str]) -> str | None:
     return dict(enumerate(labels)).get(label, str(label))
 
 
-def _read_text(explanation: Explanation) -> str | tuple[str, str] | None:
+def _read_text(explanation: Explanation) -> str | tuple[str, ...] | None:
     # Two models may write different answers to the same prompt.
     if isinstance(explanation, AnswerExplanation):
         return explanation.prompt

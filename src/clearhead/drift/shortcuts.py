@@ -8,11 +8,15 @@ ALPHA = 1 - LEVEL
 MIN_EFFECT = 0.05
 """The change of a probability that is worth a word: five points."""
 MAX_NAMED_WORDS = 5
+CORNER, EDGE, BACKGROUND = "corner", "edge", "background"
+REGION_KINDS = (CORNER, EDGE, BACKGROUND)
+ANY_CLASS = "any class"
+"""The class of a region that was hidden in all images, whatever they are answered with."""
 
 
 @dataclass(frozen=True)
 class AuditedWord:
-    """A word, the class that it speaks for, and what hiding it wherever it stands does.
+    """A word or a region of images, the class that it speaks for, and what hiding it wherever it stands does.
 
     `texts` counts the texts with the word, `concentration` is the part of them that the model answers with the class.
     `share` is the word's mean share in the relevance of these. `effect` is how far the class's probability falls when
@@ -23,6 +27,9 @@ class AuditedWord:
     with the word that are answered with the class less the part that have its label. `evidence` is the part of the
     word's occurrences that people marked as evidence, where the data set has annotations. `suspicions` say why the word
     may be no evidence.
+
+    Of a region (`word` is its name), `texts` are the images that are answered with the class and have patches of it,
+    `concentration` is the part of all images that they are, and effects are on the class that each is answered with.
     """
 
     word: str
@@ -64,24 +71,36 @@ class Audit:
     accuracy: float | None
     words: tuple[AuditedWord, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+    unit: str = "word"
+    """What was hidden: "word", or "region" of images."""
 
     @property
     def shortcuts(self) -> tuple[AuditedWord, ...]:
         return tuple(word for word in self.words if word.is_shortcut)
 
     @property
+    def inputs(self) -> str:
+        """What the examples are: "texts" or "images"."""
+        return "texts" if self.unit == "word" else "images"
+
+    @property
     def sentence(self) -> str:
         """The verdict in a sentence."""
-        tested = f"{len(self.words)} words tested on {self.examples} texts"
+        tested = f"{len(self.words)} {self.unit}s tested on {self.examples} {self.inputs}"
         if not self.shortcuts:
             return f"No shortcut was found: {tested}."
-        named = [f"'{word.word}' for '{word.label}'" for word in self.shortcuts[:MAX_NAMED_WORDS]]
+        named = [f"'{word.word}' for {quote_class(word.label)}" for word in self.shortcuts[:MAX_NAMED_WORDS]]
         return f"{_count(len(self.shortcuts))}: {', '.join(named)}; {tested}."
 
     def _repr_html_(self) -> str:
         from clearhead.views import audit_html
 
         return audit_html.fragment(self)
+
+
+def quote_class(label: str) -> str:
+    """Return the name of a class in quotes; any class has no name."""
+    return label if label == ANY_CLASS else f"'{label}'"
 
 
 def _count(shortcuts: int) -> str:

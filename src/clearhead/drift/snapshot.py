@@ -12,9 +12,9 @@ from clearhead.api import explain
 from clearhead.attribution.method import MethodSpec, resolve_method
 from clearhead.data.read import read_task
 from clearhead.data.task import Example, Task, task_digest
-from clearhead.drift.noise import DRAWS, measure_noise
+from clearhead.drift.noise import DRAWS, MIN_NOISE_MODELS, iterate_copies, load_noise_models, measure_noise
 from clearhead.drift.reasons import UNIT, extract_reasons
-from clearhead.errors import BadInput
+from clearhead.errors import BadInput, BadOption
 from clearhead.model.checksum import weights_checksum
 from clearhead.model.inputs import as_input_list
 from clearhead.model.loading import as_model
@@ -37,6 +37,7 @@ def snapshot(
     task: Any = None,
     method: Any = None,
     noise: int = DRAWS,
+    noise_models: Sequence[Any] = (),
     batch_size: int | None = None,
     precision: str | None = None,
     **options: Any,
@@ -44,17 +45,32 @@ def snapshot(
     """Explain the predictions of a model on texts or images, or on a task, and keep the shares of words or patches.
 
     `noise` is the number of copies of the model with as much noise in the weights as rounding to eight bits makes, by
-    which later changes are told from noise; 0 measures none. Further keyword arguments are the method's options.
+    which later changes are told from noise; 0 measures none. `noise_models`, two or more, take the place of these
+    copies: models that count as the same, such as those of other seeds. Further keyword arguments are the method's
+    options.
 
     >>> clearhead.snapshot(clearhead.load(), task="dev.tsv")     # doctest: +SKIP
     """
     require_integer("noise", noise, 0, is_flag=True)
+    _require_noise_models(noise_models)
     loaded = with_precision(as_model(model), precision)
     survey = Survey(choose_task(inputs, task), resolve_method(loaded, method, **options), batch_size)
     quiet = survey.take(loaded)
-    if not noise:
+    if noise_models:
+        copies = load_noise_models(noise_models, loaded.labels)
+    elif noise:
+        copies = iterate_copies(loaded, noise)
+    else:
         return quiet
-    return replace(quiet, noise=measure_noise(loaded, survey, quiet.examples, noise))
+    return replace(quiet, noise=measure_noise(loaded, survey, quiet.examples, copies))
+
+
+def _require_noise_models(noise_models: Sequence[Any]) -> None:
+    if isinstance(noise_models, str | Model) or len(noise_models) == 1:
+        raise BadOption(
+            f"noise_models needs at least {MIN_NOISE_MODELS} models, because the spread of one is not known: train the "
+            "same recipe with further seeds."
+        )
 
 
 def choose_task(inputs: Any, task: Any) -> Task:

@@ -24,6 +24,12 @@ DEFAULT_BOUND = 0.1
 DEFAULT_EXAMPLE_BOUND = 0.3
 DEFAULT_WORD_SHIFT = 0.02
 ALPHA = 1 - LEVEL
+CONDITIONS = 3
+NOISE_LEVEL = 1 - 2 * ALPHA / CONDITIONS
+"""The level of two-sided intervals whose upper ends noise exceeds in 5 % of all gates, in any of three conditions.
+
+These are the mean shift, the number of examples that moved, and the word that moved most (Bonferroni).
+"""
 MAX_NAMED_WORDS = 3
 
 
@@ -79,7 +85,7 @@ def _reach(mean_D: Array) -> float:
     if draws < 2:
         return 0.0
     spread = float(mean_D.std(ddof=1)) * math.sqrt(1 + 1 / draws)
-    return student_quantile(LEVEL, draws - 1) * spread
+    return student_quantile(NOISE_LEVEL, draws - 1) * spread
 
 
 def bound_words(noise: Noise | None) -> float:
@@ -168,7 +174,7 @@ def _is_significant(evidence: _Evidence) -> bool:
 
 def _are_too_many(beyond: int, count: int) -> bool:
     """Return whether more examples than noise leads to moved beyond its quantile."""
-    low, _ = share_bounds(beyond, count, LEVEL)
+    low, _ = share_bounds(beyond, count, NOISE_LEVEL)
     return low > 1 - NOISE_QUANTILE
 
 
@@ -177,7 +183,7 @@ def _write_sentence(outcome: str, evidence: _Evidence, where: Sequence[str]) -> 
     if outcome == SAME:
         return f"Same reasons: {answers}, and no reasons moved visibly."
     if outcome == WITHIN_NOISE:
-        return f"Moved within noise: {answers}, and reasons moved no more than by rounding the weights."
+        return f"Moved within noise: {answers}, and reasons moved no more than noise moves them."
     moved = f"Moved: {answers}, but {evidence.beyond} have reasons that moved more than noise moves them"
     return "; ".join([moved, *where]) + "."
 

@@ -25,11 +25,14 @@ from clearhead.engine.lrp.rules import unchanged
 from clearhead.engine.module_outputs import KeptOutput
 from clearhead.engine.recorder import Recorder
 from clearhead.engine.tape import AttentionMap, Tape
+from clearhead.errors import UnsupportedModel
 from clearhead.model.language import SOURCE_LENGTH
 
 ACTIVATION_PACKAGES = ("transformers.activations", "torch.nn.modules.activation")
 # Attention maps are found by their softmax, and a GLU multiplies two activations.
 NOT_COMPOSITE = (nn.Softmax, nn.MultiheadAttention, nn.GLU)
+# Integers that stand for the weights of a quantised layer.
+CODES = (torch.int8, torch.uint8)
 
 
 def is_composite(module: nn.Module) -> bool:
@@ -152,10 +155,12 @@ class _ModuleHooks:
         if get_ident() != self._thread:
             return None
         maps = self._leave()
+        # Otherwise the recorder would see the tensor attributes that are read here.
+        with DisableTorchFunction():
+            _refuse_sealed(module, out)
         # A module with more maps holds several blocks.
         if not self._is_composite and len(maps) not in (1, 2):
             return None
-        # Otherwise the recorder would see the tensor attributes that are read here.
         with DisableTorchFunction():
             source = first_activation([*args, *kwargs.values()])
             result = first_activation([out])
@@ -199,6 +204,16 @@ class _ModuleHooks:
             # It may gate another activation, as in SwiGLU.
             self._recorder.note_gate(replaced)
         return replaced
+
+
+def _refuse_sealed(module: nn.Module, out: Any) -> None:
+    """Raise UnsupportedModel for a quantised layer without a gradient: residuals around it would hide the gap."""
+    weights = [*module._parameters.values(), *module._buffers.values()]
+    is_quantised = any(weight is not None and weight.dtype in CODES for weight in weights)
+    if is_quantised and isinstance(out, Tensor) and out.is_floating_point() and not out.requires_grad:
+        raise UnsupportedModel(
+            f"{type(module).__name__} is quantised with a kernel that has no gradient. Load the model unquantised."
+        )
 
 
 def _is_sequence(value: Any) -> bool:

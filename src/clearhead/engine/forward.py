@@ -61,6 +61,12 @@ class ForwardPass(ABC):
         return [self.hidden_states[0]]
 
     @property
+    def token_shape(self) -> tuple[int, int]:
+        """The inputs of the batch, and the tokens of each."""
+        inputs, tokens = self.hidden_states[0].shape[:2]
+        return inputs, tokens
+
+    @property
     def last_maps(self) -> list[Tensor]:
         """The attention maps of the last block."""
         return self.attentions[-1:]
@@ -276,6 +282,43 @@ class PairForwardPass(FullForwardPass):
         return stacks
 
 
+@dataclass(frozen=True, eq=False)
+class DetectorForwardPass(FullForwardPass):
+    """A forward pass whose blocks are those of the encoder; the decoder's maps have boxes as queries.
+
+    The first block of the decoder looks at learned queries before it sees the picture: that map is the same for all
+    pictures, and not among these.
+    """
+
+    @property
+    def attentions(self) -> list[Tensor]:
+        return list_maps(self._blocks)
+
+    @cached_property
+    def joint_maps(self) -> list[Tensor]:
+        self.require_attentions()
+        return []
+
+    def require_attentions(self) -> None:
+        raise UnsupportedModel(
+            f"{self.name} finds boxes by a decoder, whose maps do not relate patches to patches: choose gae, a "
+            "gradient method such as gradient-x-input, or one that hides patches, such as occlusion."
+        )
+
+    @property
+    def _blocks(self) -> list[AttentionMap]:
+        # Modules of the decoder may look like blocks, but their tokens are boxes.
+        blocks = super()._blocks
+        cells = list_inputs(blocks)[0].shape[1]
+        return [block for block in blocks if block.before is not None and block.before.shape[1] == cells]
+
+    @cached_property
+    def decoder_maps(self) -> list[Tensor]:
+        """Maps from boxes to boxes or to patches, in the order of computation."""
+        of_encoder = set(map(id, self._blocks))
+        return list_maps([attention for attention in self.tape.maps if id(attention) not in of_encoder])
+
+
 def run_forward(
     model: Model, inputs: Inputs, kept: Sequence[str] = (), *, gradients_only: bool = False
 ) -> FullForwardPass:
@@ -293,6 +336,8 @@ def run_forward(
         raise not_differentiable(model.name)
     if model.is_encoder_decoder:
         return PairForwardPass(model.name, tape, logits)
+    if model.finds_objects and model.network.has_decoder:
+        return DetectorForwardPass(model.name, tape, logits)
     return FullForwardPass(model.name, tape, logits)
 
 
@@ -307,6 +352,6 @@ def float_input(tensors: Mapping[str, Tensor]) -> str | None:
 def not_differentiable(name: str) -> UnsupportedModel:
     """Return the error for a model whose logits have no gradient at its input."""
     return UnsupportedModel(
-        f"The logits of {name} do not depend differentiably on its input, as in some quantised models. "
-        "Load it unquantised."
+        f"The logits of {name} do not depend differentiably on its input: it is quantised, or its word embeddings were "
+        "not found. Load it unquantised, or choose a method that only needs outputs, such as occlusion."
     )

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from clearhead.engine.context import NETWORK_LOCK
 from clearhead.engine.lrp.kernels.dispatch import on_gpu
-from clearhead.errors import BadInput, UnsupportedModel
+from clearhead.errors import Argument, BadInput, UnsupportedModel
 from clearhead.model.model import Model, input_embedding
 
 FINAL_NORM_NAMES = ("final_norm", "final_layer_norm", "ln_f", "norm")
@@ -116,8 +116,9 @@ def _require_lm(model: Model) -> Any:
         return _require_decoder(model)
     if model.lm is None:
         raise UnsupportedModel(
-            f"decoded-gradcam needs the masked-LM head that {model.name} was trained from. Load it with "
-            "clearhead.load(…, lm_head=<masked-LM model or folder>)."
+            f"decoded-gradcam needs the masked-LM head that {model.name} was trained from: give its folder as ",
+            Argument("lm_head"),
+            " when the model is loaded.",
         )
     return model.lm
 

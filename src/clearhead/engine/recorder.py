@@ -5,10 +5,9 @@ relevance back through it.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from types import FrameType
 from typing import Any
 
 import torch
@@ -21,6 +20,9 @@ from clearhead.engine.balanced import CONSTANTS, GATES, LINEAR, PRODUCTS, QUOTIE
 from clearhead.engine.lookups import WordLookups, looked_up_ids, looked_up_table
 from clearhead.engine.lrp.context import Backward, Rule, RuleResult, is_activation
 from clearhead.engine.lrp.rules import gated_rule, rule_for
+from clearhead.engine.multi_head_attention import NAME as MULTI_HEAD_ATTENTION
+from clearhead.engine.multi_head_attention import can_decompose, decompose_heads
+from clearhead.engine.running_module import name_running_module
 from clearhead.engine.self_gates import ElementwiseSources
 from clearhead.engine.tape import GRADIENTS_ONLY, AttentionMap, Step, Tape, raise_unsupported
 from clearhead.engine.torch_calls import TorchCall, function_name, is_in_place
@@ -95,6 +97,8 @@ class Recorder(TorchFunctionMode):
             return function(*args, **kwargs)
         if name == "scaled_dot_product_attention":
             return self._attend(*args, **kwargs)
+        if name == MULTI_HEAD_ATTENTION and can_decompose(args, kwargs):
+            return decompose_heads(args, self.call, self._attend)
         return self._call_and_record(TorchCall(name, function, args, kwargs), activations)
 
     def call(self, function: Callable[..., Tensor], *args: Any) -> Tensor:
@@ -258,9 +262,13 @@ class Recorder(TorchFunctionMode):
         name = call.name
         if name in ("gelu", "silu") and call.args and not self.tape.gradients_only:
             self._mark_recomputable(call, out)
-        # The convolution of the pixels cuts the image into patches.
-        if name == "conv2d" and call.first is self.tape.leaf:
+        if name == "conv2d" and self._cuts_pixels(call):
             self.tape.patches = (out.shape[-2], out.shape[-1])
+
+    def _cuts_pixels(self, call: TorchCall) -> bool:
+        """Return whether a convolution cuts the image into patches: that of the pixels, or the last of a backbone."""
+        has_backbone = getattr(self.network.config, "backbone_config", None) is not None
+        return call.first is self.tape.leaf or (has_backbone and not self.tape.maps)
 
     def _note_role(self, name: str, step: Step) -> None:
         """Note whether a result may gate another activation, and whether balanced passes hold it constant."""
@@ -293,14 +301,7 @@ class Recorder(TorchFunctionMode):
         )
 
     def _current_module(self) -> str:
-        """Return the name of the innermost module that is running, from the `self` of the frames on the stack."""
-        names: dict[int, str] = {id(module): name for name, module in self.network.named_modules()}
-        for frame in _iterate_frames():
-            name = names.get(id(frame.f_locals.get("self")))
-            # The network itself has the empty name.
-            if name:
-                return name
-        return type(self.network).__name__
+        return name_running_module(self.network)
 
     def _mark_recomputable(self, call: TorchCall, out: Tensor) -> None:
         options = call.args[1:]
@@ -329,14 +330,6 @@ class Recorder(TorchFunctionMode):
         if attention is not None and not attention.is_used:
             attention.is_used = True
             self.tape.maps.append(attention)
-
-
-def _iterate_frames() -> Iterator[FrameType]:
-    """Yield the frames on the stack, from the innermost outwards."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 @cache

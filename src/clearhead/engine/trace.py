@@ -22,6 +22,7 @@ from clearhead.engine.lookups import source_tokens
 from clearhead.engine.lrp.context import RuleSet
 from clearhead.engine.lrp.linear import POSITIVE
 from clearhead.engine.module_outputs import find_output
+from clearhead.engine.output_pass import run_outputs
 from clearhead.engine.patches import PatchGrid
 from clearhead.engine.relevance_cache import RelevanceCache
 from clearhead.engine.seeds import Seeds
@@ -96,7 +97,7 @@ class Trace:
         """True where a token is real, not padding."""
         if self._given_mask is not None:
             return self._given_mask.bool()
-        return _mark_all(self._token_tensor())
+        return torch.ones(self._token_shape(), dtype=torch.bool, device=self.logits.device)
 
     @cached_property
     def real_BT(self) -> Tensor:
@@ -125,11 +126,12 @@ class Trace:
             return None
         return self.inputs.tensors.get("attention_mask")
 
-    def _token_tensor(self) -> Tensor:
-        """Return a tensor whose first axes are samples × tokens."""
+    def _token_shape(self) -> tuple[int, int]:
+        """Return the number of samples and of tokens."""
         if self.is_image:
-            return self.forward.hidden_states[0]
-        return self._word_tensor()
+            return self.forward.token_shape
+        samples, tokens = self._word_tensor().shape[:2]
+        return samples, tokens
 
     def _word_tensor(self) -> Tensor:
         ids = self.inputs.tensors.get("input_ids")
@@ -304,7 +306,8 @@ class Trace:
     @cached_property
     def patch_grid(self) -> PatchGrid:
         """The geometry of an image's patches."""
-        return PatchGrid(*self._require_grid(), tokens=self.forward.hidden_states[0].shape[1])
+        trailing = getattr(self.model.network, "trailing_tokens", 0)
+        return PatchGrid(*self._require_grid(), self.forward.token_shape[1], trailing)
 
     def _require_grid(self) -> tuple[int, int]:
         if self.grid is None:
@@ -317,7 +320,7 @@ class Trace:
         return self.patch_grid.leading if self.is_image else 0
 
     def patches(self, pixels_BPQ: Tensor) -> Tensor:
-        """Return the sum of a pixel map over each patch, zero for the leading tokens (B,T)."""
+        """Return the sum of a pixel map over each patch, zero for all other tokens (B,T)."""
         return self.patch_grid.sum_pixels(pixels_BPQ)
 
     def as_patches(self, scores_BT: Tensor) -> Tensor:
@@ -359,11 +362,6 @@ class Trace:
                 )
 
 
-def _mark_all(tokens: Tensor) -> Tensor:
-    """Return True for every token of a tensor whose first axes are samples × tokens (B,T)."""
-    return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
-
-
 def _relates_tokens(attention: Tensor, hidden: Tensor) -> bool:
     """Return whether an attention map has the samples of a hidden state, and its tokens as keys."""
     # Windowed attention has its windows on the first axis.
@@ -392,7 +390,11 @@ def capture(
     """
     model = with_precision(as_model(model), precision)
     batch = as_inputs(model, inputs)
-    forward = run_forward(model, batch, _as_names(modules), gradients_only=gradients_only)
+    forward: ForwardPass
+    if model.is_function:
+        forward = run_outputs(model, batch)
+    else:
+        forward = run_forward(model, batch, _as_names(modules), gradients_only=gradients_only)
     # Before targets are resolved: the prediction of NaN logits would be arbitrary.
     check_finite(model, forward.host_output)
     return Trace(model, batch, forward, resolve_targets(model, batch, forward.host_output, target))

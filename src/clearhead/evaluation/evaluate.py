@@ -26,6 +26,7 @@ from clearhead.evaluation.statistics import SAMPLES, intervals
 from clearhead.evaluation.table_format import format_html, format_refusal, format_rows
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model
+from clearhead.model.model_checks import require_single_output
 from clearhead.progress import progress
 from clearhead.spec import as_list
 from clearhead.validation import require_integer
@@ -144,6 +145,7 @@ def evaluate(
     >>> clearhead.evaluate(model, "dev.tsv", ["att-cat", "random"], ["aopc", "lodds"])     # doctest: +SKIP
     """
     model = as_model(model)
+    require_single_output(model, "evaluate")
     task = read_task(task, limit=limit, **reading)
     # Only None: an empty list is a mistake, and says so.
     if methods is None:

@@ -63,7 +63,7 @@ def _deletion_drops(
 
 def _deletion(model: Model, replacement: str | None) -> str | None:
     """Return the replacement of metrics that delete tokens; answer spans would move, and images have no tokens."""
-    if replacement or model.takes_images or model.problem == "span":
+    if replacement or model.takes_images or model.is_positional:
         return replacement or None
     return "delete"
 

@@ -11,9 +11,10 @@ from PIL import Image
 from torch import Tensor
 
 from clearhead.arrays import Array
-from clearhead.errors import Argument, BadInput
+from clearhead.errors import Argument, BadInput, UnsupportedModel
+from clearhead.model.focus import FocusedOutput
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
-from clearhead.model.model import Model
+from clearhead.model.model import Model, input_embedding
 from clearhead.model.picture_span import PictureSpan
 from clearhead.model.source_span import SourceSpan
 
@@ -43,7 +44,8 @@ class Item:
     `offsets` are (start, end) in `text`, or (segment, start, end) for a pair; special tokens have the empty span
     (0, 0). `box` is where the network's input lies on the original image, in its pixels. A prompt has the `answer` that
     a language model gave, or could give; its tokens are followed by those of the answer, but for the last. `sources`
-    are parts of a prompt, such as documents or sentences; `pictures` those among its words.
+    are parts of a prompt, such as documents or sentences; `pictures` those among its words. `focus` is the part of the
+    output that is explained, where a network has several.
     """
 
     tokens: tuple[str, ...] = ()
@@ -55,6 +57,7 @@ class Item:
     answer: Answer | None = None
     sources: tuple[SourceSpan, ...] = ()
     pictures: tuple[PictureSpan, ...] = ()
+    focus: FocusedOutput | None = None
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,22 @@ def _pad_texts(model: Model, batch: Sequence[Encoded]) -> dict[str, Tensor]:
     if model.is_encoder_decoder:
         batch = _align_sources(model, batch)
     width = _longest(batch)
-    return {name: _pad_rows(model, name, batch, width) for name in list_tensor_names(model, batch[0].values)}
+    tensors = {name: _pad_rows(model, name, batch, width) for name in list_tensor_names(model, batch[0].values)}
+    validate_vocabulary(model, tensors)
+    return tensors
+
+
+def validate_vocabulary(model: Model, tensors: Mapping[str, Tensor]) -> None:
+    """Raise UnsupportedModel if the tokenizer returned ids that the network has no embeddings for."""
+    ids = tensors.get("input_ids")
+    embedding = input_embedding(model.network)
+    # Some tokenizers have more tokens than the network, but never return them.
+    if ids is None or embedding is None or int(ids.max()) < len(embedding):
+        return
+    raise UnsupportedModel(
+        f"The tokenizer of {model.name} does not fit: it returned token {int(ids.max())}, but the model has "
+        f"{len(embedding)}. Load the tokenizer that the model was trained with."
+    )
 
 
 def _longest(batch: Sequence[Encoded]) -> int:
@@ -193,16 +211,23 @@ def _pad_source(model: Model, encoded: Encoded, width: int) -> Encoded:
 
 def list_tensor_names(model: Model, values: Iterable[str]) -> list[str]:
     """Return the names of the tensors that the network gets, from those of the tokenizer's values."""
-    names = list(values)
+    names = [name for name in values if _is_taken(model, name)]
     # Padding must be masked out even if the tokenizer returns no mask.
     if model.takes_mask and "attention_mask" not in names:
         names.append("attention_mask")
     return names
 
 
+def _is_taken(model: Model, name: str) -> bool:
+    # A tokenizer may return more than a network of one's own takes, often token types.
+    return name != "token_type_ids" or model.takes_anything or name in model.input_names
+
+
 def _stack_images(name: str, batch: Sequence[Encoded]) -> Tensor:
     images = [encoded.values[name] for encoded in batch]
-    _validate_sizes(images)
+    # What else the network gets of a picture is as large as these are.
+    if name == "pixel_values":
+        _validate_sizes(images)
     return torch.stack(images)
 
 

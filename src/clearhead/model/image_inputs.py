@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 from torch import Tensor
 
@@ -38,6 +39,8 @@ def open_image(source: Any) -> Image.Image:
 def _open_upright(source: Any) -> Image.Image:
     if isinstance(source, Image.Image):
         return images.rotate_upright(images.load_pixels(source))
+    if isinstance(source, np.ndarray):
+        return images.from_array(source)
     _require_path(source)
     return images.open_image_file(source, f"'{source}'")
 

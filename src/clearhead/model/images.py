@@ -10,6 +10,7 @@ from clearhead.arrays import Array
 from clearhead.errors import BadInput
 
 MAX_PIXEL_VALUE = 255
+ARRAY_CHANNELS = (1, 3, 4)
 # EXIF orientations that swap width and height.
 TRANSPOSING_ORIENTATIONS = (5, 6, 7, 8)
 Size = tuple[int, int]
@@ -30,6 +31,43 @@ def _read_upright(source: Any) -> Image.Image:
         file.load()
         # Copied, because the file is closed on return.
         return rotate_upright(file).copy()
+
+
+def from_array(pixels: Array) -> Image.Image:
+    """Return an image from height × width × 3 (or 1, or 4) numbers, 0 … 255, or 0 … 1 if they are not whole."""
+    values = _require_channels_last(pixels)
+    if not np.issubdtype(values.dtype, np.number) and values.dtype != bool:
+        raise BadInput(f"An array of {values.dtype} is no image: give numbers from 0 to 255, or from 0 to 1.")
+    if values.dtype == bool:
+        values = values * 255
+    if values.dtype != np.uint8:
+        values = _scale_array(values)
+    return Image.fromarray(values[:, :, 0] if values.shape[2] == 1 else values)
+
+
+def _require_channels_last(pixels: Array) -> Array:
+    values = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    if values.ndim == 3 and values.shape[2] in ARRAY_CHANNELS and 0 not in values.shape:
+        return values
+    advice = "give height × width × 3"
+    if values.ndim == 3 and values.shape[0] in ARRAY_CHANNELS:
+        advice = "put the channels last, with transpose(1, 2, 0)"
+    raise BadInput(f"An array of shape {' × '.join(map(str, pixels.shape))} is no image: {advice}.")
+
+
+def _scale_array(values: Array) -> Array:
+    """Return numbers from 0 to 255, or from 0 to 1 if they are fractions, as bytes."""
+    lowest, highest = float(values.min()), float(values.max())
+    # Written this way round to catch NaN too.
+    if not 0 <= lowest <= highest <= 255:
+        raise BadInput(
+            f"The array has values from {lowest:.4g} to {highest:.4g}: give colours from 0 to 255, or from 0 to 1 "
+            "(undo the normalisation of a processor)."
+        )
+    if np.issubdtype(values.dtype, np.floating) and highest <= 1:
+        values = values * 255
+    scaled: Array = np.rint(values).astype(np.uint8)
+    return scaled
 
 
 def load_pixels(image: Image.Image) -> Image.Image:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from clearhead.errors import BadInput
@@ -21,6 +22,7 @@ from clearhead.model.batches import (
     longest_text,
     move_to_model,
 )
+from clearhead.model.focused_inputs import focus_encoded, split_focus
 from clearhead.model.image_inputs import encode_image, open_image
 from clearhead.model.model import Model
 from clearhead.model.tensor_inputs import from_tensors
@@ -42,18 +44,21 @@ __all__ = [
     "encode_chunks",
     "from_tensors",
     "is_single",
+    "join_words",
     "longest_text",
     "open_image",
     "validate_overflow",
 ]
 
 MAX_THREADS = 8
+IMAGE_BATCH_AXES = 4
 TEXTS_PER_CHUNK = 8192
 IMAGES_PER_CHUNK = 512
 
 
 def as_inputs(model: Model, inputs: Any) -> Inputs:
     """Encode anything that can be explained as one batch."""
+    _refuse_pairs(model)
     if isinstance(inputs, Inputs):
         return move_to_model(inputs, model)
     if isinstance(inputs, Mapping):
@@ -65,12 +70,14 @@ def as_input_list(inputs: Any) -> list[Any]:
     """Return one input or a sequence of inputs as a list; raise BadInput if it is empty."""
     if is_single(inputs):
         return [inputs]
+    if isinstance(inputs, np.ndarray) and inputs.ndim == IMAGE_BATCH_AXES:
+        return list(inputs)
     _validate_list(inputs)
     return list(inputs)
 
 
 def _validate_list(inputs: Any) -> None:
-    if not isinstance(inputs, Sequence):
+    if not isinstance(inputs, Sequence) or isinstance(inputs, bytes):
         raise BadInput(
             f"A {type(inputs).__name__} cannot be explained: give a text, a pair of texts, an image, a path to one, "
             "a dict of tensors, or a list of these."
@@ -81,12 +88,38 @@ def _validate_list(inputs: Any) -> None:
 
 def is_single(inputs: Any) -> bool:
     """Return whether this is one input rather than a list or a batch of tensors."""
+    # Arrays of one axis are columns, of two or three images, of four several images.
+    if isinstance(inputs, np.ndarray):
+        return inputs.ndim != IMAGE_BATCH_AXES
     return isinstance(inputs, str | Path | Image.Image) or _is_pair(inputs)
+
+
+def join_words(inputs: Any) -> str | list[str]:
+    """Return the text of a list of words, or the texts of a list of such lists; words are joined by blanks."""
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes) or not inputs:
+        raise BadInput(f"is_split_into_words=True takes a list of words, or a list of such lists, not {inputs!r:.60}.")
+    if isinstance(inputs[0], str):
+        return _join_words(inputs)
+    return list(map(_join_words, inputs))
+
+
+def _join_words(words: Sequence[Any]) -> str:
+    for word in words:
+        # A blank inside a word would make two of it.
+        if not isinstance(word, str) or len(word.split()) != 1:
+            raise BadInput(f"{word!r} is no word: give texts without blanks, which are not empty.")
+    return " ".join(words)
 
 
 def encode(model: Model, source: Any, *, overflow: str = "error") -> Encoded:
     """Tokenise a text or pair, or prepare an image; with `overflow="windows"` a text of any length."""
+    _refuse_pairs(model)
     _require_processor(model)
+    raw, focus = split_focus(source)
+    return focus_encoded(model, _encode_raw(model, raw, overflow), focus)
+
+
+def _encode_raw(model: Model, source: Any, overflow: str) -> Encoded:
     if model.takes_images:
         return encode_image(model, source)
     _require_text(model, source)
@@ -95,7 +128,16 @@ def encode(model: Model, source: Any, *, overflow: str = "error") -> Encoded:
 
 def _require_text(model: Model, source: Any) -> None:
     if not isinstance(source, str) and not _is_pair(source):
-        raise BadInput(f"{model.name} takes text, not {_describe_type(source)}.")
+        raise BadInput(f"{model.name} takes text, not {_describe_type(source)}.{_advise_on(source)}")
+
+
+def _refuse_pairs(model: Model) -> None:
+    # Its towers have inputs of their own; only `explain` and `compare` join them.
+    if model.reads_pairs:
+        raise BadInput(
+            f"{model.name} compares two inputs, which only explain and compare take: use clearhead.zero_shot(model, "
+            "texts) to make it a classifier of pictures."
+        )
 
 
 def _require_processor(model: Model) -> None:
@@ -109,6 +151,7 @@ def _require_processor(model: Model) -> None:
 
 def encode_all(model: Model, inputs: Sequence[Any], *, overflow: str = "error") -> EncodedRows:
     """Encode every input in order: texts many at a time, images in several threads."""
+    _refuse_pairs(model)
     return _encode_together(TextEncoder(model, overflow), inputs)
 
 
@@ -118,6 +161,7 @@ def encode_chunks(model: Model, inputs: Sequence[Any], *, overflow: str = "error
     Inputs of similar length within a chunk can share batches. On a CPU there is one chunk, so that an invalid input is
     reported before anything is computed.
     """
+    _refuse_pairs(model)
     encoder = TextEncoder(model, overflow)
     size = _chunk_size(model, len(inputs))
     for start in range(0, len(inputs), size):
@@ -155,6 +199,14 @@ def _has_duplicates(inputs: Sequence[Any]) -> bool:
 
 def _is_pair(source: Any) -> bool:
     return isinstance(source, tuple) and len(source) == 2 and all(isinstance(text, str) for text in source)
+
+
+def _advise_on(source: Any) -> str:
+    if isinstance(source, list) and all(isinstance(word, str) for word in source):
+        return " For texts that are split into words, give is_split_into_words=True."
+    if isinstance(source, float) or source is None:
+        return " Leave out missing values."
+    return ""
 
 
 def _describe_type(source: Any) -> str:

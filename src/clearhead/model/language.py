@@ -22,7 +22,7 @@ def is_causal_lm(network: Any) -> bool:
     """Return whether a network is a decoder that continues a text."""
     if not _is_named(network, CAUSAL_ENDINGS):
         return False
-    return not _has_both_stacks(network.config) and not _is_encoder(network.config)
+    return not _has_both_stacks(network.config) and not reads_both_ways(network.config)
 
 
 def is_encoder_decoder(network: Any) -> bool:
@@ -76,7 +76,7 @@ def wrap_language_model(network: Any) -> Any:
     return network
 
 
-def _is_encoder(config: Any) -> bool:
+def reads_both_ways(config: Any) -> bool:
     """Return whether a network with a language head reads in both directions, such as BertLMHeadModel by default."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 

@@ -1,6 +1,7 @@
 """The model that is explained: a network, its processor and an optional masked-LM head."""
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,7 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.model.choice_network import ChoiceNetwork
+from clearhead.model.custom_network import CustomNetwork
+from clearhead.model.focus_networks import BoxNetwork, FocusNetwork, MaskedWordNetwork
+from clearhead.model.function_network import FunctionNetwork
 from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork, PictureNetwork
+from clearhead.model.two_towers import DualEncoder
 
 # `config.problem_type` of Transformers to the name used here.
 PROBLEMS = {
@@ -20,15 +26,18 @@ PROBLEMS = {
 POSITION_TABLE_NAMES = ("position_embeddings", "embed_positions", "wpe")
 # Tokenizers without a limit state a huge `model_max_length` (about 1e30) instead of None.
 NO_TOKENIZER_LIMIT = 10**9
+# How byte-level and SentencePiece tokenizers write the blank before a word.
+BLANK_MARKS = "Ġ▁"
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
     """A Hugging Face network with the processor that turns raw input into its tensors.
 
-    `processor` is a tokenizer, an image processor, or None (only tensors can be explained); `lm` is a masked-language
-    model whose head decodes hidden states. `copies` caches copies in other dtypes, see `with_precision`.
-    `picture_processor` puts pictures among the words of a prompt.
+    `processor` is a tokenizer, an image processor, both (a TowerProcessor), or None (only tensors can be explained);
+    `lm` is a masked-language model whose head decodes hidden states. `class_names` are used instead of those in the
+    config. `copies` caches copies in other dtypes, see `with_precision`. `picture_processor` puts pictures among the
+    words of a prompt.
     """
 
     network: Any
@@ -36,7 +45,12 @@ class Model:
     lm: Any = None
     name: str = "model"
     copies: dict[str, tuple[Any, "Model"]] = field(default_factory=dict, repr=False)
+    class_names: Sequence[str] | None = None
     picture_processor: Any = None
+
+    def __repr__(self) -> str:
+        """Name the model in one line: networks and tokenizers print themselves in dozens."""
+        return f"<Model {self.name}: {type(self.network).__name__}, {self.problem}, {len(self.labels)} labels>"
 
     @property
     def config(self) -> Any:
@@ -64,6 +78,16 @@ class Model:
         return self.problem == "answer"
 
     @property
+    def reads_pairs(self) -> bool:
+        """Whether the model compares two inputs that it embeds apart, so that a pair of them is explained."""
+        return isinstance(self.network, DualEncoder)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the model is a function, of which only the outputs are known."""
+        return isinstance(self.network, FunctionNetwork)
+
+    @property
     def is_encoder_decoder(self) -> bool:
         """Whether the model reads one text, the source, and writes another."""
         return isinstance(self.network, EncoderDecoderNetwork)
@@ -72,6 +96,26 @@ class Model:
     def reads_pictures(self) -> bool:
         """Whether the model writes text about pictures among the words of a prompt."""
         return isinstance(self.network, PictureNetwork)
+
+    @property
+    def has_focus(self) -> bool:
+        """Whether the model has an output for every word, box or pixel, of which a part is explained."""
+        return isinstance(self.network, FocusNetwork)
+
+    @property
+    def names_words(self) -> bool:
+        """Whether the classes are the words of the vocabulary, as for a masked word."""
+        return isinstance(self.network, MaskedWordNetwork)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the model scores each of several choices about a context."""
+        return isinstance(self.network, ChoiceNetwork)
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether the output belongs to a position of the text, which moves if words before it are deleted."""
+        return self.problem == "span" or (self.has_focus and not self.takes_images)
 
     @property
     def labels(self) -> list[str]:
@@ -86,7 +130,37 @@ class Model:
 
     @property
     def _class_names(self) -> dict[int, Any]:
-        return getattr(self.config, "id2label", None) or {}
+        if self.class_names is not None:
+            return dict(enumerate(self.class_names))
+        if self.names_words:
+            return self._vocabulary
+        if self.chooses:
+            return {0: "choice"}
+        names = getattr(self.config, "id2label", None) or {}
+        if self.background is None:
+            return names
+        return {**names, self.background: "no object"}
+
+    @property
+    def finds_objects(self) -> bool:
+        """Whether the model finds objects, of which one box is explained."""
+        return isinstance(self.network, BoxNetwork)
+
+    @property
+    def background(self) -> int | None:
+        """The class of boxes without an object; None if there is none."""
+        if not isinstance(self.network, BoxNetwork) or not self.network.has_background:
+            return None
+        return len(self.config.id2label)
+
+    @cached_property
+    def _vocabulary(self) -> dict[int, str]:
+        """The words of the vocabulary by id, without the mark of a blank before them."""
+        names = {number: f"token {number}" for number in range(self.config.vocab_size)}
+        if self.processor is not None:
+            for piece, number in self.processor.get_vocab().items():
+                names[number] = piece.lstrip(BLANK_MARKS) or piece
+        return names
 
     @property
     def problem(self) -> str:
@@ -95,6 +169,14 @@ class Model:
             return "answer"
         if type(self.network).__name__.endswith("ForQuestionAnswering"):
             return "span"
+        # The words of a vocabulary exclude each other, whatever the config says of other heads.
+        if self.names_words:
+            return "single-label"
+        # The score of one choice is no probability without those of the others.
+        if self.chooses:
+            return "regression"
+        if self.finds_objects:
+            return "multi-label" if self.background is None else "single-label"
         if self.classes == 1:
             return _problem_of_single_output(self._declared_problem)
         return self._declared_problem or "single-label"
@@ -119,9 +201,23 @@ class Model:
     @cached_property
     def takes_mask(self) -> bool:
         """Whether the network accepts an attention mask."""
-        parameters = inspect.signature(self.network.forward).parameters
         # A wrapper's forward(*args, **kwargs) names no inputs: it passes on what it gets.
-        return "attention_mask" in parameters or "input_ids" not in parameters
+        return "attention_mask" in self.input_names or "input_ids" not in self.input_names
+
+    @cached_property
+    def input_names(self) -> frozenset[str]:
+        """The tensors that the network's forward names."""
+        if isinstance(self.network, CustomNetwork):
+            return frozenset(self.network.arguments)
+        return frozenset(inspect.signature(self.network.forward).parameters)
+
+    @cached_property
+    def takes_anything(self) -> bool:
+        """Whether the network passes on tensors that its forward does not name."""
+        if isinstance(self.network, CustomNetwork):
+            return False
+        parameters = inspect.signature(self.network.forward).parameters.values()
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def input_embedding(network: Any) -> Tensor | None:

@@ -8,10 +8,9 @@ from torch import Tensor
 from clearhead.errors import UnsupportedModel
 from clearhead.model.model import Model
 from clearhead.model.picture_layout import LAYOUTS, REASONS
+from clearhead.model.tower_processor import as_tower_processor
 
 UNSUPPORTED_HEADS = (
-    "ForTokenClassification",
-    "ForMaskedLM",
     "LMHeadModel",
     "ForCausalLM",
     "ForConditionalGeneration",
@@ -41,13 +40,16 @@ def validate_model(model: Model) -> None:
     if architecture.endswith(UNSUPPORTED_HEADS):
         raise _refuse_pictures(model.config) or unsupported_head(architecture)
     _validate_gradients(model.network, architecture)
+    _validate_devices(model.network, architecture)
     # Its vocabulary is compared later, by the methods that decode hidden states.
     _validate_lm_width(model, architecture)
     _validate_stack(model, architecture)
 
 
 def _validate_stack(model: Model, architecture: str) -> None:
-    if getattr(model.config, "is_encoder_decoder", False) and not _can_classify_or_write(model, architecture):
+    # Detectors with a decoder say of themselves that they have both stacks.
+    is_pair = getattr(model.config, "is_encoder_decoder", False) and not model.finds_objects
+    if is_pair and not _can_classify_or_write(model, architecture):
         raise UnsupportedModel(
             f"{architecture} has an encoder and a decoder, but neither classifies a text nor writes one about it: "
             "load a …ForSequenceClassification or …ForConditionalGeneration model such as T5 or BART, or a "
@@ -60,11 +62,22 @@ def _can_classify_or_write(model: Model, architecture: str) -> bool:
     return model.is_encoder_decoder or architecture.endswith("ForSequenceClassification")
 
 
+def require_single_output(model: Model, purpose: str) -> None:
+    """Raise UnsupportedModel for a model of whose outputs a part has to be chosen; `purpose` cannot choose."""
+    if model.has_focus or model.chooses:
+        raise UnsupportedModel(
+            f"{purpose} takes models with classes or answers, but {model.name} has an output for every word, choice, "
+            "box or pixel: explain single inputs with clearhead.explain or clearhead explain (docs/heads.md)."
+        )
+
+
 def unsupported_head(architecture: str) -> UnsupportedModel:
     """Return the error for an architecture whose head is not covered."""
     return UnsupportedModel(
         f"{architecture} has no head that is covered: load a …ForSequenceClassification, …ForImageClassification, "
-        "…ForQuestionAnswering, …ForCausalLM or, for text, …ForConditionalGeneration model."
+        "…ForQuestionAnswering, …ForTokenClassification, …ForMaskedLM, …ForMultipleChoice, …ForCausalLM, for text "
+        "…ForConditionalGeneration, for pictures …ForObjectDetection or …ForSemanticSegmentation model, or a two-tower "
+        "model such as CLIPModel. A text encoder without a head compares two texts: clearhead.similarity(encoder)."
     )
 
 
@@ -96,7 +109,8 @@ def select_processor(model: Model) -> Model:
     if model.processor is None:
         return model
     processor = _reduce_processor(model)
-    _validate_processor(model, processor)
+    if not model.reads_pairs:
+        _validate_processor(model, processor)
     if processor is model.processor:
         return model
     # Only a combined processor can put pictures among words.
@@ -107,6 +121,8 @@ def select_processor(model: Model) -> Model:
 
 def _reduce_processor(model: Model) -> Any:
     """Return the tokenizer or image processor inside a combined processor, else the processor itself."""
+    if model.reads_pairs:
+        return as_tower_processor(model.processor, model.name, takes_images=model.network.takes_images)
     attribute = "tokenizer"
     if model.takes_images:
         attribute = "image_processor"
@@ -137,6 +153,24 @@ def _validate_gradients(network: Any, architecture: str) -> None:
         )
     if any(map(_is_quantised, network.modules())):
         raise UnsupportedModel(f"{architecture} is quantised with kernels that have no gradient. Load it unquantised.")
+
+
+def _validate_devices(network: Any, architecture: str) -> None:
+    """Raise UnsupportedModel if a device map spreads the network over several devices."""
+    devices = {str(parameter.device) for parameter in network.parameters()}
+    for module in network.modules():
+        # The map of Transformers also names devices whose weights are loaded when they are needed.
+        devices.update(map(_name_device, (getattr(module, "hf_device_map", None) or {}).values()))
+    if len(devices) > 1:
+        raise UnsupportedModel(
+            f"{architecture} is spread over {', '.join(sorted(devices))} by a device map, but a trace needs all of it "
+            "on one device: load it without device_map, or with device_map={'': 'cuda:0'}."
+        )
+
+
+def _name_device(device: Any) -> str:
+    # A number is that of a GPU.
+    return f"cuda:{device}" if isinstance(device, int) else str(device)
 
 
 def _is_quantised(module: Any) -> bool:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from clearhead.errors import BadInput, NotFinite, UnsupportedModel
 from clearhead.model.batches import Inputs, Item
+from clearhead.model.masked_words import index_words
 from clearhead.model.model import Model
 from clearhead.model.target import (
     AnswerTarget,
@@ -43,8 +44,8 @@ def extract_logits(model: Model, output: Any) -> Tensor:
 def _require_axes(model: Model, logits: Any, axes: int) -> Tensor:
     if not isinstance(logits, Tensor) or logits.dim() != axes:
         raise UnsupportedModel(
-            f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions "
-            "answer spans and the answers of language models; token classification is not covered."
+            f"{model.name} does not return one row of logits per input. Clearhead explains classifiers, regressions, "
+            "answer spans, labels of words, masked words and the answers of language models."
         )
     return logits
 
@@ -144,6 +145,8 @@ def _span_probability(span: Span, logits_2T: Tensor) -> float:
 
 def _resolve_classes(model: Model, logits_BC: Tensor, targets: Sequence[TargetLike]) -> tuple[Target, ...]:
     labels = model.labels
+    if model.names_words:
+        targets = [index_words(model, target) for target in targets]
     # Most batches share one target, so each combination of target and prediction is resolved once. Keyed by identity,
     # because a target need not be hashable before it is validated.
     cache: dict[tuple[int, int], Target] = {}

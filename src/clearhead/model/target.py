@@ -14,6 +14,8 @@ from clearhead.validation import as_integer
 LOG_PROB = "log-prob"
 LOGIT = "logit"
 SCALES = (LOG_PROB, LOGIT)
+# Of the first token of an entity; some schemes mark it only where two entities meet.
+ENTITY_PREFIXES = ("B-", "I-")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,29 @@ class AnswerTarget(Target):
 
 
 TargetLike = Target | int | str | None
+
+
+def contrast_targets(target: Any, versus: Any) -> Any:
+    """Return targets that are contrasted with other classes; either is one for all inputs, or a list."""
+    if isinstance(target, list) or isinstance(versus, list):
+        return _contrast_each(target, versus)
+    return _make_contrast(target, versus)
+
+
+def _contrast_each(target: Any, versus: Any) -> list[Target]:
+    count = len(versus) if isinstance(versus, list) else len(target)
+    pairs = list_targets(target, count), list_targets(versus, count)
+    return [_make_contrast(*pair) for pair in zip(*pairs, strict=True)]
+
+
+def _make_contrast(target: Any, versus: Any) -> Target:
+    if isinstance(target, Target):
+        if target.versus is not None or target.span is not None:
+            raise BadInput(f"{target} says already what is contrasted: leave out 'versus'.")
+        target = target.index
+    return Target(target, versus=versus)
+
+
 SignedSeed = tuple[int, Tensor]
 Span = tuple[int | None, int | None]
 # Row and class, or row, side (0 start, 1 end) and token of a span.
@@ -275,8 +300,13 @@ def _as_target(target: TargetLike) -> Target:
 
 
 def _find_label(name: str, labels: Sequence[str]) -> int:
-    """Return the index of a label, ignoring case only if no label has the same case."""
+    """Return the index of a label, ignoring case only if no label has the same case.
+
+    An entity may be named without the mark of its first token: PER for B-PER.
+    """
     indices = _positions_of(name, labels) or _positions_ignoring_case(name, labels)
+    for prefix in ENTITY_PREFIXES:
+        indices = indices or _positions_ignoring_case(prefix + name, labels)
     if not indices:
         raise unknown_name("label", name, list(labels))
     if len(indices) > 1:

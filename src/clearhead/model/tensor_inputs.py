@@ -10,6 +10,7 @@ from clearhead.arrays import Array
 from clearhead.errors import BadInput
 from clearhead.lazy import LazySequence
 from clearhead.model.batches import Inputs, Item, move_to_model
+from clearhead.model.focused_inputs import focus_batch, list_focus
 from clearhead.model.model import Model
 from clearhead.model.tensor_checks import INDEX_TENSORS, validate_indices, validate_tensors
 from clearhead.model.text_inputs import validate_length
@@ -19,11 +20,15 @@ IGNORED_TENSORS = ("labels", "special_tokens_mask")
 TENSOR_ADVICE = (" Cut every tensor to that many tokens.",)
 
 
-def from_tensors(model: Model, tensors: Mapping[str, Any]) -> Inputs:
-    """Return a batch from the network's own input tensors; labels are ignored."""
+def from_tensors(model: Model, tensors: Mapping[str, Any], focus: Any = None) -> Inputs:
+    """Return a batch from the network's own input tensors; labels are ignored.
+
+    `focus` is the part of the output to explain, of all inputs or in a list of one each.
+    """
     kept = _drop_ignored(tensors)
     items = _make_items(model, validate_tensors(model, kept), kept)
-    return move_to_model(Inputs(kept, items), model)
+    batch = move_to_model(Inputs(kept, items), model)
+    return focus_batch(model, batch, list_focus(focus, len(batch)))
 
 
 def _drop_ignored(tensors: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.lazy import Selection
-from clearhead.model.batches import Encoded, EncodedRows, Inputs, Item, list_tensor_names, move_to_model, padding_value
+from clearhead.model.batches import (
+    Encoded,
+    EncodedRows,
+    Inputs,
+    Item,
+    list_tensor_names,
+    move_to_model,
+    padding_value,
+    validate_vocabulary,
+)
 from clearhead.model.model import Model, max_tokens
 from clearhead.model.text_inputs import Text, knows_offsets, select_inputs, tokenise
 
@@ -75,6 +84,7 @@ class TextColumns(EncodedRows):
         tensors = {}
         for name in list_tensor_names(model, self.values):
             tensors[name] = layout.pad(self.values.get(name), padding_value(model, name))
+        validate_vocabulary(model, tensors)
         return move_to_model(Inputs(tensors, Selection(TextItems(self), indices)), model)
 
 
@@ -150,7 +160,10 @@ class TextEncoder:
 
 def can_use_columns(model: Model, texts: Sequence[Any]) -> bool:
     """Return whether these are texts, or pairs of texts, and the tokenizer knows where tokens come from."""
-    if not texts or model.takes_images or model.is_encoder_decoder or not knows_offsets(model.processor):
+    if not texts or model.takes_images or not knows_offsets(model.processor):
+        return False
+    # Their inputs have more than the columns of a tokenizer.
+    if model.is_encoder_decoder or model.has_focus:
         return False
     return all(type(text) is str for text in texts) or all(map(_is_pair, texts))
 

@@ -98,8 +98,8 @@ def _check_supported(model: Model, batch: Inputs, replacement: str) -> None:
         raise UnsupportedModel(
             "Words and parts of pictures of a prompt are hidden from attention: use replacement='attention'."
         )
-    if replacement == "delete" and model.problem == "span":
-        raise UnsupportedModel("Deleting tokens moves the answer span: use replacement='mask' or 'attention' instead.")
+    if replacement == "delete" and model.is_positional:
+        raise UnsupportedModel("Deleting tokens moves what is explained: use replacement='mask' or 'attention'.")
     if replacement.endswith("attention") and not model.takes_mask:
         raise UnsupportedModel(f"{model.name} takes no attention_mask that could hide tokens: use replacement='mask'.")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from clearhead.errors import BadOption
 from clearhead.explanation import Explanation
+from clearhead.joint_explanation import JointExplanation
 from clearhead.tables import arrow
 from clearhead.tables.records import Record, flatten_record, make_record
 
@@ -35,9 +36,9 @@ def comparison_records(comparison: Mapping[str, Any], *, flat: bool = False) -> 
     return records
 
 
-def _as_list(explanations: Any) -> Iterable[Explanation]:
+def _as_list(explanations: Any) -> Iterable[Any]:
     # The comparison of a single input holds no lists.
-    if isinstance(explanations, Explanation):
+    if isinstance(explanations, Explanation | JointExplanation):
         return [explanations]
     return list(explanations)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation, Word
+from clearhead.joint_explanation import JointExplanation
 from clearhead.plain import convert_value, finite
 
 # Words in the column top_words.
@@ -31,8 +32,10 @@ RENAMED = "input_{}"
 Record = dict[str, Any]
 
 
-def make_record(explanation: Explanation, *, tokens: bool = False) -> Record:
+def make_record(explanation: Explanation | JointExplanation, *, tokens: bool = False) -> Record:
     """Return an explanation as one nested record; `tokens` adds the tokens to the words."""
+    if isinstance(explanation, JointExplanation):
+        return _make_joint_record(explanation, tokens=tokens)
     record = {**_identify(explanation.source), **_results(explanation), "words": _list_words(explanation)}
     if tokens:
         record["tokens"] = _list_tokens(explanation)
@@ -42,12 +45,23 @@ def make_record(explanation: Explanation, *, tokens: bool = False) -> Record:
     return {**record, **_provenance(explanation)}
 
 
+def _make_joint_record(joint: JointExplanation, *, tokens: bool) -> Record:
+    """Return the record of the first text, with the patches of the picture or the second text."""
+    record = make_record(joint.text, tokens=tokens)
+    # A row has the columns of one picture; others are in the saved explanation.
+    for image in joint.images[:1]:
+        record |= {"grid": list(image.grid or ()), "patches": _list_patches(image)}
+    if not joint.images and len(joint.texts) > 1:
+        record["second"] = joint.texts[1].text
+    return {**record, **_provenance(joint)}
+
+
 def _list_patches(explanation: Explanation) -> list[float]:
     patches: list[float] = explanation.relevance[~explanation.special].tolist()
     return patches
 
 
-def _provenance(explanation: Explanation) -> Record:
+def _provenance(explanation: Explanation | JointExplanation) -> Record:
     diagnostics = _convert_values(explanation.diagnostics)
     return {"diagnostics": diagnostics, "method": explanation.method, "model": explanation.model}
 
@@ -143,10 +157,10 @@ def _name_answer(explanation: Explanation) -> Record:
 
 
 def _name_texts(text: Any) -> Record:
-    """Return the column of a text, or the two of a pair."""
+    """Return the column of a text, or the two of a pair; choices that are contrasted share the second."""
     if isinstance(text, tuple):
-        first, second = text
-        return {"text": first, "second": second}
+        first, *others = text
+        return {"text": first, "second": " / ".join(others)}
     # Images and chats have no text.
     if not isinstance(text, str):
         text = None

@@ -156,8 +156,10 @@ def _split_scores(scores_N: Tensor, masks: Sequence[Tensor]) -> list[Array]:
 
 
 def choose_replacement(model: Model) -> str | None:
-    """Return how units are removed: deleted from texts, whose rows become short; black, or [MASK] around a span."""
+    """Return how units are removed: deleted from texts, whose rows become short; black, or [MASK] where
+    deleting would move what is explained.
+    """
     # Of prompts with pictures nothing can be deleted; the default knows which prompts have some.
-    if model.takes_images or model.reads_pictures or model.problem == "span":
+    if model.takes_images or model.reads_pictures or model.is_positional:
         return None
     return "delete"

@@ -10,7 +10,7 @@ FORMAT = 1
 
 def record(audit: Audit) -> dict[str, Any]:
     """Return the verdict and all tested words."""
-    names = ("model", "task", "method", "examples", "accuracy", "sentence")
+    names = ("model", "task", "method", "examples", "accuracy", "unit", "sentence")
     return {
         "document": "clearhead audit",
         "format": FORMAT,

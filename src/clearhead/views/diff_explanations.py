@@ -9,6 +9,7 @@ from clearhead.arrays import Array
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
 from clearhead.model_diff import ExampleDiff, ModelDiff, Reasons, Snapshot
+from clearhead.views.numbers import SHARE_CHANGE
 
 
 def has_text(row: ExampleDiff) -> bool:
@@ -21,6 +22,8 @@ def show_row(diff: ModelDiff, row: ExampleDiff) -> list[Explanation]:
     first = _as_explanation(row.first, diff.first)
     second = _as_explanation(row.second, diff.second)
     change = replace(first, relevance=_subtract(row.first, row.second), label="the second model", probability=None)
+    # Points on a fixed scale of colours: shares of what changed would make a small change look like a large one.
+    change = replace(change, diagnostics={"effect": {"unit": SHARE_CHANGE}})
     return [first, second, replace(change, model=f"{diff.first.model} → {diff.second.model}")]
 
 

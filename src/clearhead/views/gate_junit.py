@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from clearhead.drift.gate import Condition, GateResult
+from clearhead.drift.gate import WORDS_NAME, Condition, GateResult
 from clearhead.model_diff import ExampleDiff
-from clearhead.views.diff_tables import describe_reasons, describe_row
+from clearhead.views.diff_tables import describe_reasons, describe_row, format_signed
 from clearhead.views.text_spans import escape_hidden
 
 SUITE = "clearhead check"
@@ -36,13 +36,23 @@ def _add_case(suite: ElementTree.Element, condition: Condition, result: GateResu
         ElementTree.SubElement(case, "system-out").text = sentence
     else:
         failure = ElementTree.SubElement(case, "failure", {"message": sentence, "type": "moved"})
-        failure.text = "\n".join(_describe_examples(result))
+        # Each failure lists what it is about.
+        describe = _describe_words if condition.name == WORDS_NAME else _describe_examples
+        failure.text = "\n".join(map(escape_hidden, describe(result)))
+
+
+def _describe_words(result: GateResult) -> Iterator[str]:
+    yield "Words that moved beyond noise, share per occurrence:"
+    for word in result.diff.words[:MAX_EXAMPLES]:
+        if word.is_beyond_noise:
+            change = f"{format_signed(word.first)} before, {format_signed(word.second)} after"
+            yield f"{word.word}: {change}, in {word.examples} examples"
 
 
 def _describe_examples(result: GateResult) -> Iterator[str]:
     yield "Examples whose reasons moved most:"
     for row in result.diff.rows[:MAX_EXAMPLES]:
-        yield escape_hidden(_describe_example(row))
+        yield _describe_example(row)
 
 
 def _describe_example(row: ExampleDiff) -> str:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import Any
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.errors import BadInput
 from clearhead.explanation import Explanation
-from clearhead.views import answer_html, blocks, heads, heatmap, html_parts
+from clearhead.joint_explanation import JointExplanation
+from clearhead.views import answer_html, blocks, heads, heatmap, html_parts, joint_html
 from clearhead.views.captions import format_label
 from clearhead.views.scale import Scale, make_scale, share_scales
 from clearhead.views.text_spans import default_level, escape_hidden, is_image, require_explanations, split_segments
@@ -49,8 +51,12 @@ def _render_head(name: str) -> str:
     )
 
 
-def card(explanation: Explanation, *, level: str | None = None, rollout: Explanation | None = None) -> str:
+def card(
+    explanation: Explanation | JointExplanation, *, level: str | None = None, rollout: Explanation | None = None
+) -> str:
     """Render one explanation in full; `rollout` adds its row to the scores per block."""
+    if isinstance(explanation, JointExplanation):
+        return joint_html.card(explanation)
     if is_image(explanation):
         return _image_card(explanation)
     if isinstance(explanation, AnswerExplanation):
@@ -116,14 +122,20 @@ def _render_summary(summary: str) -> list[str]:
     return [f'<p class="ch-check">{html_parts.escape(line)}</p>' for line in lines]
 
 
-def brief_card(explanation: Explanation) -> str:
+def brief_card(explanation: Explanation | JointExplanation) -> str:
     """Render only label, coloured input and check."""
+    if isinstance(explanation, JointExplanation):
+        return joint_html.card(explanation)
     heading = html_parts.render_heading(explanation)
     return html_parts.card(heading, render_input(explanation), html_parts.render_check(explanation))
 
 
 def methods(explanations: Mapping[str, Explanation]) -> str:
     """Render the same input explained by several methods, each on its own scale."""
+    joints = _find_joints(explanations)
+    if joints:
+        heading = html_parts.render_heading(joints[0].explanations[0], method=False)
+        return html_parts.card(heading, *map(_render_named_joint, explanations.keys(), joints))
     _check_by_method(explanations)
     first = next(iter(explanations.values()))
     inputs = list(map(_render_named_input, explanations.keys(), explanations.values()))
@@ -137,6 +149,18 @@ def _check_by_method(explanations: Mapping[str, Explanation]) -> None:
     if not isinstance(explanations, Mapping):
         raise BadInput("This view takes explanations by the name of their method, as `compare` returns for one input.")
     require_explanations(explanations.values())
+
+
+def _find_joints(explanations: Any) -> list[JointExplanation]:
+    """Return joint explanations by method; none if there are others."""
+    # What is no mapping is refused together with other mistakes.
+    if not isinstance(explanations, Mapping):
+        return []
+    return [explanation for explanation in explanations.values() if isinstance(explanation, JointExplanation)]
+
+
+def _render_named_joint(name: str, joint: JointExplanation) -> str:
+    return f"<h3>{html_parts.escape(name)}</h3>{joint_html.render_body(joint)}"
 
 
 def _render_named_input(name: str, explanation: Explanation) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation, Word
+from clearhead.joint_explanation import JointExplanation
 from clearhead.plain import convert_value, finite
 from clearhead.version import __version__
 from clearhead.views.text_spans import has_text
@@ -16,12 +17,33 @@ from clearhead.views.trust import format_check
 FORMAT = 1
 
 
-def record(explanation: Explanation, name: str | None = None) -> dict[str, Any]:
+def record(explanation: Explanation | JointExplanation, name: str | None = None) -> dict[str, Any]:
     """Return one explanation as plain data; `name` is the method as the user wrote it."""
+    if isinstance(explanation, JointExplanation):
+        return _joint_record(explanation, name)
     plain = _common_record(explanation, name)
     if isinstance(explanation, AnswerExplanation):
         plain["answer"] = _answer_record(explanation)
     return plain
+
+
+def _joint_record(joint: JointExplanation, name: str | None) -> dict[str, Any]:
+    """Return what all inputs share, and a record per input."""
+    return {
+        "format": FORMAT,
+        "clearhead": __version__,
+        "model": joint.model,
+        "method": joint.method,
+        "name": name or joint.method,
+        "target": _target_record(joint.explanations[0]),
+        "label": joint.label,
+        "score": joint.score,
+        "probability": joint.probability,
+        "shares": list(joint.shares),
+        "pairs": None if joint.pairs is None else joint.pairs.tolist(),
+        "diagnostics": _convert_values(joint.diagnostics),
+        "inputs": [_common_record(explanation, name) for explanation in joint.explanations],
+    }
 
 
 def _common_record(explanation: Explanation, name: str | None) -> dict[str, Any]:

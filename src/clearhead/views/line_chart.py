@@ -8,8 +8,8 @@ from itertools import chain
 from clearhead.errors import BadInput
 from clearhead.views import html_parts
 
-PLOT_WIDTH = 314
-HEIGHT = 300
+PLOT_WIDTH = 440
+HEIGHT = 340
 LEFT = 56
 TOP = 16
 BOTTOM = 44
@@ -26,7 +26,10 @@ CROWDED_CURVES = 6
 ROUNDING = 1e-9
 MAX_TICKS = 5
 TICK_FACTORS = (0.2, 0.25, 0.5, 1.0, 2.0, 2.5)
+# Ticks of the horizontal axis, as shares of its length.
 LABELLED_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+# Ends of the horizontal axis: curves that stop early need not be drawn in half of the plot.
+LAST_SHARES = (0.1, 0.2, 0.4, 0.5, 1.0)
 # Colours that stay distinct for the colour-blind; (light, dark) pairs with a contrast of 3 to their background.
 STROKES = (
     ("#b35900", "#ff9d42"),
@@ -52,11 +55,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class _Axis:
-    """The vertical axis: the values at its ends and the distance of its ticks."""
+    """The vertical axis: the values at its ends and the distance of its ticks; and the last share of the horizontal."""
 
     low: float
     high: float
     tick: float
+    last_share: float = 1.0
+
+    def x(self, share: float) -> float:
+        """Return the horizontal coordinate of a share."""
+        return LEFT + share / self.last_share * PLOT_WIDTH
 
     def y(self, value: float) -> float:
         """Return the vertical coordinate of a value."""
@@ -149,7 +157,12 @@ def _fit_axis(curves: Sequence[Curve]) -> _Axis:
     first = _round_down(low, tick)
     last = _round_up(high, tick)
     # The rounded range may be so much wider that it needs another tick.
-    return _Axis(first, last, _choose_tick(last - first))
+    return _Axis(first, last, _choose_tick(last - first), _choose_last_share(curves))
+
+
+def _choose_last_share(curves: Sequence[Curve]) -> float:
+    last = max(_all_shares(curves))
+    return next((share for share in LAST_SHARES if last <= share + ROUNDING), last)
 
 
 def _round_down(value: float, tick: float) -> float:
@@ -195,23 +208,19 @@ def _choose_tick(width: float) -> float:
     return next(tick for tick in ticks if width / tick <= MAX_TICKS + ROUNDING)
 
 
-def _x(share: float) -> float:
-    return LEFT + share * PLOT_WIDTH
-
-
 def format_share(share: float, scale: float | None) -> str:
     """Format a position on the horizontal axis in per cent, or as a number up to `scale`."""
     if scale is None:
-        return f"{share * 100:.0f} %"
+        return f"{share * 100:.3g} %"
     return f"{share * scale:.4g}"
 
 
 def _draw_axes(axis: _Axis, x_label: str, y_label: str, scale: float | None) -> str:
-    return _draw_value_ticks(axis) + _draw_share_ticks(scale) + _draw_x_title(x_label) + _draw_y_title(y_label)
+    return _draw_value_ticks(axis) + _draw_share_ticks(axis, scale) + _draw_x_title(x_label) + _draw_y_title(y_label)
 
 
 def _draw_x_title(x_label: str) -> str:
-    return _draw_label(_x(0.5), HEIGHT - 8, x_label)
+    return _draw_label(LEFT + PLOT_WIDTH / 2, HEIGHT - 8, x_label)
 
 
 def _draw_y_title(y_label: str) -> str:
@@ -230,17 +239,28 @@ def _draw_grid_line(y: float) -> str:
     return f'<path class="ch-axis" d="M{LEFT} {y:.1f}H{PLOT_RIGHT:.0f}"/>'
 
 
-def _draw_share_ticks(scale: float | None) -> str:
-    return "".join(_draw_share_tick(share, scale) for share in LABELLED_SHARES)
+def _draw_share_ticks(axis: _Axis, scale: float | None) -> str:
+    return "".join(_draw_share_tick(fraction, axis, scale) for fraction in _choose_fractions(axis, scale))
 
 
-def _draw_share_tick(share: float, scale: float | None) -> str:
-    return _draw_label(_x(share), PLOT_BOTTOM + 16, format_share(share, scale), _choose_anchor(share))
+def _choose_fractions(axis: _Axis, scale: float | None) -> Sequence[float]:
+    """Return where the horizontal axis has labels: at whole numbers, if it counts something such as blocks."""
+    if scale is None:
+        return LABELLED_SHARES
+    # From the end, whose label is the number of all.
+    last = max(1, round(scale * axis.last_share))
+    step = math.ceil(last / (len(LABELLED_SHARES) - 1))
+    return [number / last for number in range(last, -1, -step)]
 
 
-def _choose_anchor(share: float) -> str:
+def _draw_share_tick(fraction: float, axis: _Axis, scale: float | None) -> str:
+    share = fraction * axis.last_share
+    return _draw_label(axis.x(share), PLOT_BOTTOM + 16, format_share(share, scale), _choose_anchor(fraction))
+
+
+def _choose_anchor(fraction: float) -> str:
     # A centred last label would stick out to the right, where the curves have their names.
-    if share == 1:
+    if fraction == 1:
         return "end"
     return "middle"
 
@@ -254,7 +274,7 @@ def _list_points(shares: Iterable[float], values: Iterable[float], axis: _Axis) 
 
 
 def _format_point(share: float, value: float, axis: _Axis) -> str:
-    return f"{_x(share):.1f},{axis.y(value):.1f}"
+    return f"{axis.x(share):.1f},{axis.y(value):.1f}"
 
 
 def _draw_line(curve: Curve, index: int, axis: _Axis) -> str:

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
+from clearhead.joint_explanation import JointExplanation
 from clearhead.views import answer_markdown
 from clearhead.views.answers import list_notes
 from clearhead.views.captions import format_headline
 from clearhead.views.heads import HeadGrid
+from clearhead.views.joint_scale import describe_shares
 from clearhead.views.markdown_parts import emphasise, escape, quote
 from clearhead.views.scale import make_scale
 from clearhead.views.text_spans import default_level, is_image, split_segments, strongest_spans
@@ -30,8 +32,10 @@ def comparison(explanations: Mapping[str, Explanation]) -> str:
     return "\n".join(map(section, explanations.values()))
 
 
-def section(explanation: Explanation) -> str:
+def section(explanation: Explanation | JointExplanation) -> str:
     """Render heading, quoted text with strong words emphasised, tables, check, and notes."""
+    if isinstance(explanation, JointExplanation):
+        return "\n".join([*map(section, explanation.explanations), f"{escape(describe_shares(explanation))}\n"])
     lines = [f"## {escape(format_headline(explanation))}", ""]
     lines += _render_body(explanation)
     # A blank line ends the table.

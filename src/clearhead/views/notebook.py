@@ -10,6 +10,7 @@ from html import escape
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
+from clearhead.joint_explanation import JointExplanation
 from clearhead.views import answer_html, html
 from clearhead.views.captions import format_probability, format_source, format_tooltip
 from clearhead.views.color import STEPS, translucent_tint
@@ -101,8 +102,10 @@ def _need_style(explanations: Iterable[Explanation]) -> bool:
     return any(map(_needs_style, explanations))
 
 
-def _needs_style(explanation: Explanation) -> bool:
-    return is_image(explanation) or isinstance(explanation, AnswerExplanation)
+def _needs_style(explanation: Explanation | JointExplanation) -> bool:
+    if isinstance(explanation, AnswerExplanation | JointExplanation):
+        return True
+    return is_image(explanation)
 
 
 def _group_by_input(explanations: Mapping[str, Explanation | Sequence[Explanation]]) -> list[dict[str, Explanation]]:
@@ -112,7 +115,7 @@ def _group_by_input(explanations: Mapping[str, Explanation | Sequence[Explanatio
 
 
 def _as_list(explanations: Explanation | Sequence[Explanation]) -> Sequence[Explanation]:
-    if isinstance(explanations, Explanation):
+    if isinstance(explanations, Explanation | JointExplanation):
         return [explanations]
     return explanations
 

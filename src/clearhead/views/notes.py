@@ -59,6 +59,7 @@ def format_diagnostics(explanation: Explanation) -> str:
     if _explains_another_class(explanation):
         captions.append(_format_prediction(explanation.diagnostics))
     captions += _format_known(explanation.diagnostics)
+    captions += filter(None, [explanation.diagnostics.get("focus", {}).get("note")])
     return " · ".join(captions)
 
 
@@ -75,7 +76,13 @@ def _explains_another_class(explanation: Explanation) -> bool:
     if diagnostics.get("predicted_probability") is None:
         return False
     predicted = diagnostics.get("predicted")
-    return predicted is not None and not _is_prediction(explanation.label, predicted)
+    return predicted is not None and not _is_prediction(_name_class(explanation), predicted)
+
+
+def _name_class(explanation: Explanation) -> str:
+    """Return the label without the part of the output that it belongs to."""
+    focus = explanation.diagnostics.get("focus", {})
+    return explanation.label.removesuffix(f" {focus.get('name', '')}")
 
 
 def _is_prediction(label: str, predicted: str) -> bool:

@@ -3,8 +3,16 @@
 import math
 
 PROBABILITY = "probability"
+# A change of shares between two models: of hundredths, as a probability.
+SHARE_CHANGE = "share-change"
 # Names of the units that effects and scores are measured in; a value, as of a regression, has none.
-UNIT_NAMES = {PROBABILITY: "points", "logit": "logits", "log-prob": "nats", "log-odds": "log-odds"}
+UNIT_NAMES = {
+    PROBABILITY: "points",
+    SHARE_CHANGE: "points",
+    "logit": "logits",
+    "log-prob": "nats",
+    "log-odds": "log-odds",
+}
 MINUS = "−"
 
 
@@ -33,7 +41,7 @@ def format_effect(value: float, unit: str) -> str:
 
 def format_size(size: float, unit: str) -> str:
     """Format the size of an effect without its unit."""
-    if unit == PROBABILITY:
+    if unit in (PROBABILITY, SHARE_CHANGE):
         return round_percent(size)
     return _round_value(size)
 

@@ -15,6 +15,7 @@ from clearhead.explanation import Explanation
 from clearhead.views.color import color_step
 from clearhead.views.numbers import (
     PROBABILITY,
+    SHARE_CHANGE,
     format_effect,
     format_score,
     format_share,
@@ -34,13 +35,14 @@ from clearhead.views.text_spans import (
 
 SHARE = "share"
 # The effect of the full colour: half of the certainty, or what changes an even chance to 88 %.
-LIMITS = {PROBABILITY: 0.5, "logit": 2.0, "log-prob": 2.0, "log-odds": 2.0}
+LIMITS = {PROBABILITY: 0.5, SHARE_CHANGE: 0.5, "logit": 2.0, "log-prob": 2.0, "log-odds": 2.0}
 # The limit is that of one unit in twenty: of more units several can be expected to share an effect.
 UNITS_PER_LIMIT = 20
 # A heat map has a few outliers; scaled to the largest value everything else would look empty.
 FULL_COLOR_PERCENTILE = 98
 MEASURES = {
     PROBABILITY: "points of probability",
+    SHARE_CHANGE: "points of all relevance",
     "logit": "logits",
     "log-prob": "nats of log-probability",
     "log-odds": "log-odds",

@@ -8,11 +8,13 @@ from PIL import Image, ImageDraw
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
-from clearhead.views import answer_image, heatmap, photo_image
+from clearhead.joint_explanation import JointExplanation
+from clearhead.views import answer_image, heatmap, joint_image, photo_image
 from clearhead.views.captions import format_label, format_probability, format_source
 from clearhead.views.color import LIGHT, Rgb, background_color, format_hex, underline_color
 from clearhead.views.fonts import SCALE, draw_text, has_all_glyphs, replace_missing_glyphs
 from clearhead.views.heads import HeadGrid
+from clearhead.views.joint_image import find_joint
 from clearhead.views.notes import format_notes
 from clearhead.views.scale import make_scale
 from clearhead.views.text_layout import BASELINE, MARGIN, SMALL_SIZE, WIDTH, Box, GridCell, Layout, Spell
@@ -37,6 +39,9 @@ def draw(explanations: Sequence[Explanation]) -> Image.Image:
 
     A character that no font here has is replaced by its name, and a line below says so.
     """
+    joint = find_joint(explanations)
+    if joint is not None:
+        return _draw_joint(joint)
     # A photo next to a text is drawn as a text, whose words are its patches.
     if draws_photos(explanations):
         return photo_image.draw(explanations)
@@ -44,14 +49,29 @@ def draw(explanations: Sequence[Explanation]) -> Image.Image:
     return _draw_boxes(boxes, height)
 
 
+def _draw_joint(joint: JointExplanation) -> Image.Image:
+    boxes, height = joint_image.lay_out(joint)
+    return joint_image.join_pictures(joint, _draw_boxes(boxes, height))
+
+
 def svg(explanations: Sequence[Explanation]) -> str:
     """Write the same as scalable text that can be searched and copied; photos are embedded."""
+    joint = find_joint(explanations)
+    if joint is not None:
+        return _write_joint(joint)
     if draws_photos(explanations):
         body, size = photo_image.write(explanations)
         return _write_svg(*size, body, " ".join(map(heatmap.describe, explanations)))
     boxes, height = lay_out(explanations, escape_hidden)
     body = "".join(map(_write_box, boxes))
     return _write_svg(WIDTH, height, body, _describe(explanations))
+
+
+def _write_joint(joint: JointExplanation) -> str:
+    # Drawn, because a layout of text has no place for a picture beside it.
+    image = _draw_joint(joint)
+    picture = f'<image width="{image.width}" height="{image.height}" href="{heatmap.encode_data_url(image, "PNG")}"/>'
+    return _write_svg(*image.size, picture, escape_hidden(f"{joint.label} explained by {joint.method}"))
 
 
 def png(image: Image.Image) -> bytes:

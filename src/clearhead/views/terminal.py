@@ -1,6 +1,7 @@
 """Explanations in a terminal: the words of the original text on signed colours, or plain text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
@@ -8,7 +9,8 @@ from rich.text import Text
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.explanation import Explanation
-from clearhead.views import answer_terminal
+from clearhead.joint_explanation import JointExplanation
+from clearhead.views import answer_terminal, joint_terminal
 from clearhead.views.captions import format_word
 from clearhead.views.heads import Head, HeadGrid
 from clearhead.views.notes import format_notes
@@ -84,23 +86,27 @@ def _make_recorder(width: int, color: bool) -> Console:
     )
 
 
-def view(explanation: Explanation, *, level: str | None = None, count: int = 8) -> RenderableType:
+def view(explanation: Explanation | JointExplanation, *, level: str | None = None, count: int = 8) -> RenderableType:
     """Return heading, text or patches, legend, the `count` strongest words, check and notes."""
+    if isinstance(explanation, JointExplanation):
+        return joint_terminal.view(explanation, partial(_render_input, level=level, count=count))
     renderables: list[RenderableType] = [render_heading(explanation), Text()]
     if isinstance(explanation, AnswerExplanation):
         body = answer_terminal.render(explanation, level, count)
         return Group(*renderables, *body, *_render_heads(explanation))
-    if is_image(explanation):
-        renderables += _render_patches(explanation)
-    else:
-        renderables += _render_words(explanation, level, count)
+    renderables += _render_input(explanation, make_scale(explanation), level=level, count=count)
     renderables += render_check(explanation)
     return Group(*renderables, *_render_footer(explanation), *_render_heads(explanation))
 
 
-def _render_words(explanation: Explanation, level: str | None, count: int) -> Iterator[RenderableType]:
-    scale = make_scale(explanation)
-    yield from _render_texts(explanation, level)
+def _render_input(explanation: Explanation, scale: Scale, *, level: str | None, count: int) -> Iterator[RenderableType]:
+    if is_image(explanation):
+        return _render_patches(explanation, scale)
+    return _render_words(explanation, scale, level, count)
+
+
+def _render_words(explanation: Explanation, scale: Scale, level: str | None, count: int) -> Iterator[RenderableType]:
+    yield from _render_texts(explanation, scale, level)
     yield Text()
     yield render_legend(scale, explanation.label)
     yield Text(scale.caption, style="dim")
@@ -120,16 +126,17 @@ def methods(explanations: Mapping[str, Explanation], *, level: str | None = None
     return Group(*renderables)
 
 
-def _render_compared(explanation: Explanation, level: str | None) -> Sequence[RenderableType]:
+def _render_compared(explanation: Explanation | JointExplanation, level: str | None) -> Sequence[RenderableType]:
+    if isinstance(explanation, JointExplanation):
+        return [joint_terminal.view(explanation, partial(_render_input, level=level, count=MAX_COMPARED_WORDS))]
     if isinstance(explanation, AnswerExplanation):
         return answer_terminal.render_input(explanation, level)
     if is_image(explanation):
-        return list(_render_patches(explanation))
-    return [*_render_texts(explanation, level), *_render_short_list(explanation)]
+        return list(_render_patches(explanation, make_scale(explanation)))
+    return [*_render_texts(explanation, make_scale(explanation), level), *_render_short_list(explanation)]
 
 
-def _render_texts(explanation: Explanation, level: str | None) -> list[Text]:
-    scale = make_scale(explanation)
+def _render_texts(explanation: Explanation, scale: Scale, level: str | None) -> list[Text]:
     return [_render_text(segment, scale) for segment in split_segments(explanation, level)]
 
 
@@ -147,9 +154,8 @@ def _render_short_list(explanation: Explanation) -> list[Text]:
     return [Text("  ".join(words), style="dim"), Text(scale.caption, style="dim")]
 
 
-def _render_patches(explanation: Explanation) -> Iterator[Text]:
+def _render_patches(explanation: Explanation, scale: Scale) -> Iterator[Text]:
     """Render the patches of an image, two characters each: blocks speak for the class, lines against it."""
-    scale = make_scale(explanation)
     values = content_relevance(explanation).reshape(explanation.grid or (0, 0))
     for row in values.tolist():
         yield _render_patch_row(row, scale)

@@ -9,6 +9,7 @@ from starlette.staticfiles import StaticFiles
 
 from clearhead.model.model import Model
 from clearhead.version import __version__
+from clearhead.web.difference import difference_router
 from clearhead.web.dispatcher import Dispatcher
 from clearhead.web.error_handlers import add_error_handlers
 from clearhead.web.job_queue import Worker
@@ -58,6 +59,7 @@ def _add_routes(app: FastAPI) -> None:
     # StaticFiles refuses paths outside its folder.
     app.mount("/static", StaticFiles(directory=str(PACKAGE / "static")), name="static")
     app.include_router(api_router)
+    app.include_router(difference_router)
 
 
 @asynccontextmanager

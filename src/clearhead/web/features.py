@@ -20,9 +20,12 @@ def _list_hideable_tokens(trace: Trace) -> list[int]:
 
 
 def _find_special_tokens(trace: Trace) -> Sequence[bool]:
-    # Images: the classification token (and others, such as DeiT's distillation token) come before the patches.
+    # Images: the classification token (and others, such as DeiT's distillation token) come before the patches, tokens
+    # of boxes behind them.
     if trace.is_image:
-        return [index < trace.leading for index in range(trace.mask_BT.shape[1])]
+        tokens = trace.mask_BT.shape[1]
+        patches = range(trace.leading, tokens - trace.patch_grid.trailing)
+        return [index not in patches for index in range(tokens)]
     item = _get_input(trace)
     if item.answer is None:
         return item.special

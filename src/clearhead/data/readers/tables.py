@@ -16,6 +16,7 @@ from clearhead.data.columns import (
 from clearhead.data.parquet import read_parquet
 from clearhead.data.task import BadRow, Task, reader
 from clearhead.data.text_files import Numbered, Row, file_suffix, json_lines, read_lines, read_separated
+from clearhead.environment import csv_delimiter
 from clearhead.errors import Argument, BadFile, BadInput
 
 # What is read to recognise a file of pairs.
@@ -115,15 +116,18 @@ def named_rows(
 
     The columns are `text` and `label` if given; without a header they are guessed. `header=None` detects a header.
     """
+    is_csv = delimiter == ","
+    if is_csv:
+        delimiter = csv_delimiter() or delimiter
     rows = read_separated(path, delimiter)
     # The rest is streamed: a table may be larger than the memory.
     preview = list(islice(rows, PREVIEW_ROWS))
     first = _find_first_row(path, preview)
-    if delimiter == ",":
+    if is_csv:
         _validate_delimiter(path, first)
     # CSV files have a header by convention; TSV files of GLUE and others often have none.
     if header is None:
-        header = delimiter == "," or _is_header(first, text, label)
+        header = is_csv or _is_header(first, text, label)
     columns = _name_columns(first, header)
     _validate_columns(path, columns)
     if header:
@@ -157,13 +161,14 @@ def _validate_delimiter(path: Path, first: list[str]) -> None:
         return
     for delimiter, name in WRONG_DELIMITERS.items():
         if delimiter in first[0]:
-            raise _wrong_delimiter(path, name, first[0])
+            raise _wrong_delimiter(path, name, delimiter, first[0])
 
 
-def _wrong_delimiter(path: Path, name: str, row: str) -> BadFile:
+def _wrong_delimiter(path: Path, name: str, delimiter: str, row: str) -> BadFile:
+    written = "tab" if delimiter == "\t" else f"'{delimiter}'"
     return BadFile(
-        f"'{path}' is separated by {name}, not commas: its first row is '{shorten(row, 60)}'. Save it "
-        "with commas, or with tabs as .tsv."
+        f"'{path}' is separated by {name}, not commas: its first row is '{shorten(row, 60)}'. Use --delimiter "
+        f"{written}, or save it with commas, or with tabs as .tsv."
     )
 
 

@@ -23,6 +23,7 @@ function cacheExplanation(key, explanation) {
 }
 
 export const fetchHidden = (body, signal) => postJson("/api/hide", body, signal);
+export const fetchDifference = (body, signal) => postJson("/api/difference", body, signal);
 export const fetchCurve = (body, signal) => postJson("/api/curve", body, signal);
 
 export async function fetchFile(type, body) {

@@ -2,6 +2,7 @@
 
 import { fetchExplanation } from "./api.js";
 import { renderCheck } from "./check_view.js";
+import { clearDifferences, showDifferences } from "./difference.js";
 import { createElement, fillSelect, fillSelectWithNames, find } from "./dom.js";
 import { createImageLegend, createLegend, imageSettings, relevanceOf } from "./explanation_view.js";
 import { classesOf, modelsForKind } from "./form.js";
@@ -20,6 +21,7 @@ export function fillComparison(isNewModel) {
   const names = modelsForKind(kind);
   state.compared = state.compared.filter((entry) => names.includes(entry.model));
   find("columns").ariaBusy = "true"; // until showComparison has those of the new explanation
+  clearDifferences();
   if (!isNewModel) return;
   fillSelectWithNames(find("other-model"), names, model);
   fillClasses(classesOf(model).find(([number]) => number === target)?.[1]);
@@ -61,11 +63,12 @@ export async function showComparison() {
   const bodies = listEntries().map((entry) => [entry, checkFields({ ...entry, versus: contrastOf(entry) })]);
   find("columns").ariaBusy = "true";
   const columns = [];
-  for (const [entry, body] of bodies) columns.push(await fetchColumn(entry, body, signal));
+  for (const [entry, body] of bodies) columns.push({ ...(await fetchColumn(entry, body, signal)), body });
   if (signal.aborted) return;
   const explanations = columns.map((column) => column.explanation).filter(Boolean);
   find("columns").replaceChildren(...columns.map((column, index) => renderColumn(column, index > 0, explanations, photo)));
   find("columns").ariaBusy = "false";
+  await showDifferences(columns, photo, signal);
 }
 
 // The explanation itself is the first column, once there is another.

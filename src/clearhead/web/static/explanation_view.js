@@ -204,14 +204,14 @@ export function createImageLegend(explanation, patchValues, patchScale) {
   return createLegendLines(scale, scale.signed ? negative : [], positive);
 }
 
-const createLegendLines = ({ caption }, negative, positive) => [
+export const createLegendLines = ({ caption }, negative, positive) => [
   createElement("p", { className: "ch-legend" }, ...negative, createLabel("0"), ...positive),
   createElement("p", { className: "ch-faint", textContent: caption }),
 ];
 
 const createLabel = (text) => createElement("span", { textContent: text });
 
-const createSwatches = (classNames) => createElement("b", {}, ...classNames.map((className) => createElement("i", { className })));
+export const createSwatches = (classNames) => createElement("b", {}, ...classNames.map((className) => createElement("i", { className })));
 
 export const showDiagnosis = () => (find("diagnosis").textContent = describeDiagnostics(session.chosen));
 

@@ -1,0 +1,70 @@
+"""Relevance of pairs of tokens for the score of a two-tower model.
+
+Under a balanced backward pass the embedding of an input is a sum over its tokens, x̂ = Σ_i x̂_i with
+x̂_i[d] = Σ_D h₀[i] ⊙ c_d[i], where c_d are the coefficients of dimension d at the embedding output. The score is linear
+in both embeddings, so it is a sum over pairs of tokens, R_ij = scale · ⟨x̂_i, ŷ_j⟩, but for what biases hold back.
+Moeller et al. (EMNLP 2023, arXiv 2310.05703) have the same form with integrated Jacobians in the place of coefficients.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.arrays import Array
+from clearhead.attribution.method import MethodSpec
+from clearhead.engine.backward import ATTN_LRP, BALANCED, GRADIENT
+from clearhead.engine.step_gradients import carry_rows
+from clearhead.engine.trace import Trace, capture
+from clearhead.errors import BadOption
+from clearhead.model.model import Model
+from clearhead.model.similarity import encode_side, make_tower
+from clearhead.model.two_towers import FIRST, SECOND
+
+BACKWARDS = {
+    "attn-lrp": ATTN_LRP,
+    "cp-lrp": BALANCED,
+    "balanced-cat": BALANCED,
+    "gradient-x-input": GRADIENT,
+}
+"""The backward pass whose coefficients the pairs of a method are made of."""
+
+
+def require_pairs(spec: MethodSpec) -> None:
+    """Raise BadOption unless a method has relevance of pairs of tokens."""
+    if spec.method.name not in BACKWARDS:
+        raise BadOption(f"'{spec.text}' has no pairs of tokens: use {', '.join(BACKWARDS)}, or leave out matrix=True.")
+
+
+def relate_tokens(model: Model, first: Any, text: str, method: str, overflow: str = "error") -> Array:
+    """Return the relevance of each pair of tokens of both inputs (tokens of the first × tokens of the text).
+
+    Takes one backward pass per dimension of the embedding and tower.
+    """
+    backward = BACKWARDS[method]
+    first_TD = _divide_embedding(model, FIRST, first, backward, overflow)
+    text_SD = _divide_embedding(model, SECOND, text, backward, overflow)
+    pairs: Array = (model.network.read_scale() * first_TD @ text_SD.mT).cpu().numpy()
+    return pairs
+
+
+def _divide_embedding(model: Model, side: int, source: Any, backward: str, overflow: str) -> Tensor:
+    """Return what each token contributes to the embedding of an input (T,D)."""
+    inputs = encode_side(model, side, [source], overflow)
+    with torch.no_grad():
+        width = model.network.embed(side, inputs.tensors).shape[-1]
+    directions_DD = torch.eye(width, dtype=model.dtype, device=model.device)
+    # The tower compared with each unit vector answers with the embedding itself, scaled.
+    tower = make_tower(model, side, directions_DD / model.network.read_scale(), list(map(str, range(width))))
+    # Only coefficients are read: no attention maps, and nothing that relevance needs.
+    trace = capture(tower, inputs, 0, gradients_only=True)
+    return _contract(trace, directions_DD, backward)
+
+
+def _contract(trace: Trace, directions_DD: Tensor, backward: str) -> Tensor:
+    """Return activation × coefficient at the embedding output for each direction of the output (T,D)."""
+    # Where attn-lrp and cp-lrp read the relevance of words, so that rows add up to theirs.
+    embedding_1TD = trace.forward.hidden_states[0]
+    with trace.forward.tape.switch.use(backward):
+        (coefficients_DTE,) = carry_rows(trace.forward.output, directions_DD, [embedding_1TD])
+    return (coefficients_DTE * embedding_1TD.detach()).sum(-1).mT

@@ -1,0 +1,149 @@
+"""Networks with an output for every word, box or pixel, reduced to the classes of the part that is explained."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+FOCUS = "focus"
+"""The input tensor that says which part of the output is explained; its meaning depends on the network."""
+STARTS = 1
+CONTINUES = 2
+"""What `focus` (B,T) holds at the tokens of a word or entity, the first and the others; 0 elsewhere."""
+
+
+# Detectors whose softmax has a class more, for boxes without an object; others decide by a sigmoid per class.
+SOFTMAX_DETECTORS = ("DetrFor", "YolosFor", "TableTransformerFor")
+
+
+class FocusNetwork(nn.Module):
+    """A stock network, unmodified, whose output is reduced to the logits of one part of it (B,C)."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+        self.config = network.config
+        self.main_input_name = getattr(network, "main_input_name", "input_ids")
+        # Not train(), which would set the mode of every layer of the network.
+        self.training = network.training
+
+    def get_input_embeddings(self) -> Any:
+        return self.network.get_input_embeddings()
+
+    def forward(self, focus: Tensor, **tensors: Tensor) -> Tensor:
+        """Return the logits of the part that `focus` names."""
+        return self.select(self.read_all(**tensors), focus)
+
+    def read_all(self, **tensors: Tensor) -> Tensor:
+        """Return the logits of all parts of the output."""
+        logits: Tensor = self.run(**tensors).logits
+        return logits
+
+    def run(self, **tensors: Tensor) -> Any:
+        """Return the network's own output."""
+        return self.network(**tensors, return_dict=True)
+
+    def select(self, logits: Tensor, focus: Tensor) -> Tensor:
+        """Return the logits (B,C) of the part that `focus` names."""
+        raise NotImplementedError
+
+
+class TokenNetwork(FocusNetwork):
+    """A network with logits for every token (B,T,C).
+
+    Of a word or entity of several tokens the logits are averaged; where labels tell the first token of an entity from
+    the others ("B-PER", "I-PER"), the class of the first stands for both.
+    """
+
+    def select(self, logits: Tensor, focus: Tensor) -> Tensor:
+        count_B1 = (focus != 0).sum(1, keepdim=True).clamp(min=1)
+        # Sorted, so that the positions of all rows fill as few columns as possible; stable, to keep their order.
+        order_BT = torch.argsort((focus == 0).int(), dim=1, stable=True)
+        positions_BN = order_BT[:, : int(count_B1.max())]
+        marks_BN = focus.gather(1, positions_BN)
+        picked_BNC = self._pick(logits, positions_BN, marks_BN)
+        # No sum where there is nothing to add: relevance would be divided once more.
+        if picked_BNC.shape[1] == 1:
+            return picked_BNC[:, 0]
+        weight_BN = (marks_BN != 0) / count_B1
+        return (picked_BNC * weight_BN[..., None].to(logits.dtype)).sum(1)
+
+    def _pick(self, logits_BTC: Tensor, positions_BN: Tensor, marks_BN: Tensor) -> Tensor:
+        """Return the logits at some positions (B,N,C), those of the continuing class where a token continues."""
+        classes = logits_BTC.shape[-1]
+        first_C = torch.arange(classes, device=logits_BTC.device)
+        continued_C = torch.tensor(self.list_continued(classes), device=logits_BTC.device)
+        class_BNC = torch.where(marks_BN[..., None] == CONTINUES, continued_C, first_C)
+        index_BNC = positions_BN[..., None] * classes + class_BNC
+        picked_BX = logits_BTC.flatten(1).gather(1, index_BNC.flatten(1))
+        return picked_BX.reshape(index_BNC.shape)
+
+    def list_continued(self, classes: int) -> Sequence[int]:
+        """Return for each class the one that its further tokens have."""
+        names = getattr(self.config, "id2label", None) or {}
+        numbers = {str(name): index for index, name in names.items()}
+        # A class without a continuing one, such as O, continues itself.
+        return [numbers.get(_continue_name(str(names.get(index, ""))), index) for index in range(classes)]
+
+
+def _continue_name(name: str) -> str:
+    """Return the label of the further tokens of an entity; "" if the label does not begin one."""
+    return f"I-{name[2:]}" if name.startswith("B-") else ""
+
+
+class MaskedWordNetwork(TokenNetwork):
+    """A masked-language model: the classes of a masked token are the words of the vocabulary."""
+
+    def list_continued(self, classes: int) -> Sequence[int]:
+        return range(classes)
+
+
+class BoxNetwork(FocusNetwork):
+    """A network that finds objects: logits for every box it may find (B,N,C); `focus` (B,1) is the index of one."""
+
+    @property
+    def has_background(self) -> bool:
+        """Whether the last class means that there is no object."""
+        return type(self.network).__name__.startswith(SOFTMAX_DETECTORS)
+
+    @property
+    def trailing_tokens(self) -> int:
+        """How many tokens for boxes stand behind the patches."""
+        return int(getattr(self.config, "num_detection_tokens", 0))
+
+    @property
+    def has_decoder(self) -> bool:
+        """Whether boxes are found by a decoder that looks at the picture, instead of by tokens among its patches."""
+        return self.trailing_tokens == 0
+
+    def select(self, logits: Tensor, focus: Tensor) -> Tensor:
+        index_B1C = focus[..., None].expand(-1, -1, logits.shape[-1])
+        return logits.gather(1, index_B1C)[:, 0]
+
+
+class PixelNetwork(FocusNetwork):
+    """A network that labels pixels: logits (B,C,P,Q); `focus` (B,P,Q) marks those whose mean is explained."""
+
+    def select(self, logits: Tensor, focus: Tensor) -> Tensor:
+        count_B = focus.flatten(1).sum(1).clamp(min=1)
+        weight_BPQ = focus / count_B[:, None, None]
+        weighted_BCPQ = logits * weight_BPQ[:, None].to(logits.dtype)
+        return weighted_BCPQ.flatten(2).sum(2)
+
+
+WRAPPERS: dict[str, type[FocusNetwork]] = {
+    "ForTokenClassification": TokenNetwork,
+    "ForMaskedLM": MaskedWordNetwork,
+    "ForObjectDetection": BoxNetwork,
+    "ForSemanticSegmentation": PixelNetwork,
+}
+"""Ending of an architecture's name to the network that reduces its output."""
+
+
+def wrap_focus(network: Any) -> Any:
+    """Return a network that answers for one part of its output, or the network itself if it has one output only."""
+    for ending, wrapper in WRAPPERS.items():
+        if type(network).__name__.endswith(ending):
+            return wrapper(network)
+    return network

@@ -1,0 +1,180 @@
+"""Functions from texts or images to probabilities as networks, of which only the outputs are known."""
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from clearhead.arrays import Array
+from clearhead.errors import BadOption, UnsupportedModel, first_line
+from clearhead.model.word_tokenizer import WordTokenizer
+
+TEXTS = "texts"
+IMAGES = "images"
+READS = (TEXTS, IMAGES)
+PROBE_TEXT = "text"
+PROBE_SIZE = 64
+# Far enough from 0 and 1 that logarithms are finite, and much closer than a function's float32 can be.
+SMALLEST = 1e-12
+SUM_TOLERANCE = 1e-3
+
+
+class FunctionNetwork(nn.Module):
+    """A function from a list of texts, or an array of images, to probabilities (n × classes, or n).
+
+    Its logits are the logarithms of probabilities; values that are none are those of a regression.
+    """
+
+    config: Any
+
+    def __init__(self, function: Callable[..., Any], processor: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.processor = processor
+        # Networks have weights, by which their device and precision are known.
+        self.weight = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "FunctionNetwork":
+        # The function may hold a whole model: a copy in another precision would not change what it returns.
+        return self
+
+    def call(self, inputs: Any) -> Tensor:
+        """Return what the function returns for inputs, one row for each, in float64."""
+        values = _as_rows(self.function(inputs))
+        if len(values) != len(inputs):
+            raise UnsupportedModel(
+                f"{name_function(self.function)} returned values of shape {tuple(values.shape)} for {len(inputs)} "
+                "inputs: return a row of probabilities per input, or a number."
+            )
+        return values
+
+    def convert(self, values: Tensor) -> Tensor:
+        """Return logits from what the function returned."""
+        if self.config.problem_type == "regression":
+            return values
+        if values.shape[1] == 1 and len(self.config.id2label) == 2:
+            values = torch.cat([1 - values, values], 1)
+        if self.config.problem_type == "multi_label_classification":
+            return values.clamp(SMALLEST, 1 - SMALLEST).logit()
+        return values.clamp(min=SMALLEST).log()
+
+
+class TextFunction(FunctionNetwork):
+    """A function that reads a list of texts, or of pairs of texts."""
+
+    main_input_name = "input_ids"
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        rows = zip(input_ids.cpu(), attention_mask.cpu().bool(), strict=True)
+        texts = [self._decode(ids_T[real_T].tolist()) for ids_T, real_T in rows]
+        return self.convert(self.call(texts)).to(input_ids.device)
+
+    def _decode(self, ids: list[int]) -> Any:
+        if isinstance(self.processor, WordTokenizer):
+            return self.processor.decode(ids)
+        mask = self.processor.mask_token_id
+        special = set(self.processor.all_special_ids) - {mask}
+        return self.processor.decode([index for index in ids if index not in special])
+
+
+class ImageFunction(FunctionNetwork):
+    """A function that reads an array of images, n × height × width × 3, with colours from 0 to 255."""
+
+    main_input_name = "pixel_values"
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        colours = (pixel_values * 255).round().clamp(0, 255).to(torch.uint8)
+        images: Array = colours.permute(0, 2, 3, 1).cpu().numpy()
+        return self.convert(self.call(images)).to(pixel_values.device)
+
+
+class PixelProcessor:
+    """Images as they are, with colours from 0 to 1, in place of an image processor."""
+
+    def __call__(self, images: Image.Image, **options: Any) -> dict[str, Tensor]:
+        pixels = torch.from_numpy(np.array(images.convert("RGB")))
+        return {"pixel_values": pixels.permute(2, 0, 1)[None].double() / 255}
+
+
+def wrap_function(
+    function: Callable[..., Any], processor: Any, reads: str, labels: Sequence[str] | None
+) -> tuple[FunctionNetwork, Any]:
+    """Return a network around a function, and what prepares its inputs; the function is called once."""
+    if reads not in READS:
+        raise BadOption(f"Invalid reads={reads!r}: a function reads {TEXTS!r} or {IMAGES!r}.")
+    network: FunctionNetwork
+    if reads == IMAGES:
+        processor = processor or PixelProcessor()
+        network = ImageFunction(function, processor)
+    else:
+        processor = processor or WordTokenizer()
+        network = TextFunction(function, processor)
+    values = _probe(network, reads)
+    network.config = _describe_values(values, labels)
+    _validate_range(network, values)
+    return network.eval(), processor
+
+
+def name_function(function: Any) -> str:
+    """Return the name of a function, or the class of an object that can be called."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _probe(network: FunctionNetwork, reads: str) -> Tensor:
+    inputs: Any = [PROBE_TEXT]
+    if reads == IMAGES:
+        inputs = np.full((1, PROBE_SIZE, PROBE_SIZE, 3), 127, np.uint8)
+    try:
+        return network.call(inputs)
+    except UnsupportedModel:
+        raise
+    # Whatever the user's function raises.
+    except Exception as error:
+        raise UnsupportedModel(
+            f"{name_function(network.function)} failed when it was tried with one of {reads}: {first_line(error)} "
+            f"A function takes a list of texts, or with reads={IMAGES!r} an array of images (n × height × width × 3), "
+            "and returns probabilities (n × classes)."
+        ) from error
+
+
+def _as_rows(values: Any) -> Tensor:
+    """Return the values of a function as a matrix; one number per input is a column."""
+    if isinstance(values, Tensor):
+        rows = values.detach().cpu().double()
+    else:
+        rows = torch.from_numpy(np.array(values, dtype=np.float64))
+    return rows[:, None] if rows.dim() == 1 else rows.reshape(len(rows), -1)
+
+
+def _describe_values(values: Tensor, labels: Sequence[str] | None) -> SimpleNamespace:
+    """Return a config for a function with this output: how many classes there are, and what they exclude."""
+    columns = values.shape[1]
+    count = columns
+    # The probability of the second of two classes.
+    if columns == 1 and labels is not None and len(labels) == 2:
+        count = 2
+    names = {index: f"LABEL_{index}" for index in range(count)}
+    return SimpleNamespace(id2label=names, problem_type=_find_problem(values, count), pad_token_id=0)
+
+
+def _find_problem(values: Tensor, classes: int) -> str:
+    if classes == 1:
+        return "regression"
+    sums_to_one = abs(float(values[0].sum()) - 1) < SUM_TOLERANCE
+    if sums_to_one or values.shape[1] == 1:
+        return "single_label_classification"
+    return "multi_label_classification"
+
+
+def _validate_range(network: FunctionNetwork, values: Tensor) -> None:
+    if network.config.problem_type == "regression":
+        return
+    if not bool(((values >= 0) & (values <= 1)).all()):
+        raise UnsupportedModel(
+            f"{name_function(network.function)} returned {values.flatten()[0]:.4g}, which is no probability: return "
+            "values from 0 to 1 for each class (apply softmax), or a single number per input."
+        )

@@ -1,0 +1,73 @@
+"""One scale for all inputs of a joint explanation."""
+
+from dataclasses import replace
+
+from clearhead.explanation import Explanation
+from clearhead.joint_explanation import JointExplanation
+from clearhead.views.numbers import round_percent
+from clearhead.views.scale import Scale, make_scale
+from clearhead.views.text_spans import content_relevance, is_image, scored_spans
+
+
+def list_members(joint: JointExplanation) -> list[Explanation]:
+    """Return the explanations as they are drawn: pictures by patches, which are on one scale with words."""
+    return [replace(explanation, pixels=None) for explanation in joint.explanations]
+
+
+def share_scale(joint: JointExplanation) -> list[Scale]:
+    """Return a scale for each input: shares of the relevance on all of them, and one meaning of colours.
+
+    A picture has many patches and a text few words, so a colour stands for relevance per unit: the full colour is the
+    largest such density of all inputs. Effects have fixed colours anyway.
+    """
+    members = list_members(joint)
+    scales = list(map(make_scale, members))
+    total = sum(scale.total for scale in scales)
+    # Effects are in the unit of the score, which is the same for all inputs.
+    if total == 0 or any(scale.is_effect for scale in scales):
+        return scales
+    counts = list(map(_count_units, members))
+    density = max(scale.full * count for scale, count in zip(scales, counts, strict=True))
+    signed = any(scale.signed for scale in scales)
+    positive = sum(scale.positive * scale.total for scale in scales) / total
+    common = replace(scales[0], total=total, units=name_inputs(joint), signed=signed, positive=positive)
+    return [replace(common, full=density / count) for count in counts]
+
+
+def _count_units(explanation: Explanation) -> int:
+    # An input of special tokens alone has none.
+    units = content_relevance(explanation) if is_image(explanation) else scored_spans(explanation)
+    return max(1, len(units))
+
+
+def name_inputs(joint: JointExplanation) -> str:
+    """Return what the inputs are."""
+    return "picture and text" if joint.images else "both texts"
+
+
+def describe_shares(joint: JointExplanation) -> str:
+    """Return how the relevance divides among the inputs, in a sentence."""
+    named = []
+    for explanation, share in zip(joint.explanations, joint.shares, strict=True):
+        named.append(f"{round_percent(share)} % on {_name_input(explanation)}")
+    return f"Of all relevance, special tokens included: {', '.join(named)}."
+
+
+def _name_input(explanation: Explanation) -> str:
+    if is_image(explanation):
+        return "the picture"
+    return f"“{explanation.text}”"
+
+
+def describe_score(joint: JointExplanation) -> str:
+    """Return the explained score and what the other texts get, in a sentence."""
+    scores = joint.diagnostics.get("scores", {})
+    if len(scores) < 2:
+        return f"Similarity {_format_number(joint.score or 0)}."
+    listed = ", ".join(f"“{text}” {_format_number(score)}" for text, score in scores.items())
+    return f"Similarities: {listed}."
+
+
+def _format_number(score: float) -> str:
+    # With the minus sign of all other numbers.
+    return f"{score:.4g}".replace("-", "−")

@@ -1,0 +1,73 @@
+"""clearhead explain for labels of words, masked words and multiple choice."""
+
+import pytest
+import transformers as hf
+from helpers.commands import one_line, records
+from helpers.tiny_heads import head_network
+from helpers.tiny_models import network
+from helpers.tiny_tokenizers import plot_tokenizer, word_piece_tokenizer
+
+TEXT = "a joyless film is not very good"
+QUESTION = ("a film with no plot is it", "really good", "bad", "or a fine film")
+
+
+def save(folder, net, tokenizer):
+    net.float().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def labeller(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("labeller"), head_network("words", "bert"), word_piece_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def filler(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("filler"), head_network("masks", "bert"), word_piece_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def chooser(tmp_path_factory):
+    net = network("bert", network_class=hf.BertForMultipleChoice)
+    return save(tmp_path_factory.mktemp("chooser"), net, plot_tokenizer())
+
+
+@pytest.mark.parametrize(("focus", "word"), [("joyless", "joyless"), ("#4", "film"), ("10:14", "film")])
+def test_a_word_of_a_text(run, labeller, focus, word):
+    code, output, _ = run("explain", TEXT, "--model", labeller, "--focus", focus, "--target", "PER", "--json")
+    assert code == 0
+    assert records(output)[0]["label"] == f"B-PER at “{word}”"
+
+
+def test_the_word_and_its_label_are_on_the_page(run, labeller, tmp_path):
+    page = tmp_path / "word.html"
+    code, output, _ = run(
+        "explain", TEXT, "--model", labeller, "--focus", "film", "--target", "LOC", "--out", str(page)
+    )
+    assert code == 0
+    assert "B-LOC at “film”" in output and "B-LOC at “film”" in page.read_text("utf-8")
+
+
+def test_a_masked_word_against_another(run, filler):
+    text = "the [MASK] is not very good"
+    code, output, _ = run("explain", text, "--model", filler, "--target", "film", "--versus", "heart", "--no-check")
+    assert code == 0
+    assert "film rather than heart at [MASK]" in output
+
+
+def test_a_choice_against_the_others(run, chooser, tmp_path):
+    page = tmp_path / "choice.html"
+    flags = ("--target", "bad", "--versus", "others", "--out", str(page))
+    code, output, _ = run("explain", *QUESTION, "--model", chooser, *flags)
+    assert code == 0
+    assert "bad rather than the others" in output and "rather than" in page.read_text("utf-8")
+
+
+def test_mistakes_are_one_line(run, labeller, filler, chooser, tmp_path):
+    one_line(*run("explain", TEXT, "--model", labeller, "--focus", "plot"), "'plot' does not occur in the text")
+    one_line(*run("explain", TEXT, "--model", labeller, "--focus", "film", "--target", "ORG"), "No label is called")
+    one_line(*run("explain", TEXT, "--model", filler), "write [MASK]")
+    one_line(*run("explain", *QUESTION[:2], "--model", chooser), "2 INPUTS are no multiple choice")
+    curves = ("--curves", "--out", str(tmp_path / "page.html"))
+    one_line(*run("explain", *QUESTION, "--model", chooser, *curves), "--curves is not for multiple choice")

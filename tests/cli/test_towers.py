@@ -1,0 +1,83 @@
+"""clearhead explain with a picture and texts, or two texts."""
+
+import pytest
+from helpers.commands import one_line, records
+from helpers.pictures import photo
+from helpers.two_towers import encoder_network, tower_network, tower_processor
+from PIL import Image
+
+import clearhead
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clip")
+    tower_network("clip").float().save_pretrained(folder)
+    processor = tower_processor()
+    processor.tokenizer.save_pretrained(folder)
+    processor.image_processor.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pictures") / "photo.png"
+    photo().save(path)
+    return str(path)
+
+
+def test_a_picture_and_a_text(run, clip, picture, tmp_path):
+    out = tmp_path / "joint.json"
+    code, output, errors = run("explain", picture, "a fine film", "--model", clip, "--out", str(out))
+    assert code == 0, errors
+    assert "a fine film" in output and "% on the picture" in output
+    joint = clearhead.read(out)
+    assert joint.image.grid == (4, 4) and joint.text.text == "a fine film"
+
+
+def test_several_texts_are_choices_of_a_page(run, clip, picture, tmp_path):
+    out = tmp_path / "joint.html"
+    texts = ("a fine film", "not bad", "a joyless film")
+    code, _, errors = run("explain", picture, *texts, "--model", clip, "--no-check", "--out", str(out))
+    assert code == 0, errors
+    assert out.read_text().count("<details name=") == 3
+
+
+def test_texts_as_records_and_a_named_one(run, clip, picture):
+    arguments = ("explain", picture, "a fine film", "not bad", "--model", clip, "--no-check", "--json")
+    code, output, errors = run(*arguments)
+    assert code == 0, errors
+    first, second = records(output)
+    assert {first["label"], second["label"]} == {"a fine film", "not bad"}
+    assert first["score"] >= second["score"]
+    code, output, _ = run(*arguments, "--target", "1", "--versus", "0")
+    assert [record["label"] for record in records(output)] == ["not bad rather than a fine film"]
+
+
+def test_an_image_is_written(run, clip, picture, tmp_path):
+    out = tmp_path / "joint.png"
+    code, _, errors = run("explain", picture, "a fine film", "--model", clip, "--no-check", "--out", str(out))
+    assert code == 0, errors
+    assert Image.open(out).width > 1000
+
+
+def test_mistakes_are_told(run, clip, picture, tmp_path):
+    one_line(*run("explain", picture, "--model", clip), "give a picture and texts")
+    one_line(*run("explain", "a text", "another", "--model", clip), "no picture")
+    out = str(tmp_path / "joint.json")
+    one_line(*run("explain", picture, "a film", "bad", "--model", clip, "--out", out), ".jsonl")
+    one_line(*run("explain", picture, "a film", "--model", clip, "--target", "a dog"), "a dog")
+
+
+def test_two_texts(run, tmp_path):
+    import json
+
+    encoder_network().float().save_pretrained(tmp_path)
+    tower_processor().tokenizer.save_pretrained(tmp_path)
+    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    code, output, errors = run("explain", "a fine film", "not bad", "--model", str(tmp_path), "--no-check")
+    assert code == 0, errors
+    assert "Similarity" in output

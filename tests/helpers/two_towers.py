@@ -1,0 +1,55 @@
+"""Tiny random two-tower models in float64, with processors."""
+
+from functools import cache
+from types import SimpleNamespace
+
+import transformers as hf
+from helpers.tiny_models import IMAGE, TEXT, image_processor, network, randomised
+from helpers.tiny_tokenizers import word_piece_tokenizer
+
+import clearhead
+
+VISION = {name: value for name, value in IMAGE.items() if name != "num_labels"}
+WORDS = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+WORDS |= {"vocab_size": 60, "max_position_embeddings": 40, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+EFFICIENT = {"image_size": 32, "width_coefficient": 0.1, "depth_coefficient": 0.1, "hidden_dim": 24}
+SIGLIP_WORDS = {**WORDS, "hidden_size": 32, "projection_size": 32, "max_position_embeddings": 12}
+FAMILIES = {
+    "clip": (hf.CLIPConfig, WORDS, VISION, 16, hf.CLIPModel),
+    "siglip": (hf.SiglipConfig, SIGLIP_WORDS, VISION, 16, hf.SiglipModel),
+    "chinese-clip": (hf.ChineseCLIPConfig, WORDS, VISION, 16, hf.ChineseCLIPModel),
+    "align": (hf.AlignConfig, WORDS, EFFICIENT, 32, hf.AlignModel),
+    "altclip": (hf.AltCLIPConfig, {**WORDS, "project_dim": 16}, VISION, 16, hf.AltCLIPModel),
+}
+"""Config class, sizes of the text and of the picture tower, width of the embeddings, and network class."""
+WITH_PATCHES = [family for family in FAMILIES if family != "align"]
+TEXTS = ("a fine film", "a joyless film", "not bad")
+
+
+def tower_network(family: str = "clip"):
+    config_class, words, vision, width, network_class = FAMILIES[family]
+    config = config_class(text_config=dict(words), vision_config=dict(vision), projection_dim=width)
+    return randomised(network_class(config).double().eval())
+
+
+def tower_processor():
+    return SimpleNamespace(tokenizer=word_piece_tokenizer(), image_processor=image_processor())
+
+
+@cache
+def tower_model(family: str = "clip"):
+    return clearhead.load(tower_network(family), tower_processor())
+
+
+def encoder_network(*, has_biases: bool = True):
+    """Return a tiny BERT without a head; without biases its balanced passes are exact."""
+    encoder = network("bert", network_class=hf.BertModel, **TEXT)
+    if not has_biases:
+        for name, parameter in encoder.named_parameters():
+            if name.endswith("bias"):
+                parameter.data.zero_()
+    return encoder
+
+
+def sentence_model(*, has_biases: bool = True, **options: str):
+    return clearhead.similarity(encoder_network(has_biases=has_biases), word_piece_tokenizer(), **options)

@@ -1,0 +1,94 @@
+"""A picture and texts side by side: pages, images, terminal, records."""
+
+import numpy as np
+import pytest
+from helpers.explanations import explained, pictured
+
+from clearhead.explanation import Comparison, Explanations
+from clearhead.joint_explanation import JointExplanation
+from clearhead.views import html, joint_html, json_record, markdown, notebook, static_image, terminal
+from clearhead.views.joint_scale import describe_shares, share_scale
+
+
+def joined(label="a cat on grass", **changes):
+    text = explained(label, label=label, method="trans-att")
+    fields = {
+        "explanations": (pictured(label=label), text),
+        "score": 21.5,
+        "diagnostics": {"scores": {"a cat on grass": 21.5, "a dog": 19.0}},
+    }
+    return JointExplanation(**{**fields, **changes})
+
+
+def compared(**changes):
+    return joined(explanations=(explained("a fine film"), explained("not bad")), diagnostics={}, **changes)
+
+
+def test_all_inputs_have_one_total_and_one_density():
+    joint = joined()
+    image, text = share_scale(joint)
+    assert image.total == text.total == pytest.approx(image.total)
+    words = len(joint.text.words())
+    # The same relevance per patch and per word has the same colour.
+    assert image.full * 16 == pytest.approx(text.full * words)
+    weights = [np.abs(joint.image.relevance[1:]).sum(), sum(abs(word.relevance) for word in joint.text.words())]
+    assert image.total == pytest.approx(sum(weights))
+
+
+def test_the_shares_are_told_in_words():
+    assert "% on the picture" in describe_shares(joined())
+    assert "“not bad”" in describe_shares(compared())
+
+
+def test_a_card_has_picture_and_words_without_scripts():
+    card = html.card(joined())
+    assert "<img" in card and "grass" in card and "Similarities: “a cat on grass” 21.5, “a dog” 19." in card
+    assert "<script" not in html.page([card], "x")
+    assert html.brief_card(joined()) == card
+
+
+def test_of_several_texts_one_is_open():
+    page = joint_html.choices([joined(), joined("a dog")])
+    assert page.count("<details name=") == 2
+    assert page.count(" open>") == 1
+    assert page.count('class="ch-figure"') == 2
+
+
+def test_pairs_are_a_folded_table():
+    sizes = [len(text.tokens) for text in compared().explanations]
+    card = html.card(compared(pairs=np.linspace(-1, 1, sizes[0] * sizes[1]).reshape(sizes)))
+    assert "Pair by pair" in card
+    assert "Pair by pair" not in html.card(compared())
+
+
+def test_an_image_has_the_picture_beside_the_words():
+    image = static_image.draw([joined()])
+    words_only = static_image.draw([compared()])
+    assert image.width > words_only.width
+    assert "<image" in static_image.svg([joined()])
+
+
+def test_the_terminal_shows_patches_and_words():
+    shown = terminal.capture(terminal.view(joined()))
+    assert "grass" in shown and "█" in shown and "% on the picture" in shown
+
+
+def test_notebooks_show_one_and_several():
+    assert "ch-figure" in notebook.fragment(joined())
+    assert notebook.listing(Explanations([joined(), joined("a dog")])).count('class="ch-figure"') == 2
+    methods = Comparison({"gae": joined(), "cat": joined()})
+    assert "<h3>gae</h3>" in methods._repr_html_()
+
+
+def test_records_have_every_input():
+    record = json_record.record(joined(), "trans-att")
+    assert [entry["grid"] for entry in record["inputs"]] == [[4, 4], None]
+    assert record["score"] == 21.5
+    (row,) = Explanations([joined()]).to_records()
+    assert row["text"] == "a cat on grass" and len(row["patches"]) == 16 and row["row"] == 1
+    (row,) = Explanations([compared()]).to_records()
+    assert (row["text"], row["second"]) == ("a fine film", "not bad")
+
+
+def test_markdown_has_a_section_per_input():
+    assert markdown.document([compared()]).count("## ") == 2
