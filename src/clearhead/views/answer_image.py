@@ -230,8 +230,12 @@ def _make_bars(shares: Iterable[Share], y: float) -> Iterator[Box]:
 
 
 def _add_share_name(layout: Layout, share: Share, x: float) -> float:
-    """Add a swatch and the name of a share; return where the next begins."""
-    name = replace(_make_faint_box(layout.spell(name_share(share))), x=x + SHARE_INDENT, y=layout.y)
+    """Add a swatch and the name of a share, in a line of its own if there is no space; return where the next begins."""
+    name = _make_faint_box(layout.spell(name_share(share)))
+    if x + SHARE_INDENT + name.width > MARGIN + TEXT_WIDTH:
+        x = float(MARGIN)
+        layout.y += CAPTION_SIZE * 2
+    name = replace(name, x=x + SHARE_INDENT, y=layout.y)
     swatch = Box("", x, layout.y + 3, CAPTION_SIZE, CAPTION_SIZE // 2 + 2, fill=SHARE_COLORS[share.group])
     layout.boxes += [swatch, name]
     return name.right + GAP
