@@ -27,6 +27,7 @@ from clearhead.model.language import (
 from clearhead.model.load_errors import list_names, load_error, refuse_missing_weights, translate_load_errors
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
+from clearhead.model.picture_processor import load_picture_processor
 from clearhead.model.placement import place_model
 from clearhead.model.sentence_folders import SentenceFolder, read_sentence_folder
 from clearhead.model.tower_processor import load_tower_processor
@@ -250,7 +251,7 @@ def _load_processor(source: str, auto_class: str) -> Any:
     import transformers
 
     if auto_class == PICTURE_CLASS:
-        return _load_picture_processor(source)
+        return load_picture_processor(source)
     if auto_class == "AutoModel":
         return load_tower_processor(source)
     if auto_class.endswith(IMAGE_TASKS):
@@ -260,17 +261,6 @@ def _load_processor(source: str, auto_class: str) -> Any:
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise load_error(source, "it has no vocabulary (tokenizer.json, vocab.txt …): copy its tokenizer's files.")
     return tokenizer
-
-
-def _load_picture_processor(source: str) -> Any:
-    """Return the processor of words and pictures; the tokenizer if the processor needs torchvision."""
-    import transformers
-
-    try:
-        return transformers.AutoProcessor.from_pretrained(source, trust_remote_code=False)
-    except ImportError:
-        # Prompts can be given as tensors, for which the tokenizer is enough.
-        return transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 
 
 def _load_lm_head(source: Any, allow_pickle: bool) -> Any:
