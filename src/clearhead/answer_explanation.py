@@ -10,10 +10,15 @@ from clearhead.arrays import Array
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation, Word
 from clearhead.model.focus import find_characters, overlap
+from clearhead.model.picture_span import PictureSpan
 from clearhead.model.source_span import SourceSpan
 
 Focus = str | int | tuple[int, int] | None
 """What part of an answer: words as they stand in it, the index of a step, start and end characters, or all of it."""
+
+
+PIXELS_PER_PART = 16
+"""Width and height of a picture's part where only tensors of it were given."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class AnswerExplanation(Explanation):
     `text` is the pair of prompt and answer; the first `prompt_length` of the `tokens` are the prompt's. `steps` are all
     tokens of the answer, `explained` the indices of those that are explained. `matrix` has a row of relevance for each
     step, zero where a token comes after it; None unless it was asked for. `source_spans` are the documents or other
-    sources of the prompt, by default its sentences.
+    sources of the prompt, by default its sentences. `picture_spans` are the pictures among its words.
     """
 
     answer: str = ""
@@ -61,6 +66,30 @@ class AnswerExplanation(Explanation):
     explained: tuple[int, ...] = ()
     matrix: Array | None = None
     source_spans: tuple[SourceSpan, ...] = ()
+    picture_spans: tuple[PictureSpan, ...] = ()
+
+    @property
+    def pictures(self) -> tuple[Explanation, ...]:
+        """The pictures of the prompt with the relevance of their parts, which is that of the tokens they stand for."""
+        return tuple(map(self._explain_picture, self.picture_spans))
+
+    def _explain_picture(self, span: PictureSpan) -> Explanation:
+        rows, columns = span.grid
+        return Explanation(
+            tokens=tuple(f"patch {row},{column}" for row in range(rows) for column in range(columns)),
+            relevance=span.place(self.relevance),
+            special=np.zeros(rows * columns, dtype=bool),
+            target=self.target,
+            label=self.label,
+            method=self.method,
+            grid=span.grid,
+            image=span.image,
+            box=span.box or (0, 0, PIXELS_PER_PART * columns, PIXELS_PER_PART * rows),
+            probability=self.probability,
+            options=self.options,
+            model=self.model,
+            changed_options=self.changed_options,
+        )
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -86,14 +115,32 @@ class AnswerExplanation(Explanation):
 
     @property
     def shares(self) -> dict[str, float]:
-        """How the absolute relevance divides among the prompt, the answer's earlier tokens, and special tokens."""
+        """How the absolute relevance divides among the prompt, the answer's earlier tokens, and special tokens.
+
+        A prompt with pictures has their share as well.
+        """
         weights = np.abs(self.relevance)
         total = float(weights.sum())
-        if total == 0:
-            return {"prompt": 0.0, "answer": 0.0, "special": 0.0}
-        in_prompt = np.arange(len(weights)) < self.prompt_length
+        # Without any relevance every share is zero.
+        return {name: float(weights[mask].sum()) / (total or 1.0) for name, mask in self._list_parts().items()}
+
+    def _list_parts(self) -> dict[str, Array]:
+        """Return which tokens belong to each part of the input (see `shares`)."""
+        in_prompt = np.arange(len(self.relevance)) < self.prompt_length
         masks = {"prompt": in_prompt & ~self.special, "answer": ~in_prompt & ~self.special, "special": self.special}
-        return {name: float(weights[mask].sum()) / total for name, mask in masks.items()}
+        if self.picture_spans:
+            in_picture = self.is_picture_token
+            masks["special"] = masks["special"] & ~in_picture
+            masks["pictures"] = in_picture
+        return masks
+
+    @property
+    def is_picture_token(self) -> Array:
+        """Which tokens stand for a part of a picture."""
+        mask = np.zeros(len(self.relevance), dtype=bool)
+        for span in self.picture_spans:
+            mask[list(span.tokens)] = True
+        return mask
 
     @property
     def first_token_share(self) -> float:

@@ -22,7 +22,7 @@ from clearhead.data.objects import as_plain_inputs, as_plain_list
 from clearhead.engine.streams import prefetch
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
-from clearhead.model.answer_inputs import is_chat
+from clearhead.model.chats import is_chat
 from clearhead.model.focused_inputs import attach_focus
 from clearhead.model.inputs import (
     Encoded,
@@ -38,6 +38,7 @@ from clearhead.model.inputs import (
 )
 from clearhead.model.loading import as_model
 from clearhead.model.model import Model, max_tokens
+from clearhead.model.picture_prompts import has_pictures
 from clearhead.model.placement import with_precision
 from clearhead.model.target import TargetLike, contrast_targets, list_targets
 from clearhead.spec import as_list
@@ -83,11 +84,13 @@ def explain(  # noqa: PLR0913 - the signature shows users every option
     float64 copy of the model; `overflow` says what to do with texts longer than the model takes: "error" (the default),
     "truncate" or "windows".
 
-    For a language model the inputs are prompts (texts, or lists of chat messages). `answer` is what to explain; None
-    lets the model write one, with the options in `generation`. `versus` is another answer to compare with, `focus` a
-    part of the answer (words, the index of a step, or a pair of characters), `matrix=True` explains every step as well,
-    and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt at {sources}, or
-    before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping names them.
+    For a language model the inputs are prompts: texts, or lists of chat messages; for a model that reads pictures also
+    pairs of a picture, or a list of them, and a text or chat, or the tensors of its processor. `answer` is what to
+    explain; None lets the model write one, with the options in `generation`. `versus` is another answer to compare
+    with, `focus` a part of the answer (words, the index of a step, or a pair of characters), `matrix=True` explains
+    every step as well, and `scale` is "log-prob" (the default) or "logit". `sources` are documents (put into the prompt
+    at {sources}, or before it), segments of the prompt as texts or (start, end), "sentences" or "turns"; a mapping
+    names them.
 
     A model that labels words, fills in masked words, finds boxes or labels pixels has many outputs: `focus` is the one
     to explain, or a list with one per input (docs/heads.md). A multiple choice is (context, [choice, choice, …]).
@@ -171,7 +174,7 @@ def compare(  # noqa: PLR0913 - as for `explain`
         return compare_pairs(model, inputs, specs, target, compare_side, overflow=overflow, matrix=matrix)
     settings = _Settings(specs, target, answers, batch_size, precision, overflow, check)
     by_method = _explain_by_methods(model, _list_inputs(model, inputs, answers), settings)
-    return _name_methods(specs, by_method, is_single=is_single(inputs) or is_chat(inputs))
+    return _name_methods(specs, by_method, is_single=_is_single(model, inputs))
 
 
 @dataclass(frozen=True)
@@ -240,6 +243,11 @@ def _contrast_classes(model: Model, target: Any, versus: Any) -> tuple[Any, Any]
     return contrast_targets(target, versus), None
 
 
+def _is_single(model: Model, inputs: Any) -> bool:
+    """Return whether this is one input: for a language model also a chat, or a prompt with its pictures."""
+    return is_single(inputs) or is_chat(inputs) or (model.writes and has_pictures(inputs))
+
+
 def _transpose(rows: Sequence[Sequence[Explanation]]) -> list[list[Explanation]]:
     """Turn a list per input into a list per method, or back."""
     return list(map(list, zip(*rows, strict=True)))
@@ -261,7 +269,7 @@ def _list_inputs(model: Model, inputs: Any, answers: AnswerOptions) -> Inputs | 
 
 
 def _list_prompts(inputs: Any) -> Inputs | list[Any]:
-    if is_chat(inputs):
+    if is_chat(inputs) or has_pictures(inputs):
         return [inputs]
     if isinstance(inputs, Inputs):
         return inputs

@@ -20,6 +20,7 @@ from clearhead.errors import BadFile, BadInput, BadOption
 from clearhead.explanation import Explanation
 from clearhead.files import unreadable_file, write_atomically
 from clearhead.joint_explanation import JointExplanation
+from clearhead.model.picture_span import PictureSpan
 from clearhead.model.source_span import SourceSpan
 from clearhead.model.target import AnswerTarget, Target
 from clearhead.plain import finite
@@ -87,7 +88,18 @@ def _plain_records(explanation: Explanation) -> dict[str, Any]:
     """Return the records of an answer as plain data; nothing for other explanations."""
     if not isinstance(explanation, AnswerExplanation):
         return {}
-    return {name: list(map(asdict, getattr(explanation, name))) for name in RECORDS}
+    records = {name: list(map(asdict, getattr(explanation, name))) for name in RECORDS}
+    return {**records, "picture_spans": list(map(_plain_picture, explanation.picture_spans))}
+
+
+def _plain_picture(span: PictureSpan) -> dict[str, Any]:
+    # Not by `asdict`, which would copy the image.
+    return {"tokens": span.tokens, "areas": span.areas, "image": _encode_png(span.image), "box": span.box}
+
+
+def _read_picture(plain: Mapping[str, Any]) -> PictureSpan:
+    areas = tuple(map(tuple, plain["areas"]))
+    return PictureSpan(tuple(plain["tokens"]), areas, _decode_png(plain["image"]), _read_tuple(plain["box"]))
 
 
 def read_dict(plain: Mapping[str, Any]) -> Saved:
@@ -122,6 +134,8 @@ def from_dict(plain: Mapping[str, Any]) -> Explanation:
         return Explanation(**values)
     for name in values.keys() & RECORDS.keys():
         values[name] = tuple(RECORDS[name](**record) for record in values[name])
+    # Files of earlier versions have none.
+    values["picture_spans"] = tuple(map(_read_picture, values.get("picture_spans", ())))
     return AnswerExplanation(**values)
 
 

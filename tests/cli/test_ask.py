@@ -4,6 +4,7 @@ import json
 
 import pytest
 from helpers.commands import one_line, records
+from helpers.picture_models import make_picture, make_picture_model
 from helpers.saved_models import save_language_model, save_text_model
 
 import clearhead
@@ -128,3 +129,28 @@ def test_sources_are_files_of_a_pattern_or_a_folder(tmp_path):
     assert read_sources(None) is None
     with pytest.raises(BadFile, match="has no files"):
         read_sources([f"{tmp_path}/*.pdf"])
+
+
+@pytest.fixture(scope="module")
+def picture_reader(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("picture-reader")
+    network, processor = make_picture_model("llava")
+    network.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return str(folder)
+
+
+def test_pictures_are_given_by_files(run, writer, picture_reader, tmp_path):
+    picture = tmp_path / "photo.png"
+    make_picture(40, 24).save(picture)
+    flags = ("--model", picture_reader, *METHOD, "--image", str(picture), "--answer", "paris", "--no-check", "--json")
+    code, output, errors = run("ask", "is it", *flags)
+    assert (code, errors) == (0, "")
+    (record,) = records(output)
+    assert record["answer"]["pictures"][0]["grid"] == [4, 4]
+    assert "[picture 1]" in record["text"][0]
+    _, chat, _ = run("ask", "is it", *flags, "--chat")
+    _, explained, _ = run("explain", "is it", *flags)
+    assert records(chat)[0]["tokens"] == records(explained)[0]["tokens"] == record["tokens"]
+    one_line(*run("ask", PROMPT, "-m", writer, "--image", str(picture), "--answer", "paris"), "reads no pictures")
+    one_line(*run("explain", PROMPT, "--image", str(picture)), "--image is for prompts")

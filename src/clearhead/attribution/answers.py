@@ -25,10 +25,11 @@ from clearhead.engine.step_trace import StepTrace, split_targets
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption
 from clearhead.explanation import Explanation
-from clearhead.model.answer_inputs import Prompt, answer_prompt, encode_prompt, tokenise_answer
+from clearhead.model.answer_inputs import answer_prompt, encode_prompt, tokenise_answer
 from clearhead.model.batches import Answer
 from clearhead.model.inputs import Encoded, EncodedList, collate
 from clearhead.model.model import Model
+from clearhead.model.picture_prompts import PicturePrompt, has_pictures
 from clearhead.model.sources import Sources, find_sources, insert_sources
 from clearhead.model.target import LOG_PROB, SCALES, AnswerTarget
 
@@ -56,18 +57,19 @@ class AnswerOptions:
 
 
 def encode_answers(
-    model: Model, prompts: Sequence[Prompt], options: AnswerOptions
+    model: Model, prompts: Sequence[PicturePrompt], options: AnswerOptions
 ) -> tuple[dict[int, Encoded], list[AnswerTarget]]:
     """Return each prompt with its answer, by number, and what of the answers is explained."""
     _validate_options(options)
     answers = _per_prompt("answer", options.answer, len(prompts))
     foils = _per_prompt("versus", options.versus, len(prompts))
     sources = _sources_per_prompt(options.sources, len(prompts))
+    embed = any(map(has_pictures, prompts))
     encoded = {}
     targets = []
     for index, prompt in enumerate(prompts):
         full_prompt = insert_sources(prompt, sources[index])
-        encoded_prompt = encode_prompt(model, full_prompt)
+        encoded_prompt = encode_prompt(model, full_prompt, embed=embed)
         spans = find_sources(encoded_prompt.item, full_prompt, sources[index])
         row = answer_prompt(model, encoded_prompt, answers[index], options.generation)
         encoded[index] = replace(row, item=replace(row.item, sources=spans))

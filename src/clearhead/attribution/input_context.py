@@ -207,7 +207,7 @@ def _describe_answer(trace: Trace, row: int) -> AnswerContext:
     if item.answer is None or not isinstance(target, AnswerTarget):
         return NO_ANSWER
     steps = describe_steps(trace.model, item.answer, target, trace.forward.host_output[row])
-    fields = {"steps": steps, "explained": target.steps, "source_spans": item.sources}
+    fields = {"steps": steps, "explained": target.steps, "source_spans": item.sources, "picture_spans": item.pictures}
     described = {"answer": item.answer.text, "prompt_length": item.answer.start, **fields}
     return AnswerContext(label_answer(trace.model, item.answer, target), described)
 

@@ -110,6 +110,21 @@ def make_chats(prompts: Sequence[str], system: str | None) -> list[list[dict[str
     return [[*before, {"role": "user", "content": prompt}] for prompt in prompts]
 
 
+def add_pictures(prompts: Sequence[Any], images: Sequence[Path] | None) -> list[Any]:
+    """Return each prompt with the pictures it is about, which come first in the last message of a chat."""
+    if not images:
+        return list(prompts)
+    return [(list(images), _make_place(prompt, len(images))) for prompt in prompts]
+
+
+def _make_place(prompt: Any, count: int) -> Any:
+    if isinstance(prompt, str):
+        return prompt
+    *before, last = prompt
+    entries = [{"type": "image"}] * count
+    return [*before, {**last, "content": [*entries, {"type": "text", "text": last["content"]}]}]
+
+
 def require_texts(prompts: Sequence[Any]) -> Sequence[Any]:
     """Return prompts; raise BadOption for pairs of texts."""
     if not all(isinstance(prompt, str) for prompt in prompts):

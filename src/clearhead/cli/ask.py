@@ -47,6 +47,7 @@ def ask(
     scale: options.Scale = None,
     max_new_tokens: options.MaxNewTokens = None,
     sources: options.Sources = None,
+    image: options.Pictures = None,
     chat: Chat = False,
     system: System = None,
     out: options.Out = None,
@@ -70,6 +71,8 @@ def ask(
 
     clearhead ask "Who wrote it?" --sources 'docs/*.txt' --method context-cite
 
+    clearhead ask "What is this?" --image photo.jpg --model M --matrix --out photo.html
+
     clearhead ask prompts.jsonl --text-column prompt --max-new-tokens 20 --json
     """
     outputs.check_path(out)
@@ -86,7 +89,7 @@ def ask(
     _require_writer(loaded)
     spec = options.resolve_method(loaded, method, method_options)
     settings["check"] = resolve_check(chosen_check, loaded, len(texts))
-    inputs = _prepare_prompts(texts, system, chat=chat)
+    inputs = answers.add_pictures(_prepare_prompts(texts, system, chat=chat), image)
     answers.deliver(answers.explain_answers(loaded, inputs, spec, settings), spec, out=out, json=json)
 
 

@@ -43,6 +43,7 @@ def explain(
     scale: options.Scale = None,
     max_new_tokens: options.MaxNewTokens = None,
     sources: options.Sources = None,
+    image: options.Pictures = None,
     out: options.Out = None,
     json: options.Json = False,
     method_options: options.MethodOptions = None,
@@ -105,7 +106,7 @@ def explain(
         options.choose_overflow(overflow, long),
         answers.AnswerFlags(answer, _choose_foil(loaded, versus), focus, matrix, scale, max_new_tokens, sources),
     )
-    _refuse_class_flags(loaded, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
+    _refuse_class_flags(loaded, image, {"--target": target, "--curves": curves, "--gold": gold, "--pair": pair})
     if streamed and out is not None:
         targets = _stream_targets(loaded, target, versus, json=json)
         settings |= {**targets, "check": chosen_check, "runner": make_runner(table, device)}
@@ -123,7 +124,9 @@ def explain(
     settings["check"] = resolve_check(chosen_check, loaded, len(raw_inputs))
     if loaded.writes:
         answers.deliver(
-            answers.explain_answers(loaded, answers.require_texts(raw_inputs), spec, settings),
+            answers.explain_answers(
+                loaded, answers.add_pictures(answers.require_texts(raw_inputs), image), spec, settings
+            ),
             spec,
             out=out,
             json=json,
@@ -203,7 +206,10 @@ def _make_settings(
     return {"precision": precision, "batch_size": batch_size, "overflow": overflow, **flags.settings}
 
 
-def _refuse_class_flags(model: "Model", flags: Mapping[str, Any]) -> None:
+def _refuse_class_flags(model: "Model", images: Sequence[Path] | None, flags: Mapping[str, Any]) -> None:
+    """Raise BadOption for flags of models with classes, and for pictures of a prompt where there is none."""
+    if images and not model.writes:
+        raise BadOption(f"--image is for prompts of language models that read pictures, which {model.name} is not.")
     if not model.writes:
         return
     for flag, value in flags.items():

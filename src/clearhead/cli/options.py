@@ -187,6 +187,12 @@ Focus = Annotated[
 Matrix = Annotated[
     bool, typer.Option("--matrix", help="Explain every token of the answer too: choose words on the page, see a grid.")
 ]
+Pictures = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--image", metavar="FILE", help="Picture that the prompt is about, for models that read pictures (repeatable)."
+    ),
+]
 Sources = Annotated[
     list[str] | None,
     typer.Option(

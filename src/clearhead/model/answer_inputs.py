@@ -8,7 +8,10 @@ from typing import Any
 
 from clearhead.errors import BadInput
 from clearhead.model.batches import Answer, Encoded, Item
+from clearhead.model.chats import Chat, find_contents, is_chat, mark_template, render_chat
 from clearhead.model.model import Model
+from clearhead.model.picture_inputs import continue_picture_prompt, encode_picture_prompt
+from clearhead.model.picture_prompts import PicturePrompt, has_pictures
 from clearhead.model.sequence_inputs import (
     add_target,
     find_special,
@@ -21,9 +24,6 @@ from clearhead.model.sequence_inputs import (
 )
 from clearhead.model.text_inputs import encode_text, validate_length
 
-Chat = Sequence[Mapping[str, str]]
-Prompt = str | Chat
-Ranges = Sequence[tuple[int, int]]
 Tokenise = Callable[[str], list[int]]
 DEFAULT_NEW_TOKENS = 64
 LENGTH_ADVICE = (" Shorten the prompt or the answer.",)
@@ -33,24 +33,14 @@ WORD_ENDS = tuple(".,;:!?)%")
 UNFINISHED_CHARACTER = "\ufffd"
 
 
-def is_chat(prompt: Any) -> bool:
-    """Return whether this is one list of chat messages, each with a role and a content."""
-    return _is_list(prompt) and bool(prompt) and all(map(_is_message, prompt))
+def encode_prompt(model: Model, prompt: PicturePrompt, *, embed: bool = False) -> Encoded:
+    """Tokenise a prompt; chat messages go through the tokenizer's template, whose own tokens are special.
 
-
-def _is_list(prompt: Any) -> bool:
-    # A text is a sequence too, and a single message can be taken for its keys.
-    return isinstance(prompt, Sequence) and not isinstance(prompt, str | Mapping)
-
-
-def _is_message(message: Any) -> bool:
-    # Without a content a message may still call a tool.
-    return isinstance(message, Mapping) and "role" in message
-
-
-def encode_prompt(model: Model, prompt: Prompt) -> Encoded:
-    """Tokenise a prompt; chat messages go through the tokenizer's template, whose own tokens are special."""
+    `embed` prepares a prompt without pictures as those with pictures are, so that they can share a batch.
+    """
     _require_tokenizer(model)
+    if embed or has_pictures(prompt):
+        return encode_picture_prompt(model, prompt)
     if is_chat(prompt):
         return _encode_chat(model, prompt)  # type: ignore[arg-type]
     if not isinstance(prompt, str):
@@ -64,65 +54,12 @@ def _require_tokenizer(model: Model) -> None:
 
 
 def _encode_chat(model: Model, messages: Chat) -> Encoded:
-    rendered = _render_chat(model, messages)
+    rendered = render_chat(model.processor, model.name, messages)
     # The template contains the special tokens already.
     encoded = encode_text(model, rendered, "error", add_special_tokens=False)
     if encoded.item.offsets is None:
         return encoded
-    return replace(encoded, item=_mark_template(encoded.item, _find_contents(rendered, messages)))
-
-
-def _mark_template(item: Item, contents: Ranges) -> Item:
-    """Return an item whose tokens outside of the contents of messages are special."""
-    assert item.offsets is not None
-    special = list(item.special)
-    for index, offset in enumerate(item.offsets):
-        special[index] |= not _lies_in(offset, contents)
-    return replace(item, special=tuple(special))
-
-
-def _require_template(model: Model) -> None:
-    if not getattr(model.processor, "chat_template", None):
-        raise BadInput(f"The tokenizer of {model.name} has no chat template: give the prompt as one text.")
-
-
-def _render_chat(model: Model, messages: Chat) -> str:
-    _require_template(model)
-    try:
-        rendered: str = model.processor.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-    except Exception as error:
-        # Templates are programs of their own, with errors of many types.
-        raise BadInput(f"The chat template of {model.name} refuses these messages: {error}") from error
-    return rendered
-
-
-def read_content(message: Mapping[str, str]) -> str:
-    """Return the text of a chat message without blanks around it, which templates drop; "" if it has none."""
-    return str(message.get("content", "")).strip()
-
-
-def _find_contents(rendered: str, messages: Chat) -> list[tuple[int, int]]:
-    """Return where the contents of the messages stand in the rendered chat."""
-    contents = []
-    position = 0
-    for message in messages:
-        content = read_content(message)
-        start = rendered.find(content, position)
-        # A template may change a content, or leave it out.
-        if content and start >= 0:
-            position = start + len(content)
-            contents.append((start, position))
-    return contents
-
-
-def _lies_in(offset: tuple[int, ...], ranges: Ranges) -> bool:
-    start, end = offset[-2:]
-    # Blanks around a content are the template's: without them nothing is left of such a token.
-    return start < end and _is_within(start, end, ranges)
-
-
-def _is_within(start: int, end: int, ranges: Ranges) -> bool:
-    return any(first <= start and end <= last for first, last in ranges)
+    return replace(encoded, item=mark_template(encoded.item, find_contents(rendered, messages)))
 
 
 def answer_prompt(model: Model, prompt: Encoded, answer: str | None, generation: Mapping[str, Any]) -> Encoded:
@@ -158,6 +95,9 @@ def _continue_prompt(model: Model, prompt: Encoded, answer: Answer) -> Encoded:
     # The last token of the answer is predicted, but never read.
     ids = [*prompt.values["input_ids"], *answer.ids[:-1]]
     validate_length(model, len(ids), LENGTH_ADVICE)
+    if prompt.processed is not None:
+        values = continue_picture_prompt(model, prompt, ids)
+        return Encoded(_extend_item(model, prompt.item, answer), values)
     values = {**prompt.values, **join_values(ids, prompt.length)}
     values.pop("token_type_ids", None)
     return Encoded(_extend_item(model, prompt.item, answer), values)
@@ -171,6 +111,7 @@ def _extend_item(model: Model, item: Item, answer: Answer) -> Item:
         text=(str(item.text), answer.text),
         offsets=join_offsets(item.offsets, answer.offsets[:-1]),
         answer=answer,
+        pictures=item.pictures,
     )
 
 

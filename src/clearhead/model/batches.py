@@ -15,6 +15,7 @@ from clearhead.errors import Argument, BadInput, UnsupportedModel
 from clearhead.model.focus import FocusedOutput
 from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
 from clearhead.model.model import Model, input_embedding
+from clearhead.model.picture_span import PictureSpan
 from clearhead.model.source_span import SourceSpan
 
 Box = tuple[float, float, float, float]
@@ -43,8 +44,8 @@ class Item:
     `offsets` are (start, end) in `text`, or (segment, start, end) for a pair; special tokens have the empty span
     (0, 0). `box` is where the network's input lies on the original image, in its pixels. A prompt has the `answer` that
     a language model gave, or could give; its tokens are followed by those of the answer, but for the last. `sources`
-    are parts of a prompt, such as documents or sentences. `focus` is the part of the output that is explained, where a
-    network has several.
+    are parts of a prompt, such as documents or sentences; `pictures` those among its words. `focus` is the part of the
+    output that is explained, where a network has several.
     """
 
     tokens: tuple[str, ...] = ()
@@ -55,15 +56,20 @@ class Item:
     box: Box | None = None
     answer: Answer | None = None
     sources: tuple[SourceSpan, ...] = ()
+    pictures: tuple[PictureSpan, ...] = ()
     focus: FocusedOutput | None = None
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One input ready to be put into a batch."""
+    """One input ready to be put into a batch.
+
+    A prompt of a model that reads pictures has also what was `processed` of it, which generation starts from.
+    """
 
     item: Item
     values: dict[str, Any]
+    processed: Mapping[str, Tensor] | None = None
 
     @property
     def length(self) -> int:
@@ -177,7 +183,13 @@ def validate_vocabulary(model: Model, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _longest(batch: Sequence[Encoded]) -> int:
-    return max(len(encoded.values["input_ids"]) for encoded in batch)
+    return max(map(_count_tokens, batch))
+
+
+def _count_tokens(encoded: Encoded) -> int:
+    # Prompts with pictures are embedded already.
+    values = encoded.values
+    return len(values["input_ids"] if "input_ids" in values else values["inputs_embeds"])
 
 
 def _align_sources(model: Model, batch: Sequence[Encoded]) -> list[Encoded]:
@@ -244,8 +256,18 @@ def _pad_rows(model: Model, name: str, batch: Sequence[Encoded], width: int) -> 
         return pad_positions([encoded.values[name] for encoded in batch])
     if name == SOURCE_LENGTH:
         width = 1
+    if isinstance(batch[0].values.get(name), Tensor):
+        return _pad_tensors([encoded.values[name] for encoded in batch], width)
     rows = [_pad_row(encoded, name, fill, width) for encoded in batch]
     return torch.tensor(rows)
+
+
+def _pad_tensors(tensors: Sequence[Tensor], width: int) -> Tensor:
+    """Stack tensors of tokens × features; zeros follow shorter ones."""
+    padded = tensors[0].new_zeros(len(tensors), width, *tensors[0].shape[1:])
+    for row, tensor in enumerate(tensors):
+        padded[row, : len(tensor)] = tensor
+    return padded
 
 
 def pad_positions(rows: Sequence[Sequence[int]]) -> Tensor:

@@ -1,10 +1,14 @@
 """Language models: a network that returns logits for the tokens of an answer only."""
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from clearhead.model.picture_layout import LAYOUTS
 
 ANSWER_POSITIONS = "answer_positions"
 """The input tensor (B,N) that tells at which positions the network predicts the answer's tokens."""
@@ -28,6 +32,11 @@ def is_encoder_decoder(network: Any) -> bool:
     return _reads_text(network) and _has_both_stacks(network.config)
 
 
+def is_picture_reader(network: Any) -> bool:
+    """Return whether a network is a decoder that reads image tokens among the words of a prompt."""
+    return _is_named(network, SEQUENCE_ENDINGS) and network.config.model_type in LAYOUTS
+
+
 def _is_named(network: Any, endings: tuple[str, ...]) -> bool:
     # By its class, because a config does not tell with which head a network was loaded.
     return type(network).__name__.endswith(endings)
@@ -49,12 +58,21 @@ def encoder_decoder_architectures() -> dict[str, str]:
     return dict(MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
 
 
+def picture_architectures() -> set[str]:
+    """Return the architectures of Transformers that write text about pictures."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    return set(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values())
+
+
 def wrap_language_model(network: Any) -> Any:
     """Return a network whose output is the logits of an answer, or the network itself if it writes no text."""
     if is_causal_lm(network):
         return AnswerNetwork(network)
     if is_encoder_decoder(network):
         return EncoderDecoderNetwork(network)
+    if is_picture_reader(network):
+        return PictureNetwork(network)
     return network
 
 
@@ -82,11 +100,14 @@ class AnswerNetwork(nn.Module):
 
     def forward(self, input_ids: Tensor, answer_positions: Tensor, attention_mask: Tensor, **tensors: Tensor) -> Tensor:
         """Return logits at `answer_positions`; a head over a large vocabulary is not applied to the prompt."""
+        mask = _unmask_end(attention_mask)
+        return self._predict(answer_positions, input_ids=input_ids, attention_mask=mask, **tensors)
+
+    def _predict(self, answer_positions: Tensor, attention_mask: Tensor, **tensors: Tensor) -> Tensor:
         # A batch of different prompts needs the positions from the first answer on.
         first = int(answer_positions.min())
-        count = input_ids.shape[1] - first
-        mask = _unmask_end(attention_mask)
-        logits = self._run(count, input_ids=input_ids, attention_mask=mask, **tensors)
+        count = attention_mask.shape[1] - first
+        logits = self._run(count, attention_mask=attention_mask, **tensors)
         return _select_positions(logits, answer_positions - first)
 
     def resume(self, input_ids: Tensor, answer_positions: Tensor, cache: Any) -> Tensor:
@@ -153,6 +174,48 @@ class EncoderDecoderNetwork(AnswerNetwork):
             return_dict=True,
         ).logits
         return _select_positions(logits, answer_positions - source)
+
+
+class PictureNetwork(AnswerNetwork):
+    """A stock decoder, unmodified, that reads pictures among words.
+
+    A prompt with pictures is given by what enters the decoder, the embeddings of words and image tokens
+    (`inputs_embeds`), and by the positions that the model gives to its tokens, if they are not plain numbers (B,T,3).
+    """
+
+    def __init__(self, language_model: Any) -> None:
+        super().__init__(language_model)
+        # Sizes and limits are those of the decoder.
+        self.config = language_model.config.get_text_config()
+
+    def forward(  # type: ignore[override]
+        self,
+        answer_positions: Tensor,
+        attention_mask: Tensor,
+        input_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        **tensors: Tensor,
+    ) -> Tensor:
+        """Return logits at `answer_positions`, from the ids of a prompt without pictures, or from `inputs_embeds`."""
+        if input_ids is not None:
+            return super().forward(input_ids, answer_positions, attention_mask, **tensors)
+        if position_ids is not None:
+            tensors["position_ids"] = position_ids.permute(2, 0, 1)
+        # The end of a row stays masked: in some models the words of a prompt see each other in both directions.
+        return self._predict(answer_positions, attention_mask, **tensors)
+
+
+@contextmanager
+def keep_positions(network: Any) -> Iterator[None]:
+    """Restore what Qwen2-VL remembers of the positions in the last prompt, so that the model stays as it was."""
+    # The decoder and what surrounds it are one module in older versions of Transformers.
+    inner = getattr(network, "model", network)
+    kept = getattr(inner, "rope_deltas", None)
+    try:
+        yield
+    finally:
+        if hasattr(inner, "rope_deltas"):
+            inner.rope_deltas = kept
 
 
 def _unmask_end(mask_BT: Tensor) -> Tensor:

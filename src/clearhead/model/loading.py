@@ -18,10 +18,16 @@ from clearhead.model.cpu_features import require_bfloat16
 from clearhead.model.custom_network import CustomNetwork, is_stock, wrap_module
 from clearhead.model.focus_networks import FocusNetwork, wrap_focus
 from clearhead.model.function_network import TEXTS, FunctionNetwork, name_function, wrap_function
-from clearhead.model.language import AnswerNetwork, encoder_decoder_architectures, wrap_language_model
+from clearhead.model.language import (
+    AnswerNetwork,
+    encoder_decoder_architectures,
+    picture_architectures,
+    wrap_language_model,
+)
 from clearhead.model.load_errors import list_names, load_error, refuse_missing_weights, translate_load_errors
 from clearhead.model.model import Model
 from clearhead.model.model_checks import select_processor, unsupported_head, validate_model
+from clearhead.model.picture_processor import load_picture_processor
 from clearhead.model.placement import place_model
 from clearhead.model.sentence_folders import SentenceFolder, read_sentence_folder
 from clearhead.model.tower_processor import load_tower_processor
@@ -48,6 +54,7 @@ AUTO_CLASSES = {
     "ForObjectDetection": "AutoModelForObjectDetection",
     "ForSemanticSegmentation": "AutoModelForSemanticSegmentation",
 }
+PICTURE_CLASS = "AutoModelForImageTextToText"
 
 IMAGE_TASKS = ("ImageClassification", "ObjectDetection", "SemanticSegmentation")
 
@@ -218,6 +225,9 @@ def _find_auto_class(architecture: str) -> str:
             return auto_class
     if architecture in encoder_decoder_architectures().values():
         return "AutoModelForSeq2SeqLM"
+    # Those that are not covered are refused with their reason, once they are loaded.
+    if architecture in picture_architectures():
+        return PICTURE_CLASS
     if architecture in dual_encoder_architectures():
         return "AutoModel"
     raise unsupported_head(architecture)
@@ -240,6 +250,8 @@ def _load_network(auto_class: str, source: str, allow_pickle: bool, *, may_lack:
 def _load_processor(source: str, auto_class: str) -> Any:
     import transformers
 
+    if auto_class == PICTURE_CLASS:
+        return load_picture_processor(source)
     if auto_class == "AutoModel":
         return load_tower_processor(source)
     if auto_class.endswith(IMAGE_TASKS):

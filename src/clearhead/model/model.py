@@ -13,7 +13,7 @@ from clearhead.model.choice_network import ChoiceNetwork
 from clearhead.model.custom_network import CustomNetwork
 from clearhead.model.focus_networks import BoxNetwork, FocusNetwork, MaskedWordNetwork
 from clearhead.model.function_network import FunctionNetwork
-from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork
+from clearhead.model.language import AnswerNetwork, EncoderDecoderNetwork, PictureNetwork
 from clearhead.model.two_towers import DualEncoder
 
 # `config.problem_type` of Transformers to the name used here.
@@ -36,7 +36,8 @@ class Model:
 
     `processor` is a tokenizer, an image processor, both (a TowerProcessor), or None (only tensors can be explained);
     `lm` is a masked-language model whose head decodes hidden states. `class_names` are used instead of those in the
-    config. `copies` caches copies in other dtypes, see `with_precision`.
+    config. `copies` caches copies in other dtypes, see `with_precision`. `picture_processor` puts pictures among the
+    words of a prompt.
     """
 
     network: Any
@@ -45,6 +46,7 @@ class Model:
     name: str = "model"
     copies: dict[str, tuple[Any, "Model"]] = field(default_factory=dict, repr=False)
     class_names: Sequence[str] | None = None
+    picture_processor: Any = None
 
     def __repr__(self) -> str:
         """Name the model in one line: networks and tokenizers print themselves in dozens."""
@@ -89,6 +91,11 @@ class Model:
     def is_encoder_decoder(self) -> bool:
         """Whether the model reads one text, the source, and writes another."""
         return isinstance(self.network, EncoderDecoderNetwork)
+
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether the model writes text about pictures among the words of a prompt."""
+        return isinstance(self.network, PictureNetwork)
 
     @property
     def has_focus(self) -> bool:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clearhead.errors import UnsupportedModel
 from clearhead.model.model import Model
+from clearhead.model.picture_layout import LAYOUTS, REASONS
 from clearhead.model.tower_processor import as_tower_processor
 
 UNSUPPORTED_HEADS = (
@@ -14,6 +15,19 @@ UNSUPPORTED_HEADS = (
     "ForCausalLM",
     "ForConditionalGeneration",
 )
+# Families that mix a picture and a text before they decide.
+_ONE_STACK = "words and patches of a picture are tokens of one stack of blocks, which Clearhead does not divide yet"
+_CO_ATTENTION = (
+    "its words and its picture attend to each other in blocks of their own, which Clearhead does not trace yet"
+)
+MIXED_STACKS = {
+    "vilt": _ONE_STACK,
+    "visual_bert": _ONE_STACK,
+    "flava": _ONE_STACK,
+    "lxmert": _CO_ATTENTION,
+    "blip": _CO_ATTENTION,
+    "bridgetower": _CO_ATTENTION,
+}
 # Packages of the modules that eager-mode quantisation of torch puts into a network.
 QUANTISED_MODULES = ("torch.ao.nn.quantized", "torch.nn.quantized")
 
@@ -22,8 +36,9 @@ def validate_model(model: Model) -> None:
     """Raise UnsupportedModel unless the network's gradients and relevance can be computed."""
     # Language models that are explained have been wrapped, so that their own name does not count.
     architecture = type(model.network).__name__
+    _refuse_mixed_stacks(model.config, architecture)
     if architecture.endswith(UNSUPPORTED_HEADS):
-        raise unsupported_head(architecture)
+        raise _refuse_pictures(model.config) or unsupported_head(architecture)
     _validate_gradients(model.network, architecture)
     _validate_devices(model.network, architecture)
     # Its vocabulary is compared later, by the methods that decode hidden states.
@@ -66,6 +81,26 @@ def unsupported_head(architecture: str) -> UnsupportedModel:
     )
 
 
+def _refuse_mixed_stacks(config: Any, architecture: str) -> None:
+    reason = MIXED_STACKS.get(getattr(config, "model_type", ""))
+    if reason is not None:
+        raise UnsupportedModel(
+            f"{architecture} cannot be explained: {reason}. For a picture and a text choose a two-tower model such as "
+            f"CLIP, or a model that writes, of type {', '.join(LAYOUTS)}."
+        )
+
+
+def _refuse_pictures(config: Any) -> UnsupportedModel | None:
+    """Return the error for a model that reads pictures in a way that is not covered; None for other models."""
+    if getattr(config, "vision_config", None) is None:
+        return None
+    reason = REASONS.get(config.model_type, "where its image tokens lie on the picture is not known")
+    return UnsupportedModel(
+        f"The pictures of a model of type {config.model_type} cannot be explained: {reason}. Models that can: "
+        f"{', '.join(LAYOUTS)}."
+    )
+
+
 def select_processor(model: Model) -> Model:
     """Return the model with the tokenizer or image processor that its network needs.
 
@@ -78,8 +113,10 @@ def select_processor(model: Model) -> Model:
         _validate_processor(model, processor)
     if processor is model.processor:
         return model
+    # Only a combined processor can put pictures among words.
+    combined = model.processor if model.reads_pictures else None
     # The cached copies hold the combined processor.
-    return replace(model, processor=processor, copies={})
+    return replace(model, processor=processor, copies={}, picture_processor=combined)
 
 
 def _reduce_processor(model: Model) -> Any:

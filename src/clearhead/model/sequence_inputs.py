@@ -6,10 +6,11 @@ from itertools import takewhile
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from clearhead.errors import BadOption
 from clearhead.model.batches import Answer, Encoded, Item
-from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH
+from clearhead.model.language import ANSWER_POSITIONS, SOURCE_LENGTH, keep_positions
 from clearhead.model.model import Model
 from clearhead.model.text_inputs import validate_length
 
@@ -68,12 +69,17 @@ def generate_target(model: Model, source: Encoded, settings: Mapping[str, Any]) 
 
 def generate_tokens(model: Model, encoded: Encoded, settings: Mapping[str, Any]) -> list[int]:
     """Let the model write; return all tokens of its output, for a decoder with those of the prompt."""
-    ids = torch.tensor([encoded.values["input_ids"]], device=model.device)
-    network = model.network.language_model
-    with torch.inference_mode():
-        written = network.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **settings)
+    with torch.inference_mode(), keep_positions(model.network.language_model):
+        written = model.network.language_model.generate(**_list_prompt_tensors(model, encoded), **settings)
     tokens: list[int] = written[0].tolist()
     return tokens
+
+
+def _list_prompt_tensors(model: Model, encoded: Encoded) -> dict[str, Tensor]:
+    if encoded.processed is not None:
+        return dict(encoded.processed)
+    ids = torch.tensor([encoded.values["input_ids"]], device=model.device)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 def _split_start(written: list[int], start: list[int]) -> tuple[list[int], list[int]]:

@@ -7,8 +7,8 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from clearhead.errors import BadInput, BadOption
-from clearhead.model.answer_inputs import Chat, Prompt, is_chat, read_content
 from clearhead.model.batches import Item
+from clearhead.model.chats import Chat, Prompt, is_chat, read_content
 from clearhead.model.source_span import SourceSpan
 
 SENTENCE_PATTERN = r"\S.*?(?:[.!?]+(?=\s|$)|$)"
@@ -22,7 +22,7 @@ Sources = str | Mapping[str, str] | Sequence[str] | Sequence[tuple[int, int]] | 
 """Documents or segments as texts (a mapping names them) or as characters (start, end); or "sentences" or "turns"."""
 
 
-def insert_sources(prompt: Prompt, sources: Sources) -> Prompt:
+def insert_sources(prompt: Any, sources: Sources) -> Any:
     """Return a prompt that contains its documents.
 
     They stand where the prompt, or a message of it, says {sources}; otherwise, unless the prompt contains them already,
@@ -32,7 +32,7 @@ def insert_sources(prompt: Prompt, sources: Sources) -> Prompt:
     if not texts:
         return prompt
     if is_chat(prompt):
-        return _insert_into_chat(prompt, texts)  # type: ignore[arg-type]
+        return _insert_into_chat(prompt, texts)
     if not isinstance(prompt, str):
         return prompt
     return _insert_into_text(prompt, texts)

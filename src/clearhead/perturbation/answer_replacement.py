@@ -85,7 +85,9 @@ class AnswerReplacement(TokenReplacement):
 
     def _replace(self, rows: Rows, chosen: Tensor, width: int) -> dict[str, Tensor]:
         tensors = super()._replace(rows, chosen, width)
-        self._start_bare(tensors["input_ids"], rows, chosen, self._start_token)
+        # Of embeddings, as of a prompt with pictures, the first stays as it is.
+        if "input_ids" in tensors:
+            self._start_bare(tensors["input_ids"], rows, chosen, self._start_token)
         return tensors
 
     @property

@@ -123,7 +123,7 @@ def _number_tokens(item: Item, unit: str) -> list[int]:
     keys = _unit_keys(item, unit)
     units: dict[Any, int] = {}
     numbers = []
-    for key, is_special in zip(keys, item.special, strict=True):
+    for key, is_special in zip(keys, _list_fixed(item), strict=True):
         if is_special or key is None:
             numbers.append(0)
         else:
@@ -131,14 +131,28 @@ def _number_tokens(item: Item, unit: str) -> list[int]:
     return numbers
 
 
+def _list_fixed(item: Item) -> list[bool]:
+    """Return which tokens are never removed: the special ones, but for those that stand for a part of a picture."""
+    fixed = list(item.special)
+    for span in item.pictures:
+        for token in span.tokens:
+            fixed[token] = False
+    return fixed
+
+
 def _unit_keys(item: Item, unit: str) -> list[Any]:
     """Return a key per token, equal for tokens of one unit.
 
-    A token outside all words or sentences is its own unit; outside all sources it has none.
+    A token outside all words or sentences is its own unit; outside all sources it has none. Every part of a picture is
+    a unit, unless sources are: of these a picture is one.
     """
     if unit == "sub-word":
         return list(range(len(item.tokens)))
-    return _span_keys(item, unit)
+    keys = _span_keys(item, unit)
+    for number, span in enumerate(item.pictures):
+        for token in span.tokens:
+            keys[token] = ("picture", number if unit == "source" else token)
+    return keys
 
 
 def _span_keys(item: Item, unit: str) -> list[Any]:

@@ -26,7 +26,8 @@ PIXELS_PER_TOKEN = 256
 def resolve_replacement(model: Model, inputs: Inputs, replacement: str | None) -> str:
     """Return the replacement that will be used.
 
-    By default [MASK], no attention without a mask token, deletion from prompts, or black.
+    By default [MASK], no attention without a mask token or to a prompt with pictures, deletion from other prompts, or
+    black.
     """
     if replacement is None:
         return _default_replacement(model, inputs)
@@ -50,12 +51,19 @@ def _check_choice(replacement: str, choices: tuple[str, ...]) -> str:
 def _default_replacement(model: Model, inputs: Inputs) -> str:
     if holds_images(inputs):
         return "zero"
-    # A gap in a prompt is unlike anything that a language model has read.
     if model.writes:
-        return "delete"
+        return _default_for_prompts(inputs)
     if _takes_mask_token(model, inputs):
         return "mask"
     return "attention"
+
+
+def _default_for_prompts(inputs: Inputs) -> str:
+    # The positions of a picture's tokens tell where they lie, so that no gap can be closed.
+    if "inputs_embeds" in inputs.tensors:
+        return "attention"
+    # A gap in a prompt is unlike anything that a language model has read.
+    return "delete"
 
 
 def _takes_mask_token(model: Model, inputs: Inputs) -> bool:
@@ -71,7 +79,7 @@ def make_replacement(model: Model, batch: Inputs, replacement: str) -> Replaceme
 
 
 def _make_token_replacement(model: Model, batch: Inputs, replacement: str) -> TokenReplacement:
-    _check_supported(model, replacement)
+    _check_supported(model, batch, replacement)
     fill = _fill_id(model, batch, replacement)
     mask_ET = text_mask(batch).cpu()
     texts = TokenReplacement(model, _tensors_on_cpu(batch, mask_ET), mask_ET, replacement, fill)
@@ -84,8 +92,12 @@ def _tensors_on_cpu(batch: Inputs, mask_ET: Tensor) -> dict[str, Tensor]:
     return {"attention_mask": mask_ET.long(), **move_tensors(batch.tensors, "cpu")}
 
 
-def _check_supported(model: Model, replacement: str) -> None:
+def _check_supported(model: Model, batch: Inputs, replacement: str) -> None:
     """Raise UnsupportedModel if tokens cannot be removed from this model's input in this way."""
+    if model.reads_pictures and "inputs_embeds" in batch.tensors and replacement != "attention":
+        raise UnsupportedModel(
+            "Words and parts of pictures of a prompt are hidden from attention: use replacement='attention'."
+        )
     if replacement == "delete" and model.is_positional:
         raise UnsupportedModel("Deleting tokens moves what is explained: use replacement='mask' or 'attention'.")
     if replacement.endswith("attention") and not model.takes_mask:

@@ -158,6 +158,7 @@ def choose_replacement(model: Model) -> str | None:
     """Return how units are removed: deleted from texts, whose rows become short; black, or [MASK] where
     deleting would move what is explained.
     """
-    if model.takes_images or model.is_positional:
+    # Of prompts with pictures nothing can be deleted; the default knows which prompts have some.
+    if model.takes_images or model.reads_pictures or model.is_positional:
         return None
     return "delete"

@@ -74,6 +74,9 @@ class Units:
 
     def _name(self, tokens: Sequence[int]) -> str:
         """Return the characters from the first to the last of a unit's tokens."""
+        for number, span in enumerate(self.item.pictures, 1):
+            if tokens[0] in span.tokens:
+                return f"part of picture {number}"
         if self.item.text is None or self.item.offsets is None or self.kind != "word":
             return self._join_tokens(tokens)
         segment, start, _ = as_span(self.item.offsets[tokens[0]])

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from clearhead.answer_explanation import AnswerExplanation, Step
-from clearhead.views import answer_grid, blocks, heads, html_parts
+from clearhead.views import answer_grid, answer_pictures, blocks, heads, html_parts
+from clearhead.views.answer_pictures import describe_pictures, format_full
 from clearhead.views.answers import (
     AnswerWord,
     Share,
@@ -131,6 +132,7 @@ def _render_parts(shown: _Card) -> Iterator[str]:
     yield html_parts.render_heading(shown.explanation)
     yield _render_answer(shown)
     yield _render_prompt(shown)
+    yield answer_pictures.render_html([choice.explanation for choice in shown.choices])
     yield from map(_render_choice, range(len(shown.choices)), shown.choices)
     yield from _render_details(shown.explanation)
 
@@ -149,7 +151,8 @@ def render_input(explanation: AnswerExplanation) -> str:
     """Render answer and prompt on their colours with a legend, without choices."""
     start = _make_start(explanation)
     shown = _Card(explanation, list_words(explanation), [start], "")
-    return f'<div class="ch-answer">{_render_answer(shown)}{_render_prompt(shown)}{start.legend}</div>'
+    pictures = answer_pictures.render_html([explanation])
+    return f'<div class="ch-answer">{_render_answer(shown)}{_render_prompt(shown)}{pictures}{start.legend}</div>'
 
 
 def _render_rules(count: int) -> str:
@@ -288,6 +291,7 @@ def _describe_choice(choice: _Choice) -> Iterator[str]:
     yield _render_spoken(choice)
     yield choice.legend
     yield _render_shares(choice.explanation)
+    yield from _render_notes([*describe_pictures(choice.explanation), format_full(choice.explanation)])
     yield from _render_notes([format_sink(choice.explanation)])
     yield _render_numbers(choice)
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
+from PIL import Image
+
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.views.answer_grid import TITLE, Grid, make_grid
+from clearhead.views.answer_pictures import describe_pictures, draw_picture, format_full, scale_pictures
 from clearhead.views.answers import (
     ColoredWord,
     Share,
@@ -51,10 +54,14 @@ SHARE_INDENT = CAPTION_SIZE + 6
 CELL = 22.0
 CELL_GAP = 2
 MAX_GRID_COLUMNS = 24
+PICTURE_SIDE = 320.0
+# Twice as many pixels, because drawings have two for each point.
+MAX_PICTURE_SIDE = 640
 SHARE_COLORS: dict[str, Rgb] = {
     "first": LIGHT.line,
     "prompt": LIGHT.prompt,
     "own": LIGHT.own,
+    "pictures": LIGHT.pictures,
     "special": LIGHT.faint,
 }
 
@@ -81,6 +88,7 @@ def lay_out(layout: Layout, explanation: AnswerExplanation) -> None:
     segments = split_segments(explanation)
     _add_answer(layout, _make_cells(layout.spell, explanation, segments))
     _add_prompt(layout, segments[0], make_scale(explanation))
+    _add_pictures(layout, explanation)
     _add_legend(layout, explanation)
     _add_shares(layout, list_shares(explanation))
     _add_sources(layout, explanation)
@@ -152,6 +160,33 @@ def _add_prompt(layout: Layout, spans: Sequence[TextSpan], scale: Scale) -> None
     layout.add_text(list(words), scale, LIGHT.faint)
 
 
+def _add_pictures(layout: Layout, explanation: AnswerExplanation) -> None:
+    """Add the pictures of the prompt with their heat maps, side by side, and what they mean."""
+    if not explanation.picture_spans:
+        return
+    _add_caption(layout, "Pictures")
+    scale = scale_pictures(explanation)
+    x = float(MARGIN)
+    bottom = layout.y
+    for picture in explanation.pictures:
+        if x > MARGIN and x + PICTURE_SIDE > MARGIN + TEXT_WIDTH:
+            x = float(MARGIN)
+            layout.y = bottom + GAP
+        box = _make_picture(draw_picture(picture, scale, MAX_PICTURE_SIDE), x, layout.y)
+        layout.boxes.append(box)
+        x = box.right + GAP
+        bottom = max(bottom, box.bottom)
+    layout.y = bottom + GAP / 2
+    for line in (*describe_pictures(explanation), format_full(explanation)):
+        _add_note(layout, line)
+
+
+def _make_picture(image: Image.Image, x: float, y: float) -> Box:
+    """Return an image as high and wide as a square allows."""
+    width = PICTURE_SIDE * min(1.0, image.width / image.height)
+    return Box("", x, y, width, 0, image=image)
+
+
 def _split_unscored(span: TextSpan) -> list[TextSpan]:
     """Return text without relevance as words, so that lines can be broken between them."""
     if span.relevance is not None:
@@ -195,8 +230,12 @@ def _make_bars(shares: Iterable[Share], y: float) -> Iterator[Box]:
 
 
 def _add_share_name(layout: Layout, share: Share, x: float) -> float:
-    """Add a swatch and the name of a share; return where the next begins."""
-    name = replace(_make_faint_box(layout.spell(name_share(share))), x=x + SHARE_INDENT, y=layout.y)
+    """Add a swatch and the name of a share, in a line of its own if there is no space; return where the next begins."""
+    name = _make_faint_box(layout.spell(name_share(share)))
+    if x + SHARE_INDENT + name.width > MARGIN + TEXT_WIDTH:
+        x = float(MARGIN)
+        layout.y += CAPTION_SIZE * 2
+    name = replace(name, x=x + SHARE_INDENT, y=layout.y)
     swatch = Box("", x, layout.y + 3, CAPTION_SIZE, CAPTION_SIZE // 2 + 2, fill=SHARE_COLORS[share.group])
     layout.boxes += [swatch, name]
     return name.right + GAP

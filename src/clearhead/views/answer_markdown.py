@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.views.answer_grid import TITLE, Grid, make_grid
+from clearhead.views.answer_pictures import describe_pictures
 from clearhead.views.answers import (
     format_shares,
     list_source_cells,
@@ -27,6 +28,7 @@ def render(explanation: AnswerExplanation) -> Iterator[str]:
     yield from _quote_answer(explanation)
     yield from _list_steps(explanation)
     yield from _quote_prompt(explanation)
+    yield from map(escape, describe_pictures(explanation))
     yield from _list_shares(explanation)
     yield from _list_strongest(explanation)
     yield from _list_sources(explanation)

@@ -1,8 +1,9 @@
 """Answers in a terminal: each word above its probability, the prompt on its colours, shares, and a grid."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from clearhead.answer_explanation import AnswerExplanation
 from clearhead.views.answer_grid import TITLE, Grid, make_grid
+from clearhead.views.answer_pictures import describe_pictures, format_full, merge_parts, scale_pictures
 from clearhead.views.answers import (
     ColoredWord,
     Share,
@@ -30,6 +32,7 @@ from clearhead.views.terminal_parts import (
     choose_shade,
     render_check,
     render_legend,
+    render_patch,
     render_ranking,
     sign_color,
     word_style,
@@ -38,7 +41,7 @@ from clearhead.views.text_spans import TextSpan, escape_hidden, split_segments
 
 SHARE_BAR_WIDTH = 40
 # Without colour the groups differ by their shades.
-SHARE_SHADES = {"first": "░", "prompt": "█", "own": "▓", "special": "▒"}
+SHARE_SHADES = {"first": "░", "prompt": "█", "pictures": "◆", "own": "▓", "special": "▒"}
 MAX_GRID_COLUMNS = 24
 MAX_COMPARED_WORDS = 5
 
@@ -94,6 +97,7 @@ def render(explanation: AnswerExplanation, level: str | None, count: int) -> Ite
     """Iterate over answer, prompt, legend, shares, the `count` strongest words, sources, grid and notes."""
     scale = make_scale(explanation)
     yield from _render_texts(explanation, split_segments(explanation, level))
+    yield from _render_pictures(explanation)
     yield Text()
     yield render_legend(scale, name_start(explanation))
     yield Text(scale.caption, style="dim")
@@ -140,6 +144,21 @@ def _choose_style(span: TextSpan, scale: Scale) -> str:
     if span.relevance is None:
         return "dim"
     return word_style(scale.find_step(span.relevance))
+
+
+def _render_pictures(explanation: AnswerExplanation) -> Iterator[Text]:
+    """Iterate over the parts of each picture, two characters each, and what they mean."""
+    lines = describe_pictures(explanation)
+    for picture, line in zip(explanation.pictures, lines, strict=True):
+        yield from _render_title(line)
+        scale = scale_pictures(explanation)
+        merged = merge_parts(picture, MAX_GRID_COLUMNS)
+        # Joined parts have more relevance than single ones.
+        full = max(scale.full, float(np.abs(merged).max())) if merged.size < picture.relevance.size else scale.full
+        for row in merged.tolist():
+            yield Text.assemble(*(render_patch(value, replace(scale, full=full)) for value in row))
+    if lines:
+        yield Text(format_full(explanation), style="dim")
 
 
 def _render_shares(explanation: AnswerExplanation) -> Iterator[Text]:

@@ -26,7 +26,7 @@ MAX_CHOICE_COLORS = 300_000
 # How tokenizers write blanks, tabs and line breaks.
 BLANKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n", "ĉ": "\t"})
 VISIBLE_BLANKS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
-SHARE_NAMES = {"prompt": "prompt", "own": "its own earlier words", "special": "special tokens"}
+SHARE_NAMES = {"prompt": "prompt", "own": "its own earlier words", "special": "special tokens", "pictures": "pictures"}
 SINK_NOTE = "decoders often leave there what they do not need"
 
 
@@ -54,7 +54,7 @@ class ColoredWord:
 
 @dataclass(frozen=True)
 class Share:
-    """How much of the absolute relevance lies on tokens of a group: first, prompt, own or special."""
+    """How much of the absolute relevance lies on tokens of a group: first, prompt, pictures, own or special."""
 
     group: str
     name: str
@@ -248,11 +248,13 @@ def _group_tokens(explanation: AnswerExplanation) -> dict[str, Array]:
     is_first = position == 0
     is_word = ~explanation.special & ~is_first
     in_prompt = position < explanation.prompt_length
+    in_picture = explanation.is_picture_token & ~is_first
     return {
         "first": is_first,
         "prompt": in_prompt & is_word,
+        "pictures": in_picture,
         "own": ~in_prompt & is_word,
-        "special": explanation.special & ~is_first,
+        "special": explanation.special & ~is_first & ~in_picture,
     }
 
 

@@ -19,8 +19,8 @@ class Theme:
     """Background, text colours and the two ends of the scale.
 
     `faint` is for secondary text, `line` for borders. `above` and `below` underline words for and against the class,
-    so that the sign can be read without colour. `prompt` and `own` are the shares of an answer's relevance on the
-    prompt and on its own earlier words.
+    so that the sign can be read without colour. `prompt`, `pictures` and `own` are the shares of an answer's
+    relevance on the prompt, on its pictures, and on its own earlier words.
     """
 
     paper: Rgb
@@ -33,6 +33,7 @@ class Theme:
     below: Rgb
     prompt: Rgb
     own: Rgb
+    pictures: Rgb
 
 
 LIGHT = Theme(
@@ -46,6 +47,7 @@ LIGHT = Theme(
     below=(20, 78, 168),
     prompt=(122, 91, 184),
     own=(31, 138, 112),
+    pictures=(176, 58, 112),
 )
 DARK = Theme(
     paper=(24, 26, 31),
@@ -58,6 +60,7 @@ DARK = Theme(
     below=(150, 196, 255),
     prompt=(169, 139, 232),
     own=(79, 195, 161),
+    pictures=(238, 138, 182),
 )
 
 # Text that the model did not read, on light paper.

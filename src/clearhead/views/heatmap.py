@@ -251,7 +251,12 @@ def _encode_layers(explanation: Explanation, scale: Scale) -> dict[str, str]:
     return urls
 
 
-def _encode_colors(explanation: Explanation, smooth: bool, full: float) -> str:
+def encode_heat(explanation: Explanation, full: float | None) -> str:
+    """Return the URL of a smooth heat map without the image; `full` is the relevance of the full colour."""
+    return _encode_colors(explanation, True, full)
+
+
+def _encode_colors(explanation: Explanation, smooth: bool, full: float | None) -> str:
     colors = shrink_image(render_colors(explanation, smooth=smooth, full=full))
     return encode_data_url(_to_palette(colors), "PNG")
 
@@ -264,12 +269,17 @@ def _encode_outline(explanation: Explanation, smooth: bool) -> str:
 
 def describe(explanation: Explanation) -> str:
     """Return the text alternative of a heat map."""
-    row, column, relevance = _strongest_patch(explanation)
+    _, _, relevance = _strongest_patch(explanation)
     return (
         f"Photo with a heat map for {explanation.label}. The strongest patch, "
-        f"{make_scale(explanation).format(relevance)}, "
-        f"is at the {_describe_position(row, column, *_grid_shape(explanation))}."
+        f"{make_scale(explanation).format(relevance)}, is at the {describe_strongest(explanation)}."
     )
+
+
+def describe_strongest(explanation: Explanation) -> str:
+    """Return where the strongest patch is, in words and numbers."""
+    row, column, _ = _strongest_patch(explanation)
+    return _describe_position(row, column, *_grid_shape(explanation))
 
 
 def _describe_position(row: int, column: int, rows: int, columns: int) -> str:

@@ -49,6 +49,7 @@ COLOR_VARIABLES = {
     "cold": "negative",
     "prompt": "prompt",
     "own": "own",
+    "pictures": "pictures",
 }
 
 

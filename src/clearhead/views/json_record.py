@@ -91,7 +91,14 @@ def _answer_record(explanation: AnswerExplanation) -> dict[str, Any]:
         "shares": explanation.shares,
         "first_token_share": explanation.first_token_share,
         "matrix": None if explanation.matrix is None else explanation.matrix.tolist(),
+        **_picture_records(explanation),
     }
+
+
+def _picture_records(explanation: AnswerExplanation) -> dict[str, Any]:
+    """Return the parts of each picture with their relevance, row by row; nothing for a prompt without pictures."""
+    records = [{"grid": picture.grid, "relevance": picture.relevance.tolist()} for picture in explanation.pictures]
+    return {"pictures": records} if records else {}
 
 
 def _step_records(explanation: AnswerExplanation) -> list[dict[str, Any]]:

@@ -166,8 +166,16 @@ def _draw_boxes(boxes: Sequence[Box], height: float) -> Image.Image:
     # All backgrounds first: letters may reach beyond their box.
     _draw_backgrounds(image, boxes)
     for box in boxes:
-        _draw_label(image, box)
+        _draw_content(image, box)
     return image
+
+
+def _draw_content(canvas: Image.Image, box: Box) -> None:
+    if box.image is None:
+        _draw_label(canvas, box)
+        return
+    size = (round(SCALE * box.width), round(SCALE * box.height))
+    canvas.paste(box.image.resize(size), (round(SCALE * box.x), round(SCALE * box.y)))
 
 
 def _draw_label(image: Image.Image, box: Box) -> None:
@@ -234,6 +242,8 @@ def _write_box(box: Box) -> str:
         elements += [_write_background(box), _write_underline(box)]
     if box.text.strip():
         elements.append(_write_text(box))
+    if box.image is not None:
+        elements.append(_write_image(box, box.image))
     return "".join(elements)
 
 
@@ -244,6 +254,11 @@ def _write_text(box: Box) -> str:
         f'fill="{format_hex(box.ink)}" textLength="{box.width:.1f}" lengthAdjust="spacingAndGlyphs" '
         f'xml:space="preserve">{escape(box.text)}</text>'
     )
+
+
+def _write_image(box: Box, image: Image.Image) -> str:
+    url = heatmap.encode_data_url(image, "JPEG")
+    return f'<image x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" href="{url}"/>'
 
 
 def _write_position(box: Box) -> str:

@@ -18,12 +18,11 @@ from clearhead.views.scale import Scale, make_scale
 from clearhead.views.terminal_parts import (
     NEGATIVE_SHADES,
     POSITIVE_SHADES,
-    choose_shade,
     render_check,
     render_heading,
     render_legend,
+    render_patch,
     render_ranking,
-    sign_color,
     span_style,
 )
 from clearhead.views.text_spans import (
@@ -164,7 +163,7 @@ def _render_patches(explanation: Explanation, scale: Scale) -> Iterator[Text]:
 
 
 def _render_patch_row(values: Iterable[float], scale: Scale) -> Text:
-    return Text.assemble(*(_render_patch(value, scale) for value in values))
+    return Text.assemble(*(render_patch(value, scale) for value in values))
 
 
 def _render_heads(explanation: Explanation) -> list[Text]:
@@ -181,7 +180,7 @@ def _render_heads(explanation: Explanation) -> list[Text]:
 
 def _render_head_row(name: str, heads: Iterable[Head], scale: Scale) -> Text:
     line = Text(f"{name:{HEAD_NAME_WIDTH}}", style="dim")
-    cells = [_render_patch(head.relevance, scale) for head in heads]
+    cells = [render_patch(head.relevance, scale) for head in heads]
     if len(cells) > MAX_WIDE_HEADS:
         return line.append(" ").append_text(Text.assemble(*(cell[:1] for cell in cells)))
     for cell in cells:
@@ -194,13 +193,6 @@ def _number_heads(columns: Sequence[int]) -> str:
     if len(columns) > MAX_WIDE_HEADS:
         return f" {columns[0]} … {columns[-1]}"
     return "".join(f"{number:>3}" for number in columns)
-
-
-def _render_patch(value: float, scale: Scale) -> Text:
-    step = scale.find_step(value)
-    if step == 0:
-        return Text("  ")
-    return Text(2 * choose_shade(step), style=sign_color(value))
 
 
 def _render_patch_legend(scale: Scale, label: str, words: str = "for") -> list[Text]:

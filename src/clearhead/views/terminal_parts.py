@@ -138,3 +138,11 @@ def _choose_shades(step: int) -> str:
     if step > 0:
         return POSITIVE_SHADES
     return NEGATIVE_SHADES
+
+
+def render_patch(value: float, scale: Scale) -> Text:
+    """Render a patch or cell as two characters: blocks speak for the class, lines against it."""
+    step = scale.find_step(value)
+    if step == 0:
+        return Text("  ")
+    return Text(2 * choose_shade(step), style=sign_color(value))

@@ -9,6 +9,8 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+from PIL import Image
+
 from clearhead.explanation import Explanation
 from clearhead.views.color import LEGEND_STEPS, LIGHT, NEGATIVE_LEGEND_STEPS, UNREAD_INK, Rgb
 from clearhead.views.fonts import measure_text
@@ -42,7 +44,8 @@ _Run = tuple[str, int, Rgb]
 class Box:
     """A word or cell on its colour: position, size, step of the colour scale behind it, ink, and tooltip in an SVG.
 
-    `fill` is a colour outside of the scale. A rotated box reads from bottom to top, and its width is that of the text.
+    `fill` is a colour outside of the scale, `image` a picture instead of a text. A rotated box reads from bottom to
+    top, and its width is that of the text.
     """
 
     text: str
@@ -55,9 +58,12 @@ class Box:
     tooltip: str = ""
     fill: Rgb | None = None
     is_rotated: bool = False
+    image: Image.Image | None = None
 
     @property
     def height(self) -> float:
+        if self.image is not None:
+            return self.width * self.image.height / self.image.width
         return self.size * 1.5
 
     @property

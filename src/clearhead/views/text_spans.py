@@ -188,9 +188,11 @@ def has_negative_text(explanation: Explanation) -> bool:
 
 def special_tokens(explanation: Explanation) -> list[tuple[str, float]]:
     """Return tokens outside the text with their relevance: special tokens, and tokens without characters."""
+    # Only answers have pictures, whose tokens are shown on them.
+    in_picture = getattr(explanation, "is_picture_token", [False] * len(explanation.tokens))
     tokens = []
     for index, token in enumerate(explanation.tokens):
-        if _is_outside_text(explanation, index):
+        if _is_outside_text(explanation, index) and not in_picture[index]:
             tokens.append((token, float(explanation.relevance[index])))
     return tokens
 
