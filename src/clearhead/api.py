@@ -1,55 +1,45 @@
 """explain() and compare(): from raw inputs to explanations."""
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from clearhead.answer_explanation import Focus
 from clearhead.attribution.answers import AnswerOptions, encode_answers, explain_answers
-from clearhead.attribution.batch import AttributionRequest, explain_batches, validate_request
-from clearhead.attribution.batch_result import TARGET, BatchResult, CollectedResults
-from clearhead.attribution.batch_sizes import Batch, make_batches, split_inputs
+from clearhead.attribution.batch import AttributionRequest, validate_request
+from clearhead.attribution.batch_sizes import Batch, make_batches
+from clearhead.attribution.explain_inputs import ByMethod, explain_inputs
 from clearhead.attribution.method import MethodSpec, parse_method, resolve_method
 from clearhead.attribution.multiple_choice import combine_rows, has_choices, is_choice_input, parse_choices
 from clearhead.attribution.names import DEFAULT
-from clearhead.attribution.windows import explain_windows
 from clearhead.data.objects import as_plain_inputs, as_plain_list
-from clearhead.engine.streams import prefetch
 from clearhead.errors import BadOption
 from clearhead.explanation import Comparison, Explanation, Explanations
 from clearhead.model.chats import is_chat
 from clearhead.model.focused_inputs import attach_focus
 from clearhead.model.inputs import (
-    Encoded,
     EncodedList,
-    EncodedRows,
     Inputs,
     as_input_list,
-    encode_chunks,
     from_tensors,
     is_single,
     join_words,
     validate_overflow,
 )
 from clearhead.model.loading import as_model
-from clearhead.model.model import Model, max_tokens
+from clearhead.model.model import Model
 from clearhead.model.picture_prompts import has_pictures
 from clearhead.model.placement import with_precision
-from clearhead.model.target import TargetLike, contrast_targets, list_targets
+from clearhead.model.target import TargetLike, contrast_targets
 from clearhead.spec import as_list
 from clearhead.towers import compare_pairs
 from clearhead.trust.error_bars import explain_with_error_bars
-from clearhead.trust.removal_check import MAX_TEXTS, check_batches, count_groups, validate_check
+from clearhead.trust.removal_check import check_batches, count_groups, validate_check
 
 Explained = tuple[list[list[Explanation]], Iterator[Batch]]
 """The explanations of each input, and the inputs in batches, which a check goes through again."""
-ByMethod = tuple[Sequence[Sequence[Explanation]], Iterator[Batch]]
-"""The same with the explanations by each method."""
 
 
 def explain(  # noqa: PLR0913 - the signature shows users every option
@@ -198,7 +188,7 @@ def _explain_by_methods(
     def explain_by(planned: Sequence[MethodSpec]) -> ByMethod:
         if model.writes:
             return _explain_prompts(model, listed, planned, settings.target, settings.answers, settings.batch_size)
-        return _explain_inputs(model, listed, planned, settings.target, settings.batch_size, settings.overflow)
+        return explain_inputs(model, listed, planned, settings.target, settings.batch_size, settings.overflow)
 
     def explain_rows(planned: Sequence[MethodSpec]) -> Explained:
         by_method, batches = explain_by(planned)
@@ -326,81 +316,3 @@ def _resolve_overflow(overflow: str | None, long: str | None) -> str:
         return "error"
     validate_overflow(value)
     return value
-
-
-def _explain_inputs(
-    model: Model,
-    inputs: Any,
-    specs: Sequence[MethodSpec],
-    target: Any,
-    batch_size: int | None,
-    overflow: str,
-) -> ByMethod:
-    """Return for each method the explanations of all inputs, in order, and the batches of inputs."""
-    if isinstance(inputs, Inputs):
-        return _explain_tensors(model, inputs, specs, target, batch_size)
-    return _explain_raw(model, inputs, specs, target, batch_size, overflow)
-
-
-def _explain_tensors(
-    model: Model, inputs: Inputs, specs: Sequence[MethodSpec], target: Any, batch_size: int | None
-) -> ByMethod:
-    request = AttributionRequest(model, specs, list_targets(target, len(inputs)))
-    results = CollectedResults(len(inputs))
-    results.add_all(explain_batches(request, split_inputs(model, inputs, batch_size)))
-    return results.by_method(len(specs)), split_inputs(model, inputs, batch_size)
-
-
-def _explain_raw(
-    model: Model,
-    inputs: Sequence[Any],
-    specs: Sequence[MethodSpec],
-    target: Any,
-    batch_size: int | None,
-    overflow: str,
-) -> ByMethod:
-    request = AttributionRequest(model, specs, list_targets(target, len(inputs)))
-    results = CollectedResults(len(inputs))
-    long: dict[int, Encoded] = {}
-    batches = _encode_batches(model, inputs, batch_size, overflow, long)
-    if len(inputs) <= MAX_TEXTS:
-        # Kept for their checks: to encode a sentence again takes a noticeable part of the time that a check takes.
-        batches = list(batches)
-    results.add_all(explain_batches(request, iter(batches)))
-    for index, row in long.items():
-        results.add(_explain_long(request, index, row, batch_size))
-    if not isinstance(batches, list):
-        batches = _make_batches(model, encode_chunks(model, inputs, overflow=overflow), batch_size, {})
-    return results.by_method(len(specs)), iter(batches)
-
-
-def _encode_batches(
-    model: Model, inputs: Sequence[Any], batch_size: int | None, overflow: str, long: dict[int, Encoded]
-) -> Iterable[Batch]:
-    """Return the batches of all inputs, the next of which is encoded while one is explained."""
-    chunks = prefetch(encode_chunks(model, inputs, overflow=overflow), model.device, "encoding")
-    return _make_batches(model, chunks, batch_size, long)
-
-
-def _make_batches(
-    model: Model, chunks: Iterator[tuple[int, EncodedRows]], batch_size: int | None, long: dict[int, Encoded]
-) -> Iterator[Batch]:
-    """Yield the batches of all chunks; add the inputs that are too long for the model to `long`."""
-    for start, encoded in chunks:
-        too_long, short = _split_by_length(model, encoded)
-        long.update({start + index: encoded[index] for index in too_long})
-        for batch in make_batches(model, encoded, batch_size, short):
-            yield Batch([start + index for index in batch.indices], batch.inputs)
-
-
-def _explain_long(request: AttributionRequest, index: int, row: Encoded, batch_size: int | None) -> BatchResult:
-    (target,) = request.targets_at([index])
-    explanations = explain_windows(request.model, row, target, request.specs, batch_size)
-    return BatchResult([index], [{TARGET: [explanation]} for explanation in explanations])
-
-
-def _split_by_length(model: Model, encoded: EncodedRows) -> tuple[list[int], list[int]]:
-    """Return the indices of the inputs that are too long for the model, and of the others."""
-    limit = max_tokens(model)
-    is_long = encoded.lengths > (sys.maxsize if limit is None else limit)
-    return np.flatnonzero(is_long).tolist(), np.flatnonzero(~is_long).tolist()

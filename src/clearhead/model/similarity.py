@@ -10,9 +10,11 @@ from torch import Tensor
 
 from clearhead.errors import BadInput, UnsupportedModel
 from clearhead.model.batches import Encoded, Inputs, collate
+from clearhead.model.folders import load_sentence_encoder
 from clearhead.model.image_inputs import encode_image
-from clearhead.model.loading import as_model, load, load_sentence_encoder, wrap_objects
+from clearhead.model.loading import as_model, load
 from clearhead.model.model import Model
+from clearhead.model.objects import wrap_objects
 from clearhead.model.sentence_folders import SentenceFolder
 from clearhead.model.text_inputs import encode_text
 from clearhead.model.tower_processor import TowerProcessor

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clearhead.arrays import Array
 from clearhead.attribution.batch_sizes import Batch, select_rows
+from clearhead.attribution.explain_inputs import MAX_KEPT_INPUTS
 from clearhead.check import MIN_GROUPS
 from clearhead.errors import ClearheadError
 from clearhead.explanation import Explanation
@@ -20,7 +21,7 @@ from clearhead.trust.experiment import Experiment, plan_experiments
 from clearhead.trust.units import group_units
 from clearhead.validation import require_integer
 
-MAX_TEXTS = 64
+MAX_TEXTS = MAX_KEPT_INPUTS
 MAX_IMAGES = 4
 SEED = 0
 UNCHECKED = "unchecked"
