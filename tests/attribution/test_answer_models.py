@@ -57,5 +57,5 @@ def test_the_network_is_left_as_it_was():
 
 def test_tensors_are_no_prompt():
     model = clearhead.load(make_decoder("llama"), make_tokenizer())
-    with pytest.raises(BadInput, match="dict cannot be explained"):
+    with pytest.raises(BadInput, match="dict cannot be explained by LlamaForCausalLM"):
         clearhead.explain(model, dict(make_tokenizer()(PROMPTS[0], return_tensors="pt")), answer="paris")

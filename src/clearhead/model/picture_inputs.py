@@ -35,7 +35,10 @@ CROPPING_TYPES = ("llava", "vipllava")
 def encode_picture_prompt(model: Model, prompt: PicturePrompt) -> Encoded:
     """Tokenise a prompt with its pictures; it is embedded when it has an answer (`continue_picture_prompt`)."""
     if not model.reads_pictures:
-        raise BadInput(f"{model.name} reads no pictures: give the prompt as a text or a list of chat messages.")
+        raise BadInput(
+            f"A {type(prompt).__name__} cannot be explained by {model.name}, which reads no pictures: give the prompt "
+            "as a text or a list of chat messages."
+        )
     pictures, words = split_prompt(prompt)
     images = list(map(open_image, pictures))
     if isinstance(words, Mapping):
