@@ -4,10 +4,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import helpers.picture_models as writers
 import helpers.tiny_heads as heads
 import helpers.tiny_models as classes
+import helpers.word_layouts as layouts
 from helpers.language_models import DECODERS, ENCODER_DECODERS, make_decoder, make_encoder_decoder, make_tokenizer
+from helpers.picture_models import make_picture, make_picture_model, process_prompt
+from helpers.pictures import picture
 from helpers.tiny_pictures import PICTURES, picture_network, picture_tensors
+from helpers.two_towers import TEXTS, WITH_PATCHES, sentence_model, tower_model
+from helpers.word_layouts import layout_network, layout_tensors
 
 import clearhead
 
@@ -51,18 +57,39 @@ def _decoder(family: str) -> Case:
     return clearhead.load(make_decoder(family), make_tokenizer()), ["the river in"], {"answer": "paris"}
 
 
+def _moved(family: str) -> Case:
+    return clearhead.load(layout_network(family)), layout_tensors(family), {"target": 1}
+
+
+def _towers(family: str) -> Case:
+    return tower_model(family), [(picture(), list(TEXTS))], {}
+
+
+def _similarity(pooling: str) -> Case:
+    return sentence_model(pooling=pooling), [TEXTS[:2]], {}
+
+
+def _picture_writer(family: str) -> Case:
+    model = clearhead.load(*make_picture_model(family))
+    return model, [process_prompt(model, [make_picture()], "<image> the river")], {"answer": "paris"}
+
+
 def _pair(family: str) -> Case:
     return clearhead.load(make_encoder_decoder(family), make_tokenizer()), ["the river in"], {"answer": "paris"}
 
 
 ROWS: dict[str, tuple[Callable[[str], Case], list[str]]] = {
     "class": (_classifier, [*classes.FAMILIES, *classes.BALANCED_FAMILIES]),
+    "class, tokens moved": (_moved, list(layouts.FAMILIES)),
+    "picture and text": (_towers, WITH_PATCHES),
+    "two texts": (_similarity, ["mean", "cls"]),
     "label of a word": (_labeller, list(heads.WORD_LABELS)),
     "masked word": (_filler, list(heads.MASKED_WORDS)),
     "choice": (_chooser, list(heads.CHOICES)),
     "box or pixels": (_picture, list(PICTURES)),
     "answer": (_decoder, list(DECODERS)),
     "answer to a source": (_pair, list(ENCODER_DECODERS)),
+    "answer about a picture": (_picture_writer, list(writers.FAMILIES)),
 }
 """What is explained: how a model of a family is made, and the families."""
 
