@@ -83,10 +83,14 @@ class AttributionRequest:
 
 def validate_request(specs: Sequence[MethodSpec], batch_size: int | None) -> None:
     """Raise BadOption unless there is a method and the batch size is a positive integer or None."""
-    if not specs:
-        raise BadOption(f"No method was given. Available: {', '.join(METHODS)}.")
+    _require_methods(specs)
     if batch_size is not None:
         require_integer("batch_size", batch_size, is_flag=True)
+
+
+def _require_methods(specs: Sequence[MethodSpec]) -> None:
+    if not specs:
+        raise BadOption(f"No method was given. Available: {', '.join(METHODS)}.")
 
 
 def attribute_batches(request: AttributionRequest, batches: Iterator[Batch]) -> Iterator[tuple[int, InputResult]]:

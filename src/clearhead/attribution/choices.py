@@ -62,10 +62,14 @@ def read_choices() -> dict[str, Choice]:
 
 
 def _parse(content: Mapping[str, Any]) -> dict[str, Choice]:
+    _require_format(content)
+    return {checksum: _parse_choice(entry) for checksum, entry in content["choices"].items()}
+
+
+def _require_format(content: Mapping[str, Any]) -> None:
     # A later format may mean something else by the same names.
     if content["format"] != FORMAT:
         raise ValueError(content["format"])
-    return {checksum: _parse_choice(entry) for checksum, entry in content["choices"].items()}
 
 
 def _parse_choice(entry: Mapping[str, Any]) -> Choice:
