@@ -75,14 +75,18 @@ def _require_noise_models(noise_models: Sequence[Any]) -> None:
 
 def choose_task(inputs: Any, task: Any) -> Task:
     """Return the task, or a task of the inputs; raise BadInput unless one of them is given."""
-    if (inputs is None) == (task is None):
-        raise BadInput("Give either inputs (texts or images) or a task (a Task, a file, a folder or 'hf:NAME').")
+    _require_one_source(inputs, task)
     if isinstance(inputs, Task):
         return inputs
     if inputs is None:
         return read_task(task)
     raw_inputs = as_input_list(inputs)
     return Task("inputs", list(map(Example, map(str, range(len(raw_inputs))), raw_inputs)))
+
+
+def _require_one_source(inputs: Any, task: Any) -> None:
+    if (inputs is None) == (task is None):
+        raise BadInput("Give either inputs (texts or images) or a task (a Task, a file, a folder or 'hf:NAME').")
 
 
 @dataclass(frozen=True)
