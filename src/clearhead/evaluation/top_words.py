@@ -225,10 +225,14 @@ def word_records(explanations: Collection[Explanation], *, weight: Weight | None
 
 
 def _check_explanations(explanations: Collection[Explanation]) -> None:
-    if isinstance(explanations, Collection) and not explanations:
-        raise BadInput("There is nothing to show: give at least one explanation.")
+    _refuse_nothing(explanations)
     if not _is_list_of_explanations(explanations):
         raise BadInput("Words are counted in a list of explanations: put a single one in a list.")
+
+
+def _refuse_nothing(explanations: Collection[Explanation]) -> None:
+    if isinstance(explanations, Collection) and not explanations:
+        raise BadInput("There is nothing to show: give at least one explanation.")
 
 
 def _is_list_of_explanations(explanations: Any) -> bool:
