@@ -140,10 +140,13 @@ class Task:
     skipped: tuple[BadRow, ...] = ()
 
     def __post_init__(self) -> None:
-        if not _are_examples(self.examples):
-            raise BadInput(f"The task '{self.name}' must hold a list of Examples: write Example(id, input, label).")
+        self._require_examples()
         if not self.examples:
             raise BadInput(f"The task '{self.name}' has no examples: give at least one.")
+
+    def _require_examples(self) -> None:
+        if not _are_examples(self.examples):
+            raise BadInput(f"The task '{self.name}' must hold a list of Examples: write Example(id, input, label).")
 
     def __len__(self) -> int:
         return len(self.examples)

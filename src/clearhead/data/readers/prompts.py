@@ -69,11 +69,13 @@ def _make_writing(row: Row, sources: tuple[str, ...]) -> Writing:
 
 def _parse_prompt(value: Any) -> Any:
     """Return a text, or a list of chat messages; raise BadInput for anything else."""
-    if is_text(value):
-        return value
-    if not value or not _is_list(value, _is_message):
+    if not is_text(value) and not _is_chat(value):
         raise BadInput(f"no text and no chat messages (role, content) in column '{PROMPT_COLUMN}'")
     return value
+
+
+def _is_chat(value: Any) -> bool:
+    return bool(value) and _is_list(value, _is_message)
 
 
 def _is_list(value: Any, is_member: Callable[[Any], bool]) -> bool:
