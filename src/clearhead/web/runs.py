@@ -198,9 +198,12 @@ class Runs(Mapping[str, Run]):
         return self._open[name]
 
     def _open_run(self, name: str) -> Run:
+        self._require_run(name)
+        return Run(self._folders[name], self._data)
+
+    def _require_run(self, name: str) -> None:
         if name not in self._folders:
             raise unknown_name("run of this server", name, list(self._folders) or ["none: start with --run"])
-        return Run(self._folders[name], self._data)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._folders)
@@ -211,10 +214,14 @@ class Runs(Mapping[str, Run]):
 
 def _name_folders(folders: Sequence[Path]) -> dict[str, Path]:
     # Only the folders' own names appear on the page and in addresses; full paths are private.
-    by_name = {folder.resolve().name: folder for folder in folders}
-    if len(by_name) != len(folders):
+    names = [folder.resolve().name for folder in folders]
+    _require_distinct(names)
+    return dict(zip(names, folders, strict=True))
+
+
+def _require_distinct(names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
         raise BadOption("Two runs would have the same name on the page: rename one of the folders.")
-    return by_name
 
 
 def _check_paths(data: Sequence[Path]) -> None:
