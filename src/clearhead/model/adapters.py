@@ -79,9 +79,13 @@ def count_adapter_classes(folder: str) -> int | None:
 
 def _count_rows(weights: Any) -> int | None:
     for name in weights.keys():  # noqa: SIM118  no mapping
-        if name.endswith(HEAD_ENDINGS) and "lora_" not in name:
+        if _is_head(name):
             return int(weights.get_slice(name).get_shape()[0])
     return None
+
+
+def _is_head(name: str) -> bool:
+    return name.endswith(HEAD_ENDINGS) and "lora_" not in name
 
 
 def put_on(network: Any, adapter: Adapter, *, allow_pickle: bool) -> Any:

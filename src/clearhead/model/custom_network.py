@@ -92,12 +92,16 @@ def is_stock(module: Any) -> bool:
 def find_values(output: Any, rows: int) -> Tensor:
     """Return the logits in what a module returned: one row per input."""
     for value in _list_values(output):
-        if value.dim() == 2 and len(value) == rows:
+        if _is_matrix(value, rows):
             return value
         # One number per input.
         if value.shape == (rows,):
             return value[:, None]
     raise _no_logits(output)
+
+
+def _is_matrix(value: Tensor, rows: int) -> bool:
+    return value.dim() == 2 and len(value) == rows
 
 
 def _no_logits(output: Any) -> UnsupportedModel:
@@ -144,8 +148,11 @@ def _find_main_input(module: nn.Module, processor: Any) -> str:
 
 def _names_images(module: nn.Module) -> bool:
     """Return whether an argument of a module is called like a picture."""
-    names = inspect.signature(module.forward).parameters
-    return any(name in IMAGE_ARGUMENTS for name in names)
+    return not _list_parameters(module).keys().isdisjoint(IMAGE_ARGUMENTS)
+
+
+def _list_parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(module.forward).parameters
 
 
 def _is_image_processor(processor: Any) -> bool:
@@ -159,7 +166,7 @@ def _has_image_body(module: nn.Module) -> bool:
 
 def _map_arguments(module: nn.Module, main: str) -> dict[str, str]:
     """Return by tensor the name of the argument that takes it."""
-    parameters = inspect.signature(module.forward).parameters
+    parameters = _list_parameters(module)
     if _takes_all(parameters.values()):
         return {name: name for name in (main, *TEXT_INPUTS)}
     return _match_names(list(parameters), main)

@@ -77,8 +77,11 @@ class TextFunction(FunctionNetwork):
     def _decode(self, ids: list[int]) -> Any:
         if isinstance(self.processor, WordTokenizer):
             return self.processor.decode(ids)
+        return self.processor.decode(self._drop_special(ids))
+
+    def _drop_special(self, ids: list[int]) -> list[int]:
         special = self._list_special()
-        return self.processor.decode([index for index in ids if index not in special])
+        return [index for index in ids if index not in special]
 
     def _list_special(self) -> set[int]:
         # Masks stay: they stand for words that are hidden.
@@ -202,10 +205,13 @@ def _count_classes(columns: int, labels: Sequence[str] | None) -> int:
 def _find_problem(values: Tensor, classes: int) -> str:
     if classes == 1:
         return "regression"
-    sums_to_one = abs(float(values[0].sum()) - 1) < SUM_TOLERANCE
-    if sums_to_one or values.shape[1] == 1:
+    if values.shape[1] == 1 or _sum_to_one(values[0]):
         return "single_label_classification"
     return "multi_label_classification"
+
+
+def _sum_to_one(values_C: Tensor) -> bool:
+    return abs(float(values_C.sum()) - 1) < SUM_TOLERANCE
 
 
 def _validate_range(network: FunctionNetwork, values: Tensor) -> None:

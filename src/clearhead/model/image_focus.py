@@ -137,8 +137,12 @@ def _parse_corners(focus: Any) -> Corners:
 
 
 def _require_corners(focus: Any) -> None:
-    if not isinstance(focus, tuple | list) or len(focus) != 4:
+    if not _is_box(focus):
         raise BadInput(f"Invalid focus={focus!r}: give a label, or a box (left, top, right, bottom) in pixels.")
+
+
+def _is_box(focus: Any) -> bool:
+    return isinstance(focus, tuple | list) and len(focus) == 4
 
 
 def _select_class(model: Model, best_PQ: Tensor, number: int, note: str = "") -> tuple[FocusedOutput, Tensor]:
@@ -172,9 +176,13 @@ def _fill_box(best_PQ: Tensor, corners: Corners, item: Item) -> Tensor:
     inside_P = _is_between(rows, (start_y, end_y), (top, bottom))
     inside_Q = _is_between(columns, (start_x, end_x), (left, right))
     mask_PQ = inside_P[:, None] & inside_Q
+    _require_pixels(corners, mask_PQ)
+    return mask_PQ.long()
+
+
+def _require_pixels(corners: Corners, mask_PQ: Tensor) -> None:
     if not mask_PQ.any():
         raise BadInput(f"The box {corners} holds no pixel of the output: give (left, top, right, bottom) in pixels.")
-    return mask_PQ.long()
 
 
 def _is_between(count: int, side: tuple[float, float], box: tuple[float, float]) -> Tensor:

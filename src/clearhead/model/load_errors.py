@@ -110,9 +110,13 @@ def find_pointer(folder: Path) -> Path | None:
 
 
 def _is_pointer(path: Path) -> bool:
-    if not path.is_file() or path.stat().st_size > MAX_POINTER_BYTES:
+    if not _is_small_file(path):
         return False
     return path.read_bytes().startswith(LFS_MARK)
+
+
+def _is_small_file(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= MAX_POINTER_BYTES
 
 
 def refuse_missing_weights(source: str, missing: Collection[str], all_weights: Collection[str]) -> None:

@@ -91,10 +91,14 @@ def _invalid_index(model: Model, name: str, index: int, allowed: range) -> BadIn
 
 def _find_main(model: Model, tensors: Mapping[str, Any]) -> str:
     names = [name for name in MAIN_TENSORS if name in tensors]
-    if len(names) != 1:
-        raise _not_one_main(names, tensors)
+    _require_one_main(tensors, names)
     _validate_modality(model, names[0])
     return names[0]
+
+
+def _require_one_main(tensors: Mapping[str, Any], names: list[str]) -> None:
+    if len(names) != 1:
+        raise _not_one_main(names, tensors)
 
 
 def _not_one_main(names: list[str], tensors: Mapping[str, Any]) -> BadInput:

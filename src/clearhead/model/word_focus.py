@@ -152,8 +152,12 @@ def find_tokens(item: Item, focus: Any) -> tuple[int, ...]:
 def _find_inside(item: Item, focus: Any) -> tuple[int, ...]:
     tokens = _list_tokens(item, *_find_segment(item, focus))
     if not tokens:
-        raise BadInput(f"No token of the text lies in focus={focus!r}: the text is {item.text!r}.")
+        raise _no_token(item, focus)
     return tokens
+
+
+def _no_token(item: Item, focus: Any) -> BadInput:
+    return BadInput(f"No token of the text lies in focus={focus!r}: the text is {item.text!r}.")
 
 
 def _list_tokens(item: Item, segment: int, start: int, end: int) -> tuple[int, ...]:
@@ -218,16 +222,15 @@ def _cut_text(item: Item, offsets: Offsets, tokens: tuple[int, ...]) -> str:
 def find_masked_word(model: Model, row: TokenRow, focus: Any) -> FocusedOutput:
     """Return the mask whose word is explained: the first, or that with an index or in a range of characters."""
     masks = list_masks(model, row.ids)
-    _require_masks(model, masks)
+    if not masks:
+        raise _no_mask(model)
     number = _choose_mask(row.item, masks, focus)
     return FocusedOutput(f"at {mask_name(model)}{_count_masks(number, len(masks))}", (masks[number],))
 
 
-def _require_masks(model: Model, masks: Sequence[int]) -> None:
-    if not masks:
-        raise BadInput(
-            f"The input has no {mask_name(model)}: write {mask_name(model)} where {model.name} is to fill in a word."
-        )
+def _no_mask(model: Model) -> BadInput:
+    name = mask_name(model)
+    return BadInput(f"The input has no {name}: write {name} where {model.name} is to fill in a word.")
 
 
 def _count_masks(number: int, count: int) -> str:
