@@ -79,9 +79,13 @@ def _find_words(texts: Sequence[str], words: str) -> list[Span]:
     escaped = re.escape(words)
     # Evidence may be a part of a word, such as an ending, but "he" does not mean the middle of "they".
     spans = list(_match(texts, rf"(?<!\w){escaped}(?!\w)")) or list(_match(texts, escaped))
+    _require_occurrence(words, spans)
+    return spans
+
+
+def _require_occurrence(words: str, spans: Sequence[Span]) -> None:
     if not spans:
         raise BadInput(f"the evidence {words!r} does not occur in the prompt")
-    return spans
 
 
 def _match(texts: Sequence[str], pattern: str) -> Iterator[Span]:

@@ -232,12 +232,16 @@ def build_task(
     """
     examples = [row for row in rows if isinstance(row, Example)]
     skipped = list_bad_rows(rows)
-    # A single damaged row is no reason to fail; a file with nothing else probably is of another format.
-    if not examples:
-        raise _no_usable_rows(name, skipped)
+    _require_usable_rows(name, examples, skipped)
     # The labels of all examples, also of those that are not sampled.
     labels = labels or _collect_labels(examples)
     return Task(name, _sample(examples, limit), labels, skipped)
+
+
+def _require_usable_rows(name: str, examples: Sequence[Example], skipped: Sequence[BadRow]) -> None:
+    # A single damaged row is no reason to fail; a file with nothing else probably is of another format.
+    if not examples:
+        raise _no_usable_rows(name, skipped)
 
 
 def list_bad_rows(rows: Iterable[object]) -> tuple[BadRow, ...]:

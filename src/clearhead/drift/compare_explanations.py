@@ -54,11 +54,15 @@ def _extract(explanation: Explanation) -> Reasons:
 
 
 def _require_same_question(first: Explanation, second: Explanation) -> None:
-    if first.method != second.method or dict(first.options) != dict(second.options):
+    if _differ_in_method(first, second):
         raise BadInput(
             f"One explanation is by {first.method}, the other by {second.method}, or their options differ: explain "
             "both models by the same method."
         )
+
+
+def _differ_in_method(first: Explanation, second: Explanation) -> bool:
+    return first.method != second.method or dict(first.options) != dict(second.options)
 
 
 def _find_common(first: Reasons, second: Reasons) -> tuple[Span, ...]:

@@ -66,11 +66,15 @@ def snapshot(
 
 
 def _require_noise_models(noise_models: Sequence[Any]) -> None:
-    if isinstance(noise_models, str | Model) or len(noise_models) == 1:
+    if _is_single_model(noise_models):
         raise BadOption(
             f"noise_models needs at least {MIN_NOISE_MODELS} models, because the spread of one is not known: train the "
             "same recipe with further seeds."
         )
+
+
+def _is_single_model(noise_models: Any) -> bool:
+    return isinstance(noise_models, str | Model) or len(noise_models) == 1
 
 
 def choose_task(inputs: Any, task: Any) -> Task:

@@ -19,6 +19,7 @@ FORMATS = (1,)
 """The formats that can be read; the last is written."""
 DOCUMENT = "clearhead snapshot"
 """What the file says it is, to tell it from other JSON files."""
+HEADER = {"document": DOCUMENT, "format": FORMATS[-1], "clearhead": __version__}
 NOISE_FIELDS = ("draws", "precisions", "methods")
 PLAIN_FIELDS = ("model", "checksum", "task", "task_digest", "method")
 
@@ -53,12 +54,8 @@ def _require_json(path: Path) -> None:
 
 
 def _to_json(plain: Mapping[str, Any]) -> bytes:
-    body = {**_make_header(), "snapshot": plain, "sha256": json_checksum(plain)}
+    body = {**HEADER, "snapshot": plain, "sha256": json_checksum(plain)}
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _make_header() -> dict[str, Any]:
-    return {"document": DOCUMENT, "format": FORMATS[-1], "clearhead": __version__}
 
 
 def remove_texts(snapshot: Snapshot) -> Snapshot:

@@ -101,9 +101,13 @@ def read_reasons(explanation: Explanation) -> Reasons:
     """Return the shares of the words of an explained text."""
     _require_explanation(explanation)
     reasons = extract_reasons(explanation, Example("0", explanation.text), ())
+    _require_words(reasons)
+    return reasons
+
+
+def _require_words(reasons: Reasons) -> None:
     if reasons.kind != WORD:
         raise BadInput("Assertions about words need an explanation of a text whose tokens have places in it.")
-    return reasons
 
 
 def _require_explanation(explanation: Explanation) -> None:

@@ -135,8 +135,11 @@ def _plant_pieces(
 
 def _decides(model: Model, attempt: Attempt, before_C: Tensor, generator: np.random.Generator) -> bool:
     """Return whether the word turns the prediction, and matters more than any other token."""
-    is_turned = attempt.lead > 0 and int(before_C.argmax()) != attempt.target
-    return is_turned and _matters_most(model, attempt, before_C, generator)
+    return _is_turned(attempt, before_C) and _matters_most(model, attempt, before_C, generator)
+
+
+def _is_turned(attempt: Attempt, before_C: Tensor) -> bool:
+    return attempt.lead > 0 and int(before_C.argmax()) != attempt.target
 
 
 def _list_attempts(

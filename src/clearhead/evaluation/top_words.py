@@ -203,9 +203,13 @@ def word_frequencies(texts: Iterable[str]) -> InverseDocumentFrequency:
     for text in texts:
         documents += 1
         counts.update(_distinct_words(text))
+    _require_documents(documents)
+    return InverseDocumentFrequency(documents, counts)
+
+
+def _require_documents(documents: int) -> None:
     if not documents:
         raise BadInput("The reference corpus is empty: give the texts that word frequencies are counted in.")
-    return InverseDocumentFrequency(documents, counts)
 
 
 def _distinct_words(text: str) -> set[str]:

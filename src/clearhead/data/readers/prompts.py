@@ -126,6 +126,10 @@ def _split_last_word(text: Any) -> tuple[str, str]:
     """Return the passage before its last word, without the blank between them, and that word."""
     # rsplit takes all blanks between the words, where rpartition would leave some.
     words = str(text).rsplit(maxsplit=1)
+    _require_two_words(text, words)
+    return words[0], words[1]
+
+
+def _require_two_words(text: Any, words: list[str]) -> None:
     if not is_text(text) or len(words) < 2:
         raise BadInput("no passage of two words or more in column 'text'")
-    return words[0], words[1]
