@@ -199,9 +199,13 @@ def _trace_uncached(
             raise
         return capture_outputs(request.model, batch.inputs, targets)
     # An image without blocks has no patches, so that it is cut into cells.
-    if trace.is_image and not trace.forward.has_blocks and needs_outputs_only(specs):
+    if _needs_no_blocks(trace, specs):
         return capture_outputs(request.model, batch.inputs, targets)
     return trace
+
+
+def _needs_no_blocks(trace: Trace, specs: Iterable[MethodSpec]) -> bool:
+    return trace.is_image and not trace.forward.has_blocks and needs_outputs_only(specs)
 
 
 def read_gradients_only(specs: Iterable[MethodSpec]) -> bool:

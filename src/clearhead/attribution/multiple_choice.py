@@ -176,11 +176,15 @@ def _resolve_index(example: ChoiceInput, target: Target, predicted: int) -> int:
 
 
 def _resolve_versus(example: ChoiceInput, target: Target, index: int) -> int | str | None:
-    if target.versus is None or target.versus == OTHERS:
+    if _names_no_choice(target):
         return target.versus
     versus = class_index(target.versus, example.choices)
     _refuse_itself(example, index, versus)
     return versus
+
+
+def _names_no_choice(target: Target) -> bool:
+    return target.versus is None or target.versus == OTHERS
 
 
 def _refuse_itself(example: ChoiceInput, index: int, versus: int) -> None:

@@ -44,8 +44,12 @@ def lay_out(joint: JointExplanation) -> tuple[list[Box], float]:
 
 
 def _add_heading(layout: Layout, explanation: Explanation) -> None:
-    layout.add_line(f"{format_label(explanation)}{format_probability(explanation)}", TITLE_SIZE)
+    layout.add_line(_format_title(explanation), TITLE_SIZE)
     _add_note(layout, format_source(explanation))
+
+
+def _format_title(explanation: Explanation) -> str:
+    return f"{format_label(explanation)}{format_probability(explanation)}"
 
 
 def _lay_out_member(layout: Layout, explanation: Explanation, scale: Scale) -> None:

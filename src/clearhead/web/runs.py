@@ -77,7 +77,7 @@ class Run:
         """Metric values by (method, metric), then by example, of examples that have a single finite number."""
         values: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         for row in self.results.values():
-            if row["value"] is not None and math.isfinite(row["value"]):
+            if _has_value(row):
                 key = (row["method"], row["metric"])
                 values[key][str(row["example"])] = float(row["value"])
         # A plain dictionary, because asking for an unknown metric must not add it.
@@ -141,6 +141,10 @@ class Run:
             model=example.model,
             picture=not example.texts and example.id in self.images,
         )
+
+
+def _has_value(row: Mapping[str, Any]) -> bool:
+    return row["value"] is not None and math.isfinite(row["value"])
 
 
 def _drop_repeats(names: Iterable[str]) -> list[str]:

@@ -112,7 +112,7 @@ class ExplainService:
             return None
         # Inputs of different lengths need padding to share a batch; answers are written one after the other. A check
         # comes after the explanation, whose pass has been shared.
-        if not model.can_pad or model.writes or request.check:
+        if _is_computed_alone(model, request):
             return None
         return model.name, method.method.name, _freeze(method.options)
 
@@ -315,6 +315,10 @@ class ExplainService:
     def _run_masks(self, trace: Trace, masks: torch.Tensor) -> torch.Tensor:
         with self._interruptible(trace.model):
             return perturbed_logits(trace.model, trace.inputs, [masks])[0]
+
+
+def _is_computed_alone(model: Model, request: ExplainRequest) -> bool:
+    return not model.can_pad or model.writes or bool(request.check)
 
 
 def _require_writer(model: Model) -> None:
