@@ -195,9 +195,13 @@ def find_steps(answer: str, offsets: Sequence[tuple[int, int]], focus: Focus) ->
         return (_resolve_step(focus, len(offsets)),)
     start, end = find_characters(answer, focus, "answer")
     steps = tuple(index for index, offset in enumerate(offsets) if overlap(offset, start, end))
+    _require_steps(answer, focus, steps)
+    return steps
+
+
+def _require_steps(answer: str, focus: Focus, steps: Sequence[int]) -> None:
     if not steps:
         raise BadInput(f"No token of the answer lies in {focus!r}. The answer is {answer!r}.")
-    return steps
 
 
 def _resolve_step(step: int, count: int) -> int:

@@ -40,11 +40,14 @@ class Registry(Mapping[str, T]):
 
     def add(self, name: str, value: T, module: str = "") -> None:
         """Register an object defined in `module`; raise ValueError if the name is already registered."""
+        self._refuse_second(name)
+        self._objects[name] = value
+        self._module_of[name] = module
+
+    def _refuse_second(self, name: str) -> None:
         # A mistake of the programmer, not of the user: no ClearheadError.
         if name in self._objects:
             raise ValueError(f"The {self.noun} '{name}' is registered twice.")
-        self._objects[name] = value
-        self._module_of[name] = module
 
     def _load(self) -> dict[str, T]:
         """Import the modules on the first call, and return all objects."""

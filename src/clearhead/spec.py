@@ -55,11 +55,15 @@ def parse_spec(spec: Any) -> tuple[str, str, dict[str, Any]]:
 
 
 def _parse_name_and_options(spec: tuple[Any, Any]) -> tuple[str, str, dict[str, Any]]:
+    _require_options(spec)
+    name, options = spec
+    return _format_spec(name, options), name.strip(), dict(options)
+
+
+def _require_options(spec: tuple[Any, Any]) -> None:
     # A pair that is malformed gets an error of its own, instead of one about a method called "('x', 5)".
     if not _is_pair_with_options(spec):
         raise BadOption(f"{spec!r} is not a name with its options: write (name, {{option: value}}).")
-    name, options = spec
-    return _format_spec(name, options), name.strip(), dict(options)
 
 
 def _format_spec(name: str, options: Mapping[str, Any]) -> str:
@@ -101,9 +105,13 @@ def as_list(specs: Any) -> list[Any]:
     """Return methods or metrics as a list; a single one, with or without options, becomes a list of one."""
     if isinstance(specs, str) or _is_pair_with_options(specs):
         return [specs]
+    _require_list(specs)
+    return list(specs)
+
+
+def _require_list(specs: Any) -> None:
     if not isinstance(specs, Iterable):
         raise BadOption(f"{specs!r} names neither methods nor metrics: give a name, or a list of names.")
-    return list(specs)
 
 
 def _is_pair_with_options(spec: Any) -> bool:

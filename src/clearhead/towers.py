@@ -119,11 +119,15 @@ def _require_all_pairs(specs: Sequence[MethodSpec]) -> None:
 
 def _require_patches(model: Model) -> None:
     encoder = model.network
-    if encoder.takes_images and getattr(encoder.side_config(FIRST), "patch_size", None) is None:
+    if _lacks_patches(encoder):
         raise UnsupportedModel(
             f"The pictures of {model.name} ({encoder.config.model_type}) are read by a convolutional network, without "
             "patches and attention. Load a model whose picture tower is a Vision Transformer, such as CLIP or SigLIP."
         )
+
+
+def _lacks_patches(encoder: Any) -> bool:
+    return encoder.takes_images and getattr(encoder.side_config(FIRST), "patch_size", None) is None
 
 
 def _add_pairs(model: Model, joint: JointExplanation, scored: ScoredPair, overflow: str) -> JointExplanation:
@@ -137,13 +141,18 @@ def _add_pairs(model: Model, joint: JointExplanation, scored: ScoredPair, overfl
 
 
 def _read_pairs(model: Model, inputs: Any) -> list[Pair]:
-    if not isinstance(inputs, Sequence) or isinstance(inputs, str) or not inputs:
+    if not _is_list(inputs):
         raise _no_pair(model, inputs)
     return [_read_pair(model, source) for source in inputs]
 
 
+def _is_list(inputs: Any) -> bool:
+    # A text is a sequence, too.
+    return isinstance(inputs, Sequence) and not isinstance(inputs, str) and len(inputs) > 0
+
+
 def _read_pair(model: Model, source: Any) -> Pair:
-    if not isinstance(source, tuple | list) or len(source) != 2:
+    if not _is_pair(source):
         raise _no_pair(model, source)
     first, texts = source
     if model.network.takes_images:
@@ -155,6 +164,10 @@ def _read_pair(model: Model, source: Any) -> Pair:
         return Pair(first, (texts,), is_choice=False)
     require_texts(texts)
     return Pair(first, tuple(texts), is_choice=True)
+
+
+def _is_pair(source: Any) -> bool:
+    return isinstance(source, tuple | list) and len(source) == 2
 
 
 def _no_pair(model: Model, source: Any) -> BadInput:

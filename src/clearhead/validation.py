@@ -43,9 +43,13 @@ def _name_argument(name: str, value: Any, *, is_flag: bool) -> Argument | str:
 def require_number(name: str, value: Any, least: float, most: float = sys.float_info.max) -> None:
     """Raise BadOption unless `value` is a finite number in range."""
     # A NaN fails both comparisons, and infinity exceeds the largest float.
-    if not _is_number(value, Real) or not least <= value <= most:
+    if not _is_number_within(value, least, most):
         limits = _format_range(f"{least:g}", _format_maximum(most))
         raise BadOption(f"{name}={value!r} must be a finite number, {limits}.")
+
+
+def _is_number_within(value: Any, least: float, most: float) -> bool:
+    return _is_number(value, Real) and least <= value <= most
 
 
 def _format_maximum(most: float) -> str | None:

@@ -18,9 +18,13 @@ def resolve_layer(trace: Trace, layer: int | None) -> int:
     last = trace.forward.depth
     if layer is None:
         return _best_layer(last)
+    _require_layer(layer, last)
+    return layer
+
+
+def _require_layer(layer: int, last: int) -> None:
     if not _is_index(layer, last):
         raise BadOption(f"Invalid layer={layer!r}: this model has layers 0 (embeddings) … {last}.")
-    return layer
 
 
 def _best_layer(last: int) -> int:
@@ -121,9 +125,13 @@ def layer_gradcam(trace: Trace, *, layer: int | None = None, backward: str = GRA
     """
     index = resolve_layer(trace, layer)
     saliency_BT = layer_saliency(trace, index, backward)
+    _require_tokens(trace, saliency_BT, index)
+    return Attribution(saliency_BT)
+
+
+def _require_tokens(trace: Trace, saliency_BT: Tensor, index: int) -> None:
     if not _has_input_tokens(trace, saliency_BT):
         raise UnsupportedModel(f"Layer {index} of {trace.model.name} no longer has the tokens of the input.")
-    return Attribution(saliency_BT)
 
 
 def _has_input_tokens(trace: Trace, saliency_BT: Tensor) -> bool:

@@ -83,10 +83,14 @@ class AttributionRequest:
 
 def validate_request(specs: Sequence[MethodSpec], batch_size: int | None) -> None:
     """Raise BadOption unless there is a method and the batch size is a positive integer or None."""
-    if not specs:
-        raise BadOption(f"No method was given. Available: {', '.join(METHODS)}.")
+    _require_methods(specs)
     if batch_size is not None:
         require_integer("batch_size", batch_size, is_flag=True)
+
+
+def _require_methods(specs: Sequence[MethodSpec]) -> None:
+    if not specs:
+        raise BadOption(f"No method was given. Available: {', '.join(METHODS)}.")
 
 
 def attribute_batches(request: AttributionRequest, batches: Iterator[Batch]) -> Iterator[tuple[int, InputResult]]:
@@ -195,9 +199,13 @@ def _trace_uncached(
             raise
         return capture_outputs(request.model, batch.inputs, targets)
     # An image without blocks has no patches, so that it is cut into cells.
-    if trace.is_image and not trace.forward.has_blocks and needs_outputs_only(specs):
+    if _needs_no_blocks(trace, specs):
         return capture_outputs(request.model, batch.inputs, targets)
     return trace
+
+
+def _needs_no_blocks(trace: Trace, specs: Iterable[MethodSpec]) -> bool:
+    return trace.is_image and not trace.forward.has_blocks and needs_outputs_only(specs)
 
 
 def read_gradients_only(specs: Iterable[MethodSpec]) -> bool:

@@ -12,7 +12,7 @@ from clearhead.engine.gradients import vjp
 from clearhead.engine.seeds import Seeds
 from clearhead.engine.trace import Trace
 from clearhead.errors import UnsupportedModel
-from clearhead.model.focus_networks import FOCUS
+from clearhead.model.focus_networks import FOCUS, select_box
 from clearhead.model.target import make_seeds
 
 
@@ -20,19 +20,22 @@ def attribute_box(trace: Trace, forward: DetectorForwardPass) -> Attribution:
     """Return the relevance of the patches for the class of the box that is explained."""
     _require_boxes(trace, forward)
     relevance_BNT = relate_boxes(*_weigh_maps(trace, forward))
-    # Of all boxes that the decoder looks for, the row of the explained one.
-    box_B1T = trace.inputs.tensors[FOCUS][..., None].expand(-1, -1, relevance_BNT.shape[-1])
-    return Attribution(relevance_BNT.gather(1, box_B1T)[:, 0])
+    # Of all boxes that the decoder looks for, the explained one.
+    return Attribution(select_box(relevance_BNT, trace.inputs.tensors[FOCUS]))
 
 
 def _weigh_maps(trace: Trace, forward: DetectorForwardPass) -> tuple[list[Tensor], list[Tensor]]:
     """Return E_h (∇A ⊙ A)⁺ of the maps of encoder and decoder, Eq. 5."""
     maps = [*forward.attentions, *forward.decoder_maps]
     # The maps of the decoder belong to no block, so that the gradients of the trace do not have them.
-    direction = Seeds(make_seeds(trace.targets, trace.logits)).direction
-    weighted = list(map(_multiply, maps, vjp(forward.output, direction, maps)))
+    gradients = vjp(forward.output, _find_direction(trace), maps)
+    weighted = list(map(_multiply, maps, gradients))
     count = len(forward.attentions)
     return weighted[:count], weighted[count:]
+
+
+def _find_direction(trace: Trace) -> Tensor:
+    return Seeds(make_seeds(trace.targets, trace.logits)).direction
 
 
 def _require_boxes(trace: Trace, forward: DetectorForwardPass) -> None:
@@ -53,18 +56,26 @@ def relate_boxes(encoder: Sequence[Tensor], decoder: Sequence[Tensor]) -> Tensor
     R̂ = R − I is carried for both sequences, as for encoder–decoders.
     """
     context_ii = normalise(_relate_patches(encoder))
-    samples, boxes, _ = decoder[0].shape
-    extra_qq = decoder[0].new_zeros(samples, boxes, boxes)
-    relevance_qi = decoder[0].new_zeros(samples, boxes, context_ii.shape[-1])
+    extra_qq, relevance_qi = _start_boxes(decoder[0], context_ii)
     for map_BNS in decoder:
         # A map with as many keys as queries is of boxes to each other, any other to the picture.
-        if map_BNS.shape[-1] == boxes:
+        if map_BNS.shape[-1] == extra_qq.shape[-1]:
             extra_qq = attend(map_BNS, extra_qq)
             relevance_qi = torch.baddbmm(relevance_qi, map_BNS, relevance_qi)
         else:
-            # Eq. 10, with the rows of both contexts normalised.
-            relevance_qi = relevance_qi + normalise(extra_qq).mT @ map_BNS @ context_ii
+            relevance_qi = relevance_qi + _look_at_patches(extra_qq, map_BNS, context_ii)
     return relevance_qi
+
+
+def _start_boxes(map_BNS: Tensor, context_ii: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the zeros that the relevance for boxes of boxes, and of patches, begins with."""
+    samples, boxes, _ = map_BNS.shape
+    return map_BNS.new_zeros(samples, boxes, boxes), map_BNS.new_zeros(samples, boxes, context_ii.shape[-1])
+
+
+def _look_at_patches(extra_qq: Tensor, map_BNS: Tensor, context_ii: Tensor) -> Tensor:
+    """Return what a map from boxes to patches adds: Eq. 10, with the rows of both contexts normalised."""
+    return normalise(extra_qq).mT @ map_BNS @ context_ii
 
 
 def _relate_patches(encoder: Sequence[Tensor]) -> Tensor:

@@ -62,10 +62,14 @@ def read_choices() -> dict[str, Choice]:
 
 
 def _parse(content: Mapping[str, Any]) -> dict[str, Choice]:
+    _require_format(content)
+    return {checksum: _parse_choice(entry) for checksum, entry in content["choices"].items()}
+
+
+def _require_format(content: Mapping[str, Any]) -> None:
     # A later format may mean something else by the same names.
     if content["format"] != FORMAT:
         raise ValueError(content["format"])
-    return {checksum: _parse_choice(entry) for checksum, entry in content["choices"].items()}
 
 
 def _parse_choice(entry: Mapping[str, Any]) -> Choice:
@@ -100,12 +104,16 @@ def forget_choice(name: str) -> list[Choice]:
     """Remove the choices for a model, by the name it was chosen under or the beginning of its checksum."""
     choices = read_choices()
     forgotten = [choice for choice in choices.values() if _is_meant(choice, name)]
-    if not forgotten:
-        raise BadOption(f"No method was chosen for '{name}'. {_list_models(choices)}")
+    _require_choice(name, forgotten, choices)
     for choice in forgotten:
         del choices[choice.checksum]
     _write(choices)
     return forgotten
+
+
+def _require_choice(name: str, forgotten: list[Choice], choices: dict[str, Choice]) -> None:
+    if not forgotten:
+        raise BadOption(f"No method was chosen for '{name}'. {_list_models(choices)}")
 
 
 def _is_meant(choice: Choice, name: str) -> bool:

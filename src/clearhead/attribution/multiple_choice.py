@@ -32,6 +32,11 @@ class ChoiceInput:
     context: str
     choices: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        _require_texts([self.context, *self.choices])
+        if len(self.choices) < 2:
+            raise BadInput(f"The context {self.context!r} has {len(self.choices)} choices: give two or more.")
+
     @property
     def pairs(self) -> list[tuple[str, str]]:
         return [(self.context, choice) for choice in self.choices]
@@ -56,14 +61,19 @@ def parse_choices(inputs: Any) -> list[ChoiceInput]:
 
 
 def _parse_example(source: Any) -> ChoiceInput:
+    _require_choices(source)
+    context, choices = source
+    return ChoiceInput(context, tuple(choices))
+
+
+def _require_choices(source: Any) -> None:
     if not is_choice_input(source):
         raise BadInput(f"{source!r} is no context with choices: give (context, [choice, choice, …]).")
-    context, choices = source
-    if not all(isinstance(text, str) for text in (context, *choices)):
+
+
+def _require_texts(texts: Sequence[Any]) -> None:
+    if not all(isinstance(text, str) for text in texts):
         raise BadInput("A context and its choices are texts: give (context, [choice, choice, …]).")
-    if len(choices) < 2:
-        raise BadInput(f"The context {context!r} has {len(choices)} choices: give two or more.")
-    return ChoiceInput(context, tuple(choices))
 
 
 def split_rows(examples: Sequence[ChoiceInput], explanations: Sequence[Explanation]) -> list[Row]:
@@ -88,17 +98,20 @@ def combine_rows(
 
 
 def _combine(example: ChoiceInput, row: Row, target: TargetLike) -> Explanation:
-    outcome = Outcome(example, np.array([explanation.diagnostics["score"] for explanation in row]))
+    outcome = Outcome(example, _read_scores(row))
     index, versus = _resolve(example, target, outcome.best)
     merged = _contrast(example, row, index, versus)
-    score = float(_weigh(len(row), index, versus) @ outcome.score_K)
     return replace(
         merged,
         target=Target(index, versus=versus),
         label=_label(example, index, versus),
         probability=float(outcome.probability_K[index]),
-        diagnostics={**merged.diagnostics, "score": score, **outcome.describe()},
+        diagnostics={**merged.diagnostics, "score": outcome.contrast(index, versus), **outcome.describe()},
     )
+
+
+def _read_scores(row: Row) -> Array:
+    return np.array([explanation.diagnostics["score"] for explanation in row])
 
 
 @dataclass(frozen=True)
@@ -116,15 +129,24 @@ class Outcome:
     def probability_K(self) -> Array:
         return _softmax(self.score_K)
 
+    def contrast(self, index: int, versus: int | str | None) -> float:
+        """Return the explained score: that of a choice, less that of what it is contrasted with."""
+        return float(_weigh(len(self.score_K), index, versus) @ self.score_K)
+
     def describe(self) -> dict[str, Any]:
         """Return the choice that wins, and the score and probability of every choice, as plain data."""
-        probability_K = self.probability_K
-        rows = zip(self.example.choices, self.score_K.tolist(), probability_K.tolist(), strict=True)
         return {
             "predicted": self.example.choices[self.best],
-            "predicted_probability": float(probability_K[self.best]),
-            "choices": [dict(zip(CHOICE_FIELDS, row, strict=True)) for row in rows],
+            "predicted_probability": float(self.probability_K[self.best]),
+            "choices": list(map(_describe_choice, *self._columns())),
         }
+
+    def _columns(self) -> tuple[Sequence[Any], ...]:
+        return self.example.choices, self.score_K.tolist(), self.probability_K.tolist()
+
+
+def _describe_choice(*values: Any) -> dict[str, Any]:
+    return dict(zip(CHOICE_FIELDS, values, strict=True))
 
 
 def _softmax(score_K: Array) -> Array:
@@ -137,20 +159,38 @@ def _resolve(example: ChoiceInput, target: TargetLike, predicted: int) -> tuple[
     """Return the index of the choice that is explained, and what it is contrasted with."""
     if not isinstance(target, Target):
         target = Target(target)
-    if target.span is not None:
-        raise BadInput("A span target needs a question-answering model; give the index or the text of a choice.")
-    index = predicted if target.index is None else class_index(target.index, example.choices)
+    _refuse_span(target)
+    index = _resolve_index(example, target, predicted)
     return index, _resolve_versus(example, target, index)
 
 
+def _refuse_span(target: Target) -> None:
+    if target.span is not None:
+        raise BadInput("A span target needs a question-answering model; give the index or the text of a choice.")
+
+
+def _resolve_index(example: ChoiceInput, target: Target, predicted: int) -> int:
+    if target.index is None:
+        return predicted
+    return class_index(target.index, example.choices)
+
+
 def _resolve_versus(example: ChoiceInput, target: Target, index: int) -> int | str | None:
-    if target.versus is None or target.versus == OTHERS:
+    if _names_no_choice(target):
         return target.versus
     versus = class_index(target.versus, example.choices)
+    _refuse_itself(example, index, versus)
+    return versus
+
+
+def _names_no_choice(target: Target) -> bool:
+    return target.versus is None or target.versus == OTHERS
+
+
+def _refuse_itself(example: ChoiceInput, index: int, versus: int) -> None:
     # Compared as indices: a choice may be named by its text or its number.
     if versus == index:
         raise BadInput(f"The choice '{example.choices[index]}' cannot be contrasted with itself: choose another.")
-    return versus
 
 
 def _weigh(count: int, index: int, versus: int | str | None) -> Array:
@@ -166,12 +206,15 @@ def _weigh(count: int, index: int, versus: int | str | None) -> Array:
 
 
 def _label(example: ChoiceInput, index: int, versus: int | str | None) -> str:
-    label = example.choices[index]
+    if versus is None:
+        return example.choices[index]
+    return f"{example.choices[index]} rather than {_name_foil(example, versus)}"
+
+
+def _name_foil(example: ChoiceInput, versus: int | str) -> str:
     if isinstance(versus, int):
-        return f"{label} rather than {example.choices[versus]}"
-    if versus == OTHERS:
-        return f"{label} rather than the others"
-    return label
+        return example.choices[versus]
+    return "the others"
 
 
 def _contrast(example: ChoiceInput, row: Row, index: int, versus: int | str | None) -> Explanation:
@@ -179,13 +222,28 @@ def _contrast(example: ChoiceInput, row: Row, index: int, versus: int | str | No
     if versus is None:
         return row[index]
     _require_signed(row[index])
+    others = _list_others(len(row), index, versus)
+    numbers = [index, *(number for number, _ in others)]
+    return _leave_unchecked(_add_others(row, index, others), _list_texts(example, numbers))
+
+
+def _add_others(row: Row, index: int, others: Sequence[tuple[int, float]]) -> Explanation:
+    """Add the explanations of other choices, with their weights, to that of the chosen one."""
     merged = row[index]
-    texts = [example.context, example.choices[index]]
-    for number, weight in _list_others(len(row), index, versus):
-        merged = _add(merged, row[number], weight, len(texts))
-        texts.append(example.choices[number])
+    # The context is the first text, the chosen one the second.
+    for segment, (number, weight) in enumerate(others, start=2):
+        merged = _add(merged, row[number], weight, segment)
+    return merged
+
+
+def _list_texts(example: ChoiceInput, numbers: Sequence[int]) -> tuple[str, ...]:
+    """Return the context and some choices."""
+    return (example.context, *(example.choices[number] for number in numbers))
+
+
+def _leave_unchecked(merged: Explanation, texts: tuple[str, ...]) -> Explanation:
     diagnostics = {**merged.diagnostics, "unchecked": UNCHECKED_CONTRAST}
-    return replace(merged, text=tuple(texts), check=None, diagnostics=diagnostics)
+    return replace(merged, text=texts, check=None, diagnostics=diagnostics)
 
 
 def _list_others(count: int, index: int, versus: int | str | None) -> list[tuple[int, float]]:

@@ -140,9 +140,13 @@ def _window_width(model: Model, special: int) -> int:
     limit = max_tokens(model)
     # Only inputs that are longer than the limit are cut.
     assert limit is not None
+    _require_space(model, limit, special)
+    return limit - special
+
+
+def _require_space(model: Model, limit: int, special: int) -> None:
     if limit <= special:
         raise UnsupportedModel(f"{model.name} takes {limit} tokens, which leaves no room for a text.")
-    return limit - special
 
 
 def _cut_window(encoded: Encoded, inner: slice, window: slice) -> Encoded:

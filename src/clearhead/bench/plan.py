@@ -114,9 +114,13 @@ def _set_layer(match: re.Match[str], layer: int) -> str:
 
 def _parse_range(match: re.Match[str]) -> range:
     first, last = _parse_numbers(match)
+    _require_ascending(match, last, first)
+    return range(first, last + 1)
+
+
+def _require_ascending(match: re.Match[str], last: int, first: int) -> None:
     if last < first:
         raise BadOption(f"Invalid layer range in '{match.string}': write the lower layer first, layer={last}..{first}.")
-    return range(first, last + 1)
 
 
 def _parse_numbers(match: re.Match[str]) -> tuple[int, int]:
@@ -130,11 +134,15 @@ def _resolve_shares(spec: str, blocks: int) -> str:
 
 def _resolve_share(match: re.Match[str], blocks: int) -> str:
     numerator, denominator = _parse_numbers(match)
-    if denominator < 1:
-        raise BadOption(f"Invalid layer in '{match.string}': write a share of the depth as layer=7/12.")
+    _require_positive(match, denominator)
     # Rounded up in integers, which are exact.
     layer = -(-numerator * blocks // denominator)
     return f"{match[1]}={layer}"
+
+
+def _require_positive(match: re.Match[str], denominator: int) -> None:
+    if denominator < 1:
+        raise BadOption(f"Invalid layer in '{match.string}': write a share of the depth as layer=7/12.")
 
 
 def make_manifest(plan: Plan, task: PlannedTask) -> dict[str, Any]:

@@ -126,12 +126,16 @@ def _has_summary(folder: Path) -> bool:
 
 def validate_plan(plan: Plan) -> None:
     """Raise BadOption for invalid names and options before anything is written or loaded."""
-    if not plan.methods or not plan.metrics:
-        raise BadOption("Name at least one method and one metric.")
+    _require_names(plan)
     require_integer("seed", plan.seed, 0, is_flag=True)
     _check_methods(plan.methods)
     # Raises if pyarrow is not installed, instead of failing on the first shard.
     to_parquet([])
+
+
+def _require_names(plan: Plan) -> None:
+    if not plan.methods or not plan.metrics:
+        raise BadOption("Name at least one method and one metric.")
 
 
 def _check_methods(methods: Sequence[str]) -> None:

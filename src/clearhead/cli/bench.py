@@ -196,9 +196,13 @@ def _choose_names(
 def _parse_batch_size(text: str) -> int | None:
     if text == "auto":
         return None
+    _require_positive(text)
+    return int(text)
+
+
+def _require_positive(text: str) -> None:
     if not _is_positive_integer(text):
         raise BadOption(f"Invalid --batch-size '{text}': use auto or a positive integer.")
-    return int(text)
 
 
 def _is_positive_integer(text: str) -> bool:

@@ -1,7 +1,7 @@
 """The table of a bench in the terminal, with as many columns beside each other as it is wide."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import outputs
@@ -23,10 +23,10 @@ def print_table(summary: Mapping[str, Any]) -> None:
     console = Console(highlight=False, markup=False, no_color=outputs.is_plain())
     if not console.is_terminal:
         console.width = UNLIMITED_WIDTH
-    for index, table in enumerate(make_tables(summary, console.width)):
-        if index:
-            console.print()
-        console.print(table)
+    first, *others = make_tables(summary, console.width)
+    console.print(first)
+    for table in others:
+        console.print("", table, sep="\n")
 
 
 def make_tables(summary: Mapping[str, Any], width: int) -> "list[Table]":
@@ -37,22 +37,27 @@ def make_tables(summary: Mapping[str, Any], width: int) -> "list[Table]":
 
 def _group_columns(summary: Mapping[str, Any], cells: Cells, width: int) -> Iterator[list[str]]:
     """Yield the names of values whose columns fit beside that of the methods."""
-    left = width - max(map(len, ["method", *summary["methods"]])) - GAP
-    room = left
+    start = _count_letters(["method", *summary["methods"]])
+    end = start
     group: list[str] = []
     for name in summary["values"]:
         column = _column_width(summary, cells, name)
         # At least one column, however narrow the terminal is.
-        if group and column > room:
+        if group and end + column > width:
             yield group
-            group, room = [], left
+            group, end = [], start
         group.append(name)
-        room -= column
+        end += column
     yield group
 
 
 def _column_width(summary: Mapping[str, Any], cells: Cells, name: str) -> int:
     texts = [_format_heading(summary, name), *(cells[method, name] for method in summary["methods"])]
+    return _count_letters(texts)
+
+
+def _count_letters(texts: Iterable[str]) -> int:
+    """Return the width of a column with its gap."""
     return max(map(len, texts)) + GAP
 
 

@@ -8,6 +8,7 @@ from clearhead.environment import DELIMITER_VARIABLE, ENCODING_VARIABLE
 from clearhead.errors import BadOption
 
 FLAGS = ("--delimiter", "--encoding")
+ASSIGNED_FLAGS = tuple(f"{flag}=" for flag in FLAGS)
 MODEL_FLAGS = ("-m", "--model")
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ","}
 
@@ -18,27 +19,33 @@ def move_global_flags(arguments: list[str] | None) -> list[str]:
     moved: list[str] = []
     others: list[str] = []
     remaining = list(sys.argv[1:] if arguments is None else arguments)
-    while remaining:
+    # What follows two dashes is no flag.
+    while remaining and remaining[0] != "--":
         argument = remaining.pop(0)
-        if argument == "--":
-            return [*moved, *others, argument, *remaining]
-        if argument.startswith(tuple(f"{flag}=" for flag in FLAGS)):
-            moved.append(argument)
-        elif argument in FLAGS and remaining:
+        if argument in FLAGS and remaining:
             moved += [argument, remaining.pop(0)]
         else:
-            others.append(argument)
-    return moved + others
+            _choose_list(argument, moved, others).append(argument)
+    return [*moved, *others, *remaining]
+
+
+def _choose_list(argument: str, moved: list[str], others: list[str]) -> list[str]:
+    """Return the list that an argument belongs to, by whether it is a flag with its value."""
+    return moved if argument.startswith(ASSIGNED_FLAGS) else others
 
 
 def refuse_second_model(arguments: list[str]) -> None:
     """Raise BadOption if a command that takes one model is given two: all but the last would be ignored."""
-    flags = [argument for argument in arguments if argument in MODEL_FLAGS or argument.startswith("--model=")]
-    if len(flags) > 1 and "serve" not in arguments:
+    count = sum(map(_is_model_flag, arguments))
+    if count > 1 and "serve" not in arguments:
         raise BadOption(
-            f"--model is given {len(flags)} times, but one model is explained at a time. To compare two models use "
+            f"--model is given {count} times, but one model is explained at a time. To compare two models use "
             "clearhead diff A B --task DATA, or clearhead serve -m A -m B."
         )
+
+
+def _is_model_flag(argument: str) -> bool:
+    return argument in MODEL_FLAGS or argument.startswith("--model=")
 
 
 def choose_file_format(delimiter: str | None, encoding: str | None) -> None:
@@ -51,9 +58,14 @@ def choose_file_format(delimiter: str | None, encoding: str | None) -> None:
 
 def _parse_delimiter(text: str) -> str:
     delimiter = DELIMITER_NAMES.get(text, text)
-    if len(delimiter) != 1 or delimiter in '"\r\n':
+    if not _can_delimit(delimiter):
         raise BadOption(f"Invalid --delimiter '{text}': give one character, such as ';', or tab.")
     return delimiter
+
+
+def _can_delimit(delimiter: str) -> bool:
+    # Quotes and line breaks have a meaning of their own in a table.
+    return len(delimiter) == 1 and delimiter not in '"\r\n'
 
 
 def _parse_encoding(name: str) -> str:

@@ -35,10 +35,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON per e
 
 def list_catalogue(catalogue: Catalogue, json: Json = False) -> None:
     """List the available methods, metrics, tasks, models or benchmarks, or the methods chosen for models."""
-    from clearhead.registry import unknown_name
-
-    if catalogue not in CATALOGUES:
-        raise unknown_name("list", catalogue, list(CATALOGUES))
+    _require_catalogue(catalogue)
     rows = _make_rows(catalogue)
     if rows:
         _print_rows(rows, json=json)
@@ -46,6 +43,13 @@ def list_catalogue(catalogue: Catalogue, json: Json = False) -> None:
         print("No method has been chosen for any model: see clearhead choose --help.")
     else:
         print(f"No {catalogue} are installed.")
+
+
+def _require_catalogue(catalogue: Catalogue) -> None:
+    from clearhead.registry import unknown_name
+
+    if catalogue not in CATALOGUES:
+        raise unknown_name("list", catalogue, list(CATALOGUES))
 
 
 def _make_rows(catalogue: str) -> list[Row]:

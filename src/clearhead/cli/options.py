@@ -317,10 +317,14 @@ def _parse_pair(pair: str) -> "tuple[str, RawText]":
     from clearhead.spec import RawText
 
     key, equals, value = pair.partition("=")
-    if not equals or not key.strip():
-        raise BadOption(f"Invalid -o {pair}: write key=value, for example -o layer=4.")
+    _require_key(pair, equals, key)
     # Parsed later, when the method's signature tells the type.
     return key.strip().replace("-", "_"), RawText(value.strip())
+
+
+def _require_key(pair: str, equals: str, key: str) -> None:
+    if not equals or not key.strip():
+        raise BadOption(f"Invalid -o {pair}: write key=value, for example -o layer=4.")
 
 
 def split_names(flags: Sequence[str]) -> list[str]:

@@ -82,9 +82,13 @@ def _read_pair(model: "Model", arguments: Sequence[str]) -> tuple[Any, list[str]
     inputs = InputReader(takes_images).read([first])
     if takes_images and not isinstance(inputs[0], Path):
         raise BadInput(f"'{first}' is no picture, but {model.name} compares a picture with texts: name its file first.")
+    _refuse_table(inputs, first)
+    return inputs[0], InputReader(images=False).read(texts)
+
+
+def _refuse_table(inputs: Sequence[Any], first: str) -> None:
     if len(inputs) > 1:
         raise BadInput(f"'{first}' is a table: a two-tower model is explained for one picture or text at a time.")
-    return inputs[0], InputReader(images=False).read(texts)
 
 
 def _deliver(joints: "Sequence[JointExplanation]", spec: "MethodSpec", *, out: Path | None, json: bool) -> None:

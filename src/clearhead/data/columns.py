@@ -144,6 +144,10 @@ def _is_whole_number(value: Any) -> bool:
 def _validate_label(text: str, column: str) -> None:
     if not text:
         raise BadInput(f"no label in column '{column}'")
+    _refuse_negative(text, column)
+
+
+def _refuse_negative(text: str, column: str) -> None:
     if _is_negative(text):
         raise BadInput(f"invalid label {text} in column '{column}'")
 

@@ -36,6 +36,10 @@ def _list_marks(evidence: Any) -> list[Any]:
         return []
     if is_text(evidence):
         return [evidence]
+    return _require_list(evidence)
+
+
+def _require_list(evidence: Any) -> list[Any]:
     if not isinstance(evidence, list):
         raise BadInput("'evidence' is neither a text nor a list of texts or [start, end]")
     return evidence
@@ -44,17 +48,25 @@ def _list_marks(evidence: Any) -> list[Any]:
 def _locate_mark(texts: Sequence[str], mark: Any) -> list[Span]:
     if is_text(mark):
         return _find_words(texts, mark.strip())
-    if not _is_range(mark):
-        raise BadInput(f"evidence {mark!r} is neither a text nor [start, end]")
+    _require_range(mark)
     return [_locate_range(texts, *mark)]
 
 
+def _require_range(mark: Any) -> None:
+    if not _is_range(mark):
+        raise BadInput(f"evidence {mark!r} is neither a text nor [start, end]")
+
+
 def _locate_range(texts: Sequence[str], start: int, end: int) -> Span:
-    if len(texts) > 1:
-        raise BadInput("evidence in a chat is given as texts, because characters belong to one message")
+    _require_single_text(texts)
     if not 0 <= start < end <= len(texts[0]):
         raise BadInput(f"evidence [{start}, {end}] points outside the prompt")
     return 0, start, end
+
+
+def _require_single_text(texts: Sequence[str]) -> None:
+    if len(texts) > 1:
+        raise BadInput("evidence in a chat is given as texts, because characters belong to one message")
 
 
 def _is_range(mark: Any) -> bool:
@@ -67,9 +79,13 @@ def _find_words(texts: Sequence[str], words: str) -> list[Span]:
     escaped = re.escape(words)
     # Evidence may be a part of a word, such as an ending, but "he" does not mean the middle of "they".
     spans = list(_match(texts, rf"(?<!\w){escaped}(?!\w)")) or list(_match(texts, escaped))
+    _require_occurrence(words, spans)
+    return spans
+
+
+def _require_occurrence(words: str, spans: Sequence[Span]) -> None:
     if not spans:
         raise BadInput(f"the evidence {words!r} does not occur in the prompt")
-    return spans
 
 
 def _match(texts: Sequence[str], pattern: str) -> Iterator[Span]:

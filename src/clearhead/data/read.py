@@ -61,6 +61,10 @@ def _refuse_options(options: Iterable[str], reader: str | None) -> None:
 def _validate_source(source: Any) -> None:
     if not isinstance(source, str | Path):
         raise BadInput(f"A {type(source).__name__} is not a task: give a Task, a file, a folder or 'hf:NAME'.")
+    _require_file_name(source)
+
+
+def _require_file_name(source: Any) -> None:
     if not _is_file_name(str(source)):
         raise BadInput(f"{str(source)!r} names no task: give a file, a folder or 'hf:NAME'.")
 

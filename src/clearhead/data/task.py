@@ -140,10 +140,13 @@ class Task:
     skipped: tuple[BadRow, ...] = ()
 
     def __post_init__(self) -> None:
-        if not _are_examples(self.examples):
-            raise BadInput(f"The task '{self.name}' must hold a list of Examples: write Example(id, input, label).")
+        self._require_examples()
         if not self.examples:
             raise BadInput(f"The task '{self.name}' has no examples: give at least one.")
+
+    def _require_examples(self) -> None:
+        if not _are_examples(self.examples):
+            raise BadInput(f"The task '{self.name}' must hold a list of Examples: write Example(id, input, label).")
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -229,12 +232,16 @@ def build_task(
     """
     examples = [row for row in rows if isinstance(row, Example)]
     skipped = list_bad_rows(rows)
-    # A single damaged row is no reason to fail; a file with nothing else probably is of another format.
-    if not examples:
-        raise _no_usable_rows(name, skipped)
+    _require_usable_rows(name, examples, skipped)
     # The labels of all examples, also of those that are not sampled.
     labels = labels or _collect_labels(examples)
     return Task(name, _sample(examples, limit), labels, skipped)
+
+
+def _require_usable_rows(name: str, examples: Sequence[Example], skipped: Sequence[BadRow]) -> None:
+    # A single damaged row is no reason to fail; a file with nothing else probably is of another format.
+    if not examples:
+        raise _no_usable_rows(name, skipped)
 
 
 def list_bad_rows(rows: Iterable[object]) -> tuple[BadRow, ...]:

@@ -119,23 +119,29 @@ def _require_patches(model: Model, reasons: Sequence[Reasons]) -> None:
 
 
 def _measure_accuracy(reasons: Sequence[Reasons]) -> float | None:
-    labelled = [entry.prediction == entry.label for entry in reasons if entry.label is not None]
+    is_right = [entry.prediction == entry.label for entry in reasons if entry.label is not None]
     # Without labels there is no accuracy, which is not the same as one of zero.
-    if not labelled:
-        return None
-    return float(np.mean(labelled))
+    return float(np.mean(is_right)) if is_right else None
 
 
 def _write_word_notes(candidates: Sequence[Candidate], words: Sequence[str]) -> Iterator[str]:
-    tested = {candidate.word for candidate in candidates}
-    missing = [word for word in words if normalise_unit(word) not in tested]
+    missing = _list_missing(candidates, words)
     if missing:
         yield f"Not in any text: {_quote(missing)}."
     # Not left out silently: the reader would take an untested word for a harmless one.
-    rare = [candidate.word for candidate in candidates if _is_too_rare(candidate, len(candidates))]
+    rare = _list_rare(candidates)
     if rare:
         yield f"In too few texts to be told among so many words (test fewer): {_quote(rare)}."
     yield "What no test can tell is whether a word is evidence: look at the words that the model uses, too."
+
+
+def _list_missing(candidates: Sequence[Candidate], words: Sequence[str]) -> list[str]:
+    tested = {candidate.word for candidate in candidates}
+    return [word for word in words if normalise_unit(word) not in tested]
+
+
+def _list_rare(candidates: Sequence[Candidate]) -> list[str]:
+    return [candidate.word for candidate in candidates if _is_too_rare(candidate, len(candidates))]
 
 
 def _write_region_notes(task: Task) -> Iterator[str]:

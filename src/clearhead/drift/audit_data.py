@@ -97,12 +97,18 @@ class AuditedData:
 
     def describe(self, candidates: Sequence[Candidate], hidden: Sequence[HiddenUnit]) -> Iterator[AuditedWord]:
         """Yield what hiding did to each word, with p-values corrected for all of them."""
-        effects = list(map(self._read_effect, candidates, hidden))
-        effect_p = holm([effect.p for effect in effects])
-        excess_p = holm([find_p_value(self._find_excess(candidate)) for candidate in candidates])
-        for candidate, effect, p, p_excess in zip(candidates, effects, effect_p, excess_p, strict=True):
-            word = self._measure_word(candidate, effect, p)
+        words = self._measure_words(candidates, hidden)
+        for word, p_excess in zip(words, self._test_excess(candidates), strict=True):
             yield replace(word, suspicions=tuple(list_suspicions(word, p_excess)))
+
+    def _measure_words(self, candidates: Sequence[Candidate], hidden: Sequence[HiddenUnit]) -> Iterator[AuditedWord]:
+        effects = list(map(self._read_effect, candidates, hidden))
+        p_values = holm([effect.p for effect in effects])
+        return map(self._measure_word, candidates, effects, p_values)
+
+    def _test_excess(self, candidates: Sequence[Candidate]) -> Sequence[float]:
+        """Return the corrected p-values of answers with the class being no more frequent than its label."""
+        return holm([find_p_value(self._find_excess(candidate)) for candidate in candidates])
 
     def _read_effect(self, candidate: Candidate, hidden: HiddenUnit) -> Effect:
         """Return what hiding a word did to its class."""
@@ -189,7 +195,17 @@ def list_suspicions(word: AuditedWord, p_excess: float) -> Iterator[str]:
     """Yield why a word may be no evidence."""
     if word.kind in KIND_SUSPICIONS:
         yield KIND_SUSPICIONS[word.kind]
-    if word.excess is not None and p_excess < ALPHA and word.excess.value >= MIN_EFFECT:
-        yield f"texts with it are answered with the class {100 * word.excess.value:.0f} points more often than labelled"
-    if word.evidence is not None and word.evidence < MIN_EVIDENCE:
-        yield f"people marked {word.evidence:.0%} of its occurrences as evidence"
+    if word.excess is not None and p_excess < ALPHA:
+        yield from _suspect_excess(word.excess.value)
+    if word.evidence is not None:
+        yield from _suspect_evidence(word.evidence)
+
+
+def _suspect_excess(excess: float) -> Iterator[str]:
+    if excess >= MIN_EFFECT:
+        yield f"texts with it are answered with the class {100 * excess:.0f} points more often than labelled"
+
+
+def _suspect_evidence(evidence: float) -> Iterator[str]:
+    if evidence < MIN_EVIDENCE:
+        yield f"people marked {evidence:.0%} of its occurrences as evidence"

@@ -54,11 +54,15 @@ def _extract(explanation: Explanation) -> Reasons:
 
 
 def _require_same_question(first: Explanation, second: Explanation) -> None:
-    if first.method != second.method or dict(first.options) != dict(second.options):
+    if _differ_in_method(first, second):
         raise BadInput(
             f"One explanation is by {first.method}, the other by {second.method}, or their options differ: explain "
             "both models by the same method."
         )
+
+
+def _differ_in_method(first: Explanation, second: Explanation) -> bool:
+    return first.method != second.method or dict(first.options) != dict(second.options)
 
 
 def _find_common(first: Reasons, second: Reasons) -> tuple[Span, ...]:
@@ -79,9 +83,13 @@ def _name_most(first: Reasons, second: Reasons, first_U: Array, second_U: Array)
     spans = _find_common(first, second)
     if not spans:
         return ""
-    most = int(np.abs(second_U - first_U).argmax())
-    word = dict(zip(first.spans, first.words, strict=True))[spans[most]]
-    return f", most on {_quote(word)} ({second_U[most] - first_U[most]:+.0%})"
+    change_U = second_U - first_U
+    most = int(np.abs(change_U).argmax())
+    return f", most on {_quote(_read_word(first, spans[most]))} ({change_U[most]:+.0%})"
+
+
+def _read_word(reasons: Reasons, span: Span) -> str:
+    return reasons.words[reasons.spans.index(span)]
 
 
 def _write_sentence(pair: tuple[Explanation, Explanation], shift: float, most: str) -> str:
@@ -102,11 +110,14 @@ def _judge_shift(shift: float) -> str:
 
 
 def _compare_predictions(first: Explanation, second: Explanation) -> str:
-    names = name_prediction(first), name_prediction(second)
-    verb = "write" if isinstance(first, AnswerExplanation) else "predict"
-    if names[0] == names[1]:
-        return f"Both {verb} {_quote(names[0])}"
-    return f"They {verb} different things, {_quote(names[0])} and {_quote(names[1])}"
+    name, other = name_prediction(first), name_prediction(second)
+    if name == other:
+        return f"Both {_choose_verb(first)} {_quote(name)}"
+    return f"They {_choose_verb(first)} different things, {_quote(name)} and {_quote(other)}"
+
+
+def _choose_verb(explanation: Explanation) -> str:
+    return "write" if isinstance(explanation, AnswerExplanation) else "predict"
 
 
 def name_prediction(explanation: Explanation) -> str:

@@ -77,9 +77,7 @@ def _refuse_inputs(inputs: Any, task: Any, method: Any) -> None:
 
 def compare_snapshots(first: Snapshot, second: Snapshot) -> ModelDiff:
     """Compare two snapshots of the same examples by the same method; noise is that of the first, else of the second."""
-    _require_same_method(first, second)
-    _require_same_examples(first, second)
-    _require_same_labels(first, second)
+    _require_same_question(first, second)
     noise = first.noise or second.noise
     pairs = list(map(_share_text, first.examples, second.examples))
     rows = _compare_examples(pairs, noise)
@@ -96,6 +94,12 @@ def compare_snapshots(first: Snapshot, second: Snapshot) -> ModelDiff:
         verdict=judge(rows, noise, words, classes),
         notes=tuple(_write_notes(first, second)),
     )
+
+
+def _require_same_question(first: Snapshot, second: Snapshot) -> None:
+    _require_same_method(first, second)
+    _require_same_examples(first, second)
+    _require_same_labels(first, second)
 
 
 def _compare_classes(
@@ -133,8 +137,12 @@ def _lowest_agreement(noise: Noise | None, block: int) -> float | None:
     """Return the lowest agreement of a block in all draws of noise; None if there is none."""
     if noise is None:
         return None
-    values = [draw.block_agreement[block] for draw in noise.sources if block < len(draw.block_agreement)]
-    return min(values, default=None)
+    return min(_list_agreements(noise, block), default=None)
+
+
+def _list_agreements(noise: Noise, block: int) -> list[float]:
+    # Models that stand in for noise may have fewer blocks.
+    return [draw.block_agreement[block] for draw in noise.sources if block < len(draw.block_agreement)]
 
 
 def _share_text(first: Reasons, second: Reasons) -> Pair:
@@ -193,8 +201,12 @@ def _write_notes(first: Snapshot, second: Snapshot) -> Iterator[str]:
         yield "Both models have the same weights."
     if first.noise is None:
         yield _describe_missing_noise(first, second)
-    if first.examples[0].kind == WORD and not (first.has_texts or second.has_texts):
+    if _lacks_texts(first) and _lacks_texts(second):
         yield "Neither snapshot has texts, so words cannot be named."
+
+
+def _lacks_texts(saved: Snapshot) -> bool:
+    return saved.examples[0].kind == WORD and not saved.has_texts
 
 
 def _describe_missing_noise(first: Snapshot, second: Snapshot) -> str:

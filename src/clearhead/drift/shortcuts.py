@@ -51,8 +51,11 @@ class AuditedWord:
     def has_effect(self) -> bool:
         """Whether the model uses the word: hiding it lowers the class by more than hiding others does."""
         # Both: in large data sets effects are significant that no answer depends on.
-        is_significant = self.p_corrected < ALPHA
-        return is_significant and self.effect.value - self.control >= MIN_EFFECT
+        return self.is_significant and self.effect.value - self.control >= MIN_EFFECT
+
+    @property
+    def is_significant(self) -> bool:
+        return self.p_corrected < ALPHA
 
     @property
     def is_shortcut(self) -> bool:

@@ -66,23 +66,31 @@ def snapshot(
 
 
 def _require_noise_models(noise_models: Sequence[Any]) -> None:
-    if isinstance(noise_models, str | Model) or len(noise_models) == 1:
+    if _is_single_model(noise_models):
         raise BadOption(
             f"noise_models needs at least {MIN_NOISE_MODELS} models, because the spread of one is not known: train the "
             "same recipe with further seeds."
         )
 
 
+def _is_single_model(noise_models: Any) -> bool:
+    return isinstance(noise_models, str | Model) or len(noise_models) == 1
+
+
 def choose_task(inputs: Any, task: Any) -> Task:
     """Return the task, or a task of the inputs; raise BadInput unless one of them is given."""
-    if (inputs is None) == (task is None):
-        raise BadInput("Give either inputs (texts or images) or a task (a Task, a file, a folder or 'hf:NAME').")
+    _require_one_source(inputs, task)
     if isinstance(inputs, Task):
         return inputs
     if inputs is None:
         return read_task(task)
     raw_inputs = as_input_list(inputs)
     return Task("inputs", list(map(Example, map(str, range(len(raw_inputs))), raw_inputs)))
+
+
+def _require_one_source(inputs: Any, task: Any) -> None:
+    if (inputs is None) == (task is None):
+        raise BadInput("Give either inputs (texts or images) or a task (a Task, a file, a folder or 'hf:NAME').")
 
 
 @dataclass(frozen=True)

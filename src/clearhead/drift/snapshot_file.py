@@ -19,6 +19,7 @@ FORMATS = (1,)
 """The formats that can be read; the last is written."""
 DOCUMENT = "clearhead snapshot"
 """What the file says it is, to tell it from other JSON files."""
+HEADER = {"document": DOCUMENT, "format": FORMATS[-1], "clearhead": __version__}
 NOISE_FIELDS = ("draws", "precisions", "methods")
 PLAIN_FIELDS = ("model", "checksum", "task", "task_digest", "method")
 
@@ -53,8 +54,7 @@ def _require_json(path: Path) -> None:
 
 
 def _to_json(plain: Mapping[str, Any]) -> bytes:
-    header = {"document": DOCUMENT, "format": FORMATS[-1], "clearhead": __version__}
-    body = {**header, "snapshot": plain, "sha256": json_checksum(plain)}
+    body = {**HEADER, "snapshot": plain, "sha256": json_checksum(plain)}
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -89,9 +89,13 @@ def _plain_reasons(reasons: Reasons) -> dict[str, Any]:
         "text": reasons.text,
         "shares": _plain_numbers(reasons.shares),
     }
-    if reasons.blocks is not None:
-        plain["blocks"] = list(map(_plain_numbers, reasons.blocks))
-    return plain
+    return {**plain, **_plain_blocks(reasons.blocks)}
+
+
+def _plain_blocks(share_LU: Array | None) -> dict[str, Any]:
+    if share_LU is None:
+        return {}
+    return {"blocks": list(map(_plain_numbers, share_LU))}
 
 
 def _plain_numbers(value_N: Array) -> list[float]:
@@ -123,8 +127,14 @@ def _parse(content: bytes, path: Path) -> Snapshot:
     body = json.loads(content)
     _require_snapshot(body, path)
     check_format(body["format"], FORMATS, path)
-    check_checksum(json_checksum(body["snapshot"]), body["sha256"], path)
-    return _from_plain(body["snapshot"])
+    return _from_plain(_read_checked(body, path))
+
+
+def _read_checked(body: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """Return the snapshot of a file whose checksum is right."""
+    plain: Mapping[str, Any] = body["snapshot"]
+    check_checksum(json_checksum(plain), body["sha256"], path)
+    return plain
 
 
 def _require_snapshot(body: Any, path: Path) -> None:

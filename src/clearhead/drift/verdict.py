@@ -152,11 +152,15 @@ def collect_column(rows: Sequence[ExampleDiff], name: str) -> Array:
 
 
 def _choose_outcome(evidence: _Evidence) -> str:
-    if _is_mean_beyond(evidence) or _are_too_many(evidence.beyond, evidence.examples):
+    if _has_moved(evidence):
         return MOVED
     if _is_unchanged(evidence):
         return SAME
     return WITHIN_NOISE
+
+
+def _has_moved(evidence: _Evidence) -> bool:
+    return _is_mean_beyond(evidence) or _are_too_many(evidence.beyond, evidence.examples)
 
 
 def _is_unchanged(evidence: _Evidence) -> bool:

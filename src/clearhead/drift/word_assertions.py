@@ -1,8 +1,9 @@
 """Assertions about the words of one explanation, and of the two texts of a minimal pair."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import starmap, zip_longest
 from typing import Any
 
 from clearhead.api import explain
@@ -33,16 +34,26 @@ def assert_relies_on(explanation: Explanation, phrase: str, *, min_share: float 
     >>> assert_relies_on(clearhead.explain(model, "i want a refund"), "refund")     # doctest: +SKIP
     """
     reasons = read_reasons(explanation)
+    share = _add_shares(reasons, phrase)
+    limit = _choose_limit("min_share", min_share, RELIED_SHARE * _expect_share(reasons, phrase))
+    if share < limit - ROUNDING:
+        raise AssertionError(
+            f"The answer '{reasons.prediction}' does not rely on '{phrase}': its share is {_write(share)}, at least "
+            f"{_write(limit)} is asked. {name_strongest(reasons)}"
+        )
+
+
+def _add_shares(reasons: Reasons, phrase: str) -> float:
+    """Return the share of all occurrences of a phrase; raise BadInput if there is none."""
     shares = _find_shares(reasons, phrase)
     if not shares:
         raise BadInput(f"'{phrase}' does not occur in the explained text, so that no model could rely on it.")
-    average = len(_split(phrase)) / len(reasons.shares)
-    limit = _choose_limit("min_share", min_share, RELIED_SHARE * average)
-    if sum(shares) < limit - ROUNDING:
-        raise AssertionError(
-            f"The answer '{reasons.prediction}' does not rely on '{phrase}': its share is {_write(sum(shares))}, at "
-            f"least {_write(limit)} is asked. {name_strongest(reasons)}"
-        )
+    return sum(shares)
+
+
+def _expect_share(reasons: Reasons, phrase: str) -> float:
+    """Return the share that a phrase of average words would have."""
+    return len(_split(phrase)) / len(reasons.shares)
 
 
 def assert_ignores(explanation: Explanation, words: str | Sequence[str], *, max_share: float | None = None) -> None:
@@ -51,24 +62,32 @@ def assert_ignores(explanation: Explanation, words: str | Sequence[str], *, max_
     By default that is half the share of an average word. Words that do not occur are ignored, but one must occur.
     """
     reasons = read_reasons(explanation)
-    shares = dict(_find_strongest(reasons, [words] if isinstance(words, str) else words))
     limit = _choose_limit("max_share", max_share, IGNORED_SHARE / len(reasons.shares))
-    strong = [f"'{word}' {_write(share)}" for word, share in shares.items() if abs(share) > limit + ROUNDING]
+    shares = _find_strongest(reasons, [words] if isinstance(words, str) else words)
+    strong = [(word, share) for word, share in shares if abs(share) > limit + ROUNDING]
     if strong:
         raise AssertionError(
-            f"The answer '{reasons.prediction}' does not ignore {', '.join(strong)}: at most {_write(limit)} each is "
-            f"allowed. {name_strongest(reasons)}"
+            f"The answer '{reasons.prediction}' does not ignore {_list_shares(strong)}: at most {_write(limit)} each "
+            f"is allowed. {name_strongest(reasons)}"
         )
+
+
+def _list_shares(shares: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"'{word}' {_write(share)}" for word, share in shares)
 
 
 def _find_strongest(reasons: Reasons, phrases: Sequence[str]) -> Iterator[tuple[str, float]]:
     """Yield the strongest share of each phrase that occurs; raise BadInput if none does."""
+    for phrase in _list_occurring(reasons, phrases):
+        # Not their sum: occurrences for and against the answer must not cancel out.
+        yield phrase, max(_find_shares(reasons, phrase), key=abs)
+
+
+def _list_occurring(reasons: Reasons, phrases: Sequence[str]) -> list[str]:
     occurring = [phrase for phrase in phrases if _find_shares(reasons, phrase)]
     if not occurring:
         raise BadInput(f"None of {', '.join(phrases)} occurs in the explained text, so that every model ignores them.")
-    for phrase in occurring:
-        # Not their sum: occurrences for and against the answer must not cancel out.
-        yield phrase, max(_find_shares(reasons, phrase), key=abs)
+    return occurring
 
 
 def _choose_limit(name: str, limit: float | None, default: float) -> float:
@@ -80,12 +99,20 @@ def _choose_limit(name: str, limit: float | None, default: float) -> float:
 
 def read_reasons(explanation: Explanation) -> Reasons:
     """Return the shares of the words of an explained text."""
-    if not isinstance(explanation, Explanation):
-        raise BadOption(f"Assertions are about one explanation, as explain() returns it, not {explanation!r}.")
+    _require_explanation(explanation)
     reasons = extract_reasons(explanation, Example("0", explanation.text), ())
+    _require_words(reasons)
+    return reasons
+
+
+def _require_words(reasons: Reasons) -> None:
     if reasons.kind != WORD:
         raise BadInput("Assertions about words need an explanation of a text whose tokens have places in it.")
-    return reasons
+
+
+def _require_explanation(explanation: Explanation) -> None:
+    if not isinstance(explanation, Explanation):
+        raise BadOption(f"Assertions are about one explanation, as explain() returns it, not {explanation!r}.")
 
 
 def _split(phrase: str) -> list[str]:
@@ -119,8 +146,7 @@ def _write(share: float) -> str:
 
 def name_strongest(reasons: Reasons) -> str:
     """Name the words that speak most for the answer, with their shares."""
-    named = [f"'{word}' {_write(share)}" for word, share in reasons.top(MAX_NAMED_WORDS)]
-    return f"Strongest: {', '.join(named)}."
+    return f"Strongest: {_list_shares(reasons.top(MAX_NAMED_WORDS))}."
 
 
 def assert_same_reasons_for_pair(
@@ -167,13 +193,22 @@ def _compare_pair(first: Reasons, second: Reasons, max_shift: float) -> None:
     if first.prediction != second.prediction:
         strongest = f"First: {name_strongest(first)} Second: {name_strongest(second)}"
         raise AssertionError(f"The pair has different answers: {answers}. {strongest}")
-    pairs = sorted(_match_words(first, second), key=_sort_key)
-    shift = sum(pair.shift for pair in pairs) / 2
+    pairs = list(_match_words(first, second))
+    shift = _add_shifts(pairs)
     if shift > max_shift + ROUNDING:
         raise AssertionError(
             f"The pair has different reasons: {answers}, but {shift:.0%} of the reasons moved, at most "
-            f"{max_shift:.0%} is allowed. Most: {', '.join(map(str, pairs[:MAX_NAMED_WORDS]))}."
+            f"{max_shift:.0%} is allowed. Most: {_list_most_moved(pairs)}."
         )
+
+
+def _add_shifts(pairs: Sequence[WordPair]) -> float:
+    # What one word loses another gains: half of it moved.
+    return sum(pair.shift for pair in pairs) / 2
+
+
+def _list_most_moved(pairs: Sequence[WordPair]) -> str:
+    return ", ".join(map(str, sorted(pairs, key=_sort_key)[:MAX_NAMED_WORDS]))
 
 
 def _describe_answer(reasons: Reasons) -> str:
@@ -188,15 +223,20 @@ def _match_words(first: Reasons, second: Reasons) -> Iterator[WordPair]:
     """Yield the words of two texts in pairs, and those that only one has."""
     matcher = SequenceMatcher(None, first.words, second.words, autojunk=False)
     for _, start, stop, other_start, other_stop in matcher.get_opcodes():
-        common = min(stop - start, other_stop - other_start)
-        for offset in range(common):
-            yield _pair_words(first, start + offset, second, other_start + offset)
-        for unit in range(start + common, stop):
-            yield WordPair((first.words[unit],), first=float(first.shares[unit]))
-        for unit in range(other_start + common, other_stop):
-            yield WordPair((second.words[unit],), second=float(second.shares[unit]))
+        units = _list_words(first, range(start, stop))
+        other_units = _list_words(second, range(other_start, other_stop))
+        # Replaced words are paired in order, and what one text has more has no counterpart.
+        yield from starmap(_pair_words, zip_longest(units, other_units))
 
 
-def _pair_words(first: Reasons, unit: int, second: Reasons, other_unit: int) -> WordPair:
-    names = (first.words[unit], second.words[other_unit])
-    return WordPair(names, float(first.shares[unit]), float(second.shares[other_unit]))
+def _list_words(reasons: Reasons, units: Iterable[int]) -> list[tuple[str, float]]:
+    return [(reasons.words[unit], float(reasons.shares[unit])) for unit in units]
+
+
+def _pair_words(first: tuple[str, float] | None, second: tuple[str, float] | None) -> WordPair:
+    names = [word for word, _ in filter(None, (first, second))]
+    return WordPair(tuple(names), _read_share(first), _read_share(second))
+
+
+def _read_share(word: tuple[str, float] | None) -> float:
+    return 0.0 if word is None else word[1]

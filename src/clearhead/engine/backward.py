@@ -47,8 +47,7 @@ class BackwardSwitch:
     @contextmanager
     def use(self, backward: str) -> Iterator[None]:
         """Run backward passes of this kind inside the context."""
-        if backward != GRADIENT and self._refusal is not None:
-            raise UnsupportedOperation(self._refusal)
+        self._require_known(backward)
         # Restored at the end, since contexts may nest.
         before = self.backward
         self.backward = backward
@@ -56,6 +55,10 @@ class BackwardSwitch:
             yield
         finally:
             self.backward = before
+
+    def _require_known(self, backward: str) -> None:
+        if backward != GRADIENT and self._refusal is not None:
+            raise UnsupportedOperation(self._refusal)
 
 
 # Autograd calls a function's `backward` once for each call of `forward`, with the same `ctx`. Gradients are not

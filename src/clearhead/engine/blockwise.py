@@ -178,11 +178,14 @@ class BlockwiseTrace(Trace):
         return self._walk.maps
 
     def balance(self, rules: RuleSet = POSITIVE) -> Sequence[dict[str, float]]:
+        self._require_positive(rules)
+        return report_conservation(self._seeds, self._walk.arrivals)
+
+    def _require_positive(self, rules: RuleSet) -> None:
         if rules is not POSITIVE:
             raise UnsupportedModel(
                 f"This input is too long for {self.model.name} to follow any relevance but that of trans-att."
             )
-        return report_conservation(self._seeds, self._walk.arrivals)
 
     @cached_property
     def _walk(self) -> BackwardWalk:

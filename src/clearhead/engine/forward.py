@@ -201,15 +201,18 @@ class FullForwardPass(ForwardPass):
             raise UnsupportedModel(GRADIENTS_ONLY)
 
     def require_blocks(self) -> None:
-        if not self._keeps_order:
-            raise UnsupportedModel(
-                f"The blocks of {self.name} have other tokens than its input: it pads or reorders them (Longformer, "
-                f"XLNet), or a decoder reads them again. {WITHOUT_BLOCKS}"
-            )
+        self._require_order()
         if not self.has_blocks:
             raise UnsupportedModel(
                 f"No attention maps were found in {self.name}: it is not a Transformer, or it never forms them, or its "
                 f"attention implementation hides them (load it with sdpa or eager). {WITHOUT_BLOCKS}"
+            )
+
+    def _require_order(self) -> None:
+        if not self._keeps_order:
+            raise UnsupportedModel(
+                f"The blocks of {self.name} have other tokens than its input: it pads or reorders them (Longformer, "
+                f"XLNet), or a decoder reads them again. {WITHOUT_BLOCKS}"
             )
 
     @property

@@ -27,14 +27,18 @@ def head_relevances(
 
 def _sum_maps(attention: Tensor, coefficient: Tensor, samples: int) -> Tensor:
     """Return the sum of A ⊙ c over the map of each head (B,H)."""
+    _require_heads(attention, samples)
+    maps_BH = (attention * coefficient).sum((-2, -1))
+    # Windowed attention has the windows of a sample next to each other on the first axis.
+    return maps_BH.view(samples, -1, maps_BH.shape[1]).sum(1)
+
+
+def _require_heads(attention: Tensor, samples: int) -> None:
     if not _has_heads(attention, samples):
         raise UnsupportedModel(
             f"Heads cannot be told apart in attention maps of shape {tuple(attention.shape)}: samples × heads × "
             "queries × keys are expected. Leave out heads=True."
         )
-    maps_BH = (attention * coefficient).sum((-2, -1))
-    # Windowed attention has the windows of a sample next to each other on the first axis.
-    return maps_BH.view(samples, -1, maps_BH.shape[1]).sum(1)
 
 
 def _has_heads(attention: Tensor, samples: int) -> bool:

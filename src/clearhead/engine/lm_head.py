@@ -114,13 +114,17 @@ def vocabulary_logits(model: Model, hidden_BTD: Tensor, input_ids_BT: Tensor) ->
 def _require_lm(model: Model) -> Any:
     if model.writes:
         return _require_decoder(model)
+    _require_masked_lm(model)
+    return model.lm
+
+
+def _require_masked_lm(model: Model) -> None:
     if model.lm is None:
         raise UnsupportedModel(
             f"decoded-gradcam needs the masked-LM head that {model.name} was trained from: give its folder as ",
             Argument("lm_head"),
             " when the model is loaded.",
         )
-    return model.lm
 
 
 def _require_decoder(model: Model) -> Any:

@@ -58,15 +58,23 @@ def _check_is_intact(name: str, kept: KeptOutput) -> None:
 
 
 def _check_call(name: str, call: int, count: int) -> None:
-    if count == 0:
-        raise UnsupportedModel(f"The module '{name}' was not called, or its output does not depend on the input.")
+    _require_calls(name, count)
     if not 0 <= call < count:
         raise BadOption(f"Invalid call={call!r}: the module '{name}' was called {count} times, counted from 0.")
+
+
+def _require_calls(name: str, count: int) -> None:
+    if count == 0:
+        raise UnsupportedModel(f"The module '{name}' was not called, or its output does not depend on the input.")
 
 
 def _check_is_kept(outputs: ModuleOutputs, name: str) -> None:
     if name in outputs:
         return
+    _require_outputs(outputs, name)
+    raise BadOption(f"This trace keeps no output of '{name}'. Available: {', '.join(outputs)}.")
+
+
+def _require_outputs(outputs: ModuleOutputs, name: str) -> None:
     if not outputs:
         raise BadOption(f"This trace keeps no outputs of modules: capture it with modules=({name!r},).")
-    raise BadOption(f"This trace keeps no output of '{name}'. Available: {', '.join(outputs)}.")

@@ -51,6 +51,10 @@ def _capture_again(trace: Trace, model: Model) -> Trace:
 
 def number_precision(model: Model) -> float:
     """Return the distance from 1 to the next number in which the model computes, of tf32 where torch may use it."""
-    if model.dtype is torch.float32 and model.device.type == "cuda" and allows_tf32():
+    if _rounds_products(model):
         return TF32_PRECISION
     return torch.finfo(model.dtype).eps
+
+
+def _rounds_products(model: Model) -> bool:
+    return model.dtype is torch.float32 and model.device.type == "cuda" and allows_tf32()

@@ -51,14 +51,24 @@ def find_embedding(model: Model) -> nn.Embedding:
 
 def list_vocabulary(model: Model) -> list[int]:
     """Return the tokens that are whole words; raise UnsupportedModel if there are none."""
-    size = min(len(model.processor), len(find_embedding(model).weight))
-    names = model.processor.convert_ids_to_tokens(list(range(size)))
+    names = _name_tokens(model)
     mark = _find_mark(names)
-    special = set(model.processor.all_special_ids)
-    tokens = [token for token, name in enumerate(names) if _is_word(name, mark) and token not in special]
+    words = {token for token, name in enumerate(names) if _is_word(name, mark)}
+    tokens = sorted(words.difference(model.processor.all_special_ids))
+    _require_tokens(model, tokens)
+    return tokens
+
+
+def _name_tokens(model: Model) -> list[str]:
+    # Tables may have rows to spare, and tokenizers names that the network does not know.
+    size = min(len(model.processor), len(find_embedding(model).weight))
+    names: list[str] = model.processor.convert_ids_to_tokens(list(range(size)))
+    return names
+
+
+def _require_tokens(model: Model, tokens: Sequence[int]) -> None:
     if not tokens:
         raise UnsupportedModel(f"No token of {model.name} is a whole word: there is no evidence to plant.")
-    return tokens
 
 
 def _find_mark(names: Sequence[str]) -> str:
@@ -125,8 +135,16 @@ def _is_whole_word(item: Item, index: int) -> bool:
     if item.text is None or item.offsets is None:
         return False
     segment, start, end = as_span(item.offsets[index])
-    text = as_segments(item.text)[segment]
+    return _stands_alone(as_segments(item.text)[segment], start, end)
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """Return whether characters are letters with none beside them."""
     # The tokens of some tokenizers begin with the blank before the word.
     word = text[start:end].lstrip()
-    neighbours = text[: end - len(word)][-1:] + text[end:][:1]
-    return word.isalpha() and not any(map(str.isalnum, neighbours))
+    return word.isalpha() and not _has_neighbours(text, end - len(word), end)
+
+
+def _has_neighbours(text: str, start: int, end: int) -> bool:
+    neighbours = text[:start][-1:] + text[end:][:1]
+    return any(map(str.isalnum, neighbours))

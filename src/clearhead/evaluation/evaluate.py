@@ -99,9 +99,13 @@ class TableEntry:
 def parse_entries(methods: Sequence[Any]) -> list[TableEntry]:
     """Parse the methods of a table; a control without a seed is the mean of several seeds."""
     specs = _parse_by_text(methods, parse_method)
+    _require_methods(specs)
+    return [TableEntry(spec.text, _repeat_seeds(spec)) for spec in specs.values()]
+
+
+def _require_methods(specs: Mapping[str, MethodSpec]) -> None:
     if not specs:
         raise BadOption("No method was named: give at least one.")
-    return [TableEntry(spec.text, _repeat_seeds(spec)) for spec in specs.values()]
 
 
 def _parse_by_text(names: Sequence[Any], parse: Callable[[Any], Spec]) -> dict[str, Spec]:

@@ -91,10 +91,14 @@ def _make_batches(model: Model, encoded: Mapping[int, Encoded], batch_size: int 
 
 def _validate_options(batch_size: int | None, long: str) -> None:
     """Raise BadOption unless the options fit evaluation, which has no windows."""
-    if long not in ("error", "truncate"):
-        raise BadOption(Argument("long", long), " is not a choice when measuring. Use 'truncate' or 'error'.")
+    _validate_long(long)
     if batch_size is not None:
         require_integer("batch_size", batch_size, is_flag=True)
+
+
+def _validate_long(long: str) -> None:
+    if long not in ("error", "truncate"):
+        raise BadOption(Argument("long", long), " is not a choice when measuring. Use 'truncate' or 'error'.")
 
 
 def _make_planner(model: Model, examples: Sequence[Example], needs: Sequence[str]) -> "TargetPlanner | AnswerPlanner":
@@ -250,13 +254,17 @@ def _check_need(model: Model, need: str) -> None:
 
 def _require_same_output(model: Model, need: str) -> None:
     """Raise UnsupportedModel if only one of model and metric is about written answers."""
+    _require_answer_metric(model, need)
+    if not model.writes:
+        raise UnsupportedModel(f"{model.name} does not write text, so it has no answers to measure: use aopc, say.")
+
+
+def _require_answer_metric(model: Model, need: str) -> None:
     if need not in ANSWER_TARGETS:
         raise UnsupportedModel(
             f"{model.name} writes text, so metrics of classes do not apply: use those of answers, such as "
             "log-prob-drop, lds or evidence-rank."
         )
-    if not model.writes:
-        raise UnsupportedModel(f"{model.name} does not write text, so it has no answers to measure: use aopc, say.")
 
 
 def _require_spans(model: Model) -> None:

@@ -330,10 +330,14 @@ def revealing(
 
 
 def _tenths(start: float) -> list[float]:
-    if start not in (0, 0.1):
-        raise _bad_start(start)
+    _validate_start(start)
     # In whole tenths: adding 0.1 again and again would collect rounding errors.
     return [step / 10 for step in range(round(start * 10), 10)]
+
+
+def _validate_start(start: float) -> None:
+    if start not in (0, 0.1):
+        raise _bad_start(start)
 
 
 def _bad_start(start: float) -> BadOption:

@@ -175,8 +175,7 @@ def _make_mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
     require_integer("seed", seed, 0)
     # All examples of a task are of one kind, so the first one tells.
     source = examples[0].input
-    if isinstance(source, tuple):
-        raise BadInput("Pairs of texts cannot be joined to mosaics: use single texts or pictures.")
+    _refuse_pairs(source)
     if isinstance(source, str):
         joined = map(_join_texts, _mix_classes(examples, TEXTS_PER_MOSAIC, seed))
     else:
@@ -184,13 +183,22 @@ def _make_mosaics(examples: list[Example], *, seed: int = 0) -> list[Example]:
     return list(chain.from_iterable(joined))
 
 
+def _refuse_pairs(source: Any) -> None:
+    if isinstance(source, tuple):
+        raise BadInput("Pairs of texts cannot be joined to mosaics: use single texts or pictures.")
+
+
 def _mix_classes(examples: list[Example], size: int, seed: int) -> list[list[Example]]:
     """Group examples whose labels all differ; raise BadInput if there are too few labels for one group."""
     generator = np.random.default_rng(seed)
     by_label = _group_by_label(_shuffle_examples(examples, generator))
+    _require_labels(examples, size, by_label)
+    return _draw_groups(by_label, size, generator)
+
+
+def _require_labels(examples: list[Example], size: int, by_label: Mapping[str, list[Example]]) -> None:
     if len(by_label) < size:
         raise BadInput(f"A mosaic needs {size} different labels, which these {len(examples)} examples do not have.")
-    return _draw_groups(by_label, size, generator)
 
 
 def _shuffle_examples(examples: Sequence[Example], generator: np.random.Generator) -> list[Example]:

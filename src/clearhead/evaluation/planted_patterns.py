@@ -67,14 +67,20 @@ def plant_patterns(model: Model, encoded: Sequence[Encoded], generator: np.rando
     targets = choose_targets(before_NC, PATTERNS)
     height, width = inputs.tensors["pixel_values"].shape[-2:]
     squares = [_draw_square(height, width, generator) for _ in encoded]
+    painted = _paint_all(model, inputs, squares, targets)
+    decides = is_turned(before_NC, run_inputs(model, painted), targets)
+    locations = [square.as_shares(height, width) for square in squares]
+    return Planting(model, painted, targets, locations, decides)
+
+
+def _paint_all(model: Model, inputs: Inputs, squares: Sequence[Square], targets: Sequence[int]) -> Inputs:
+    """Return the images, each with the pattern of its class in its square."""
     painted = inputs
     for target in sorted(set(targets)):
         rows = list_rows(targets, target)
         pattern_CPQ = _train_pattern(model, inputs, rows[:TRAINING_INPUTS], squares, target)
         painted = _paint_rows(painted, rows, squares, pattern_CPQ)
-    decides = is_turned(before_NC, run_inputs(model, painted), targets)
-    locations = [square.as_shares(height, width) for square in squares]
-    return Planting(model, painted, targets, locations, decides)
+    return painted
 
 
 def _draw_square(height: int, width: int, generator: np.random.Generator) -> Square:

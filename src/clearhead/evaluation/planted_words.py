@@ -101,10 +101,15 @@ def _drop_tokens(row: Encoded, dropped: Set[int]) -> Encoded:
 def _keep_tokens(row: Encoded, indices: Sequence[int]) -> Encoded:
     """Return some tokens of an encoded text."""
     values = {name: list(_pick(numbers, indices)) for name, numbers in row.values.items()}
-    item = replace(row.item, tokens=_pick(row.item.tokens, indices), special=_pick(row.item.special, indices))
-    if item.offsets is not None:
-        item = replace(item, offsets=_pick(item.offsets, indices))
-    return Encoded(item, values)
+    return Encoded(_keep_item(row.item, indices), values)
+
+
+def _keep_item(item: Item, indices: Sequence[int]) -> Item:
+    kept = replace(item, tokens=_pick(item.tokens, indices), special=_pick(item.special, indices))
+    # Not every tokenizer tells where its tokens stand.
+    if item.offsets is None:
+        return kept
+    return replace(kept, offsets=_pick(item.offsets, indices))
 
 
 def _pick(values: Sequence[Any], indices: Sequence[int]) -> tuple[Any, ...]:
@@ -130,8 +135,11 @@ def _plant_pieces(
 
 def _decides(model: Model, attempt: Attempt, before_C: Tensor, generator: np.random.Generator) -> bool:
     """Return whether the word turns the prediction, and matters more than any other token."""
-    is_turned = attempt.lead > 0 and int(before_C.argmax()) != attempt.target
-    return is_turned and _matters_most(model, attempt, before_C, generator)
+    return _is_turned(attempt, before_C) and _matters_most(model, attempt, before_C, generator)
+
+
+def _is_turned(attempt: Attempt, before_C: Tensor) -> bool:
+    return attempt.lead > 0 and int(before_C.argmax()) != attempt.target
 
 
 def _list_attempts(
@@ -171,14 +179,18 @@ def _assemble(
     model: Model, encoded: Sequence[Encoded], targets: tuple[int, ...], planted: Mapping[int, Attempt]
 ) -> Planting:
     """Return all texts, those in which nothing decides as they were."""
-    attempts = list(map(_leave, encoded, targets))
-    for index, attempt in planted.items():
-        attempts[index] = attempt
+    attempts = _fill_in(encoded, targets, planted)
     names = [_name_planted(model, attempt) for attempt in attempts]
     rows = list(map(_show_planted, attempts, names))
     locations = [attempt.location for attempt in attempts]
     decides = [attempt.lead > 0 for attempt in attempts]
     return Planting(model, collate(model, rows), targets, locations, decides, names)
+
+
+def _fill_in(encoded: Sequence[Encoded], targets: Sequence[int], planted: Mapping[int, Attempt]) -> list[Attempt]:
+    """Return an attempt for each text, also where none decides."""
+    left = map(_leave, encoded, targets)
+    return [planted.get(index, attempt) for index, attempt in enumerate(left)]
 
 
 def _leave(row: Encoded, target: int) -> Attempt:

@@ -203,9 +203,13 @@ def word_frequencies(texts: Iterable[str]) -> InverseDocumentFrequency:
     for text in texts:
         documents += 1
         counts.update(_distinct_words(text))
+    _require_documents(documents)
+    return InverseDocumentFrequency(documents, counts)
+
+
+def _require_documents(documents: int) -> None:
     if not documents:
         raise BadInput("The reference corpus is empty: give the texts that word frequencies are counted in.")
-    return InverseDocumentFrequency(documents, counts)
 
 
 def _distinct_words(text: str) -> set[str]:
@@ -225,10 +229,14 @@ def word_records(explanations: Collection[Explanation], *, weight: Weight | None
 
 
 def _check_explanations(explanations: Collection[Explanation]) -> None:
-    if isinstance(explanations, Collection) and not explanations:
-        raise BadInput("There is nothing to show: give at least one explanation.")
+    _refuse_nothing(explanations)
     if not _is_list_of_explanations(explanations):
         raise BadInput("Words are counted in a list of explanations: put a single one in a list.")
+
+
+def _refuse_nothing(explanations: Collection[Explanation]) -> None:
+    if isinstance(explanations, Collection) and not explanations:
+        raise BadInput("There is nothing to show: give at least one explanation.")
 
 
 def _is_list_of_explanations(explanations: Any) -> bool:

@@ -10,6 +10,7 @@ from clearhead.errors import BadFile
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
+BASE = "base_model_name_or_path"
 # Names of heads in Transformers, whose rows are the classes.
 HEAD_ENDINGS = ("classifier.weight", "score.weight", "out_proj.weight", "classification_head.weight")
 # Task of PEFT to the class of Transformers that loads the base model.
@@ -45,12 +46,16 @@ def read_adapter(source: str) -> Adapter:
     path = Path(source) / CONFIG
     try:
         config = json.loads(path.read_text("utf-8"))
-        base = config["base_model_name_or_path"]
+        base = config[BASE]
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise BadFile(f"'{path}' is damaged: it does not name the adapter's base model.") from error
-    if not isinstance(base, str) or not base:
-        raise BadFile(f"'{path}' names no base model: set base_model_name_or_path to its folder.")
+    _require_base(base, path)
     return Adapter(source, _find_base(source, base), TASK_CLASSES.get(config.get("task_type") or ""))
+
+
+def _require_base(base: Any, path: Path) -> None:
+    if not isinstance(base, str) or not base:
+        raise BadFile(f"'{path}' names no base model: set {BASE} to its folder.")
 
 
 def _find_base(source: str, base: str) -> str:
@@ -69,18 +74,35 @@ def count_adapter_classes(folder: str) -> int | None:
     if not path.is_file():
         return None
     with safe_open(path, "pt") as weights:
-        for name in weights.keys():  # noqa: SIM118  no mapping
-            if name.endswith(HEAD_ENDINGS) and "lora_" not in name:
-                return int(weights.get_slice(name).get_shape()[0])
+        return _count_rows(weights)
+
+
+def _count_rows(weights: Any) -> int | None:
+    for name in weights.keys():  # noqa: SIM118  no mapping
+        if _is_head(name):
+            return int(weights.get_slice(name).get_shape()[0])
     return None
+
+
+def _is_head(name: str) -> bool:
+    return name.endswith(HEAD_ENDINGS) and "lora_" not in name
 
 
 def put_on(network: Any, adapter: Adapter, *, allow_pickle: bool) -> Any:
     """Return the base network with the adapter on it."""
-    if find_spec("peft") is None:
-        raise BadFile(f"'{adapter.folder}' is a PEFT adapter of '{adapter.base}': pip install peft to load it.")
-    if not allow_pickle and not (Path(adapter.folder) / WEIGHTS).is_file():
-        raise BadFile(f"'{adapter.folder}' has no {WEIGHTS}: save the adapter as safetensors.")
+    _require_peft(adapter)
+    if not allow_pickle:
+        _require_safetensors(adapter.folder)
     import peft
 
     return peft.PeftModel.from_pretrained(network, adapter.folder).eval()
+
+
+def _require_peft(adapter: Adapter) -> None:
+    if find_spec("peft") is None:
+        raise BadFile(f"'{adapter.folder}' is a PEFT adapter of '{adapter.base}': pip install peft to load it.")
+
+
+def _require_safetensors(folder: str) -> None:
+    if not (Path(folder) / WEIGHTS).is_file():
+        raise BadFile(f"'{folder}' has no {WEIGHTS}: save the adapter as safetensors.")

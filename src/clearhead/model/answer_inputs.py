@@ -162,11 +162,19 @@ def tokenise_answer(model: Model, prompt: Encoded, answer: str, *, after: str = 
     """Return the tokens of an answer as they would follow the prompt, or words `after` which it goes on."""
     _validate_text(answer, name)
     ids = _tokenise_after(*_find_context(model, prompt, after), answer)
+    _require_token(answer, name, ids)
+    _refuse_unknown(model, answer, name, ids)
+    return ids
+
+
+def _require_token(answer: str, name: str, ids: Sequence[int]) -> None:
     if not ids:
         raise BadInput(f"The tokenizer finds no token in the {name} {answer!r}.")
+
+
+def _refuse_unknown(model: Model, answer: str, name: str, ids: list[int]) -> None:
     if _has_unknown(model, ids):
         raise BadInput(f"The {name} {answer!r} contains characters that the vocabulary of {model.name} does not have.")
-    return ids
 
 
 def _validate_text(answer: Any, name: str) -> None:

@@ -22,11 +22,15 @@ def require_bfloat16(dtype: torch.dtype, device: torch.device) -> None:
     Some virtual machines announce AMX but trap on it, so that torch dies with an illegal instruction, which no
     exception handler can catch.
     """
-    if dtype is torch.bfloat16 and device.type == "cpu" and _traps_on_amx():
+    if _would_trap(dtype, device):
         raise UnsupportedModel(
             "This CPU announces AMX instructions but cannot execute them, so torch would crash in bfloat16. Set the "
             f"environment variable {ISA_LIMIT}=AVX512_CORE_BF16 before Python starts, or use dtype='float32'."
         )
+
+
+def _would_trap(dtype: torch.dtype, device: torch.device) -> bool:
+    return dtype is torch.bfloat16 and device.type == "cpu" and _traps_on_amx()
 
 
 def _traps_on_amx() -> bool:

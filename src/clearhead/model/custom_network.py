@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,8 +37,14 @@ class CustomNetwork(nn.Module):
         self.config: Any = None
 
     def forward(self, **tensors: Tensor) -> Tensor:
+        values = find_values(self._run(tensors), _count_rows(tensors))
+        return self._as_logits(values)
+
+    def _run(self, tensors: Mapping[str, Tensor]) -> Any:
         arguments = {self.arguments.get(name, name): tensor for name, tensor in tensors.items()}
-        values = find_values(self.module(**arguments), len(next(iter(tensors.values()))))
+        return self.module(**arguments)
+
+    def _as_logits(self, values: Tensor) -> Tensor:
         if self.returns_probabilities:
             return values.clamp(min=SMALLEST).log()
         return values
@@ -47,19 +53,35 @@ class CustomNetwork(nn.Module):
         """Return the word embeddings: those of the body, else the first table of the module."""
         for body in _list_bodies(self.module):
             return body.get_input_embeddings()
-        return next((child for child in self.module.modules() if isinstance(child, nn.Embedding)), None)
+        return _find_table(self.module)
+
+
+def _count_rows(tensors: Mapping[str, Tensor]) -> int:
+    return len(next(iter(tensors.values())))
+
+
+def _find_table(module: nn.Module) -> nn.Embedding | None:
+    return next((child for child in module.modules() if isinstance(child, nn.Embedding)), None)
 
 
 def wrap_module(module: nn.Module, processor: Any) -> CustomNetwork:
     """Return a network around a module; it is called once, to see what its head returns."""
     network = CustomNetwork(module, processor)
     network.config = _find_config(module, processor)
-    values = _probe(network, processor)
-    network.returns_probabilities = _are_probabilities(values)
-    # The config of a body knows nothing of a head that was put on it.
-    if len(getattr(network.config, "id2label", None) or ()) != values.shape[1]:
-        network.config.id2label = _number_labels(values.shape[1])
+    _read_head(network, _probe(network, processor))
     return network
+
+
+def _read_head(network: CustomNetwork, values: Tensor) -> None:
+    """Set what the outputs of a network for a small input tell about its head."""
+    network.returns_probabilities = _are_probabilities(values)
+    _name_classes(network.config, values.shape[1])
+
+
+def _name_classes(config: Any, count: int) -> None:
+    # The config of a body knows nothing of a head that was put on it.
+    if len(getattr(config, "id2label", None) or ()) != count:
+        config.id2label = _number_labels(count)
 
 
 def is_stock(module: Any) -> bool:
@@ -70,12 +92,20 @@ def is_stock(module: Any) -> bool:
 def find_values(output: Any, rows: int) -> Tensor:
     """Return the logits in what a module returned: one row per input."""
     for value in _list_values(output):
-        if value.dim() == 2 and len(value) == rows:
+        if _is_matrix(value, rows):
             return value
         # One number per input.
         if value.shape == (rows,):
             return value[:, None]
-    raise UnsupportedModel(
+    raise _no_logits(output)
+
+
+def _is_matrix(value: Tensor, rows: int) -> bool:
+    return value.dim() == 2 and len(value) == rows
+
+
+def _no_logits(output: Any) -> UnsupportedModel:
+    return UnsupportedModel(
         f"The module returned {_describe(output)}: return the logits (inputs × classes) as a tensor, first in a tuple, "
         "or under the name 'logits'."
     )
@@ -110,41 +140,71 @@ def _list_bodies(module: nn.Module) -> Iterator[Any]:
 
 
 def _find_main_input(module: nn.Module, processor: Any) -> str:
-    names = inspect.signature(module.forward).parameters
-    if any(name in IMAGE_ARGUMENTS for name in names):
-        return "pixel_values"
     # An image processor tells what a module reads whose body does not.
-    reads_images = processor is not None and not hasattr(processor, "convert_ids_to_tokens")
-    body = next(_list_bodies(module), None)
-    if reads_images or getattr(body, "main_input_name", "") == "pixel_values":
+    if _names_images(module) or _is_image_processor(processor) or _has_image_body(module):
         return "pixel_values"
     return "input_ids"
 
 
+def _names_images(module: nn.Module) -> bool:
+    """Return whether an argument of a module is called like a picture."""
+    return not _list_parameters(module).keys().isdisjoint(IMAGE_ARGUMENTS)
+
+
+def _list_parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(module.forward).parameters
+
+
+def _is_image_processor(processor: Any) -> bool:
+    return processor is not None and not hasattr(processor, "convert_ids_to_tokens")
+
+
+def _has_image_body(module: nn.Module) -> bool:
+    body = next(_list_bodies(module), None)
+    return getattr(body, "main_input_name", "") == "pixel_values"
+
+
 def _map_arguments(module: nn.Module, main: str) -> dict[str, str]:
     """Return by tensor the name of the argument that takes it."""
-    parameters = inspect.signature(module.forward).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+    parameters = _list_parameters(module)
+    if _takes_all(parameters.values()):
         return {name: name for name in (main, *TEXT_INPUTS)}
-    names = list(parameters)
+    return _match_names(list(parameters), main)
+
+
+def _takes_all(parameters: Iterable[inspect.Parameter]) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _match_names(names: Sequence[str], main: str) -> dict[str, str]:
+    """Return by tensor an argument of the same name, else one whose name hints at it."""
     arguments = {name: name for name in (main, *TEXT_INPUTS) if name in names}
     for name in names[1:]:
-        for hint, tensor in ARGUMENT_HINTS.items():
-            if hint in name:
-                arguments.setdefault(tensor, name)
+        _match_hints(arguments, name)
+    # Whatever the first one is called.
     if names:
         arguments.setdefault(main, names[0])
     return arguments
+
+
+def _match_hints(arguments: dict[str, str], name: str) -> None:
+    for hint, tensor in ARGUMENT_HINTS.items():
+        if hint in name:
+            arguments.setdefault(tensor, name)
 
 
 def _find_config(module: Any, processor: Any) -> Any:
     """Return a copy of the config of a module or of its body, or one with the padding token alone."""
     for owner in (module, *_list_bodies(module)):
         config = getattr(owner, "config", None)
-        if config is not None and not isinstance(config, Mapping):
+        if _is_config(config):
             # Changed below, and the module is the user's.
             return copy.deepcopy(config)
     return SimpleNamespace(pad_token_id=getattr(processor, "pad_token_id", None))
+
+
+def _is_config(config: Any) -> bool:
+    return config is not None and not isinstance(config, Mapping)
 
 
 def _probe(network: CustomNetwork, processor: Any) -> Tensor:
@@ -157,37 +217,55 @@ def _probe(network: CustomNetwork, processor: Any) -> Tensor:
         raise
     # Whatever the user's module raises.
     except Exception as error:
-        raise UnsupportedModel(
-            f"A {type(network.module).__name__} failed when it was tried with {', '.join(network.arguments)}: "
-            f"{first_line(error)} Its forward takes the tensors of its tokenizer or image processor by name, and "
-            "returns logits."
-        ) from error
+        raise _probe_failed(network, error) from error
+
+
+def _probe_failed(network: CustomNetwork, error: Exception) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"A {type(network.module).__name__} failed when it was tried with {', '.join(network.arguments)}: "
+        f"{first_line(error)} Its forward takes the tensors of its tokenizer or image processor by name, and "
+        "returns logits."
+    )
 
 
 def _make_probe(network: CustomNetwork, processor: Any) -> dict[str, Tensor]:
-    device = next(network.parameters()).device
     if network.main_input_name == "pixel_values":
-        size = _image_size(network.config, processor)
-        dtype = next(network.parameters()).dtype
-        return {"pixel_values": torch.zeros(1, 3, *size, device=device, dtype=dtype)}
-    ids = torch.tensor([PROBE_IDS], device=device)
-    probe = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
+        return {"pixel_values": _make_blank_image(network, processor)}
+    probe = _make_tokens(next(network.parameters()).device)
     return {name: tensor for name, tensor in probe.items() if name in network.arguments}
+
+
+def _make_blank_image(network: CustomNetwork, processor: Any) -> Tensor:
+    weight = next(network.parameters())
+    height, width = _image_size(network.config, processor)
+    return weight.new_zeros(1, 3, height, width)
+
+
+def _make_tokens(device: torch.device) -> dict[str, Tensor]:
+    ids = torch.tensor([PROBE_IDS], device=device)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
 
 
 def _image_size(config: Any, processor: Any) -> tuple[int, int]:
     size = getattr(config, "image_size", None)
     if isinstance(size, int):
         return size, size
-    size_setting = dict(getattr(processor, "size", None) or {})
-    edge = size_setting.get("shortest_edge") or PROBE_SIZE
-    return size_setting.get("height") or edge, size_setting.get("width") or edge
+    return _processed_size(dict(getattr(processor, "size", None) or {}))
+
+
+def _processed_size(setting: Mapping[str, int]) -> tuple[int, int]:
+    edge = setting.get("shortest_edge") or PROBE_SIZE
+    return setting.get("height") or edge, setting.get("width") or edge
 
 
 def _are_probabilities(values: Tensor) -> bool:
     if values.shape[1] < 2:
         return False
-    return bool((values >= 0).all()) and abs(float(values[0].sum()) - 1) < SUM_TOLERANCE
+    return bool((values >= 0).all()) and _sums_to_one(values[0])
+
+
+def _sums_to_one(values_C: Tensor) -> bool:
+    return abs(float(values_C.sum()) - 1) < SUM_TOLERANCE
 
 
 def _number_labels(count: int) -> dict[int, str]:

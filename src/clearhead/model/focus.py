@@ -38,13 +38,21 @@ def find_characters(text: str, focus: Any, noun: str) -> Characters:
     """Return where words stand in a text, or the pair of characters itself; `noun` is what the text is called."""
     if isinstance(focus, str):
         return _find_words(text, focus, noun)
+    _require_pair(focus, noun)
+    start, end = focus
+    _require_range(start, end, len(text), noun)
+    return start, end
+
+
+def _require_pair(focus: Any, noun: str) -> None:
     if not _is_integer_pair(focus):
         raise BadInput(f"Invalid focus={focus!r}: give words of the {noun}, the index of a token, or (start, end).")
-    start, end = focus
+
+
+def _require_range(start: int, end: int, length: int, noun: str) -> None:
     # An empty range would hold no token.
-    if not 0 <= start < end <= len(text):
-        raise BadInput(f"Characters {start} … {end} are not in the {noun}, which has {len(text)}.")
-    return start, end
+    if not 0 <= start < end <= length:
+        raise BadInput(f"Characters {start} … {end} are not in the {noun}, which has {length}.")
 
 
 def _is_integer_pair(focus: Any) -> bool:
@@ -53,14 +61,26 @@ def _is_integer_pair(focus: Any) -> bool:
 
 def _find_words(text: str, words: str, noun: str) -> Characters:
     """Return the characters of the first occurrence as whole words, else as any characters."""
-    if not words.strip():
-        raise BadInput(f"The focus is empty: give words of the {noun}.")
-    escaped = re.escape(words.strip())
-    # "art" means the word, not a piece of "party", if the text has both.
-    match = re.search(rf"(?<!\w){escaped}(?!\w)", text) or re.search(escaped, text)
+    _refuse_blanks(words, noun)
+    match = _search(re.escape(words.strip()), text)
     if match is None:
         raise BadInput(f"{words!r} does not occur in the {noun} {text!r}.")
     return match.span()
+
+
+def _refuse_blanks(words: str, noun: str) -> None:
+    if not words.strip():
+        raise BadInput(f"The focus is empty: give words of the {noun}.")
+
+
+def _search(escaped: str, text: str) -> re.Match[str] | None:
+    # "art" means the word, not a piece of "party", if the text has both.
+    return re.search(rf"(?<!\w){escaped}(?!\w)", text) or re.search(escaped, text)
+
+
+def is_index(focus: Any) -> bool:
+    """Return whether a focus is a number; a bool is an integer for Python, but no index."""
+    return isinstance(focus, int) and not isinstance(focus, bool)
 
 
 def find_index(focus: int, count: int, noun: str) -> int:

@@ -57,27 +57,26 @@ class TokenNetwork(FocusNetwork):
     """
 
     def select(self, logits: Tensor, focus: Tensor) -> Tensor:
-        count_B1 = (focus != 0).sum(1, keepdim=True).clamp(min=1)
-        # Sorted, so that the positions of all rows fill as few columns as possible; stable, to keep their order.
-        order_BT = torch.argsort((focus == 0).int(), dim=1, stable=True)
-        positions_BN = order_BT[:, : int(count_B1.max())]
+        positions_BN = _list_marked(focus)
         marks_BN = focus.gather(1, positions_BN)
         picked_BNC = self._pick(logits, positions_BN, marks_BN)
         # No sum where there is nothing to add: relevance would be divided once more.
         if picked_BNC.shape[1] == 1:
             return picked_BNC[:, 0]
-        weight_BN = (marks_BN != 0) / count_B1
-        return (picked_BNC * weight_BN[..., None].to(logits.dtype)).sum(1)
+        return _average_tokens(picked_BNC, marks_BN != 0)
 
     def _pick(self, logits_BTC: Tensor, positions_BN: Tensor, marks_BN: Tensor) -> Tensor:
         """Return the logits at some positions (B,N,C), those of the continuing class where a token continues."""
-        classes = logits_BTC.shape[-1]
-        first_C = torch.arange(classes, device=logits_BTC.device)
-        continued_C = torch.tensor(self.list_continued(classes), device=logits_BTC.device)
-        class_BNC = torch.where(marks_BN[..., None] == CONTINUES, continued_C, first_C)
-        index_BNC = positions_BN[..., None] * classes + class_BNC
+        class_BNC = self._choose_classes(marks_BN, logits_BTC.shape[-1])
+        index_BNC = positions_BN[..., None] * logits_BTC.shape[-1] + class_BNC
         picked_BX = logits_BTC.flatten(1).gather(1, index_BNC.flatten(1))
         return picked_BX.reshape(index_BNC.shape)
+
+    def _choose_classes(self, marks_BN: Tensor, classes: int) -> Tensor:
+        """Return which class is read at each token for each class (B,N,C)."""
+        first_C = torch.arange(classes, device=marks_BN.device)
+        continued_C = torch.tensor(self.list_continued(classes), device=marks_BN.device)
+        return torch.where(marks_BN[..., None] == CONTINUES, continued_C, first_C)
 
     def list_continued(self, classes: int) -> Sequence[int]:
         """Return for each class the one that its further tokens have."""
@@ -85,6 +84,24 @@ class TokenNetwork(FocusNetwork):
         numbers = {str(name): index for index, name in names.items()}
         # A class without a continuing one, such as O, continues itself.
         return [numbers.get(_continue_name(str(names.get(index, ""))), index) for index in range(classes)]
+
+
+def _list_marked(focus_BT: Tensor) -> Tensor:
+    """Return the positions of the marked tokens of each row (B,N), and of some others where a row has fewer."""
+    # Sorted, so that the positions of all rows fill as few columns as possible; stable, to keep their order.
+    order_BT = torch.argsort((focus_BT == 0).int(), dim=1, stable=True)
+    return order_BT[:, : _count_columns(focus_BT)]
+
+
+def _count_columns(focus_BT: Tensor) -> int:
+    # A row without a mark has a column as well.
+    return max(1, int((focus_BT != 0).sum(1).max()))
+
+
+def _average_tokens(logits_BNC: Tensor, is_marked_BN: Tensor) -> Tensor:
+    count_B1 = is_marked_BN.sum(1, keepdim=True).clamp(min=1)
+    weight_BN = is_marked_BN / count_B1
+    return (logits_BNC * weight_BN[..., None].to(logits_BNC.dtype)).sum(1)
 
 
 def _continue_name(name: str) -> str:
@@ -118,8 +135,13 @@ class BoxNetwork(FocusNetwork):
         return self.trailing_tokens == 0
 
     def select(self, logits: Tensor, focus: Tensor) -> Tensor:
-        index_B1C = focus[..., None].expand(-1, -1, logits.shape[-1])
-        return logits.gather(1, index_B1C)[:, 0]
+        return select_box(logits, focus)
+
+
+def select_box(values_BNC: Tensor, index_B1: Tensor) -> Tensor:
+    """Return the values of one box of each input (B,C)."""
+    index_B1C = index_B1[..., None].expand(-1, -1, values_BNC.shape[-1])
+    return values_BNC.gather(1, index_B1C)[:, 0]
 
 
 class PixelNetwork(FocusNetwork):

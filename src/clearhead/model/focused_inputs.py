@@ -47,12 +47,16 @@ def attach_focus(model: Model, inputs: Inputs | list[Any], focus: Any) -> Inputs
     # Without a choice of the caller, the focus is found when an input is encoded.
     if focus is None:
         return inputs
-    if not model.has_focus:
-        raise BadOption(f"{model.name} has one output per input: leave out focus.")
+    _require_focus(model)
     listed = list_focus(focus, len(inputs))
     if isinstance(inputs, Inputs):
         return focus_batch(model, inputs, listed)
     return list(map(FocusedInput, inputs, listed))
+
+
+def _require_focus(model: Model) -> None:
+    if not model.has_focus:
+        raise BadOption(f"{model.name} has one output per input: leave out focus.")
 
 
 def list_focus(focus: Any, count: int) -> list[Any]:
@@ -60,9 +64,13 @@ def list_focus(focus: Any, count: int) -> list[Any]:
     # A tuple is one focus: characters, or the corners of a box.
     if not isinstance(focus, list):
         return [focus] * count
+    _require_one_each(focus, count)
+    return focus
+
+
+def _require_one_each(focus: Sequence[Any], count: int) -> None:
     if len(focus) != count:
         raise BadInput(f"{len(focus)} values of focus were given for {count} inputs: give one for all, or one each.")
-    return focus
 
 
 def focus_encoded(model: Model, encoded: Encoded, focus: Any) -> Encoded:
@@ -84,17 +92,25 @@ def focus_batch(model: Model, inputs: Inputs, focus: Sequence[Any]) -> Inputs:
 
 
 def _focus_row(model: Model, inputs: Inputs, row: int, focus: Any) -> FocusedRow:
-    single = Inputs({name: tensor[[row]] for name, tensor in inputs.tensors.items()}, [inputs.items[row]])
+    single = _select_row(inputs, row)
     if model.takes_images:
         return _focus_image(model, single, focus)
     return _focus_text(model, single, focus)
 
 
+def _select_row(inputs: Inputs, row: int) -> Inputs:
+    return Inputs({name: tensor[[row]] for name, tensor in inputs.tensors.items()}, [inputs.items[row]])
+
+
 def _focus_image(model: Model, single: Inputs, focus: Any) -> FocusedRow:
-    output = run_all(model, single.tensors)
-    row = ImageRow(single.items[0], output.logits[0].cpu(), _read_boxes(output))
+    row = _read_image(model, single)
     focused, index = IMAGE_FINDERS[type(model.network)](model, row, focus)
     return replace(row.item, focus=focused), index
+
+
+def _read_image(model: Model, single: Inputs) -> ImageRow:
+    output = run_all(model, single.tensors)
+    return ImageRow(single.items[0], output.logits[0].cpu(), _read_boxes(output))
 
 
 def _read_boxes(output: Any) -> Tensor | None:

@@ -137,10 +137,14 @@ def _load_processor(source: str, auto_class: str) -> Any:
     if auto_class.endswith(IMAGE_TASKS):
         return transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
     tokenizer = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    _require_vocabulary(source, tokenizer)
+    return tokenizer
+
+
+def _require_vocabulary(source: str, tokenizer: Any) -> None:
     # Without its files some versions of Transformers make a tokenizer that knows special tokens only.
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise load_error(source, "it has no vocabulary (tokenizer.json, vocab.txt …): copy its tokenizer's files.")
-    return tokenizer
 
 
 @contextmanager

@@ -45,22 +45,23 @@ class FunctionNetwork(nn.Module):
     def call(self, inputs: Any) -> Tensor:
         """Return what the function returns for inputs, one row for each, in float64."""
         values = _as_rows(self.function(inputs))
-        if len(values) != len(inputs):
-            raise UnsupportedModel(
-                f"{name_function(self.function)} returned values of shape {tuple(values.shape)} for {len(inputs)} "
-                "inputs: return a row of probabilities per input, or a number."
-            )
+        _require_rows(self.function, values, len(inputs))
         return values
 
     def convert(self, values: Tensor) -> Tensor:
         """Return logits from what the function returned."""
-        if self.config.problem_type == "regression":
+        problem = self.config.problem_type
+        if problem == "regression":
             return values
-        if values.shape[1] == 1 and len(self.config.id2label) == 2:
-            values = torch.cat([1 - values, values], 1)
-        if self.config.problem_type == "multi_label_classification":
+        if problem == "multi_label_classification":
             return values.clamp(SMALLEST, 1 - SMALLEST).logit()
-        return values.clamp(min=SMALLEST).log()
+        return self._complete(values).clamp(min=SMALLEST).log()
+
+    def _complete(self, probabilities: Tensor) -> Tensor:
+        """Add the probability of the first of two classes if the function returns that of the second alone."""
+        if probabilities.shape[1] == 1:
+            return torch.cat([1 - probabilities, probabilities], 1)
+        return probabilities
 
 
 class TextFunction(FunctionNetwork):
@@ -76,9 +77,15 @@ class TextFunction(FunctionNetwork):
     def _decode(self, ids: list[int]) -> Any:
         if isinstance(self.processor, WordTokenizer):
             return self.processor.decode(ids)
-        mask = self.processor.mask_token_id
-        special = set(self.processor.all_special_ids) - {mask}
-        return self.processor.decode([index for index in ids if index not in special])
+        return self.processor.decode(self._drop_special(ids))
+
+    def _drop_special(self, ids: list[int]) -> list[int]:
+        special = self._list_special()
+        return [index for index in ids if index not in special]
+
+    def _list_special(self) -> set[int]:
+        # Masks stay: they stand for words that are hidden.
+        return set(self.processor.all_special_ids) - {self.processor.mask_token_id}
 
 
 class ImageFunction(FunctionNetwork):
@@ -87,9 +94,23 @@ class ImageFunction(FunctionNetwork):
     main_input_name = "pixel_values"
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        colours = (pixel_values * 255).round().clamp(0, 255).to(torch.uint8)
-        images: Array = colours.permute(0, 2, 3, 1).cpu().numpy()
-        return self.convert(self.call(images)).to(pixel_values.device)
+        logits = self.convert(self.call(_as_colours(pixel_values)))
+        return logits.to(pixel_values.device)
+
+
+def _as_colours(pixels_NCPQ: Tensor) -> Array:
+    """Return images as people store them: colours last, from 0 to 255."""
+    colours = (pixels_NCPQ * 255).round().clamp(0, 255).to(torch.uint8)
+    images: Array = colours.permute(0, 2, 3, 1).cpu().numpy()
+    return images
+
+
+def _require_rows(function: Any, values: Tensor, count: int) -> None:
+    if len(values) != count:
+        raise UnsupportedModel(
+            f"{name_function(function)} returned values of shape {tuple(values.shape)} for {count} inputs: return a "
+            "row of probabilities per input, or a number."
+        )
 
 
 class PixelProcessor:
@@ -104,19 +125,23 @@ def wrap_function(
     function: Callable[..., Any], processor: Any, reads: str, labels: Sequence[str] | None
 ) -> tuple[FunctionNetwork, Any]:
     """Return a network around a function, and what prepares its inputs; the function is called once."""
-    if reads not in READS:
-        raise BadOption(f"Invalid reads={reads!r}: a function reads {TEXTS!r} or {IMAGES!r}.")
-    network: FunctionNetwork
-    if reads == IMAGES:
-        processor = processor or PixelProcessor()
-        network = ImageFunction(function, processor)
-    else:
-        processor = processor or WordTokenizer()
-        network = TextFunction(function, processor)
+    _validate_reads(reads)
+    network = _make_network(function, processor, reads)
     values = _probe(network, reads)
     network.config = _describe_values(values, labels)
     _validate_range(network, values)
-    return network.eval(), processor
+    return network.eval(), network.processor
+
+
+def _validate_reads(reads: str) -> None:
+    if reads not in READS:
+        raise BadOption(f"Invalid reads={reads!r}: a function reads {TEXTS!r} or {IMAGES!r}.")
+
+
+def _make_network(function: Callable[..., Any], processor: Any, reads: str) -> FunctionNetwork:
+    if reads == IMAGES:
+        return ImageFunction(function, processor or PixelProcessor())
+    return TextFunction(function, processor or WordTokenizer())
 
 
 def name_function(function: Any) -> str:
@@ -125,56 +150,81 @@ def name_function(function: Any) -> str:
 
 
 def _probe(network: FunctionNetwork, reads: str) -> Tensor:
-    inputs: Any = [PROBE_TEXT]
-    if reads == IMAGES:
-        inputs = np.full((1, PROBE_SIZE, PROBE_SIZE, 3), 127, np.uint8)
+    """Return what a function returns for a small input."""
     try:
-        return network.call(inputs)
+        return network.call(_make_probe(reads))
     except UnsupportedModel:
         raise
     # Whatever the user's function raises.
     except Exception as error:
-        raise UnsupportedModel(
-            f"{name_function(network.function)} failed when it was tried with one of {reads}: {first_line(error)} "
-            f"A function takes a list of texts, or with reads={IMAGES!r} an array of images (n × height × width × 3), "
-            "and returns probabilities (n × classes)."
-        ) from error
+        raise _probe_failed(network.function, reads, error) from error
+
+
+def _probe_failed(function: Any, reads: str, error: Exception) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"{name_function(function)} failed when it was tried with one of {reads}: {first_line(error)} A function takes "
+        f"a list of texts, or with reads={IMAGES!r} an array of images (n × height × width × 3), and returns "
+        "probabilities (n × classes)."
+    )
+
+
+def _make_probe(reads: str) -> Any:
+    if reads == IMAGES:
+        return np.full((1, PROBE_SIZE, PROBE_SIZE, 3), 127, np.uint8)
+    return [PROBE_TEXT]
 
 
 def _as_rows(values: Any) -> Tensor:
     """Return the values of a function as a matrix; one number per input is a column."""
+    rows = _as_float64(values)
+    if rows.dim() == 1:
+        return rows[:, None]
+    return rows.reshape(len(rows), -1)
+
+
+def _as_float64(values: Any) -> Tensor:
     if isinstance(values, Tensor):
-        rows = values.detach().cpu().double()
-    else:
-        rows = torch.from_numpy(np.array(values, dtype=np.float64))
-    return rows[:, None] if rows.dim() == 1 else rows.reshape(len(rows), -1)
+        return values.detach().cpu().double()
+    return torch.from_numpy(np.array(values, dtype=np.float64))
 
 
 def _describe_values(values: Tensor, labels: Sequence[str] | None) -> SimpleNamespace:
     """Return a config for a function with this output: how many classes there are, and what they exclude."""
-    columns = values.shape[1]
-    count = columns
-    # The probability of the second of two classes.
-    if columns == 1 and labels is not None and len(labels) == 2:
-        count = 2
+    count = _count_classes(values.shape[1], labels)
     names = {index: f"LABEL_{index}" for index in range(count)}
     return SimpleNamespace(id2label=names, problem_type=_find_problem(values, count), pad_token_id=0)
+
+
+def _count_classes(columns: int, labels: Sequence[str] | None) -> int:
+    # The probability of the second of two classes.
+    if columns == 1 and labels is not None and len(labels) == 2:
+        return 2
+    return columns
 
 
 def _find_problem(values: Tensor, classes: int) -> str:
     if classes == 1:
         return "regression"
-    sums_to_one = abs(float(values[0].sum()) - 1) < SUM_TOLERANCE
-    if sums_to_one or values.shape[1] == 1:
+    if values.shape[1] == 1 or _sum_to_one(values[0]):
         return "single_label_classification"
     return "multi_label_classification"
 
 
+def _sum_to_one(values_C: Tensor) -> bool:
+    return abs(float(values_C.sum()) - 1) < SUM_TOLERANCE
+
+
 def _validate_range(network: FunctionNetwork, values: Tensor) -> None:
-    if network.config.problem_type == "regression":
-        return
-    if not bool(((values >= 0) & (values <= 1)).all()):
-        raise UnsupportedModel(
-            f"{name_function(network.function)} returned {values.flatten()[0]:.4g}, which is no probability: return "
-            "values from 0 to 1 for each class (apply softmax), or a single number per input."
-        )
+    if network.config.problem_type != "regression" and not _are_shares(values):
+        raise _no_probability(network.function, values.flatten()[0])
+
+
+def _no_probability(function: Any, value: Tensor) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"{name_function(function)} returned {value:.4g}, which is no probability: return values from 0 to 1 for each "
+        "class (apply softmax), or a single number per input."
+    )
+
+
+def _are_shares(values: Tensor) -> bool:
+    return bool(((values >= 0) & (values <= 1)).all())

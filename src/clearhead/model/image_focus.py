@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clearhead.errors import BadInput
 from clearhead.model.batches import Item
-from clearhead.model.focus import FocusedOutput, find_index
+from clearhead.model.focus import FocusedOutput, find_index, is_index
 from clearhead.model.model import Model
 from clearhead.model.target import class_index
 
@@ -28,27 +28,37 @@ class ImageRow:
 def find_box(model: Model, row: ImageRow, focus: Any) -> tuple[FocusedOutput, Tensor]:
     """Return the box whose class is explained, and its index (1); None stands for the box that is surest."""
     index, note = _find_index(model, row, focus)
-    return FocusedOutput(f"in box {index}", box=_place_box(row, index), note=note), torch.tensor([index])
+    return _describe_box(row, index, note), torch.tensor([index])
+
+
+def _describe_box(row: ImageRow, index: int, note: str) -> FocusedOutput:
+    return FocusedOutput(f"in box {index}", box=_place_box(row, index), note=note)
 
 
 def _find_index(model: Model, row: ImageRow, focus: Any) -> tuple[int, str]:
-    # A bool is an integer for Python, but no index.
-    if isinstance(focus, int) and not isinstance(focus, bool):
+    if is_index(focus):
         return find_index(focus, len(row.logits), "boxes"), ""
-    if focus is None or isinstance(focus, str):
-        return _choose_box(model, row.logits, focus)
-    raise BadInput(f"Invalid focus={focus!r}: give the index of a box, or the label of one that is found.")
+    _require_label(focus)
+    return _choose_box(model, row.logits, focus)
+
+
+def _require_label(focus: Any) -> None:
+    if focus is not None and not isinstance(focus, str):
+        raise BadInput(f"Invalid focus={focus!r}: give the index of a box, or the label of one that is found.")
 
 
 def _choose_box(model: Model, logits_NC: Tensor, label: str | None) -> tuple[int, str]:
     """Return the surest box of a label, or of any, and how many are found."""
     probability_NC = _box_probabilities(model, logits_NC)
     is_object_N = _is_object(model, probability_NC.argmax(1), label)
-    count = int(is_object_N.sum())
-    if count == 0:
+    if not is_object_N.any():
         raise _nothing_found(model, label, probability_NC)
+    return _find_surest(probability_NC, is_object_N), _count_boxes(int(is_object_N.sum()))
+
+
+def _find_surest(probability_NC: Tensor, is_object_N: Tensor) -> int:
     sureness_N = probability_NC.amax(1).masked_fill(~is_object_N, -1)
-    return int(sureness_N.argmax()), _count_boxes(count)
+    return int(sureness_N.argmax())
 
 
 def _is_object(model: Model, best_N: Tensor, label: str | None) -> Tensor:
@@ -104,19 +114,35 @@ def find_pixels(model: Model, row: ImageRow, focus: Any) -> tuple[FocusedOutput,
     """
     best_PQ = row.logits.argmax(0)
     if focus is None:
-        return _select_class(model, best_PQ, int(best_PQ.flatten().mode().values), "the class of most pixels")
+        return _select_class(model, best_PQ, _find_most(best_PQ), "the class of most pixels")
     if isinstance(focus, str):
         return _select_class(model, best_PQ, class_index(focus, model.labels))
-    corners = _parse_corners(focus)
-    mask_PQ = _fill_box(best_PQ, corners, row.item)
+    return _select_inside(best_PQ, _parse_corners(focus), row.item)
+
+
+def _find_most(best_PQ: Tensor) -> int:
+    """Return the class of most pixels."""
+    return int(best_PQ.flatten().mode().values)
+
+
+def _select_inside(best_PQ: Tensor, corners: Corners, item: Item) -> tuple[FocusedOutput, Tensor]:
+    mask_PQ = _fill_box(best_PQ, corners, item)
     return FocusedOutput(f"in {_count_pixels(mask_PQ)}", box=corners), mask_PQ
 
 
 def _parse_corners(focus: Any) -> Corners:
-    if not isinstance(focus, tuple | list) or len(focus) != 4:
-        raise BadInput(f"Invalid focus={focus!r}: give a label, or a box (left, top, right, bottom) in pixels.")
+    _require_corners(focus)
     left, top, right, bottom = map(float, focus)
     return left, top, right, bottom
+
+
+def _require_corners(focus: Any) -> None:
+    if not _is_box(focus):
+        raise BadInput(f"Invalid focus={focus!r}: give a label, or a box (left, top, right, bottom) in pixels.")
+
+
+def _is_box(focus: Any) -> bool:
+    return isinstance(focus, tuple | list) and len(focus) == 4
 
 
 def _select_class(model: Model, best_PQ: Tensor, number: int, note: str = "") -> tuple[FocusedOutput, Tensor]:
@@ -127,11 +153,13 @@ def _select_class(model: Model, best_PQ: Tensor, number: int, note: str = "") ->
 
 
 def _no_pixels(model: Model, best_PQ: Tensor, number: int) -> BadInput:
+    label, shown = model.labels[number], ", ".join(_list_classes(model, best_PQ))
+    return BadInput(f"{model.name} finds no '{label}' in the picture, but {shown}: choose one of these, or a box.")
+
+
+def _list_classes(model: Model, best_PQ: Tensor) -> list[str]:
     labels = model.labels
-    shown = ", ".join(labels[index] for index in sorted(set(best_PQ.flatten().tolist())))
-    return BadInput(
-        f"{model.name} finds no '{labels[number]}' in the picture, but {shown}: choose one of these, or a box."
-    )
+    return [labels[index] for index in sorted(set(best_PQ.flatten().tolist()))]
 
 
 def _count_pixels(mask_PQ: Tensor) -> str:
@@ -148,9 +176,13 @@ def _fill_box(best_PQ: Tensor, corners: Corners, item: Item) -> Tensor:
     inside_P = _is_between(rows, (start_y, end_y), (top, bottom))
     inside_Q = _is_between(columns, (start_x, end_x), (left, right))
     mask_PQ = inside_P[:, None] & inside_Q
+    _require_pixels(corners, mask_PQ)
+    return mask_PQ.long()
+
+
+def _require_pixels(corners: Corners, mask_PQ: Tensor) -> None:
     if not mask_PQ.any():
         raise BadInput(f"The box {corners} holds no pixel of the output: give (left, top, right, bottom) in pixels.")
-    return mask_PQ.long()
 
 
 def _is_between(count: int, side: tuple[float, float], box: tuple[float, float]) -> Tensor:

@@ -50,9 +50,13 @@ def _require_channels_last(pixels: Array) -> Array:
     if values.ndim == 3 and values.shape[2] in ARRAY_CHANNELS and 0 not in values.shape:
         return values
     advice = "give height × width × 3"
-    if values.ndim == 3 and values.shape[0] in ARRAY_CHANNELS:
+    if _has_channels_first(values):
         advice = "put the channels last, with transpose(1, 2, 0)"
     raise BadInput(f"An array of shape {' × '.join(map(str, pixels.shape))} is no image: {advice}.")
+
+
+def _has_channels_first(values: Any) -> bool:
+    return values.ndim == 3 and values.shape[0] in ARRAY_CHANNELS
 
 
 def _scale_array(values: Array) -> Array:

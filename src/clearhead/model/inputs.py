@@ -106,9 +106,13 @@ def join_words(inputs: Any) -> str | list[str]:
 def _join_words(words: Sequence[Any]) -> str:
     for word in words:
         # A blank inside a word would make two of it.
-        if not isinstance(word, str) or len(word.split()) != 1:
+        if not _is_word(word):
             raise BadInput(f"{word!r} is no word: give texts without blanks, which are not empty.")
     return " ".join(words)
+
+
+def _is_word(word: Any) -> bool:
+    return isinstance(word, str) and len(word.split()) == 1
 
 
 def encode(model: Model, source: Any, *, overflow: str = "error") -> Encoded:
@@ -201,8 +205,12 @@ def _is_pair(source: Any) -> bool:
     return isinstance(source, tuple) and len(source) == 2 and all(isinstance(text, str) for text in source)
 
 
+def _are_words(source: Any) -> bool:
+    return isinstance(source, list) and all(isinstance(word, str) for word in source)
+
+
 def _advise_on(source: Any) -> str:
-    if isinstance(source, list) and all(isinstance(word, str) for word in source):
+    if _are_words(source):
         return " For texts that are split into words, give is_split_into_words=True."
     if isinstance(source, float) or source is None:
         return " Leave out missing values."

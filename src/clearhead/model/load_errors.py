@@ -1,7 +1,7 @@
 """Say in one line what is wrong with a model folder."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,16 +42,27 @@ def translate_load_errors(source: str) -> Iterator[None]:
 
 def load_error(source: str, reason: str) -> BadFile:
     """Return the error for a model that cannot be loaded."""
-    pieces: list[str | Argument] = [f"'{source}' cannot be loaded: {reason}"]
-    # Not by Path, which raises for names that are too long.
-    if not os.path.isfile(os.path.join(source, "config.json")):
+    return BadFile(f"'{source}' cannot be loaded: {reason}", *_list_advice(source, reason))
+
+
+def _list_advice(source: str, reason: str) -> Iterator[str | Argument]:
+    """Yield the pieces of a message that say what to try."""
+    if not _has_config(source):
         names = ", ".join(list_names())
-        pieces.append(f" Give a folder with config.json and safetensors weights, a hub id, or one of {names}.")
+        yield f" Give a folder with config.json and safetensors weights, a hub id, or one of {names}."
     if NO_WEIGHTS in reason and _may_be_pickled(Path(source)):
-        pieces += [" Pickled weights need ", Argument("allow_pickle", True), "."]
-    if "AutoTokenizer" in reason and find_spec("sentencepiece") is None:
-        pieces.append(" The tokenizers of Marian and some others need SentencePiece: pip install sentencepiece.")
-    return BadFile(*pieces)
+        yield from (" Pickled weights need ", Argument("allow_pickle", True), ".")
+    if _lacks_sentencepiece(reason):
+        yield " The tokenizers of Marian and some others need SentencePiece: pip install sentencepiece."
+
+
+def _has_config(source: str) -> bool:
+    # Not by Path, which raises for names that are too long.
+    return os.path.isfile(os.path.join(source, "config.json"))
+
+
+def _lacks_sentencepiece(reason: str) -> bool:
+    return "AutoTokenizer" in reason and find_spec("sentencepiece") is None
 
 
 def _may_be_pickled(folder: Path) -> bool:
@@ -65,10 +76,14 @@ def list_names() -> list[str]:
 
 
 def _find_reason(source: str, error: Exception) -> str:
-    line = _first_words(error)
     pointer = find_pointer(Path(source))
     if pointer is not None:
         return f"{pointer.name} is a Git LFS pointer, not the file itself: run git lfs pull in that folder."
+    return _translate(error, _first_words(error))
+
+
+def _translate(error: Exception, line: str) -> str:
+    """Return what an error of a library means, or its own words."""
     for sign, reason in KNOWN_REASONS.items():
         if sign in f"{type(error).__name__}: {line}":
             return reason.format(line=line.rstrip("."))
@@ -95,20 +110,26 @@ def find_pointer(folder: Path) -> Path | None:
 
 
 def _is_pointer(path: Path) -> bool:
-    if not path.is_file() or path.stat().st_size > MAX_POINTER_BYTES:
+    if not _is_small_file(path):
         return False
     return path.read_bytes().startswith(LFS_MARK)
+
+
+def _is_small_file(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= MAX_POINTER_BYTES
 
 
 def refuse_missing_weights(source: str, missing: Collection[str], all_weights: Collection[str]) -> None:
     """Raise BadFile if weights of a network are not in its files, since they would be random."""
     absent = sorted(set(missing).intersection(all_weights))
-    if not absent:
-        return
-    shown = ", ".join(absent[:SHOWN_WEIGHTS])
-    if len(absent) > SHOWN_WEIGHTS:
-        shown += " …"
-    raise BadFile(
-        f"'{source}' lacks {len(absent)} of the {len(all_weights)} weights of its architecture ({shown}), which would "
-        "be random: give the folder of the trained model, or correct 'architectures' in its config.json."
-    )
+    if absent:
+        raise BadFile(
+            f"'{source}' lacks {len(absent)} of the {len(all_weights)} weights of its architecture "
+            f"({_list_some(absent)}), which would be random: give the folder of the trained model, or correct "
+            "'architectures' in its config.json."
+        )
+
+
+def _list_some(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:SHOWN_WEIGHTS])
+    return f"{listed} …" if len(names) > SHOWN_WEIGHTS else listed

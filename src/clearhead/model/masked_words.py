@@ -24,9 +24,13 @@ def _index_word(model: Model, word: Any) -> Any:
     # Tokenizers of bytes have tokens of their own for a word after a blank, as most words stand.
     for text in (f" {word}", word):
         ids = _tokenise(model, text)
-        if len(ids) == 1 and ids[0] != model.processor.unk_token_id:
+        if _is_single_token(model, ids):
             return ids[0]
     raise _no_single_token(model, word)
+
+
+def _is_single_token(model: Model, ids: list[int]) -> bool:
+    return len(ids) == 1 and ids[0] != model.processor.unk_token_id
 
 
 def _tokenise(model: Model, text: str) -> list[int]:

@@ -161,6 +161,10 @@ def _validate_devices(network: Any, architecture: str) -> None:
     for module in network.modules():
         # The map of Transformers also names devices whose weights are loaded when they are needed.
         devices.update(map(_name_device, (getattr(module, "hf_device_map", None) or {}).values()))
+    _require_one_device(architecture, devices)
+
+
+def _require_one_device(architecture: str, devices: set[str]) -> None:
     if len(devices) > 1:
         raise UnsupportedModel(
             f"{architecture} is spread over {', '.join(sorted(devices))} by a device map, but a trace needs all of it "

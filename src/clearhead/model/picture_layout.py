@@ -47,12 +47,16 @@ def find_layout(tokens: PromptTokens) -> Layout:
     """Return the parts of each picture; raise UnsupportedModel if their number is not that of the image tokens."""
     layout = LAYOUTS[tokens.config.model_type](tokens)
     count = sum(map(len, layout))
+    _require_count(tokens, count)
+    return layout
+
+
+def _require_count(tokens: PromptTokens, count: int) -> None:
     if count != tokens.count:
         raise UnsupportedModel(
             f"The prompt has {tokens.count} image tokens, but pictures of these sizes have {count}: give the tensors "
             "as the model's own processor returns them."
         )
-    return layout
 
 
 def _lay_out_squares(tokens: PromptTokens) -> Layout:

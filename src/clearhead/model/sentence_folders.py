@@ -47,11 +47,15 @@ def _read_pooling(folder: Path) -> str:
     options = _read_json(folder / "config.json")
     # Several modes would be joined side by side, which no single embedding shows.
     chosen = [key for key, value in options.items() if key.startswith("pooling_mode_") and value is True]
-    if len(chosen) != 1 or chosen[0] not in POOLING_KEYS:
+    if not _is_known_pooling(chosen):
         raise UnsupportedModel(
             f"'{folder}' pools by {', '.join(chosen) or 'nothing'}: {' or '.join(POOLING_KEYS)} is covered."
         )
     return POOLING_KEYS[chosen[0]]
+
+
+def _is_known_pooling(chosen: list[str]) -> bool:
+    return len(chosen) == 1 and chosen[0] in POOLING_KEYS
 
 
 def _read_score(root: Path) -> str:

@@ -48,10 +48,14 @@ def zero_shot(model: Any, texts: Sequence[str]) -> Model:
     >>> clearhead.zero_shot(clip, ["a photo of a cat", "a photo of a dog"])     # doctest: +SKIP
     """
     model = as_model(model)
-    if not model.reads_pairs or not model.network.takes_images:
-        raise UnsupportedModel(f"{model.name} does not compare pictures with texts: give a model such as CLIP.")
+    _require_picture_tower(model)
     require_texts(texts)
     return make_tower(model, FIRST, embed_side(model, SECOND, texts), texts)
+
+
+def _require_picture_tower(model: Model) -> None:
+    if not model.reads_pairs or not model.network.takes_images:
+        raise UnsupportedModel(f"{model.name} does not compare pictures with texts: give a model such as CLIP.")
 
 
 def require_texts(texts: Any) -> None:

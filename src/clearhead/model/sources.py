@@ -78,13 +78,17 @@ def _list_texts(sources: Sources) -> list[str]:
     if sources is None or isinstance(sources, str):
         return []
     values = _list_values(sources)
-    if not values:
-        raise BadInput("'sources' is empty: give documents or segments, or leave it out for the prompt's sentences.")
+    _require_values(values)
     # Positions are checked later, when the text that they count in is there.
     texts = [value.strip() for value in values if isinstance(value, str)]
     if texts:
         _validate_texts(texts, len(values))
     return texts
+
+
+def _require_values(values: Sequence[Any]) -> None:
+    if not values:
+        raise BadInput("'sources' is empty: give documents or segments, or leave it out for the prompt's sentences.")
 
 
 def _list_values(sources: Mapping[str, str] | Sequence[Any]) -> list[Any]:
@@ -193,9 +197,13 @@ def _locate_texts(prompt: str, names: Sequence[str], texts: Sequence[str]) -> li
 
 def _locate_text(prompt: str, name: str, text: str, after: int) -> SourceSpan:
     start = _find_text(prompt, text, after)
+    _require_occurrence(name, text, start)
+    return SourceSpan(name, start, start + len(text))
+
+
+def _require_occurrence(name: str, text: str, start: int) -> None:
     if start < 0:
         raise BadInput(f"Source {name!r} ({_shorten(text)!r}) does not occur in the prompt, as other sources do.")
-    return SourceSpan(name, start, start + len(text))
 
 
 def _find_text(prompt: str, text: str, after: int) -> int:

@@ -91,10 +91,14 @@ def _invalid_index(model: Model, name: str, index: int, allowed: range) -> BadIn
 
 def _find_main(model: Model, tensors: Mapping[str, Any]) -> str:
     names = [name for name in MAIN_TENSORS if name in tensors]
-    if len(names) != 1:
-        raise _not_one_main(names, tensors)
+    _require_one_main(tensors, names)
     _validate_modality(model, names[0])
     return names[0]
+
+
+def _require_one_main(tensors: Mapping[str, Any], names: list[str]) -> None:
+    if len(names) != 1:
+        raise _not_one_main(names, tensors)
 
 
 def _not_one_main(names: list[str], tensors: Mapping[str, Any]) -> BadInput:
@@ -122,9 +126,13 @@ def _wrong_modality(model: Model, main: str) -> BadInput:
 
 def _validate_tensor(name: str, value: Any) -> None:
     _require_tensor(name, value)
-    if value.layout != torch.strided:
-        raise BadInput(f"'{name}' is sparse: make it dense with .to_dense().")
+    _refuse_sparse(name, value)
     _validate_dtype(name, value)
+
+
+def _refuse_sparse(name: str, tensor: Tensor) -> None:
+    if tensor.layout != torch.strided:
+        raise BadInput(f"'{name}' is sparse: make it dense with .to_dense().")
 
 
 def _require_tensor(name: str, value: Any) -> None:
@@ -134,8 +142,16 @@ def _require_tensor(name: str, value: Any) -> None:
 
 
 def _validate_dtype(name: str, tensor: Tensor) -> None:
+    _require_integers(name, tensor)
+    _require_floats(name, tensor)
+
+
+def _require_integers(name: str, tensor: Tensor) -> None:
     if name in INDEX_TENSORS and tensor.dtype not in INDEX_DTYPES:
         raise _wrong_dtype(name, tensor, "integers are needed: int64 or int32")
+
+
+def _require_floats(name: str, tensor: Tensor) -> None:
     if name in FLOAT_TENSORS and not tensor.is_floating_point():
         raise _wrong_dtype(name, tensor, "a floating-point type is needed")
 

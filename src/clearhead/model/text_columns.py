@@ -160,12 +160,16 @@ class TextEncoder:
 
 def can_use_columns(model: Model, texts: Sequence[Any]) -> bool:
     """Return whether these are texts, or pairs of texts, and the tokenizer knows where tokens come from."""
-    if not texts or model.takes_images or not knows_offsets(model.processor):
+    if _has_no_columns(model, texts):
         return False
     # Their inputs have more than the columns of a tokenizer.
     if model.is_encoder_decoder or model.has_focus:
         return False
     return all(type(text) is str for text in texts) or all(map(_is_pair, texts))
+
+
+def _has_no_columns(model: Model, texts: Sequence[Any]) -> bool:
+    return not texts or model.takes_images or not knows_offsets(model.processor)
 
 
 def _is_pair(source: Any) -> bool:

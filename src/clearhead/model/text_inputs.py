@@ -58,9 +58,13 @@ def validate_length(model: Model, length: int, advice: Sequence[str | Argument] 
 
 def _validate_text(text: Text) -> None:
     segments = _split_pair(text)
+    _refuse_empty(segments)
+    _validate_encoding("".join(segments))
+
+
+def _refuse_empty(segments: Sequence[str]) -> None:
     if not all(map(str.strip, segments)):
         raise BadInput("The text is empty: there is nothing to explain.")
-    _validate_encoding("".join(segments))
 
 
 def _validate_encoding(text: str) -> None:

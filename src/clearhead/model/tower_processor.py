@@ -20,13 +20,17 @@ def as_tower_processor(processor: Any, name: str, *, takes_images: bool) -> Towe
         return processor
     # Combined processors differ by family, but all have these two.
     tokenizer = getattr(processor, "tokenizer", processor)
-    image_processor = getattr(processor, "image_processor", None)
+    image_processor = getattr(processor, "image_processor", None) if takes_images else None
     if not hasattr(tokenizer, "convert_ids_to_tokens") or (takes_images and image_processor is None):
+        raise _wrong_processor(processor, name, takes_images)
+    return TowerProcessor(tokenizer, image_processor)
+
+
+def _wrong_processor(processor: Any, name: str, takes_images: bool) -> UnsupportedModel:
+    expected = "a tokenizer (AutoTokenizer)"
+    if takes_images:
         expected = "a processor with a tokenizer and an image processor (AutoProcessor)"
-        if not takes_images:
-            expected = "a tokenizer (AutoTokenizer)"
-        raise UnsupportedModel(f"{name} needs {expected} to read its inputs, not {type(processor).__name__}.")
-    return TowerProcessor(tokenizer, image_processor if takes_images else None)
+    return UnsupportedModel(f"{name} needs {expected} to read its inputs, not {type(processor).__name__}.")
 
 
 def load_tower_processor(source: str) -> TowerProcessor:

@@ -223,9 +223,13 @@ def make_text_pair_encoder(network: Any, pooling: str, score: str) -> TextPairEn
     """Return a sentence encoder as a two-tower model; raise BadOption for another pooling or score."""
     _require_choice("pooling", pooling, POOLINGS)
     _require_choice("score", score, SCORES)
-    if not hasattr(network, "get_input_embeddings") or hasattr(network.config, "vision_config"):
+    if not _reads_text(network):
         raise UnsupportedModel(f"{type(network).__name__} is no text encoder: load it with AutoModel.")
     return TextPairEncoder(network, pooling, score)
+
+
+def _reads_text(network: Any) -> bool:
+    return hasattr(network, "get_input_embeddings") and not hasattr(network.config, "vision_config")
 
 
 def _require_choice(option: str, value: str, choices: Sequence[str]) -> None:

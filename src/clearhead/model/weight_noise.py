@@ -19,9 +19,13 @@ def with_weight_noise(model: Model, seed: int) -> Model:
         network = copy.deepcopy(model.network)
         generator = torch.Generator().manual_seed(seed)
         for weight in network.parameters():
-            if weight.dim() > 1 and weight.is_floating_point():
+            if _is_stored_rounded(weight):
                 weight.add_(_draw_noise(weight, generator))
     return replace(model, network=network, copies={})
+
+
+def _is_stored_rounded(weight: Tensor) -> bool:
+    return weight.dim() > 1 and weight.is_floating_point()
 
 
 def _draw_noise(weight: Tensor, generator: torch.Generator) -> Tensor:

@@ -1,7 +1,7 @@
 """Which tokens of a text are explained: a word, an entity that the model finds, or a masked word."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clearhead.errors import BadInput
 from clearhead.model.batches import Item
-from clearhead.model.focus import FocusedOutput, find_characters, find_index, overlap
+from clearhead.model.focus import Characters, FocusedOutput, Offsets, find_characters, find_index, is_index, overlap
 from clearhead.model.model import Model
 
 OUTSIDE = "O"
@@ -36,25 +36,37 @@ def find_labelled_word(model: Model, row: TokenRow, focus: Any) -> FocusedOutput
         return _name_tokens(row.item, find_tokens(row.item, focus))
     entities = list_entities(model, row)
     if not entities:
-        raise BadInput(
-            f"{model.name} finds no entity in the text: choose a word whose label is to be explained, such as "
-            f"focus={_first_word(row.item)!r}."
-        )
+        raise _no_entity(model, row.item)
     return _name_tokens(row.item, entities[0][0], _describe_others(row.item, entities))
+
+
+def _no_entity(model: Model, item: Item) -> BadInput:
+    return BadInput(
+        f"{model.name} finds no entity in the text: choose a word whose label is to be explained, such as "
+        f"focus={_first_word(item)!r}."
+    )
 
 
 def list_entities(model: Model, row: TokenRow) -> list[Entity]:
     """Return the tokens of each entity that the model finds, with its label; of each word, if it labels all."""
     entities: list[tuple[list[int], str]] = []
     last = OUTSIDE
-    for index, label in enumerate(_predict_labels(model, row)):
-        # Many models are trained on the first token of a word only: the others have its label.
-        if _continues_word(row.item, index):
-            label = _continue_label(last)
+    for index, label in enumerate(_label_words(model, row)):
         if label != OUTSIDE:
             _add_token(entities, index, label, last)
         last = label
     return [(tuple(tokens), label) for tokens, label in entities]
+
+
+def _label_words(model: Model, row: TokenRow) -> Iterator[str]:
+    """Yield the label of each token; further tokens of a word have that of its first."""
+    last = OUTSIDE
+    for index, label in enumerate(_predict_labels(model, row)):
+        # Many models are trained on the first token of a word only.
+        if _continues_word(row.item, index):
+            label = _continue_label(last)
+        yield label
+        last = label
 
 
 def _predict_labels(model: Model, row: TokenRow) -> list[str]:
@@ -96,7 +108,10 @@ def _continues_word(item: Item, index: int) -> bool:
         return False
     if item.offsets is None or item.text is None:
         return item.tokens[index].startswith("##")
-    offset = item.offsets[index]
+    return _begins_inside(item, item.offsets[index])
+
+
+def _begins_inside(item: Item, offset: tuple[int, ...]) -> bool:
     return _is_inside_word(_text_of(item, offset), offset[-2])
 
 
@@ -129,13 +144,20 @@ def _first_word(item: Item) -> str:
 
 def find_tokens(item: Item, focus: Any) -> tuple[int, ...]:
     """Return the tokens of words, of the characters (start, end), or with an index."""
-    # A bool is an integer for Python, but no index.
-    if isinstance(focus, int) and not isinstance(focus, bool):
+    if is_index(focus):
         return (find_index(focus, len(item.tokens), "tokens"),)
+    return _find_inside(item, focus)
+
+
+def _find_inside(item: Item, focus: Any) -> tuple[int, ...]:
     tokens = _list_tokens(item, *_find_segment(item, focus))
     if not tokens:
-        raise BadInput(f"No token of the text lies in focus={focus!r}: the text is {item.text!r}.")
+        raise _no_token(item, focus)
     return tokens
+
+
+def _no_token(item: Item, focus: Any) -> BadInput:
+    return BadInput(f"No token of the text lies in focus={focus!r}: the text is {item.text!r}.")
 
 
 def _list_tokens(item: Item, segment: int, start: int, end: int) -> tuple[int, ...]:
@@ -177,30 +199,43 @@ def _name_tokens(item: Item, tokens: tuple[int, ...], note: str = "") -> Focused
     name = f"at “{_read_text(item, tokens)}”"
     if item.offsets is None:
         return FocusedOutput(name, tokens, note=note)
-    return FocusedOutput(name, tokens, (item.offsets[tokens[0]][-2], item.offsets[tokens[-1]][-1]), note=note)
+    return FocusedOutput(name, tokens, _join_spans(item.offsets, tokens), note=note)
+
+
+def _join_spans(offsets: Offsets, tokens: tuple[int, ...]) -> Characters:
+    """Return the characters from the first to the last of some tokens."""
+    return offsets[tokens[0]][-2], offsets[tokens[-1]][-1]
 
 
 def _read_text(item: Item, tokens: tuple[int, ...]) -> str:
-    """Return the characters from the first to the last of some tokens; their names without a text."""
+    """Return the text from the first to the last of some tokens; their names without a text."""
     if item.offsets is None or item.text is None:
         return " ".join(item.tokens[index] for index in tokens)
-    start, end = item.offsets[tokens[0]][-2], item.offsets[tokens[-1]][-1]
-    return _text_of(item, item.offsets[tokens[0]])[start:end] or item.tokens[tokens[0]]
+    return _cut_text(item, item.offsets, tokens) or item.tokens[tokens[0]]
+
+
+def _cut_text(item: Item, offsets: Offsets, tokens: tuple[int, ...]) -> str:
+    start, end = _join_spans(offsets, tokens)
+    return _text_of(item, offsets[tokens[0]])[start:end]
 
 
 def find_masked_word(model: Model, row: TokenRow, focus: Any) -> FocusedOutput:
     """Return the mask whose word is explained: the first, or that with an index or in a range of characters."""
     masks = list_masks(model, row.ids)
     if not masks:
-        raise BadInput(
-            f"The input has no {mask_name(model)}: write {mask_name(model)} where {model.name} is to fill in a word."
-        )
+        raise _no_mask(model)
     number = _choose_mask(row.item, masks, focus)
-    name = f"at {mask_name(model)}"
+    return FocusedOutput(f"at {mask_name(model)}{_count_masks(number, len(masks))}", (masks[number],))
+
+
+def _no_mask(model: Model) -> BadInput:
+    name = mask_name(model)
+    return BadInput(f"The input has no {name}: write {name} where {model.name} is to fill in a word.")
+
+
+def _count_masks(number: int, count: int) -> str:
     # Counted only where there is something to confuse.
-    if len(masks) > 1:
-        name += f" {number + 1} of {len(masks)}"
-    return FocusedOutput(name, (masks[number],))
+    return f" {number + 1} of {count}" if count > 1 else ""
 
 
 def mask_name(model: Model) -> str:
@@ -221,15 +256,19 @@ def list_masks(model: Model, ids: Sequence[int]) -> list[int]:
 def _choose_mask(item: Item, masks: Sequence[int], focus: Any) -> int:
     if focus is None:
         return 0
-    if isinstance(focus, int) and not isinstance(focus, bool):
+    if is_index(focus):
         return find_index(focus, len(masks), "masks")
-    chosen = [number for number, mask in enumerate(masks) if mask in _find_masks(item, masks, focus)]
-    if not chosen:
-        raise BadInput(f"focus={focus!r} is no masked word: give its number, 0 … {len(masks) - 1}.")
-    return chosen[0]
+    return _find_mask(item, masks, focus)
 
 
-def _find_masks(item: Item, masks: Sequence[int], focus: Any) -> tuple[int, ...]:
+def _find_mask(item: Item, masks: Sequence[int], focus: Any) -> int:
+    """Return the number of the first mask in a range of characters."""
     _, start, end = _find_segment(item, focus)
-    offsets = item.offsets or ()
-    return tuple(mask for mask in masks if overlap(offsets[mask], start, end))
+    for number, mask in enumerate(masks):
+        if _overlaps(item, mask, start, end):
+            return number
+    raise BadInput(f"focus={focus!r} is no masked word: give its number, 0 … {len(masks) - 1}.")
+
+
+def _overlaps(item: Item, token: int, start: int, end: int) -> bool:
+    return item.offsets is not None and overlap(item.offsets[token], start, end)

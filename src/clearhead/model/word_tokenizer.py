@@ -1,9 +1,9 @@
 """A tokenizer without a vocabulary: words and punctuation marks, whose texts can be put together again exactly."""
 
 import re
-from collections.abc import Sequence
-from itertools import chain
-from typing import Any
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 PADDING = 0
 SEPARATOR = 1
@@ -13,7 +13,20 @@ _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # A word begins with the blanks before it, and the last also has those after it, so that nothing is lost.
 _PIECE = re.compile(rf"\s*(?:[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+(?:['’\-][^\W{_IDEOGRAPHS}]+)*|[^\w\s])(?:\s+\Z)?")
 
+COLUMNS = ("input_ids", "offset_mapping", "special_tokens_mask")
 Segments = tuple[str, ...]
+
+
+class Token(NamedTuple):
+    """A word or separator: its id, where it stands, and the text of a pair that it is of; none for a separator."""
+
+    input_ids: int
+    offset_mapping: tuple[int, int]
+    segment: int | None
+
+    @property
+    def special_tokens_mask(self) -> int:
+        return int(self.segment is None)
 
 
 class WordTokens(dict[str, list[Any]]):
@@ -46,10 +59,16 @@ class WordTokenizer:
     def __call__(self, text: Any, text_pair: Any = None, **options: Any) -> WordTokens:
         """Tokenise a text or pair, or a list of texts with a list of their seconds; options are ignored."""
         if isinstance(text, str):
-            return _join_rows([self._encode(_list_segments(text, text_pair))], single=True)
+            return self._encode_single(_list_segments(text, text_pair))
         seconds = text_pair or [None] * len(text)
-        rows = [self._encode(_list_segments(*pair)) for pair in zip(text, seconds, strict=True)]
-        return _join_rows(rows, single=False)
+        return _join_rows([self._encode(_list_segments(*pair)) for pair in zip(text, seconds, strict=True)])
+
+    def _encode_single(self, segments: Segments) -> WordTokens:
+        """Return the tokens of one text, which are in no list."""
+        batch = _join_rows([self._encode(segments)])
+        tokens = WordTokens({name: rows[0] for name, rows in batch.items()})
+        tokens.segments = batch.segments
+        return tokens
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """Return words without the blanks around them."""
@@ -71,15 +90,18 @@ class WordTokenizer:
             self._pieces.append(piece)
         return self._ids[piece]
 
-    def _encode(self, segments: Segments) -> list[tuple[int, tuple[int, int], int | None]]:
-        """Return the id, the characters and the segment of each token."""
-        tokens: list[tuple[int, tuple[int, int], int | None]] = []
+    def _encode(self, segments: Segments) -> list[Token]:
+        """Return the tokens of a text, or of a pair with a separator in between."""
+        tokens: list[Token] = []
         for number, segment in enumerate(segments):
             if number:
-                tokens.append((SEPARATOR, (0, 0), None))
-            for match in _PIECE.finditer(segment):
-                tokens.append((self._number(match.group()), _trim(match), number))
+                tokens.append(Token(SEPARATOR, (0, 0), None))
+            tokens += self._split(segment, number)
         return tokens
+
+    def _split(self, segment: str, number: int) -> Iterator[Token]:
+        for match in _PIECE.finditer(segment):
+            yield Token(self._number(match.group()), _trim(match), number)
 
 
 def _list_segments(text: str, second: str | None) -> Segments:
@@ -95,15 +117,13 @@ def _trim(match: re.Match[str]) -> tuple[int, int]:
     return start, start + len(piece.strip())
 
 
-def _join_rows(rows: Sequence[Sequence[tuple[int, tuple[int, int], int | None]]], *, single: bool) -> WordTokens:
-    tokens = WordTokens()
-    columns: dict[str, list[Any]] = {"input_ids": [], "offset_mapping": [], "special_tokens_mask": []}
-    tokens.segments = []
-    for row in rows:
-        columns["input_ids"].append([number for number, _, _ in row])
-        columns["offset_mapping"].append([span for _, span, _ in row])
-        tokens.segments.append([segment for _, _, segment in row])
-        columns["special_tokens_mask"].append([int(segment is None) for segment in tokens.segments[-1]])
-    for name, values in columns.items():
-        tokens[name] = list(chain.from_iterable(values)) if single else values
+def _join_rows(rows: Sequence[Sequence[Token]]) -> WordTokens:
+    """Return the tokens of texts by name, as tokenizers do."""
+    columns = {name: _list_column(rows, name) for name in COLUMNS}
+    tokens = WordTokens(columns)
+    tokens.segments = _list_column(rows, "segment")
     return tokens
+
+
+def _list_column(rows: Sequence[Sequence[Token]], name: str) -> list[list[Any]]:
+    return [list(map(attrgetter(name), row)) for row in rows]

@@ -217,6 +217,10 @@ def _check_masks(batch: Inputs, masks: Sequence[Tensor], units: Sequence[Feature
     for index, (mask, features) in enumerate(zip(masks, units, strict=True)):
         if not _fits(mask, features):
             raise _bad_mask(index, mask, features)
+    _require_rows(masks)
+
+
+def _require_rows(masks: Sequence[Tensor]) -> None:
     if not any(map(len, masks)):
         raise BadInput("There is no mask, so there is nothing to run: give each input at least one row.")
 

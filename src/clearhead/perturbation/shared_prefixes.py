@@ -74,9 +74,13 @@ def order_rows(rows: Sequence[PrefixRow]) -> PrefixOrder:
 
 def read_row(tensors: dict[str, Tensor]) -> PrefixRow | None:
     """Return one row of a network's input, None if it has more than text, padding, or tokens without attention."""
-    if set(tensors) != TEXT_TENSORS or not bool(tensors["attention_mask"].all()):
+    if not _is_unpadded_text(tensors):
         return None
     return PrefixRow(tensors["input_ids"], tensors[ANSWER_POSITIONS])
+
+
+def _is_unpadded_text(tensors: dict[str, Tensor]) -> bool:
+    return set(tensors) == TEXT_TENSORS and bool(tensors["attention_mask"].all())
 
 
 def can_share_prefixes(network: Any, device: torch.device) -> bool:

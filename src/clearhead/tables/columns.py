@@ -124,14 +124,18 @@ def choose_columns(
     table: str, columns: list[str], choice: ColumnChoice, *, images: bool, class_names: Mapping[str, Sequence[str]]
 ) -> TableColumns:
     """Return the columns of a table; raise an error that names the columns there are if one is missing."""
-    if not columns:
-        raise BadInput(f"'{table}' has no columns: there is nothing to explain.")
+    _require_columns(table, columns)
     inputs = _choose_inputs(table, columns, choice, images=images)
     label = find_label_column(table, columns, choice.label)
     row_id = _choose_id(table, columns, choice.id, label)
     for name in choice.passed or ():
         require_column(table, name, columns)
     return TableColumns(tuple(inputs), label, row_id, choice.passed, images, class_names)
+
+
+def _require_columns(table: str, columns: list[str]) -> None:
+    if not columns:
+        raise BadInput(f"'{table}' has no columns: there is nothing to explain.")
 
 
 def _choose_inputs(table: str, columns: list[str], choice: ColumnChoice, *, images: bool) -> list[str]:

@@ -107,13 +107,17 @@ class OpenedTable:
 
 
 def _list_columns(source: Table, preview: Sequence[TableRow]) -> list[str]:
-    if not preview:
-        raise BadInput(f"'{source.name}' has no rows: there is nothing to explain.")
+    _require_rows(source, preview)
     names = _collect_names(preview)
     # Without columns no row could be read at all, and the first says why.
     if not names:
         raise BadInput(f"'{source.name}' cannot be read: {preview[0].error or 'its rows have no columns'}.")
     return names
+
+
+def _require_rows(source: Table, preview: Sequence[TableRow]) -> None:
+    if not preview:
+        raise BadInput(f"'{source.name}' has no rows: there is nothing to explain.")
 
 
 def _collect_names(rows: Sequence[TableRow]) -> list[str]:
@@ -153,17 +157,25 @@ def _choose_runner(runner: Runner | None, ray: str | None, workers: int | None) 
     cluster = parse_cluster(ray, workers)
     if cluster is None:
         return runner or run_locally
+    _refuse_second_runner(runner, ray)
+    return RayRunner(cluster)
+
+
+def _refuse_second_runner(runner: Runner | None, ray: str | None) -> None:
     if runner is not None:
         raise BadOption(Argument("ray", ray), " and a runner contradict each other: give one of them.")
-    return RayRunner(cluster)
 
 
 def _as_names(columns: Sequence[str] | str | None) -> tuple[str, ...] | None:
     if columns is None:
         return None
+    _refuse_single_name(columns)
+    return tuple(columns)
+
+
+def _refuse_single_name(columns: Sequence[str] | str | None) -> None:
     if isinstance(columns, str):
         raise BadOption(f"Invalid columns={columns!r}: give a list of names.")
-    return tuple(columns)
 
 
 def _split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

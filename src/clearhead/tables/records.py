@@ -51,9 +51,13 @@ def _make_joint_record(joint: JointExplanation, *, tokens: bool) -> Record:
     # A row has the columns of one picture; others are in the saved explanation.
     for image in joint.images[:1]:
         record |= {"grid": list(image.grid or ()), "patches": _list_patches(image)}
-    if not joint.images and len(joint.texts) > 1:
+    if _has_two_texts(joint):
         record["second"] = joint.texts[1].text
     return {**record, **_provenance(joint)}
+
+
+def _has_two_texts(joint: JointExplanation) -> bool:
+    return not joint.images and len(joint.texts) > 1
 
 
 def _list_patches(explanation: Explanation) -> list[float]:

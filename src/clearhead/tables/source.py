@@ -192,13 +192,21 @@ def is_table_path(argument: str) -> bool:
 
 def _list_files(path: Path) -> list[Path]:
     """Return a file, or the tables in a folder."""
-    if not path.exists():
-        raise BadFile(f"There is no file '{path}'. Check the name and the folder.")
+    _require_path(path)
     if path.is_dir():
         return _require_tables(path)
+    _require_table_ending(path)
+    return [path]
+
+
+def _require_path(path: Path) -> None:
+    if not path.exists():
+        raise BadFile(f"There is no file '{path}'. Check the name and the folder.")
+
+
+def _require_table_ending(path: Path) -> None:
     if file_suffix(path) not in TABLE_ENDINGS:
         raise BadFile(f"'{path}' is no table by its ending. Supported: {', '.join(TABLE_ENDINGS)}.")
-    return [path]
 
 
 def _list_all_files(paths: Sequence[str | Path]) -> list[Path]:

@@ -37,10 +37,14 @@ def text_with_rationale(explanations: Sequence[Explanation], marked: Spans) -> s
 
 def find_spans(text: str | tuple[str, str], phrases: Sequence[str]) -> list[tuple[int, int, int]]:
     """Find the first occurrence of each phrase in a text or pair, as (segment, start, end)."""
-    if not _are_phrases(phrases):
-        raise BadInput(f"{phrases!r} is not a list of phrases: put a single phrase in a list.")
+    _require_phrases(phrases)
     segments = _as_segments(text)
     return [_find_phrase(phrase, segments) for phrase in phrases]
+
+
+def _require_phrases(phrases: Sequence[str]) -> None:
+    if not _are_phrases(phrases):
+        raise BadInput(f"{phrases!r} is not a list of phrases: put a single phrase in a list.")
 
 
 def _as_segments(text: str | tuple[str, str]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Explanations as Matplotlib figures and PDF files; the only module that imports Matplotlib."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ POINTS_PER_PIXEL = 72 / DOTS_PER_INCH
 # Type 42 keeps letters as text that can be searched and edited; no date, so that the same figure is the same file.
 PDF_SETTINGS = {"pdf.fonttype": 42}
 PDF_METADATA = {"CreationDate": None, "Creator": "clearhead"}
+Panel = tuple[Image.Image, tuple[str, ...]]
+"""An image and the captions above it."""
 
 
 def make_figure(explanations: Sequence[Explanation]) -> "Figure":
@@ -71,32 +73,48 @@ def _make_canvas(width: float, height: float) -> tuple["Figure", "Axes"]:
     size = (width / DOTS_PER_INCH, height / DOTS_PER_INCH)
     figure = import_matplotlib().figure.Figure(figsize=size, dpi=DOTS_PER_INCH * SCALE)
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, width)
-    axes.set_ylim(height, 0)
+    _set_limits(axes, width, height)
     axes.axis("off")
     return figure, axes
 
 
 def _draw_photos(explanations: Sequence[Explanation]) -> "Figure":
     """Draw the photo, and beside it each map over it, with captions above."""
-    photo = explanations[0].image
-    panels: list[tuple[Image.Image, tuple[str, ...]]] = []
-    if photo is not None:
-        panels.append((photo, ("photo",)))
-    for explanation in explanations:
-        panels.append((draw([explanation]), _write_captions(explanation)))
-    width = sum(image.width + GAP for image, _ in panels) + GAP
-    height = max(image.height for image, _ in panels) + HEAD + GAP
+    panels = list(_list_panels(explanations))
+    images = [image for image, _ in panels]
+    width, height = _measure_row(images)
     figure, axes = _make_canvas(width, height)
     x = GAP
     for image, captions in panels:
-        axes.imshow(image, extent=(x, x + image.width, HEAD + image.height, HEAD), aspect="auto")
+        _draw_photo(axes, x, image)
         _draw_captions(axes, x, captions)
         x += image.width + GAP
     # Images set limits of their own.
+    _set_limits(axes, width, height)
+    return figure
+
+
+def _list_panels(explanations: Sequence[Explanation]) -> Iterator[Panel]:
+    photo = explanations[0].image
+    if photo is not None:
+        yield photo, ("photo",)
+    for explanation in explanations:
+        yield draw([explanation]), _write_captions(explanation)
+
+
+def _measure_row(images: Sequence[Image.Image]) -> tuple[int, int]:
+    """Return the width and height of images beside each other, with captions above."""
+    width = sum(image.width + GAP for image in images) + GAP
+    return width, max(image.height for image in images) + HEAD + GAP
+
+
+def _draw_photo(axes: "Axes", x: float, image: Image.Image) -> None:
+    axes.imshow(image, extent=(x, x + image.width, HEAD + image.height, HEAD), aspect="auto")
+
+
+def _set_limits(axes: "Axes", width: float, height: float) -> None:
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
-    return figure
 
 
 def _write_captions(explanation: Explanation) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Static images of pictures and texts explained together: pictures on the left, words on the right."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from PIL import Image
@@ -20,6 +20,8 @@ GAP = 14
 TITLE_SIZE = 22
 # The height of a picture beside a text, in pixels of the image.
 PICTURE_HEIGHT = 480
+# Words are laid out in CSS pixels, pictures in those of the image.
+PICTURE_MARGIN = MARGIN * SCALE
 
 
 def find_joint(explanations: Any) -> JointExplanation | None:
@@ -33,9 +35,7 @@ def find_joint(explanations: Any) -> JointExplanation | None:
 def lay_out(joint: JointExplanation) -> tuple[list[Box], float]:
     """Return the boxes of heading, texts, legend, checks and notes, and the height they need."""
     layout = Layout(replace_missing_glyphs)
-    first = joint.explanations[0]
-    layout.add_line(f"{format_label(first)}{format_probability(first)}", TITLE_SIZE)
-    _add_note(layout, format_source(first))
+    _add_heading(layout, joint.explanations[0])
     for explanation, scale in zip(list_members(joint), share_scale(joint), strict=True):
         _lay_out_member(layout, explanation, scale)
     _add_note(layout, describe_score(joint))
@@ -43,16 +43,29 @@ def lay_out(joint: JointExplanation) -> tuple[list[Box], float]:
     return layout.boxes, layout.y + MARGIN
 
 
+def _add_heading(layout: Layout, explanation: Explanation) -> None:
+    layout.add_line(_format_title(explanation), TITLE_SIZE)
+    _add_note(layout, format_source(explanation))
+
+
+def _format_title(explanation: Explanation) -> str:
+    return f"{format_label(explanation)}{format_probability(explanation)}"
+
+
 def _lay_out_member(layout: Layout, explanation: Explanation, scale: Scale) -> None:
     layout.y += GAP
     if is_image(explanation):
         _add_note(layout, f"Picture: full colour {scale.format(scale.full)} or more per patch.")
     else:
-        for segment in split_segments(explanation):
-            layout.add_text(segment, scale)
-        layout.y += GAP
-        layout.add_legend(explanation.label, scale)
+        _add_words(layout, explanation, scale)
     layout.add_check(explanation)
+
+
+def _add_words(layout: Layout, explanation: Explanation, scale: Scale) -> None:
+    for segment in split_segments(explanation):
+        layout.add_text(segment, scale)
+    layout.y += GAP
+    layout.add_legend(explanation.label, scale)
 
 
 def _add_note(layout: Layout, text: str) -> None:
@@ -61,21 +74,31 @@ def _add_note(layout: Layout, text: str) -> None:
 
 def join_pictures(joint: JointExplanation, words: Image.Image) -> Image.Image:
     """Return an image of the words with the pictures to the left of it."""
-    pictures = []
-    for explanation, scale in zip(list_members(joint), share_scale(joint), strict=True):
-        if is_image(explanation):
-            pictures.append(_fit(heatmap.overlay(explanation, full=scale.full)))
-    # Words are laid out in CSS pixels, pictures in those of the image.
-    margin = MARGIN * SCALE
-    width = sum(picture.width + margin for picture in pictures)
-    height = max([words.height, *(picture.height + 2 * margin for picture in pictures)])
-    canvas = Image.new("RGB", (width + words.width, height), LIGHT.paper)
+    pictures = list(_draw_pictures(joint))
+    canvas = _make_canvas(pictures, words)
     left = 0
     for picture in pictures:
-        canvas.paste(picture, (left + margin, margin))
-        left += picture.width + margin
+        canvas.paste(picture, (left + PICTURE_MARGIN, PICTURE_MARGIN))
+        left += picture.width + PICTURE_MARGIN
     canvas.paste(words, (left, 0))
     return canvas
+
+
+def _draw_pictures(joint: JointExplanation) -> Iterator[Image.Image]:
+    for explanation, scale in zip(list_members(joint), share_scale(joint), strict=True):
+        if is_image(explanation):
+            yield _fit(heatmap.overlay(explanation, full=scale.full))
+
+
+def _make_canvas(pictures: Sequence[Image.Image], words: Image.Image) -> Image.Image:
+    """Return an empty image with space for pictures, and for the words on the right of them."""
+    width = sum(picture.width + PICTURE_MARGIN for picture in pictures)
+    return Image.new("RGB", (width + words.width, _find_height(pictures, words)), LIGHT.paper)
+
+
+def _find_height(pictures: Sequence[Image.Image], words: Image.Image) -> int:
+    heights = [picture.height + 2 * PICTURE_MARGIN for picture in pictures]
+    return max([words.height, *heights])
 
 
 def _fit(picture: Image.Image) -> Image.Image:

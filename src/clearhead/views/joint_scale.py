@@ -1,5 +1,6 @@
 """One scale for all inputs of a joint explanation."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from clearhead.explanation import Explanation
@@ -22,16 +23,37 @@ def share_scale(joint: JointExplanation) -> list[Scale]:
     """
     members = list_members(joint)
     scales = list(map(make_scale, members))
-    total = sum(scale.total for scale in scales)
-    # Effects are in the unit of the score, which is the same for all inputs.
-    if total == 0 or any(scale.is_effect for scale in scales):
+    if _are_comparable(scales):
         return scales
     counts = list(map(_count_units, members))
-    density = max(scale.full * count for scale, count in zip(scales, counts, strict=True))
-    signed = any(scale.signed for scale in scales)
-    positive = sum(scale.positive * scale.total for scale in scales) / total
-    common = replace(scales[0], total=total, units=name_inputs(joint), signed=signed, positive=positive)
+    common = replace(_join_scales(scales), units=name_inputs(joint))
+    density = _find_density(scales, counts)
     return [replace(common, full=density / count) for count in counts]
+
+
+def _are_comparable(scales: Sequence[Scale]) -> bool:
+    # Effects are in the unit of the score, which is the same for all inputs.
+    return _add_totals(scales) == 0 or any(scale.is_effect for scale in scales)
+
+
+def _add_totals(scales: Sequence[Scale]) -> float:
+    return sum(scale.total for scale in scales)
+
+
+def _find_density(scales: Sequence[Scale], counts: Sequence[int]) -> float:
+    """Return the largest relevance per unit, which gets the full colour."""
+    return max(scale.full * count for scale, count in zip(scales, counts, strict=True))
+
+
+def _join_scales(scales: Sequence[Scale]) -> Scale:
+    """Return the scale of all relevance together."""
+    total = _add_totals(scales)
+    positive = sum(scale.positive * scale.total for scale in scales) / total
+    return replace(scales[0], total=total, signed=_has_sign(scales), positive=positive)
+
+
+def _has_sign(scales: Sequence[Scale]) -> bool:
+    return any(scale.signed for scale in scales)
 
 
 def _count_units(explanation: Explanation) -> int:
@@ -47,10 +69,12 @@ def name_inputs(joint: JointExplanation) -> str:
 
 def describe_shares(joint: JointExplanation) -> str:
     """Return how the relevance divides among the inputs, in a sentence."""
-    named = []
-    for explanation, share in zip(joint.explanations, joint.shares, strict=True):
-        named.append(f"{round_percent(share)} % on {_name_input(explanation)}")
+    named = map(_name_share, joint.explanations, joint.shares)
     return f"Of all relevance, special tokens included: {', '.join(named)}."
+
+
+def _name_share(explanation: Explanation, share: float) -> str:
+    return f"{round_percent(share)} % on {_name_input(explanation)}"
 
 
 def _name_input(explanation: Explanation) -> str:
@@ -64,8 +88,11 @@ def describe_score(joint: JointExplanation) -> str:
     scores = joint.diagnostics.get("scores", {})
     if len(scores) < 2:
         return f"Similarity {_format_number(joint.score or 0)}."
-    listed = ", ".join(f"“{text}” {_format_number(score)}" for text, score in scores.items())
-    return f"Similarities: {listed}."
+    return f"Similarities: {_list_scores(scores)}."
+
+
+def _list_scores(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"“{text}” {_format_number(score)}" for text, score in scores.items())
 
 
 def _format_number(score: float) -> str:

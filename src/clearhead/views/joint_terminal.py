@@ -1,6 +1,6 @@
 """Pictures and texts explained together in a terminal."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -16,11 +16,17 @@ RenderInput = Callable[[Explanation, Scale], Iterable[RenderableType]]
 
 def view(joint: JointExplanation, render_input: RenderInput) -> RenderableType:
     """Return heading, every input, checks, and how the relevance divides; `render_input` draws patches or words."""
-    renderables: list[RenderableType] = [render_heading(joint.explanations[0]), Text()]
+    heading = render_heading(joint.explanations[0])
+    return Group(heading, Text(), *_render_members(joint, render_input), *_render_notes(joint))
+
+
+def _render_members(joint: JointExplanation, render_input: RenderInput) -> Iterator[RenderableType]:
     for explanation, scale in zip(list_members(joint), share_scale(joint), strict=True):
-        renderables += render_input(explanation, scale)
-        renderables += render_check(explanation)
-        renderables.append(Text())
-    for note in (describe_score(joint), describe_shares(joint)):
-        renderables.append(Text(note, style="dim"))
-    return Group(*renderables)
+        yield from render_input(explanation, scale)
+        yield from render_check(explanation)
+        yield Text()
+
+
+def _render_notes(joint: JointExplanation) -> Iterator[RenderableType]:
+    yield Text(describe_score(joint), style="dim")
+    yield Text(describe_shares(joint), style="dim")

@@ -69,11 +69,15 @@ def _get_answer(encoded: Encoded) -> Answer:
 
 
 def _read_foil(request: InputRequest) -> str | None:
-    if request.target is not None or request.span is not None:
-        raise BadInput("A language model has no classes and no spans: leave out target and span.")
+    _refuse_classes(request)
     if isinstance(request.versus, int):
         raise BadInput(f"Invalid versus={request.versus}: give the words that the answer is compared with.")
     return request.versus
+
+
+def _refuse_classes(request: InputRequest) -> None:
+    if request.target is not None or request.span is not None:
+        raise BadInput("A language model has no classes and no spans: leave out target and span.")
 
 
 def _find_counterpart(model: Model, prompt: Encoded, answer: Answer, foil: str) -> Focus:

@@ -80,11 +80,15 @@ async def compare_models(body: DifferenceRequest, request: Request) -> Differenc
 def _require_same_classes(service: ExplainService, body: DifferenceRequest) -> None:
     first, second = service.find_model(body.first), service.find_model(body.second)
     # Whatever language models write can be compared.
-    if not first.writes and set(first.labels) != set(second.labels):
+    if _have_other_classes(first, second):
         raise BadInput(
             f"These models answer different questions: the classes of {first.name} are {_list_classes(first)}, those "
             f"of {second.name} {_list_classes(second)}."
         )
+
+
+def _have_other_classes(first: Model, second: Model) -> bool:
+    return not first.writes and set(first.labels) != set(second.labels)
 
 
 def _list_classes(model: Model) -> str:

@@ -93,9 +93,13 @@ def _read_finite(number: Any) -> float | None:
 
 def _hide_folder(model: str) -> str:
     # As on the page, where a folder of the server appears without its path; names of embedded models have a slash.
-    if model.startswith(("/", ".", "\\")) or "\\" in model:
+    if _is_folder(model):
         return model.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return model
+
+
+def _is_folder(model: str) -> bool:
+    return model.startswith(("/", ".", "\\")) or "\\" in model
 
 
 def list_labels(examples: Iterable[RunExample]) -> list[str]:

@@ -77,7 +77,7 @@ class Run:
         """Metric values by (method, metric), then by example, of examples that have a single finite number."""
         values: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         for row in self.results.values():
-            if row["value"] is not None and math.isfinite(row["value"]):
+            if _has_value(row):
                 key = (row["method"], row["metric"])
                 values[key][str(row["example"])] = float(row["value"])
         # A plain dictionary, because asking for an unknown metric must not add it.
@@ -143,6 +143,10 @@ class Run:
         )
 
 
+def _has_value(row: Mapping[str, Any]) -> bool:
+    return row["value"] is not None and math.isfinite(row["value"])
+
+
 def _drop_repeats(names: Iterable[str]) -> list[str]:
     # A dictionary, because a set would lose the order.
     return list(dict.fromkeys(names))
@@ -198,9 +202,12 @@ class Runs(Mapping[str, Run]):
         return self._open[name]
 
     def _open_run(self, name: str) -> Run:
+        self._require_run(name)
+        return Run(self._folders[name], self._data)
+
+    def _require_run(self, name: str) -> None:
         if name not in self._folders:
             raise unknown_name("run of this server", name, list(self._folders) or ["none: start with --run"])
-        return Run(self._folders[name], self._data)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._folders)
@@ -211,10 +218,14 @@ class Runs(Mapping[str, Run]):
 
 def _name_folders(folders: Sequence[Path]) -> dict[str, Path]:
     # Only the folders' own names appear on the page and in addresses; full paths are private.
-    by_name = {folder.resolve().name: folder for folder in folders}
-    if len(by_name) != len(folders):
+    names = [folder.resolve().name for folder in folders]
+    _require_distinct(names)
+    return dict(zip(names, folders, strict=True))
+
+
+def _require_distinct(names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
         raise BadOption("Two runs would have the same name on the page: rename one of the folders.")
-    return by_name
 
 
 def _check_paths(data: Sequence[Path]) -> None:

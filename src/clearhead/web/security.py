@@ -157,7 +157,7 @@ class SecurityMiddleware:
         if token is None:
             return
         # Only for the page itself, which is what a person opens; scripts send a header.
-        if scope["path"] == "/" and _is_token(_read_query_token(scope), token):
+        if _opens_page(scope, token):
             raise _redirect_with_cookie(token, headers)
         if not _has_token(headers, token):
             message = "Missing or wrong token: open the address that the server printed, or send Authorization: Bearer."
@@ -173,6 +173,10 @@ class SecurityMiddleware:
         length = _parse_content_length(headers)
         if length is None or length > self.limits.max_body_bytes:
             raise _body_too_large(self.limits)
+
+
+def _opens_page(scope: Scope, token: str) -> bool:
+    return scope["path"] == "/" and _is_token(_read_query_token(scope), token)
 
 
 def _log_error(error: Exception, scope: Scope) -> None:
@@ -211,10 +215,13 @@ def _read_instead(scope: Scope) -> Scope:
 
 def _check_origin(scope: Scope, headers: dict[str, str], host: str) -> None:
     """Raise unless the request comes from this server's own page or from no page at all."""
-    # Other sites may link to the page itself, which reveals nothing to them.
-    is_foreign_fetch = _is_fetched_by_other_site(headers) and not _asks_for_page(scope)
-    if _has_other_origin(headers, host) or is_foreign_fetch:
+    if _has_other_origin(headers, host) or _is_foreign_fetch(scope, headers):
         raise RequestRejected(403, "Requests from other sites are not allowed.")
+
+
+def _is_foreign_fetch(scope: Scope, headers: Mapping[str, str]) -> bool:
+    # Other sites may link to the page itself, which reveals nothing to them.
+    return _is_fetched_by_other_site(headers) and not _asks_for_page(scope)
 
 
 def _asks_for_page(scope: Scope) -> bool:

@@ -51,7 +51,7 @@ class HeaderTimeoutProtocol(H11Protocol):
 
 def access_policy(host: str, token: str | None, names: Sequence[str] = ()) -> AccessPolicy:
     """Return who may use the server: loopback needs no token, every other host or further name gets one."""
-    if host in LOOPBACK and token is None and not names:
+    if _is_private(host, token, names):
         return AccessPolicy()
     _check_host_names(names)
     if host not in LOOPBACK and token is not None:
@@ -59,6 +59,10 @@ def access_policy(host: str, token: str | None, names: Sequence[str] = ()) -> Ac
     # Other machines may address this one by its name.
     hosts = (*LOOPBACK, host, socket.gethostname().casefold(), *map(str.casefold, names))
     return AccessPolicy(hosts, token or secrets.token_urlsafe(TOKEN_BYTES))
+
+
+def _is_private(host: str, token: str | None, names: Sequence[str]) -> bool:
+    return host in LOOPBACK and token is None and not names
 
 
 def _check_host_names(names: Sequence[str]) -> None:

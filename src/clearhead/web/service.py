@@ -82,9 +82,12 @@ class ExplainService:
         return model
 
     def _get_model(self, name: str) -> Model:
+        self._require_model(name)
+        return self.models[name]
+
+    def _require_model(self, name: str) -> None:
         if name not in self.models:
             raise unknown_name("model of this server", name, list(self.models))
-        return self.models[name]
 
     def _find_default_model(self, request: InputRequest) -> Model:
         for model in self.models.values():
@@ -109,7 +112,7 @@ class ExplainService:
             return None
         # Inputs of different lengths need padding to share a batch; answers are written one after the other. A check
         # comes after the explanation, whose pass has been shared.
-        if not model.can_pad or model.writes or request.check:
+        if _is_computed_alone(model, request):
             return None
         return model.name, method.method.name, _freeze(method.options)
 
@@ -304,8 +307,7 @@ class ExplainService:
             return check_explanations(model, collate(model, [cached.encoded]), rows, groups), classes
 
     def _explain_every_step(self, model: Model, methods: Sequence[MethodSpec], request: ExplainRequest) -> Explained:
-        if not model.writes:
-            raise BadOption(f"matrix=true needs a language model: {model.name} does not write.")
+        _require_writer(model)
         trace = self._trace(request, methods)
         with self._interruptible(model):
             return [[explain_with_matrix(trace, method) for method in methods]], [[]]
@@ -313,6 +315,15 @@ class ExplainService:
     def _run_masks(self, trace: Trace, masks: torch.Tensor) -> torch.Tensor:
         with self._interruptible(trace.model):
             return perturbed_logits(trace.model, trace.inputs, [masks])[0]
+
+
+def _is_computed_alone(model: Model, request: ExplainRequest) -> bool:
+    return not model.can_pad or model.writes or bool(request.check)
+
+
+def _require_writer(model: Model) -> None:
+    if not model.writes:
+        raise BadOption(f"matrix=true needs a language model: {model.name} does not write.")
 
 
 def _hash_source(request: InputRequest) -> bytes:

@@ -83,9 +83,13 @@ def _import_datasets() -> Any:
 def _select_split(name: str, saved: Any, split: str) -> Any:
     if _is_single_split(saved):
         return saved
+    _require_split(name, saved, split)
+    return saved[split]
+
+
+def _require_split(name: str, saved: Any, split: str) -> None:
     if split not in saved:
         raise _unknown_split(name, saved, split)
-    return saved[split]
 
 
 def _unknown_split(name: str, saved: Any, split: str) -> BadOption:

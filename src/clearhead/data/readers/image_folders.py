@@ -24,12 +24,16 @@ def _has_masks(path: Path) -> bool:
 @reader(_has_masks)
 def image_masks(path: Path, *, limit: int | None = None) -> Task:
     """A folder with images/ and masks/ of the same names and sizes; in a mask everything but 0 is the object."""
-    if not _has_masks(path):
-        raise BadFile(f"'{path}' must hold the folders images and masks.")
+    _require_masks(path)
     masks = _index_masks(path / "masks")
     files = enumerate(_list_files(path / "images"), 1)
     rows = [_make_masked_example(number, file, path / "images", masks) for number, file in files]
     return build_task(path.name, rows, limit=limit)
+
+
+def _require_masks(path: Path) -> None:
+    if not _has_masks(path):
+        raise BadFile(f"'{path}' must hold the folders images and masks.")
 
 
 def _index_masks(folder: Path) -> dict[Path, Path]:

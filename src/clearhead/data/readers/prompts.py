@@ -69,11 +69,13 @@ def _make_writing(row: Row, sources: tuple[str, ...]) -> Writing:
 
 def _parse_prompt(value: Any) -> Any:
     """Return a text, or a list of chat messages; raise BadInput for anything else."""
-    if is_text(value):
-        return value
-    if not value or not _is_list(value, _is_message):
+    if not is_text(value) and not _is_chat(value):
         raise BadInput(f"no text and no chat messages (role, content) in column '{PROMPT_COLUMN}'")
     return value
+
+
+def _is_chat(value: Any) -> bool:
+    return bool(value) and _is_list(value, _is_message)
 
 
 def _is_list(value: Any, is_member: Callable[[Any], bool]) -> bool:
@@ -124,6 +126,10 @@ def _split_last_word(text: Any) -> tuple[str, str]:
     """Return the passage before its last word, without the blank between them, and that word."""
     # rsplit takes all blanks between the words, where rpartition would leave some.
     words = str(text).rsplit(maxsplit=1)
+    _require_two_words(text, words)
+    return words[0], words[1]
+
+
+def _require_two_words(text: Any, words: list[str]) -> None:
     if not is_text(text) or len(words) < 2:
         raise BadInput("no passage of two words or more in column 'text'")
-    return words[0], words[1]

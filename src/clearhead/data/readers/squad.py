@@ -101,6 +101,10 @@ def _locate_answer(answer: dict[str, Any], passage: str) -> tuple[int, int, int]
     start = int(answer["answer_start"])
     text = answer["text"]
     end = start + len(text)
+    _require_answer_at(passage, text, start, end)
+    return 1, start, end
+
+
+def _require_answer_at(passage: str, text: str, start: int, end: int) -> None:
     if passage[start:end] != text:
         raise ValueError(f"the answer '{text}' is not at character {start} of the passage")
-    return 1, start, end

@@ -185,8 +185,13 @@ def _repeated_column(path: Path, name: str, count: int) -> BadFile:
 
 def _is_header(cells: list[str], text: str | None, label: str | None) -> bool:
     """Return whether columns were given by name, or the first row holds a usual column name."""
+    return _are_names(text, label) or any(map(_is_usual_name, cells))
+
+
+def _are_names(text: str | None, label: str | None) -> bool:
+    """Return whether columns were given by name instead of by number."""
     columns = [*(text or "").split(","), label or ""]
-    return any(map(_is_column_name, columns)) or any(map(_is_usual_name, cells))
+    return any(map(_is_column_name, columns))
 
 
 def _is_column_name(column: str) -> bool:
@@ -226,10 +231,14 @@ def _guess_columns(path: Path, rows: NumberedCells) -> tuple[str, str | None]:
     width = len(table[0])
     if width == 1:
         return "1", None
-    if width > 3:
-        raise _too_many_columns(path, width)
+    _refuse_wide(path, width)
     label = _guess_label_column(table)
     return _number_others(width, label), str(label + 1)
+
+
+def _refuse_wide(path: Path, width: int) -> None:
+    if width > 3:
+        raise _too_many_columns(path, width)
 
 
 def _number_others(width: int, label: int) -> str:

@@ -46,17 +46,25 @@ def _make_example(number: int, sentence: str | None, links: str | None) -> Examp
 
 def _split_sentence(sentence: str) -> tuple[str, str]:
     source, separator, translation = map(str.strip, sentence.partition(SEPARATOR))
+    _require_both_sides(source, separator, translation)
+    return source, translation
+
+
+def _require_both_sides(source: str, separator: str, translation: str) -> None:
     if not (source and separator and translation):
         raise BadInput(f"not of the form source {SEPARATOR} translation")
-    return source, translation
 
 
 def _parse_links(text: str) -> Alignment:
     pairs = _group_links(text)
     sure = frozenset(pairs["-"])
+    _require_sure_links(sure)
+    return Alignment(sure, sure | frozenset(pairs["p"]))
+
+
+def _require_sure_links(sure: frozenset[IndexPair]) -> None:
     if not sure:
         raise BadInput("no sure link")
-    return Alignment(sure, sure | frozenset(pairs["p"]))
 
 
 def _group_links(text: str) -> dict[str, list[IndexPair]]:

@@ -34,9 +34,7 @@ from clearhead.errors import UnsupportedOperation
 
 def linear(saved: SavedTensors, out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> RuleResult:
     """A linear layer, by the rule of the rule set."""
-    # Quantised weights are subclasses of Tensor that do not hold the values themselves.
-    if is_activation(weight) or type(weight) not in (Tensor, Parameter):
-        raise UnsupportedOperation("A linear layer with quantised or input-dependent weights has no rule.")
+    _require_constant(weight)
     saved_x = saved.save(input)
     saved_weight = saved.save(weight)
     saved_bias = None if bias is None else saved.save(bias)
@@ -48,6 +46,12 @@ def linear(saved: SavedTensors, out: Tensor, input: Tensor, weight: Tensor, bias
         return (context.rules.linear(call, relevance, context),)
 
     return (input,), backward
+
+
+def _require_constant(weight: Tensor) -> None:
+    # Quantised weights are subclasses of Tensor that do not hold the values themselves.
+    if is_activation(weight) or type(weight) not in (Tensor, Parameter):
+        raise UnsupportedOperation("A linear layer with quantised or input-dependent weights has no rule.")
 
 
 def _load_intact(saved_out: SavedTensor | WeakTensor) -> Tensor | None:

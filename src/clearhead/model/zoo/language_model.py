@@ -102,8 +102,7 @@ def _is_intact(folder: Path) -> bool:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    if find_spec("gguf") is None:
-        raise _not_installed("its format needs the package gguf")
+    _require_gguf()
     print(f"Converting {GGUF} for Transformers, about half a minute, once; kept in {folder}", file=sys.stderr)
     with _write_folder(folder) as unfinished:
         _save_converted(gguf, unfinished)
@@ -111,6 +110,11 @@ def _convert(gguf: Path, folder: Path) -> None:
         for path in sorted(unfinished.iterdir()):
             checksums[path.name] = _hash_file(path)
         write_atomically(unfinished / CHECKSUMS, json.dumps(checksums, indent=1).encode())
+
+
+def _require_gguf() -> None:
+    if find_spec("gguf") is None:
+        raise _not_installed("its format needs the package gguf")
 
 
 @contextmanager
