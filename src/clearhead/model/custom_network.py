@@ -81,7 +81,7 @@ def _read_head(network: CustomNetwork, values: Tensor) -> None:
 def _name_classes(config: Any, count: int) -> None:
     # The config of a body knows nothing of a head that was put on it.
     if len(getattr(config, "id2label", None) or ()) != count:
-        config.id2label = _number_labels(count)
+        config.id2label = number_labels(count)
 
 
 def is_stock(module: Any) -> bool:
@@ -261,12 +261,14 @@ def _processed_size(setting: Mapping[str, int]) -> tuple[int, int]:
 def _are_probabilities(values: Tensor) -> bool:
     if values.shape[1] < 2:
         return False
-    return bool((values >= 0).all()) and _sums_to_one(values[0])
+    return bool((values >= 0).all()) and sums_to_one(values[0], SUM_TOLERANCE)
 
 
-def _sums_to_one(values_C: Tensor) -> bool:
-    return abs(float(values_C.sum()) - 1) < SUM_TOLERANCE
+def sums_to_one(values_C: Tensor, tolerance: float) -> bool:
+    """Return whether values may be the probabilities of classes that exclude each other."""
+    return abs(float(values_C.sum()) - 1) < tolerance
 
 
-def _number_labels(count: int) -> dict[int, str]:
+def number_labels(count: int) -> dict[int, str]:
+    """Return names for classes that have none, as Transformers gives them."""
     return {index: f"LABEL_{index}" for index in range(count)}

@@ -45,7 +45,7 @@ def find_characters(text: str, focus: Any, noun: str) -> Characters:
 
 
 def _require_pair(focus: Any, noun: str) -> None:
-    if not _is_integer_pair(focus):
+    if not is_integer_pair(focus):
         raise BadInput(f"Invalid focus={focus!r}: give words of the {noun}, the index of a token, or (start, end).")
 
 
@@ -55,7 +55,8 @@ def _require_range(start: int, end: int, length: int, noun: str) -> None:
         raise BadInput(f"Characters {start} … {end} are not in the {noun}, which has {length}.")
 
 
-def _is_integer_pair(focus: Any) -> bool:
+def is_integer_pair(focus: Any) -> bool:
+    """Return whether this may be the start and end of characters."""
     return isinstance(focus, tuple | list) and len(focus) == 2 and all(isinstance(end, int) for end in focus)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from clearhead.arrays import Array
 from clearhead.errors import BadOption, UnsupportedModel, first_line
+from clearhead.model.custom_network import number_labels, sums_to_one
 from clearhead.model.word_tokenizer import WordTokenizer
 
 TEXTS = "texts"
@@ -191,8 +192,8 @@ def _as_float64(values: Any) -> Tensor:
 def _describe_values(values: Tensor, labels: Sequence[str] | None) -> SimpleNamespace:
     """Return a config for a function with this output: how many classes there are, and what they exclude."""
     count = _count_classes(values.shape[1], labels)
-    names = {index: f"LABEL_{index}" for index in range(count)}
-    return SimpleNamespace(id2label=names, problem_type=_find_problem(values, count), pad_token_id=0)
+    problem = _find_problem(values, count)
+    return SimpleNamespace(id2label=number_labels(count), problem_type=problem, pad_token_id=0)
 
 
 def _count_classes(columns: int, labels: Sequence[str] | None) -> int:
@@ -205,13 +206,9 @@ def _count_classes(columns: int, labels: Sequence[str] | None) -> int:
 def _find_problem(values: Tensor, classes: int) -> str:
     if classes == 1:
         return "regression"
-    if values.shape[1] == 1 or _sum_to_one(values[0]):
+    if values.shape[1] == 1 or sums_to_one(values[0], SUM_TOLERANCE):
         return "single_label_classification"
     return "multi_label_classification"
-
-
-def _sum_to_one(values_C: Tensor) -> bool:
-    return abs(float(values_C.sum()) - 1) < SUM_TOLERANCE
 
 
 def _validate_range(network: FunctionNetwork, values: Tensor) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from clearhead.errors import BadInput, BadOption
 from clearhead.model.batches import Item
 from clearhead.model.chats import Chat, Prompt, is_chat, read_content
+from clearhead.model.focus import is_integer_pair
 from clearhead.model.source_span import SourceSpan
 
 SENTENCE_PATTERN = r"\S.*?(?:[.!?]+(?=\s|$)|$)"
@@ -221,12 +222,8 @@ def _shorten(text: str) -> str:
     return text[: SHOWN_CHARACTERS - 1] + "…"
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(end, int) for end in value)
-
-
 def _require_pair(value: Any) -> tuple[int, int]:
-    if not _is_pair(value):
+    if not is_integer_pair(value):
         raise BadInput(f"Invalid source {value!r}: give a text, or the characters (start, end) of the prompt.")
     start, end = value
     return start, end
