@@ -49,6 +49,7 @@ def require_number(name: str, value: Any, least: float, most: float = sys.float_
 
 
 def _is_number_within(value: Any, least: float, most: float) -> bool:
+    # False for NaN, too.
     return _is_number(value, Real) and least <= value <= most
 
 

@@ -47,6 +47,7 @@ def _require_boxes(trace: Trace, forward: DetectorForwardPass) -> None:
 
 
 def _multiply(map_BHTS: Tensor, gradient_BHTS: Tensor) -> Tensor:
+    # Only what speaks for the class, averaged over heads.
     return (map_BHTS.detach() * gradient_BHTS).clamp(min=0).mean(1)
 
 

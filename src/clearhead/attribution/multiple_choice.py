@@ -242,6 +242,7 @@ def _list_texts(example: ChoiceInput, numbers: Sequence[int]) -> tuple[str, ...]
 
 
 def _leave_unchecked(merged: Explanation, texts: tuple[str, ...]) -> Explanation:
+    # A check would hide words in the pair of one choice alone.
     diagnostics = {**merged.diagnostics, "unchecked": UNCHECKED_CONTRAST}
     return replace(merged, text=texts, check=None, diagnostics=diagnostics)
 

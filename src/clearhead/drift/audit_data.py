@@ -202,6 +202,7 @@ def list_suspicions(word: AuditedWord, p_excess: float) -> Iterator[str]:
 
 
 def _suspect_excess(excess: float) -> Iterator[str]:
+    # A significant difference may be too small to matter.
     if excess >= MIN_EFFECT:
         yield f"texts with it are answered with the class {100 * excess:.0f} points more often than labelled"
 

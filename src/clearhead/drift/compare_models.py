@@ -206,6 +206,7 @@ def _write_notes(first: Snapshot, second: Snapshot) -> Iterator[str]:
 
 
 def _lacks_texts(saved: Snapshot) -> bool:
+    # Patches have no names anyway.
     return saved.examples[0].kind == WORD and not saved.has_texts
 
 

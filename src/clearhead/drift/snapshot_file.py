@@ -93,6 +93,7 @@ def _plain_reasons(reasons: Reasons) -> dict[str, Any]:
 
 
 def _plain_blocks(share_LU: Array | None) -> dict[str, Any]:
+    # Not every method has shares by block.
     if share_LU is None:
         return {}
     return {"blocks": list(map(_plain_numbers, share_LU))}

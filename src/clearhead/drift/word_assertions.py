@@ -84,6 +84,7 @@ def _find_strongest(reasons: Reasons, phrases: Sequence[str]) -> Iterator[tuple[
 
 
 def _list_occurring(reasons: Reasons, phrases: Sequence[str]) -> list[str]:
+    # An assertion about words that are not there would hold for every model.
     occurring = [phrase for phrase in phrases if _find_shares(reasons, phrase)]
     if not occurring:
         raise BadInput(f"None of {', '.join(phrases)} occurs in the explained text, so that every model ignores them.")

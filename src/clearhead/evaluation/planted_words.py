@@ -139,6 +139,7 @@ def _decides(model: Model, attempt: Attempt, before_C: Tensor, generator: np.ran
 
 
 def _is_turned(attempt: Attempt, before_C: Tensor) -> bool:
+    # A text that had the class before proves nothing.
     return attempt.lead > 0 and int(before_C.argmax()) != attempt.target
 
 

@@ -85,6 +85,7 @@ def _count_rows(weights: Any) -> int | None:
 
 
 def _is_head(name: str) -> bool:
+    # The low-rank matrices of a head have other rows.
     return name.endswith(HEAD_ENDINGS) and "lora_" not in name
 
 
@@ -104,5 +105,6 @@ def _require_peft(adapter: Adapter) -> None:
 
 
 def _require_safetensors(folder: str) -> None:
+    # Pickled weights could run code.
     if not (Path(folder) / WEIGHTS).is_file():
         raise BadFile(f"'{folder}' has no {WEIGHTS}: save the adapter as safetensors.")

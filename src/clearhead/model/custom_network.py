@@ -61,6 +61,7 @@ def _count_rows(tensors: Mapping[str, Tensor]) -> int:
 
 
 def _find_table(module: nn.Module) -> nn.Embedding | None:
+    # The first one: words are looked up before positions.
     return next((child for child in module.modules() if isinstance(child, nn.Embedding)), None)
 
 
@@ -173,6 +174,7 @@ def _map_arguments(module: nn.Module, main: str) -> dict[str, str]:
 
 
 def _takes_all(parameters: Iterable[inspect.Parameter]) -> bool:
+    # A module with **kwargs takes tensors by their own names.
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
@@ -254,6 +256,7 @@ def _image_size(config: Any, processor: Any) -> tuple[int, int]:
 
 
 def _processed_size(setting: Mapping[str, int]) -> tuple[int, int]:
+    # Processors give an edge, or both sides.
     edge = setting.get("shortest_edge") or PROBE_SIZE
     return setting.get("height") or edge, setting.get("width") or edge
 

@@ -99,6 +99,7 @@ def _count_columns(focus_BT: Tensor) -> int:
 
 
 def _average_tokens(logits_BNC: Tensor, is_marked_BN: Tensor) -> Tensor:
+    # Rows with fewer tokens are filled up with some that do not count.
     count_B1 = is_marked_BN.sum(1, keepdim=True).clamp(min=1)
     weight_BN = is_marked_BN / count_B1
     return (logits_BNC * weight_BN[..., None].to(logits_BNC.dtype)).sum(1)

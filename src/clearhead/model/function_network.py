@@ -170,6 +170,7 @@ def _probe_failed(function: Any, reads: str, error: Exception) -> UnsupportedMod
 
 
 def _make_probe(reads: str) -> Any:
+    # Grey: in the middle of the range.
     if reads == IMAGES:
         return np.full((1, PROBE_SIZE, PROBE_SIZE, 3), 127, np.uint8)
     return [PROBE_TEXT]
@@ -184,6 +185,7 @@ def _as_rows(values: Any) -> Tensor:
 
 
 def _as_float64(values: Any) -> Tensor:
+    # Functions return arrays, lists, or tensors on any device.
     if isinstance(values, Tensor):
         return values.detach().cpu().double()
     return torch.from_numpy(np.array(values, dtype=np.float64))

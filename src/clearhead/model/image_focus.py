@@ -57,6 +57,7 @@ def _choose_box(model: Model, logits_NC: Tensor, label: str | None) -> tuple[int
 
 
 def _find_surest(probability_NC: Tensor, is_object_N: Tensor) -> int:
+    # Below every probability, so that a box without an object is never chosen.
     sureness_N = probability_NC.amax(1).masked_fill(~is_object_N, -1)
     return int(sureness_N.argmax())
 

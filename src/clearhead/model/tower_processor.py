@@ -27,6 +27,7 @@ def as_tower_processor(processor: Any, name: str, *, takes_images: bool) -> Towe
 
 
 def _wrong_processor(processor: Any, name: str, takes_images: bool) -> UnsupportedModel:
+    # Named by what Transformers loads it with.
     expected = "a tokenizer (AutoTokenizer)"
     if takes_images:
         expected = "a processor with a tokenizer and an image processor (AutoProcessor)"

@@ -109,6 +109,7 @@ def _measure_row(images: Sequence[Image.Image]) -> tuple[int, int]:
 
 
 def _draw_photo(axes: "Axes", x: float, image: Image.Image) -> None:
+    # The origin is at the top, so that the lower edge comes first.
     axes.imshow(image, extent=(x, x + image.width, HEAD + image.height, HEAD), aspect="auto")
 
 

@@ -53,6 +53,7 @@ def _join_scales(scales: Sequence[Scale]) -> Scale:
 
 
 def _has_sign(scales: Sequence[Scale]) -> bool:
+    # One signed input is enough: colours mean the same on all.
     return any(scale.signed for scale in scales)
 
 

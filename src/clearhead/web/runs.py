@@ -144,6 +144,7 @@ class Run:
 
 
 def _has_value(row: Mapping[str, Any]) -> bool:
+    # Some metrics are not defined for every example.
     return row["value"] is not None and math.isfinite(row["value"])
 
 

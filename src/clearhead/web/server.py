@@ -62,6 +62,7 @@ def access_policy(host: str, token: str | None, names: Sequence[str] = ()) -> Ac
 
 
 def _is_private(host: str, token: str | None, names: Sequence[str]) -> bool:
+    # Nobody but this machine reaches it.
     return host in LOOPBACK and token is None and not names
 
 
