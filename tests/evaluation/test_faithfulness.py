@@ -138,7 +138,8 @@ def test_one_packed_call_runs_equal_inputs_once(linear):
     rows = sum(shape[0] for shape in linear.network.calls)
     longest = max(len(case.explanations["prediction"].tokens) for case in cases)
     assert rows < 11 * len(TEXTS)
-    assert len(linear.network.calls) <= math.ceil(rows * longest / 1024) + 1
+    # Short rows may have a narrower call of their own.
+    assert len(linear.network.calls) <= math.ceil(rows * longest / 1024) + 2
 
 
 def test_stages_count_upwards_and_break_ties_by_position():
