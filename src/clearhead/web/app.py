@@ -14,10 +14,12 @@ from clearhead.web.dispatcher import Dispatcher
 from clearhead.web.error_handlers import add_error_handlers
 from clearhead.web.job_queue import Worker
 from clearhead.web.limits import LIMITS, Limits
-from clearhead.web.routes import PACKAGE, POST_PATHS, api_router, page_router
+from clearhead.web.routes import PACKAGE, api_router, list_post_paths, page_router
 from clearhead.web.runs import Runs
 from clearhead.web.security import AccessPolicy, SecurityMiddleware
 from clearhead.web.service import ExplainService
+
+API_ROUTERS = (api_router, difference_router)
 
 
 def build_app(
@@ -26,7 +28,8 @@ def build_app(
     """Return the application that serves these models and finished runs."""
     app = _make_app()
     _set_state(app, models, limits, runs)
-    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits, post_paths=POST_PATHS)
+    paths = list_post_paths(API_ROUTERS)
+    app.add_middleware(SecurityMiddleware, policy=policy or AccessPolicy(), limits=limits, post_paths=paths)
     add_error_handlers(app)
     _add_routes(app)
     return app
@@ -58,8 +61,8 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(page_router)
     # StaticFiles refuses paths outside its folder.
     app.mount("/static", StaticFiles(directory=str(PACKAGE / "static")), name="static")
-    app.include_router(api_router)
-    app.include_router(difference_router)
+    for router in API_ROUTERS:
+        app.include_router(router)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """Routes of the page and of the JSON API; `app.state` holds the service, the dispatcher, the runs and the limits."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -288,10 +288,11 @@ async def show_image(request: Request, name: Name, example: Name) -> Response:
     return Response(content, media_type="image/png")
 
 
-def _list_post_paths() -> frozenset[str]:
-    routes = (route for route in api_router.routes if isinstance(route, APIRoute))
-    return frozenset(route.path for route in routes if "POST" in (route.methods or ()))
 
-
-POST_PATHS = _list_post_paths()
-"""The paths that take a body; all others are read."""
+def list_post_paths(routers: Iterable[APIRouter]) -> frozenset[str]:
+    """Return the paths that take a body; all others are read."""
+    paths: set[str] = set()
+    for router in routers:
+        routes = (route for route in router.routes if isinstance(route, APIRoute))
+        paths.update(route.path for route in routes if "POST" in (route.methods or ()))
+    return frozenset(paths)
