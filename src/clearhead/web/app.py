@@ -18,8 +18,10 @@ from clearhead.web.routes import PACKAGE, api_router, list_post_paths, page_rout
 from clearhead.web.runs import Runs
 from clearhead.web.security import AccessPolicy, SecurityMiddleware
 from clearhead.web.service import ExplainService
+from clearhead.web.similarity import similarity_router
+from clearhead.web.similarity_service import SimilarityService
 
-API_ROUTERS = (api_router, difference_router)
+API_ROUTERS = (api_router, difference_router, similarity_router)
 
 
 def build_app(
@@ -52,6 +54,7 @@ def _set_state(app: FastAPI, models: Mapping[str, Model], limits: Limits, runs: 
     service = ExplainService(models, limits, worker.check_interrupted, worker.note_progress)
     app.state.worker = worker
     app.state.service = service
+    app.state.similarity = SimilarityService(service)
     app.state.dispatcher = Dispatcher(worker, service)
     app.state.limits = limits
     app.state.runs = Runs([]) if runs is None else runs

@@ -138,15 +138,21 @@ async def list_models(request: Request) -> list[ModelInfo]:
 def _describe_model(name: str, model: Model) -> ModelInfo:
     return ModelInfo(
         name=name,
-        kind="image" if model.takes_images else "text",
+        kind="image" if _takes_images(model) else "text",
         problem=model.problem,
         # Escaped, because characters that reorder others could make a label read as another.
-        labels=[] if model.writes else list(map(escape_hidden, model.labels)),
+        labels=[] if model.writes or model.reads_pairs else list(map(escape_hidden, model.labels)),
+        compares=model.reads_pairs,
         chat=model.writes and bool(getattr(model.processor, "chat_template", None)),
         method=default_method(model),
         chosen=find_choice(model) is not None,
         summary=_find_summary(name),
     )
+
+
+def _takes_images(model: Model) -> bool:
+    # Of a two-tower model, its first input.
+    return bool(model.network.takes_images) if model.reads_pairs else model.takes_images
 
 
 def _find_summary(name: str) -> str:
@@ -286,7 +292,6 @@ async def show_image(request: Request, name: Name, example: Name) -> Response:
         run = _get_runs(request)[name]
         content = await asyncio.to_thread(run.render_image, example, request.app.state.limits)
     return Response(content, media_type="image/png")
-
 
 
 def list_post_paths(routers: Iterable[APIRouter]) -> frozenset[str]:

@@ -224,6 +224,7 @@ class ModelInfo(BaseModel):
     kind: Literal["text", "image"]
     problem: str = Field(description="answer for language models.")
     labels: list[str]
+    compares: bool = Field(description="Whether it compares a picture or a text with texts: see /api/similarity.")
     chat: bool = Field(description="Whether it has a chat template.")
     method: str = Field(description="The method that explains it unless another is named.")
     chosen: bool = Field(description="Whether `clearhead choose` has chosen that method for this model.")
