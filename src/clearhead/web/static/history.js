@@ -3,7 +3,7 @@
 import { createElement, find } from "./dom.js";
 import { guard } from "./errors.js";
 import { formatPercent } from "./format.js";
-import { explainFields, session, takeSnapshot } from "./state.js";
+import { explainFields, isCompared, listTexts, session, takeSnapshot } from "./state.js";
 import { markText } from "./text_view.js";
 
 const MAX_ENTRIES = 30;
@@ -31,7 +31,8 @@ function createEntry() {
 // Answers may be long.
 const clip = (label) => (label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label);
 
-function describeInput({ kind, text, second, imageName, prompt }) {
+function describeInput({ kind, text, second, texts, imageName, prompt }) {
+  if (isCompared(kind)) return [kind === "caption" ? imageName || "a photo" : text, ...listTexts(texts)].join(" · ");
   if (kind === "prompt") return prompt;
   if (kind === "image") return imageName || "a photo";
   return [text, kind === "pair" && second].filter(Boolean).join(" · ");
