@@ -4,6 +4,7 @@ import { fetchExplanation } from "./api.js";
 import { createElement, find } from "./dom.js";
 import { relevanceOf } from "./explanation_parts.js";
 import { showDiagnosis, showRelevance } from "./explanation_view.js";
+import { nameInput } from "./similarity_view.js";
 import { checkFields, isSimilarity, session, state } from "./state.js";
 
 const CHANGED = 1e-4; // relative to the largest: what rounding moves without being seen
@@ -58,9 +59,9 @@ export function showCheck() {
 }
 
 // Of several inputs the name of each stands before its check.
-function renderNamedCheck(input) {
+function renderNamedCheck(input, index) {
   const lines = renderCheck(input);
-  if (isSimilarity()) lines[0]?.prepend(createElement("b", { textContent: `${input.grid ? "Photo" : input.text} · ` }));
+  if (isSimilarity()) lines[0]?.prepend(createElement("strong", { textContent: `${nameInput(session.chosen, index)} · ` }));
   return lines;
 }
 

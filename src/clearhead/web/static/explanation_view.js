@@ -7,7 +7,7 @@ import { formatPercent } from "./format.js";
 import { renderHeads, scaleHeads } from "./heads_view.js";
 import * as imageView from "./image_view.js";
 import { scaleShares } from "./scale.js";
-import { describeInputs, showInputs, showSimilarity } from "./similarity_view.js";
+import { describeInputs, nameChoices, showInputs, showSimilarity } from "./similarity_view.js";
 import { findMethod, formatOutput, isAnswer, isRegression, isSimilarity, session, shownModel, state } from "./state.js";
 import * as textView from "./text_view.js";
 
@@ -108,6 +108,7 @@ function showControls(explanation) {
   const isImage = explanation.grid !== null;
   find("levels").hidden = isImage || explanation.words === null;
   find("smoothness").hidden = !isImage;
+  nameChoices();
   find("opacity-control").hidden = !isImage;
   find("smooth-name").textContent = explanation.pixels ? "Pixels" : "Smooth";
   const method = findMethod(explanation.method);

@@ -43,6 +43,7 @@ export function fillForm(values = {}) {
   if (!kinds.includes(form.kind)) form.kind = kinds[0];
   const legend = find("kinds").firstElementChild;
   find("kinds").replaceChildren(legend, ...kinds.map(createKindRadio));
+  find("kinds").classList.toggle("many", kinds.some(isCompared));
   find("picture-name").textContent = form.imageName || FILE_HINT;
   fillModels();
 }

@@ -3,6 +3,7 @@
 import { createElement, find } from "./dom.js";
 import { guard } from "./errors.js";
 import { formatPercent } from "./format.js";
+import { formatSimilarity } from "./similarity_view.js";
 import { explainFields, isCompared, listTexts, session, takeSnapshot } from "./state.js";
 import { markText } from "./text_view.js";
 
@@ -19,13 +20,18 @@ export function addToHistory(onRecall) {
 
 function createEntry() {
   const { explanation, question } = session;
-  const share = explanation.probability === null ? "" : ` ${formatPercent(explanation.probability)}`;
+  const share = describeShare(explanation);
   return {
     title: describeInput(question),
     result: `${clip(explanation.label)}${share} · ${question.method}`,
     key: JSON.stringify(explainFields()),
     snapshot: structuredClone(takeSnapshot()), // a copy, because the view changes afterwards
   };
+}
+
+function describeShare(explanation) {
+  if (explanation.inputs) return ` ${formatSimilarity(explanation)}`;
+  return explanation.probability === null ? "" : ` ${formatPercent(explanation.probability)}`;
 }
 
 // Answers may be long.

@@ -22,9 +22,18 @@ export function showSimilarity(explanation) {
   find("opacity-control").hidden = !isImage;
   find("smooth-name").textContent = "Smooth";
   find("levels").hidden = explanation.inputs.every(({ words }) => words === null);
+  // Both choices are there at once.
+  if (isImage) nameChoices("Text", "Photo");
+  else nameChoices();
   const method = findMethod(explanation.method);
   find("method-summary").textContent = method ? `${method.summary} (${method.paper})` : "";
   showTexts(explanation);
+}
+
+// What the choices of a view are about; alone they need no name.
+export function nameChoices(levels = "Show", smoothness = "Show") {
+  find("levels").firstElementChild.textContent = levels;
+  find("smoothness").firstElementChild.textContent = smoothness;
 }
 
 function showTexts(explanation) {
@@ -45,11 +54,17 @@ export function checkShownText() {
   }
 }
 
-function renderVerdict({ label, probability, score, texts, target }) {
-  const number = probability === null ? ` ${formatNumber(score)}` : ` ${formatPercent(probability)}`;
-  const note = createElement("small", { textContent: describeRank(texts, target.index) });
-  return [...textView.markText(label), number, note];
+function renderVerdict(explanation) {
+  const note = createElement("small", { textContent: describeRank(explanation.texts, explanation.target.index) });
+  return [...textView.markText(explanation.label), ` ${formatSimilarity(explanation)}`, note];
 }
+
+// The probability of the text among the others, or how similar it is.
+export function formatSimilarity({ probability, score, inputs }) {
+  return probability === null || comparesTexts(inputs) ? formatScore(score) : formatPercent(probability);
+}
+
+const formatScore = (score) => formatNumber(score).replace("-", "−");
 
 function describeRank(texts, chosen) {
   if (texts.length === 1) return "The similarity, explained below.";
@@ -61,8 +76,8 @@ function createRow(entry, index, { texts, target, inputs }) {
   const isChosen = index === target.index;
   const name = createElement("span", { className: "name", title: entry.text, dir: "auto" }, ...textView.markText(entry.text));
   const share = createElement("span", { className: "share", textContent: describeShare(entry, inputs) });
-  const score = createElement("span", { className: "share ch-faint", textContent: formatNumber(entry.score), title: "Similarity" });
-  const cells = [name, createBar(findBarLength(entry, texts, inputs)), share, score];
+  const score = createElement("span", { className: "share ch-faint", textContent: formatScore(entry.score), title: "Similarity" });
+  const cells = [name, createShareBar(entry, texts, inputs), share, score];
   if (texts.length === 1) return createElement("div", { className: "compared chosen" }, ...cells);
   const radio = createElement("input", { type: "radio", name: "compared", value: index, checked: isChosen, className: "ch-sr" });
   radio.onchange = () => chooseText(index);
@@ -75,11 +90,11 @@ const comparesTexts = (inputs) => inputs.every(({ grid }) => grid === null);
 const describeShare = ({ probability }, inputs) =>
   (probability === null || comparesTexts(inputs) ? "" : formatPercent(probability));
 
-// A probability; of texts the cosine, or a product relative to the largest.
-function findBarLength({ probability, score }, texts, inputs) {
-  if (probability !== null && !comparesTexts(inputs)) return probability;
-  if (!comparesTexts(inputs)) return 0;
-  return score / Math.max(1, ...texts.map((other) => Math.abs(other.score)));
+// As long as the probability; of texts as the cosine, or as the product relative to the largest.
+function createShareBar({ probability, score }, texts, inputs) {
+  if (comparesTexts(inputs)) return createBar(score / Math.max(1, ...texts.map((other) => Math.abs(other.score))));
+  // The similarity of a photo to a single text has no end that a bar could reach.
+  return probability === null ? createElement("span") : createBar(probability);
 }
 
 export function showInputs(explanation) {
@@ -89,7 +104,7 @@ export function showInputs(explanation) {
   find("relevance").replaceChildren(createElement("div", { className: "inputs" }, ...columns));
 }
 
-function nameInput({ inputs }, index) {
+export function nameInput({ inputs }, index) {
   if (inputs[index].grid) return "Photo";
   if (inputs[0].grid) return "Text";
   return index ? "Second text" : "First text";
