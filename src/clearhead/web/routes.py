@@ -236,10 +236,15 @@ def _make_file_route(file_type: str) -> Callable[..., Coroutine[Any, Any, Respon
         answer = await _get_dispatcher(request).explain(request, body)
         # In a thread, because drawing a picture would hold up all other requests.
         content = await asyncio.to_thread(render_file, answer, file_type)
-        headers = {"content-disposition": f'attachment; filename="clearhead.{file_type}"'}
-        return Response(content, media_type=MEDIA_TYPES[file_type], headers=headers)
+        return make_file_response(content, file_type)
 
     return download_file
+
+
+def make_file_response(content: bytes, file_type: str) -> Response:
+    """Return a file that the browser saves."""
+    headers = {"content-disposition": f'attachment; filename="clearhead.{file_type}"'}
+    return Response(content, media_type=MEDIA_TYPES[file_type], headers=headers)
 
 
 for _file_type in MEDIA_TYPES:

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from clearhead.attribution.names import DEFAULT_METHOD
 from clearhead.web.limits import LIMITS
-from clearhead.web.schemas import CheckChoice, ClassChoice, Name, OptionValue, Text
+from clearhead.web.schemas import CheckChoice, ClassChoice, Name, OptionValue, Text, require_source
 
 MAX_TEXTS = LIMITS.max_compared_texts
 
@@ -14,10 +14,7 @@ MAX_TEXTS = LIMITS.max_compared_texts
 def _describe_sources(schema: dict[str, Any]) -> None:
     """Add to a schema that exactly one first input is given, which its fields alone do not say."""
     schema["examples"] = [{"text": "A man eats.", "texts": ["Someone has lunch."]}]
-    # null counts as not given.
-    schema["oneOf"] = [
-        {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ("text", "image")
-    ]
+    schema["oneOf"] = [require_source(name) for name in ("text", "image")]
 
 
 class SimilarityRequest(BaseModel):
@@ -47,14 +44,24 @@ class SimilarityRequest(BaseModel):
     options: dict[Name, OptionValue] = Field(default_factory=dict, max_length=20, description="Options of the method.")
     check: CheckChoice = Field(False, description="Hide the strongest patches and words, each by itself.")
 
+    @field_validator("texts")
+    @classmethod
+    def _refuse_empty_texts(cls, texts: list[str]) -> list[str]:
+        if not all(map(str.strip, texts)):
+            raise ValueError("Invalid texts: one of them is empty.")
+        return texts
+
+    @field_validator("texts")
+    @classmethod
+    def _limit_characters(cls, texts: list[str]) -> list[str]:
+        if sum(map(len, texts)) > LIMITS.max_characters:
+            raise ValueError(f"Give texts of at most {LIMITS.max_characters:,} characters together.")
+        return texts
+
     @model_validator(mode="after")
-    def _require_inputs(self) -> "SimilarityRequest":
+    def _require_one_first_input(self) -> "SimilarityRequest":
         if (self.image is None) == (self.text is None):
             raise ValueError("Give exactly one of image and text.")
-        if sum(map(len, self.texts)) > LIMITS.max_characters:
-            raise ValueError(f"Give texts of at most {LIMITS.max_characters:,} characters together.")
-        if not all(map(str.strip, self.texts)):
-            raise ValueError("Invalid texts: one of them is empty.")
         return self
 
 

@@ -13,11 +13,11 @@ from clearhead.attribution.method import MethodSpec
 from clearhead.engine.memory import image_tokens
 from clearhead.errors import BadInput
 from clearhead.joint_explanation import JointExplanation
+from clearhead.model.batches import longest_text
 from clearhead.model.model import Model
 from clearhead.model.outputs import class_probabilities
 from clearhead.model.similarity import encode_side, make_reading_tower
 from clearhead.model.target import Target
-from clearhead.model.two_towers import FIRST, SECOND
 from clearhead.web.costs import check_batch_rows, check_options
 from clearhead.web.service import ExplainService, explain_option_errors, resolve_request_method
 from clearhead.web.similarity_schemas import ComparedText, SimilarityRequest
@@ -66,47 +66,62 @@ class SimilarityService:
         # The others of a contrast would be other questions.
         if request.versus is not None:
             return [[asked]]
-        others = [index for index in _rank_texts(asked) if index != asked.joint.target.index]
-        return [[asked, *(self._explain_one(request.model_copy(update={"target": index})) for index in others)]]
+        return [[asked, *map(self._explain_one, _ask_others(request, asked))]]
 
     def _explain_one(self, request: SimilarityRequest) -> ComparedAnswer:
         key = _hash_request(request)
         if key not in self.answers:
             self.answers[key] = self._compute_answer(request)
         self.answers.move_to_end(key)
+        self._drop_oldest()
+        return self.answers[key]
+
+    def _drop_oldest(self) -> None:
         while len(self.answers) > self.service.limits.cached_inputs:
             self.answers.popitem(last=False)
-        return self.answers[key]
 
     def _compute_answer(self, request: SimilarityRequest) -> ComparedAnswer:
         model = self.find_model(request)
+        method = self._find_method(model, request)
+        sides = [[self._read_first(request)], request.texts]
+        self._check_sides(model, method, sides, request.overflow)
+        with explain_option_errors(method), self.service.interruptible(model):
+            joint = _explain_pair(model, sides, method, request)
+        return ComparedAnswer(joint, _describe_texts(model, joint, request.texts), method)
+
+    def _find_method(self, model: Model, request: SimilarityRequest) -> MethodSpec:
         method = resolve_request_method(model, request)
         check_options(method, self.service.limits)
-        first = self._read_first(request)
-        self._check_sides(model, method, first, request)
-        with explain_option_errors(method), self.service.interruptible(model):
-            joint: JointExplanation = explain(
-                model,
-                (first, request.texts),
-                method,
-                Target(request.target, versus=request.versus),
-                overflow=request.overflow,
-                check=request.check,
-            )
-        return ComparedAnswer(joint, _describe_texts(model, joint, request.texts), method)
+        return method
 
     def _read_first(self, request: SimilarityRequest) -> Any:
         if request.image is None:
             return request.text
         return decode_image(request.image, self.service.limits)
 
-    def _check_sides(self, model: Model, method: MethodSpec, first: Any, request: SimilarityRequest) -> None:
+    def _check_sides(self, model: Model, method: MethodSpec, sides: Sequence[Any], overflow: str) -> None:
         """Raise an error if a text is too long, or if a batch of the method would take too much memory."""
-        for side, sources in ((FIRST, [first]), (SECOND, request.texts)):
+        for side, sources in enumerate(sides):
+            inputs = encode_side(model, side, sources, overflow)
             tower = make_reading_tower(model, side)
-            inputs = encode_side(model, side, sources, request.overflow)
-            tokens = image_tokens(tower.config) if tower.takes_images else inputs.tensors["input_ids"].shape[1]
+            tokens = longest_text(inputs) or image_tokens(tower.config)
             check_batch_rows(tower, method, tokens, self.service.limits)
+
+
+def _explain_pair(
+    model: Model, sides: Sequence[Any], method: MethodSpec, request: SimilarityRequest
+) -> JointExplanation:
+    ((first,), texts) = sides
+    target = Target(request.target, versus=request.versus)
+    settings: dict[str, Any] = {"overflow": request.overflow, "check": request.check}
+    joint: JointExplanation = explain(model, (first, texts), method, target, **settings)
+    return joint
+
+
+def _ask_others(request: SimilarityRequest, asked: ComparedAnswer) -> list[SimilarityRequest]:
+    """Return requests for the other texts, the most similar first."""
+    others = [index for index in _rank_texts(asked) if index != asked.joint.target.index]
+    return [request.model_copy(update={"target": index}) for index in others]
 
 
 def _hash_request(request: SimilarityRequest) -> bytes:
@@ -129,13 +144,11 @@ def _rank_texts(answer: ComparedAnswer) -> list[int]:
 
 
 def _describe_texts(model: Model, joint: JointExplanation, texts: Sequence[str]) -> list[ComparedText]:
-    by_text = joint.diagnostics["scores"]
-    scores = [by_text[text] for text in texts]
-    probabilities = _compute_probabilities(model, scores)
-    return [
-        ComparedText(text=text, score=score, probability=probability)
-        for text, score, probability in zip(texts, scores, probabilities, strict=True)
-    ]
+    scores = [joint.diagnostics["scores"][text] for text in texts]
+    described = []
+    for text, score, probability in zip(texts, scores, _compute_probabilities(model, scores), strict=True):
+        described.append(ComparedText(text=text, score=score, probability=probability))
+    return described
 
 
 def _compute_probabilities(model: Model, scores: Sequence[float]) -> list[float | None]:
