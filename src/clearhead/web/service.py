@@ -18,7 +18,7 @@ from clearhead.attribution.batch import (
 )
 from clearhead.attribution.batch_result import single_target
 from clearhead.attribution.batch_sizes import Batch
-from clearhead.attribution.method import MethodSpec, default_method, resolve_method
+from clearhead.attribution.method import MethodSpec
 from clearhead.engine.trace import Trace
 from clearhead.errors import BadInput, BadOption, ClearheadError
 from clearhead.explanation import Explanation
@@ -40,6 +40,7 @@ from clearhead.web.features import make_features, mask_hidden_tokens
 from clearhead.web.interruption import call_before_passes
 from clearhead.web.job_queue import Interrupted
 from clearhead.web.limits import Limits
+from clearhead.web.method_choice import explain_option_errors, resolve_request_method
 from clearhead.web.removal import RemovalTest, select_relevance
 from clearhead.web.schemas import (
     ControlScores,
@@ -50,7 +51,6 @@ from clearhead.web.schemas import (
     HideResponse,
     InputRequest,
 )
-from clearhead.web.similarity_schemas import SimilarityRequest
 from clearhead.web.upload import decode_image
 
 Explained = tuple[list[list[Explanation]], list[list[float]]]
@@ -366,15 +366,6 @@ def _freeze(options: Mapping[str, Any]) -> str:
     return str(sorted(options.items()))
 
 
-def resolve_request_method(model: Model, request: ExplainRequest | SimilarityRequest) -> MethodSpec:
-    """Return the method that a request names, or the model's own."""
-    name = request.method
-    # The page always names a method: where that is the model's own, the explanation tells how it was chosen.
-    if name == default_method(model) and not request.options:
-        name = None
-    return resolve_method(model, name, **request.options)
-
-
 def _reads(model: Model, request: InputRequest) -> bool:
     # Two-tower models have requests of their own.
     if model.reads_pairs:
@@ -389,17 +380,3 @@ def _wrong_input_type(name: str, request: InputRequest) -> BadInput:
         return BadInput(f"{name} is no language model, which chat, answer, max_new_tokens and focus need.")
     input_type = "texts" if request.image is None else "images"
     return BadInput(f"{name} does not read {input_type}. Choose another model.")
-
-
-@contextmanager
-def explain_option_errors(method: MethodSpec) -> Iterator[None]:
-    """Turn internal errors of a method that was given options into BadOption, since these are the likely cause."""
-    try:
-        yield
-    except (ClearheadError, Interrupted):
-        raise
-    except Exception as error:
-        if not method.options:
-            raise
-        message = f"Invalid options for '{method.method.name}': it failed with these values. Change or omit them."
-        raise BadOption(message) from error

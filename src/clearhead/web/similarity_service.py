@@ -19,7 +19,8 @@ from clearhead.model.outputs import class_probabilities
 from clearhead.model.similarity import encode_side, make_reading_tower
 from clearhead.model.target import Target
 from clearhead.web.costs import check_batch_rows, check_options
-from clearhead.web.service import ExplainService, explain_option_errors, resolve_request_method
+from clearhead.web.method_choice import explain_option_errors, resolve_request_method
+from clearhead.web.service import ExplainService
 from clearhead.web.similarity_schemas import ComparedText, SimilarityRequest
 from clearhead.web.upload import decode_image
 
