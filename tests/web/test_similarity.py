@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from helpers.api import HOME, TestClient, ask
+from helpers.api import HOME, JSON, TestClient, ask
 from helpers.pictures import encode_base64, make_photo, photo
 from helpers.two_towers import TEXTS, sentence_model, tower_model
 
@@ -124,6 +124,13 @@ def test_what_cannot_be_explained_is_refused(client, changes, message):
 def test_a_long_text_may_be_cut(client):
     body = ask_clip(client, texts=["film " * 60], overflow="truncate").json()
     assert body["inputs"][1]["coverage"]
+
+
+def test_characters_that_utf8_lacks_are_no_error(client):
+    body = '{"text": "a film", "texts": ["\\ud800 bad"]}'
+    for path in ("similarity", "similarity/file/html", "similarity/file/json"):
+        response = client.post(f"/api/{path}", content=body, headers=JSON)
+        assert response.status_code in (200, 422), path
 
 
 def test_work_stops_when_no_client_waits(towers):

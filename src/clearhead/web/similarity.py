@@ -57,6 +57,7 @@ def _make_file_route(file_type: str) -> Callable[..., Coroutine[Any, Any, Respon
 def _choose_work(service: SimilarityService, file_type: str) -> Callable[[list[SimilarityRequest]], Sequence[Any]]:
     if file_type == "html":
         return service.explain_all
+    # The files have lists of answers, of which all but the page draw the first.
     return lambda requests: [service.explain(requests)]
 
 
@@ -115,6 +116,7 @@ def _encode(text: str) -> bytes:
 
 
 def _render_card(joints: Sequence[JointExplanation]) -> str:
+    # As the command line writes it.
     if len(joints) > 1:
         return joint_html.choices(joints)
     return joint_html.card(joints[0])

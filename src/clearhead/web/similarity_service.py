@@ -78,6 +78,7 @@ class SimilarityService:
         return self.answers[key]
 
     def _drop_oldest(self) -> None:
+        # Answers hold their pictures, so there are as many as other inputs that are kept.
         while len(self.answers) > self.service.limits.cached_inputs:
             self.answers.popitem(last=False)
 
@@ -85,6 +86,7 @@ class SimilarityService:
         model = self.find_model(request)
         method = self._find_method(model, request)
         sides = [[self._read_first(request)], request.texts]
+        # Before the work is done: a text that is too long would be noticed after the picture was embedded.
         self._check_sides(model, method, sides, request.overflow)
         with explain_option_errors(method), self.service.interruptible(model):
             joint = _explain_pair(model, sides, method, request)
@@ -105,6 +107,7 @@ class SimilarityService:
         for side, sources in enumerate(sides):
             inputs = encode_side(model, side, sources, overflow)
             tower = make_reading_tower(model, side)
+            # Pictures have no tokens yet, but their model says how many patches they get.
             tokens = longest_text(inputs) or image_tokens(tower.config)
             check_batch_rows(tower, method, tokens, self.service.limits)
 
@@ -126,11 +129,13 @@ def _ask_others(request: SimilarityRequest, asked: ComparedAnswer) -> list[Simil
 
 
 def _hash_request(request: SimilarityRequest) -> bytes:
-    # A digest, so that the cache does not hold every picture a second time.
-    return hashlib.blake2b(request.model_dump_json().encode("utf-8", "replace")).digest()
+    # A digest, so that the cache does not hold every picture a second time. Of the repr: JSON of pydantic refuses lone
+    # surrogates, which texts may contain.
+    return hashlib.blake2b(repr(request).encode("utf-8", "replace")).digest()
 
 
 def _compares(model: Model, request: SimilarityRequest) -> bool:
+    # Of a two-tower model only its first input may be a picture.
     return model.reads_pairs and model.network.takes_images == (request.image is not None)
 
 
